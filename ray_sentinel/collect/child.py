@@ -43,11 +43,11 @@ from ray_sentinel.collect.protocol import (
 from ray_sentinel.errors import ConfigError, SentinelError
 
 LONGEST_PAUSE = 86_400.0
-"""Seconds; a longer pause is none."""
+"""Longest pause in seconds; a longer one is ignored."""
 _OOM_SCORE = "800"
-"""Where memory runs out, a collector goes before the training does."""
+"""If memory runs out, the kernel kills a collector before the training."""
 _NICENESS = 10
-"""Where CPUs are busy, it gets about a tenth of what a process of the training does."""
+"""If the CPUs are busy, it gets about a tenth of the time that a process of the training gets."""
 
 
 class Channel:
@@ -64,7 +64,7 @@ class Channel:
         threading.Thread(target=self._receive, name="receive", daemon=True).start()
 
     def send(self, message: FromChild) -> None:
-        """Send one message, whole."""
+        """Send one whole message."""
         data = memoryview(encode(message))
         with self._lock:
             while data:
@@ -94,8 +94,8 @@ class _Warnings(logging.Handler):
 
 
 class _Once(logging.Filter):
-    """Lets a text through the first time, and again when it has changed: a collector that cannot
-    read a file says so each cycle."""
+    """Lets a text through the first time and whenever it has changed: a collector that cannot read
+    a file says so in each cycle."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ def _channel() -> Channel:
 
 
 def _give_way_to_the_job() -> None:
-    """When memory runs out we are to be killed first; when CPUs are busy, we wait."""
+    """Set this process to be killed first if memory runs out, and to yield if the CPUs are busy."""
     os.nice(_NICENESS)
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
@@ -228,7 +228,8 @@ def _seconds(told: object) -> float:
 
 
 def _problems_of(collector: Collector) -> list[str]:
-    """What it could not read in this run, where it keeps that; the attribute is its author's."""
+    """What it could not read in this run, if it keeps such a list; its author may have set
+    anything."""
     held = getattr(collector, "problems", ())
     if isinstance(held, str):
         return [held]

@@ -34,11 +34,11 @@ FAMILY_VARIABLE = "RAY_SENTINEL_FAMILY"
 and parent behind is known by it."""
 
 PATIENCE = 0.5
-"""Seconds for reading the environments of orphans, side by side."""
+"""Seconds to read the environments of orphans in parallel."""
 MOST_HANGING = 16
-"""Processes of which a reader may hang; beyond it no others are read."""
+"""How many readers may hang at one time; beyond that no other process is read."""
 SETTLED = 5.0
-"""Seconds after which a process has the environment that it will have."""
+"""Seconds after its start in which a process may still change its environment by ``exec``."""
 _MOST_KNOWN = 4096
 
 
@@ -62,7 +62,8 @@ class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildRegistry:
-    """The records in ``folder``; None keeps none. A full disk costs the record, nothing else."""
+    """The records in ``folder``; None keeps no records. If the disk is full, only the record is
+    lost."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -74,7 +75,7 @@ class ChildRegistry:
                 log.warning("%s: cannot be made: %s", folder, error.strerror)
 
     def write(self, name: str, leader: SpawnedGroup, groups: tuple[SpawnedGroup, ...] = ()) -> None:
-        """Note a process, or its groups anew."""
+        """Store the record of a process, or replace it when its groups have changed."""
         if self._folder is None:
             return
         record = ChildRecord(name=name, boot_id=self._boot_id, leader=leader, groups=groups)
@@ -213,7 +214,7 @@ def kill(group: SpawnedGroup) -> None:
 
 
 def _stat(pid: int) -> Stat | None:
-    """None where there is no such process."""
+    """The ``stat`` of a process; None if there is no such process."""
     try:
         return parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
     except (OSError, ValueError):

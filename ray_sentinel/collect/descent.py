@@ -13,11 +13,11 @@ from ray_sentinel import signals
 from ray_sentinel.progress.proc_stat import Key, Stat, all_stats
 
 REAP_SECONDS = 60.0
-"""Between two looks for children that nobody waits for."""
+"""Seconds between two searches for children that nobody waits for."""
 _SUBREAPER = 36
 """``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
 _ROUNDS = 8
-"""Of looking for what was started while the others were ended."""
+"""How often to search for what was started while the others were being ended."""
 
 
 class Adopted:

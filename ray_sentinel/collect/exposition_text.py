@@ -15,9 +15,9 @@ from ray_sentinel.model.metrics import Family, Metric, MetricKind, Sample
 
 STATE_MARK = "# STATE"
 MAX_STATE = 16 << 10
-"""Characters: it is handed back in an environment variable."""
+"""Most characters of the state: it is handed back in an environment variable."""
 MAX_PROBLEMS = 100
-"""Bad lines that are named: a program may print megabytes of garbage."""
+"""Most bad lines that are named: a program may print megabytes of garbage."""
 _HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 
@@ -28,7 +28,7 @@ class ScriptOutput(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     """The text of its ``# STATE`` line, None without one."""
     nothing_new: bool = False
-    """It printed a STATE line and nothing else: alive, the last values stay."""
+    """It printed a STATE line and nothing else: it is alive and its last values stay valid."""
     problems: tuple[str, ...] = ()
 
 

@@ -31,14 +31,15 @@ class Gathering:
         self.problems: list[str] = []
 
     def take(self, items: Iterable[object]) -> None:
-        """Take all that ``items`` yields, up to the limits; what ``items`` raises goes through."""
+        """Take all that ``items`` yields, up to the limits; exceptions of ``items`` are passed
+        on."""
         for item in items:
             self._add(item)
             if self._full():
                 break
 
     def families(self) -> tuple[Family, ...]:
-        """What can be served, in the order of its first appearance."""
+        """The families that can be served, in the order of their first appearance."""
         return tuple(
             Family(metric, tuple(samples.values())) for metric, samples in self._found.values()
         )

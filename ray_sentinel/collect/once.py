@@ -22,7 +22,7 @@ from ray_sentinel.model.ray_cluster import RayCluster
 
 _LOG_LINES = 1000
 _HOST_NAME = 255
-"""Bytes; the longest name that a host can have in the domain name system."""
+"""Bytes of the longest host name in the domain name system."""
 
 
 class Roots(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,18 +39,18 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectorResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one collector said."""
+    """The result of one collector."""
 
     collector: str
     success: bool
-    """It did not fail; to be left out is no failure."""
+    """Whether it did not fail; a collector that asked to be left out has not failed."""
     skipped: str
     """Why it asked to be left out, or empty."""
     seconds: float | None
     families: tuple[Family, ...]
     events: tuple[Event, ...]
     problems: tuple[str, ...]
-    """What it could not read or may not serve; first of all why it failed, if it did."""
+    """What it could not read or may not serve; if it failed, the reason comes first."""
     log: tuple[str, ...] = ()
     misconfigured: bool = False
     """It failed because its settings are wrong; the first problem says which."""
@@ -104,8 +104,8 @@ def host_of(roots: Roots) -> str:
 
 
 def _stored_name(path: Path) -> str:
-    """The first part of the host name in a captured tree; empty where there is none. What stands
-    in its place there may be anything: no writer of a FIFO is waited for."""
+    """The first part of the host name in a captured tree; empty where there is none. There may be
+    anything in its place: a FIFO is not waited for."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -122,7 +122,7 @@ def _stored_name(path: Path) -> str:
 
 
 def _run(versions: list[Version], selector: selectors.BaseSelector, clock: SystemClock) -> None:
-    """Until each has said something, or failed, and its process has gone or cannot be killed."""
+    """Wait until each has answered or failed, and its process has ended or cannot be killed."""
     while waiting := [version for version in versions if not version.over]:
         now = clock.monotonic()
         for version in waiting:

@@ -46,7 +46,7 @@ class PipeEnd:
                 self._selector.unregister(self._pipe)
 
     def read(self, size: int) -> bytes | None:
-        """What is there; empty at the end, None where nothing is there now or it is closed."""
+        """Read what is there; empty at the end, None if nothing is there now or it is closed."""
         if self.closed:
             return None
         try:
@@ -55,7 +55,7 @@ class PipeEnd:
             return None
 
     def write(self, data: bytes | bytearray) -> int | None:
-        """How many bytes were taken; None where the other side has closed."""
+        """Write; returns how many bytes were taken, None if the other side has closed."""
         try:
             return os.write(self._pipe.fileno(), data)
         except BlockingIOError:
@@ -64,7 +64,7 @@ class PipeEnd:
             return None
 
     def close(self) -> None:
-        """Close it; it is no longer watched."""
+        """Close the pipe and stop watching it."""
         if not self.closed:
             self.watch(False)
             self._pipe.close()
@@ -83,7 +83,7 @@ class StderrLog:
         self._end.watch()
 
     def read(self) -> None:
-        """Take what is there."""
+        """Read what is there."""
         data = self._end.read(1 << 16)
         if data is None:
             return

@@ -43,7 +43,7 @@ def plugins_of(config: Config) -> tuple[Plugin, ...]:
 
 
 def known_collectors(config: Config) -> dict[str, CollectorSource]:
-    """Name → source; what is installed goes before a file of the same name."""
+    """Name → source; an installed collector wins over a file of the same name."""
     found = {source.name: source for plugin in plugins_of(config) for source in plugin.sources}
     found.update((source.name, source) for source in entry_points())
     return found

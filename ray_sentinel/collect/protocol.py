@@ -26,7 +26,7 @@ COMMON_KEYS = ("enabled", "interval", "deadline")
 
 
 class FrameError(Exception):
-    """What came is not a frame of ours."""
+    """The received bytes are not a frame of this protocol."""
 
 
 class CollectorSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class CollectorSource(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """``module:Class`` of an entry point, else the file to load or to run."""
     origin: str = ""
-    """What people are shown: the distribution, or the user's own file."""
+    """The name shown to people: the distribution, or the user's own file."""
     class_name: str = ""
     """The collector's class in a Python file."""
     digest: str = ""
@@ -144,7 +144,7 @@ def encode(message: ToChild | FromChild) -> bytes:
 
 
 class Frames(Generic[Message]):
-    """Puts frames together from pieces of any size."""
+    """Assembles frames from pieces of any size."""
 
     def __init__(self, kind: type[Message] | Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
@@ -153,7 +153,7 @@ class Frames(Generic[Message]):
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that ``data`` completes. Raises FrameError where it is none of ours."""
+        """The messages that ``data`` completes. Raises FrameError if it is not of this protocol."""
         self._buffer += data
         while len(self._buffer) >= 4:
             length = int.from_bytes(self._buffer[:4], "big")

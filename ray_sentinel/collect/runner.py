@@ -38,7 +38,8 @@ from ray_sentinel.model.ray_cluster import RayCluster
 # One bounded log file per collector. The folder may hang: see ``log_files``.
 
 MAX_BYTES = 1 << 20
-"""Of one file; the one before it is kept as ``.1``, so a collector has at most twice as much."""
+"""Bytes of one log file; the one before it is kept as ``.1``, so a collector has at most twice as
+much."""
 
 
 class Logbook:
@@ -55,7 +56,7 @@ class Logbook:
 
     @property
     def problem(self) -> str:
-        """What people should know of these logs; empty while all is well."""
+        """Problems with these logs, for people; empty while all is well."""
         return self._files.problem if self._files is not None else ""
 
     def close(self, timeout: float = 1.0) -> None:
@@ -67,13 +68,13 @@ class Logbook:
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.2
-"""How long a change waits for others, so that one cycle is rendered once."""
+"""Seconds that a change waits for others, so that one cycle is rendered once."""
 PUBLISH_SECONDS = 10.0
 """Families are published at least this often: silence would mean that the runner is dead."""
 STOP_SECONDS = 4.0
 START_SPACING = 0.2
-"""Between the first starts of two installed collectors: a node on which a training begins has
-better things to do than to start a dozen interpreters at once."""
+"""Seconds between the first starts of two installed collectors, so that a node on which a training
+begins need not start a dozen interpreters at once."""
 
 
 class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +84,7 @@ class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: Path
     """A folder of our own on a local disk, the same for every life of this node's agent."""
     log_dir: Path | None = None
-    """Where the collectors' logs go; None for nowhere."""
+    """Folder of the collectors' logs; None for no logs."""
     plugin_dirs: tuple[Path, ...] = ()
     """The user's plugin folders; ``run_dir/plugins`` comes after them, for what is pushed."""
     proc: Path = Path("/proc")
@@ -222,7 +223,7 @@ class Runner:
         return path
 
     def restart(self, name: str | None = None) -> None:
-        """Begin anew with one collector, or with all, whatever their back-off."""
+        """Restart one collector, or all, whatever their back-off."""
         self._call(lambda: self._slots.restart(name, self._clock.monotonic()))
 
     def _serve(self) -> None:
@@ -294,7 +295,7 @@ class Runner:
         self._selector.close()
 
     def _watch(self) -> None:
-        """The other thread: look at the plugin folders, and hand on what has changed."""
+        """Runs in the other thread: reads the plugin folders and hands on what has changed."""
         # Copies of plugins that an earlier runner kept: nobody runs them any more.
         shutil.rmtree(self._settings.run_dir / "versions", ignore_errors=True)
         last: tuple[tuple[Plugin, ...], str] | None = None

@@ -33,7 +33,7 @@ ANSWER_GRACE = 0.5
 """Seconds past the deadline before SIGKILL: the process's own timer comes first, and says where it
 stood."""
 CHECK_SECONDS = 0.05
-"""Between two looks at whether a killed process has gone."""
+"""Seconds between two checks whether a killed process has ended."""
 STUCK_CHECK_SECONDS = 2.0
 
 
@@ -45,7 +45,7 @@ class ScheduleStep(Enum):
     KILL = "kill"
     """Kill the process and all that it started."""
     CHECK = "check"
-    """Look whether the killed process has gone, and report with ``ended`` or ``survived``."""
+    """Check whether the killed process has ended, and report with ``ended`` or ``survived``."""
 
 
 Phase = Literal["waiting", "starting", "ready", "running", "ending", "stuck", "skipped"]
@@ -74,7 +74,7 @@ class Schedule:
         self.restarts = 0
         self.unkillable = unkillable
         self.failures = 0
-        """In a row: missed deadlines and deaths."""
+        """Missed deadlines and deaths in a row."""
         self.message = ""
         """Why it is quarantined, stuck or skipped."""
         self._at = now
@@ -202,7 +202,7 @@ class Schedule:
         self.unkillable = count
 
     def restart(self, now: float) -> ScheduleStep | None:
-        """Begin anew at once, whatever the back-off; KILL where there is a process to end."""
+        """Restart at once, whatever the back-off; KILL if there is a process to end."""
         self.failures, self.message, self._for_good = 0, "", False
         self._due = now
         if self.phase in ("waiting", "skipped"):

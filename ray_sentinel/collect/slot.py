@@ -1,8 +1,8 @@
 """One collector by name: the version that runs, and a new one on trial beside it.
 
 A changed plugin is tried first: its process is started and asked once, while the one that runs is
-left alone, but not asked. Only if that succeeds it takes over; else the old one goes on, and the
-status says what was wrong with the new one.
+left alone, but not asked. It takes over only if that succeeds; otherwise the old one goes on, and
+the status says what was wrong with the new one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CollectorSlot:
         self.note = ""
         """What is wrong with the newest version of its file, while an older one runs."""
         self.refused: tuple[str, ...] = ()
-        """What it yields and must not serve, and whose it is."""
+        """Families that it yields and must not serve, and who owns them."""
         self._settings, self._around = settings, around
         self._retired: list[Version] = []
         self._timeouts = self._restarts = 0
@@ -103,7 +103,7 @@ class CollectorSlot:
             self._replace(version, now)
 
     def restart(self, now: float) -> None:
-        """Begin anew at once, whatever the back-off."""
+        """Restart at once, whatever the back-off."""
         self.current.restart(now)
 
     def retire(self, now: float) -> None:

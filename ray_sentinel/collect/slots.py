@@ -1,5 +1,5 @@
-"""All collectors of a node by name: follows the plugin folders, and keeps the books of who serves
-what. Called on the runner's thread only."""
+"""All collectors of a node by name: follows the plugin folders, and records which collector owns
+which metric. Called on the runner's thread only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ray_sentinel.model.metrics import CollectorStatus, Family
 # what lies in a plugin folder. A name is free again when its owner serves nothing any more.
 
 OURS = "ray_sentinel_"
-"""Names that begin so are about the monitor itself."""
+"""Metrics whose names begin so are about the monitor itself."""
 RUNNER_METRICS = frozenset({"hw_scrape_duration_seconds"})
 
 
@@ -95,9 +95,9 @@ class Slots:
         self._leaving: list[CollectorSlot] = []
         self._owners = Owners()
         self._problems: dict[str, str] = {}
-        """What keeps a table of the configuration, by collector, from being used."""
+        """Why a table of the configuration cannot be used, by collector."""
         self._file_problems: dict[str, str] = {}
-        """What keeps a plugin's file, by its path, from being used."""
+        """Why a plugin's file cannot be used, by its path."""
         self.refused_files: tuple[str, ...] = ()
         """Why files and folders of plugins are not trusted."""
 
@@ -132,7 +132,7 @@ class Slots:
             self._slots[source.name] = CollectorSlot(source, settings, self._around, left, wait)
 
     def restart(self, name: str | None, now: float) -> None:
-        """Begin anew with one collector, or with all, whatever their back-off."""
+        """Restart one collector, or all, whatever their back-off."""
         for slot in self._slots.values():
             if name in (None, slot.name):
                 slot.restart(now)

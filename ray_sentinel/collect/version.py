@@ -123,14 +123,14 @@ class Version:
         self.held_events: list[Event] | None = None
         """Events wait here while the version is on trial."""
         self.changed = False
-        """What is served or said of it is another than when this was last set to False."""
+        """Whether its families or its status have changed since this was last set to False."""
         self._worker: CollectorProcess | None = None
         self._asked_at = 0.0
         self._sequence = 0
         self._wants_cluster = False
         self._retired = False
         self._patience_until = 0.0
-        """Until then a process that was told to end may do so by itself."""
+        """Until then (monotonic seconds) a process that was told to end may do so by itself."""
 
     @property
     def at(self) -> float:
@@ -145,7 +145,7 @@ class Version:
 
     @property
     def over(self) -> bool:
-        """It was retired, and what is left of it, if anything, cannot be ended."""
+        """It was retired, and anything left of it cannot be ended."""
         return self.finished or (self._retired and self.schedule.phase == "stuck")
 
     @property
@@ -191,7 +191,8 @@ class Version:
             self._check(now)
 
     def retire(self, now: float) -> None:
-        """End the process for good, in peace if it can; ``finished`` tells when it is over."""
+        """End the process for good, letting it close if it can; ``finished`` tells when it is
+        over."""
         if self._retired:
             return
         self._retired = True
@@ -204,7 +205,7 @@ class Version:
             self._kill()
 
     def restart(self, now: float) -> None:
-        """Begin anew at once."""
+        """Restart at once."""
         if self.schedule.restart(now) is ScheduleStep.KILL:
             self._kill()
 

@@ -48,7 +48,7 @@ def child_environment(
 
 
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told what comes from a process."""
+    """Receives what a process sends."""
 
     message: Callable[[FromChild], None]
     log: Callable[[str], None]
@@ -96,7 +96,7 @@ class CollectorProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id."""
         return self._child.pid
 
     def send(self, message: ToChild) -> None:

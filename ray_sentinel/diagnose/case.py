@@ -23,7 +23,7 @@ from ray_sentinel.diagnose.view import View
 T = TypeVar("T")
 
 WARM_UP_STEPS = 5
-"""Steps after a start that tell nothing of the pace: kernels are compiled, caches filled."""
+"""Steps after a start that say nothing about the pace: kernels are compiled, caches filled."""
 
 IDLE_SHARE = 0.75
 """Power below this share of its usual level is a dip."""
@@ -32,7 +32,7 @@ TOP_LEVEL = 0.97
 
 
 class DiagnoseOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user says beside the source."""
+    """What the user states beside the source."""
 
     window: tuple[float, float] | None = None
     accused: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class DiagnoseOptions(msgspec.Struct, frozen=True, kw_only=True):
     failed_checkpoint: float | None = None
     """The step whose checkpoint failed."""
     now: float | None = None
-    """Unix seconds at which somebody asks; tells whether the job can still run."""
+    """Unix seconds of the query; tells whether the job may still run."""
 
 
 class JobCase:
@@ -102,7 +102,7 @@ class JobCase:
 
     @cached_property
     def durations(self) -> Floats:
-        """(T,) step times where a step ended, NaN else; from steps a second where not told."""
+        """(T,) step times where a step ended, else NaN; from steps per second if not recorded."""
         panel = self.view.panel("train.step_time")
         if not panel.empty:
             slowest = stats.largest(panel.values, 0)
@@ -160,7 +160,8 @@ class JobCase:
 
     @cached_property
     def training(self) -> Bools:
-        """(T,) steps are being done, outside stalls; by power where there are no steps."""
+        """(T,) cells in which steps are done, outside stalls; judged by power if there are no
+        steps."""
         if not self.line.trained:
             with np.errstate(invalid="ignore"):
                 return np.asarray(self.activity > IDLE_SHARE)
@@ -184,7 +185,7 @@ class JobCase:
         return cells if cells.any() else self.training
 
     def once(self, find: Callable[[JobCase], T]) -> T:
-        """What ``find`` says of this case, worked out at the first call."""
+        """The result of ``find`` for this case, computed at the first call."""
         if find not in self._found:
             self._found[find] = find(self)
         return cast("T", self._found[find])

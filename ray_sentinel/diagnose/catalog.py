@@ -23,7 +23,7 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Quantity(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is measured, whatever it is called."""
+    """A measured quantity, whatever its metric is called."""
 
     key: str
     title: str

@@ -19,11 +19,11 @@ from ray_sentinel.diagnose.timeline import Timeline
 SLOW = 1.35
 """A slow step takes so many times the usual."""
 LONGEST = 2400.0
-"""Seconds; a longer pause is no checkpoint, whatever its step."""
+"""Seconds; a longer pause is not a checkpoint, whatever its step."""
 LOCAL = 41
 """Step times whose median is the usual one at that moment: a job may slow down for good."""
 WARM_UP = 3
-"""First steps, which compile and warm caches, and are slow for that."""
+"""First steps, which are slow because they compile and warm caches."""
 DRIFT = 0.03
 """Share of the period by which a checkpoint may come early or late."""
 STEPS_AFTER = 2

@@ -1,5 +1,5 @@
-"""Training curves of two jobs at the same steps: what a step's loss is does not depend on how long
-the job stayed there."""
+"""Training curves of two jobs at the same steps: the loss of a step does not depend on how long the
+job stayed there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray_sentinel.diagnose.series import Bools, Floats
 
 
 def inside(case: JobCase, steps: tuple[float, float]) -> Bools:
-    """(T,) the steady cells of the common steps, those left out that were done again."""
+    """(T,) the steady cells of the common steps, without those that were done again."""
     return case.steady & _reached(case, steps)
 
 

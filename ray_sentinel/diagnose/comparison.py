@@ -32,12 +32,12 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     first: float
     second: float
     relative: float | None
-    """Of the first's level; None where that is zero: there is no share of nothing."""
+    """The difference as a share of the first job's level; None if that is zero."""
     significant: bool
     hosts: str = ""
-    """Which hosts of the second job stand out in it, for people; empty where none does."""
+    """Which hosts of the second job stand out, for people; empty if none does."""
     cause: str = ""
-    """What such a difference points to; empty where it may be chance."""
+    """What such a difference points to; empty if it may be chance."""
 
     @property
     def change(self) -> str:
@@ -60,7 +60,8 @@ def apart(one: Floats, other: Floats) -> float:
 
 
 def paired(one: Floats, other: Floats) -> float:
-    """The same where the values are of the same steps: what both go through is no doubt."""
+    """The same for values of the same steps: changes that both jobs go through do not count as
+    noise."""
     return float(stats.sigma(other - one) / one.size**0.5)
 
 
@@ -80,9 +81,9 @@ def delta_of(
 
 
 USUAL_WAVES = 2
-"""In which a job makes communicators: at its start and when training begins."""
+"""The waves in which a job makes communicators: at its start and when training begins."""
 THREADS = 5.0
-"""Runnable threads more on every host that are a leak, not chance."""
+"""So many more runnable threads on every host are a leak, not chance."""
 _CURVES = frozenset({"train.loss", "train.grad_norm"})
 """Functions of the step: compared step by step, not by the time that was spent there."""
 _PACE = frozenset({"throughput", "step time"})
@@ -123,7 +124,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[str, ...] = ()
     """Hosts and ports of the second job that the root lies in."""
     standing: tuple[str, ...] = ()
-    """Who stands out, in each measure, in a sentence."""
+    """A sentence for each measure about who stands out."""
     source_trace: tuple[str, ...] = ()
     """The places in the source that the root comes from, where they are known."""
     notes: tuple[str, ...] = ()
@@ -181,7 +182,7 @@ def overlap(first: Side, second: Side) -> tuple[float, float] | None:
 
 
 def _standing(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Standing, ...]:
-    """Who of the second job stands out, the most direct cause first."""
+    """The hosts of the second job that stand out, the most direct cause first."""
     if first.case is None or second.case is None:
         return ()
     found = [standing(first.case, second.case, steps, measure) for measure in SWEEP]
@@ -313,7 +314,7 @@ def _notes(first: Side, second: Side) -> list[str]:
 
 
 def _ended(logs: LogFacts) -> str:
-    """What triage makes of a job."""
+    """The result of triage for a job."""
     if logs.failure:
         return f"{logs.failure}: compare only what lies before it"
     return {"completed": "it was completed", "running": "it runs", "stopped": "it was stopped"}.get(
@@ -336,7 +337,7 @@ def _waves(side: Side) -> int:
 
 
 class Root(msgspec.Struct, frozen=True):
-    """What a difference in speed comes from."""
+    """The cause of a difference in speed."""
 
     text: str
     culprits: tuple[str, ...] = ()
@@ -380,7 +381,7 @@ def _root_cause(
 
 
 def _direct(second: Side, out: tuple[Standing, ...]) -> Standing | None:
-    """What stands out and can slow every step, the most direct first."""
+    """The differences that stand out and can slow every step, the most direct first."""
     tcp = second.case is not None and sockets.carry(second.case)
     for one in out:
         domain = one.measure.domain

@@ -21,7 +21,8 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory, Outcome
 
 PASSED_WEIGHT = 0.45
-"""Of what the job had got over, where something else is known to have ended it."""
+"""Greatest weight of what the job recovered from, if something else is known to have ended
+it."""
 SAID_BONUS = 0.1
 """Added to the weight of an answer that the log's own words point to."""
 IDLE_PERCENT = 10.0
@@ -75,7 +76,7 @@ def examine(
 
 
 def _with_ghosts(case: JobCase, diagnosis: Diagnosis) -> Diagnosis:
-    """Which hosts could not be seen, said where the verdict stands."""
+    """A sentence beside the verdict about the hosts that were not seen."""
     blind = sorted(host for host, cells in case.ghosts.items() if cells.any())
     if not blind:
         return diagnosis
@@ -123,7 +124,7 @@ def _best(
 
 
 def _without_passed(answers: list[Diagnosis]) -> list[Diagnosis]:
-    """What ended the job outranks what it had got over."""
+    """What ended the job outranks what it had recovered from."""
     if not any(answer.outcome == "found" and answer.ended_job for answer in answers):
         return answers
     return [
@@ -191,7 +192,7 @@ def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome
 
 
 def _never_worked(case: JobCase) -> bool:
-    """GPU utilisation is known, and nowhere was above what setting up a job takes."""
+    """Whether GPU utilisation is known and never exceeded what setting up a job takes."""
     panel = case.view.panel("gpu.util")
     if panel.empty:
         return False

@@ -31,7 +31,7 @@ class Total(msgspec.Struct, frozen=True):
 
     total: float
     step: float
-    """The step that it stood at last."""
+    """The last step that it showed."""
     per_epoch: bool = False
     """Both count within one epoch."""
     saved: bool = False
@@ -72,7 +72,7 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
     """By its own summary, or by triage, the job failed."""
     transport: str = ""
-    """What NCCL says that it takes: "socket" or "rdma"."""
+    """The transport that NCCL reports: "socket" or "rdma"."""
     ended: str = ""
     """What triage of the logs calls the job: "completed", "running", ..."""
     totals: tuple[Total, ...] = ()

@@ -19,7 +19,7 @@ from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.model.diagnosis import Figure
 
 WAVE_SECONDS = 30.0
-"""Communicators made further apart than this belong to different waves."""
+"""Seconds: communicators made further apart than this belong to different waves."""
 WAVE_LINES = 60
 """Where lines carry no time: so many other lines in between."""
 MAX_STEPS = 20_000
@@ -81,7 +81,7 @@ class MainLog:
         self._summary_lines = 0
 
     def feed(self, lines: Iterable[str]) -> None:
-        """More lines."""
+        """Read more lines."""
         for line in lines:
             self._line(line[:20_000])
 
@@ -145,7 +145,7 @@ class MainLog:
         self.facts.append(Figure(text=f"{self.name}: {line.strip()[:300]}", source="log"))
 
     def as_facts(self) -> LogFacts:
-        """What was gathered."""
+        """The facts gathered so far."""
         nodes = node_list(self.arguments.get("NODE_LIST") or "")
         tasks = dict.fromkeys(self.tasks)
         accused = tuple(nodes[task] for task in tasks if task < len(nodes))

@@ -15,7 +15,7 @@ GLITCH_CELLS = 3
 
 
 class SeriesOwner(msgspec.Struct, frozen=True):
-    """Whose a series is."""
+    """The host, GPU and unit that a series belongs to."""
 
     host: str
     gpu: str = ""
@@ -43,7 +43,7 @@ class SeriesPanel(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """There is nothing in it."""
+        """Whether it has no rows."""
         return not self.rows
 
     @property

@@ -37,7 +37,8 @@ class PlannedSteps(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
     def judge(self, reached: float, rise: float) -> Judgement:
-        """What the highest step says that was written, at ``rise`` steps from one to the next.
+        """What the highest step written says about the plan, at ``rise`` steps from one to the
+        next.
 
         Steps may be counted from 0, and the last one falls between two that are logged.
         """

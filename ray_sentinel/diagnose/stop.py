@@ -10,7 +10,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.timeline import stall_limit
 
 NO_STEPS_SECONDS = 120.0
-"""Without steps to go by: GPUs at rest for less may be between two phases."""
+"""Seconds, if there are no steps: GPUs idle for less may be between two phases."""
 NEAR_CHECKPOINT = 1.5
 """Times the longest pause of the earlier checkpoints: after a step at which one is due."""
 
@@ -22,12 +22,12 @@ class ProgressStop(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     step: float | None
     by: str
-    """"steps" or "power": what the stop was seen by."""
+    """"steps" or "power": how the stop was detected."""
     uncertainty: float
     latest: float
     """The latest moment at which the step that never ended can have stalled."""
     for_good: bool = True
-    """False where it went on afterwards."""
+    """False if the job went on afterwards."""
 
     @property
     def seconds(self) -> float:

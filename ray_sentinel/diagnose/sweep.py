@@ -19,7 +19,7 @@ from ray_sentinel.diagnose.series import Floats
 APART = 4.0
 """Robust standard deviations among the first job's hosts."""
 SHARE = 0.25
-"""Of what is usual there: less is not worth a name."""
+"""Share of the usual level: a smaller difference is not reported."""
 
 
 class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[SeriesOwner, ...]
     """The worst first."""
     everywhere: bool
-    """Nearly all hosts have it: it is nobody's own."""
+    """Whether nearly all hosts have it."""
     rise: float
     """Of the worst, in the quantity's unit, against what is usual in the first job."""
     unit: str
@@ -123,7 +123,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Who has how much more, for people."""
+        """Which hosts have how much more, for people."""
         how = "less" if self.measure.worse < 0 else "more"
         size = abs(self.rise)
         amount = f"{size:,.0f}" if size >= 10 else f"{size:.2g}"

@@ -16,7 +16,7 @@ STALL_FACTOR = 8.0
 STALL_SECONDS = 60.0
 """... and of so many seconds at least."""
 RESTART_QUIET = 2
-"""Steps that the front may fall back without a restart."""
+"""Steps by which the front may fall back without a restart."""
 
 
 class Stall(msgspec.Struct, frozen=True):

@@ -120,7 +120,7 @@ def missing(view: View) -> list[str]:
 
 
 def unseen(hosts: int, arguments: Mapping[str, str]) -> str:
-    """What is to be said where fewer hosts were scraped than the job had; empty where all were."""
+    """A sentence if fewer hosts were scraped than the job had; empty if all were."""
     text = arguments.get("NNODES", "") or arguments.get("SLURM_NNODES", "")
     if not text.isdecimal() or int(text) == hosts:
         return ""

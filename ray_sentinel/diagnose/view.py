@@ -139,7 +139,7 @@ class View:
         return self._trusted(panel)
 
     def raw(self, key: str) -> SeriesPanel:
-        """Like ``panel``, but with what must not be trusted left in."""
+        """Like ``panel``, but including the samples that must not be trusted."""
         self.panel(key)
         return self._panels[key]
 

@@ -60,7 +60,7 @@ def plain(
     case: JobCase, playbook: str, analysis: str, outcome: Outcome, cause: str, text: str,
     confidence: float, evidence: tuple[Figure, ...] = (), next_steps: tuple[str, ...] = (),
 ) -> Diagnosis:  # fmt: skip
-    """An answer that names nobody."""
+    """An answer without culprits."""
     return Diagnosis(
         analysis=analysis,
         playbook=playbook,
@@ -89,7 +89,7 @@ def job_stops(case: JobCase, stop: ProgressStop, at: float) -> Link:
 
 
 def culprits_of(anomalies: Iterable[Anomaly]) -> tuple[CauseLocation, ...]:
-    """Each host or GPU once, with the last thing that was seen of it."""
+    """Each host or GPU once, with the last anomaly seen on it."""
     found = {
         (one.host, one.gpu): CauseLocation(host=one.host, gpu=one.gpu, reason=one.text)
         for one in anomalies

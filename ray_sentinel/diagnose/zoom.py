@@ -24,14 +24,14 @@ WIDER = 1.5
 
 
 class ZoomablePlaybook(Protocol):
-    """What is asked again."""
+    """The playbook that is run again."""
 
     def run(self, case: JobCase) -> Diagnosis:
         """Judge a case."""
 
 
 class Zoom(msgspec.Struct, frozen=True):
-    """What the second look gave."""
+    """The result of the second read."""
 
     case: JobCase
     """Of the hours around the onset."""
@@ -42,7 +42,7 @@ class Zoom(msgspec.Struct, frozen=True):
 def zoom(
     case: JobCase, diagnosis: Diagnosis, playbook: ZoomablePlaybook, progress: Callable[[str], None]
 ) -> Zoom | None:
-    """Look again; None where the first look was as fine, or there is no onset to look at."""
+    """Read again; None if the first read was as fine, or if there is no onset."""
     onset = diagnosis.onset
     if diagnosis.outcome != "found" or onset is None or case.cell <= WIDER * case.view.interval:
         return None

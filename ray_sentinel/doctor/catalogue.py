@@ -35,7 +35,8 @@ def all_checks(sources: Iterable[ChecksFile] = ()) -> tuple[Check[Any], ...]:
 
 
 def read_source(path: Path) -> ChecksFile:
-    """A user's file. Raises InputError where it cannot be read, or others can have written it."""
+    """Read a user's file. Raises InputError if it cannot be read, or if others can have written
+    it."""
     try:
         return ChecksFile(name=path.name, text=read_trusted(path, most=MAX_CHECK).data.decode())
     except UntrustedPathError as error:

@@ -43,11 +43,12 @@ F = TypeVar("F", bound=msgspec.Struct)
 
 
 class Here(msgspec.Struct, frozen=True, kw_only=True):
-    """The node that a check looks at; roots and clock are handed in, so that tests turn them."""
+    """The node that a check examines; roots and clock are injected, so that tests can replace
+    them."""
 
     host: str
     address: str = ""
-    """As Ray knows it; empty without Ray."""
+    """Its name in Ray; empty without Ray."""
     environ: Mapping[str, str] = {}
     """What a rank started on this node would have in its environment."""
     proc: Path = Path("/proc")
@@ -64,9 +65,9 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     seen: str
     """What was found, as a sentence."""
     remedy: str = ""
-    """The command or setting that mends it; empty where nothing is to be mended."""
+    """The command or setting that fixes it; empty if nothing needs fixing."""
     host: str = ""
-    """Empty where it concerns all nodes."""
+    """Host concerned; empty if it concerns all nodes."""
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray says of itself."""
+    """What Ray reports about the cluster."""
 
     address: str
     joined: tuple[Joined, ...] = ()
@@ -101,11 +102,12 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     """Round trip."""
     ahead: float | None = None
-    """Seconds that the visited clock is ahead of the visitor's, give or take half a round trip."""
+    """Seconds by which the probed node's clock is ahead of the prober's, within half a round
+    trip."""
 
 
 class CheckInput(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
-    """All that a check is judged by."""
+    """Everything that a check is judged by."""
 
     plan: RunPlan
     seen: Mapping[str, F]
@@ -122,9 +124,9 @@ class Check(abc.ABC, Generic[F]):
 
     name: ClassVar[str] = ""
     about: ClassVar[str] = ""
-    """What must hold, in a few words."""
+    """The condition that must hold, in a few words."""
     everywhere: ClassVar[bool] = True
-    """False: looked at only where the doctor was called."""
+    """False: examined only on the node where the doctor was called."""
     facts: type[F]
 
     @abc.abstractmethod

@@ -22,9 +22,9 @@ from ray_sentinel.doctor.peer_probe import PeerProbe, visit, whom_to_visit
 from ray_sentinel.doctor.plan import RunPlan
 
 START_SECONDS = 20.0
-"""For an actor to start and its looks to end, beyond the plan's deadline."""
+"""Seconds beyond the plan's deadline for an actor to start and its checks to end."""
 VISITS_SECONDS = 60.0
-"""For every node to visit all others."""
+"""Seconds for every node to probe its peers."""
 _HEAD = "node:__internal_head__"
 
 
@@ -42,9 +42,9 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
     looks: tuple[CheckReading, ...]
     place: tuple[str, int] | None = None
-    """Address and port where it can be visited."""
+    """Address and port where it can be probed."""
     problem: str = ""
-    """Why it cannot be visited."""
+    """Why it cannot be probed."""
 
 
 class Examiner:
@@ -99,14 +99,14 @@ class Examiner:
         return environ
 
     def free_port(self) -> int:
-        """One that the ranks can meet at."""
+        """An endpoint at which the ranks can form a group."""
         with socket.create_server((self._address(), 0)) as server:
             port: int = server.getsockname()[1]
         return port
 
 
 class NodeShare(msgspec.Struct, frozen=True):
-    """A node's place in a sum over all."""
+    """A node's part in the sum over all nodes."""
 
     rank: int
     size: int

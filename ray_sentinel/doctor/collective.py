@@ -19,9 +19,9 @@ from ray_sentinel import process
 from ray_sentinel.process import python_module
 
 SECONDS = 90.0
-"""For PyTorch to be imported, the group to form and the sum to come back, on every node."""
+"""Seconds for every node to import PyTorch, form the group and receive the sum."""
 JOIN_SECONDS = 45.0
-"""For the others to join."""
+"""Seconds for the other nodes to join."""
 ELEMENTS = 1 << 22
 """Floats that are summed: 16 MiB, so that more than one packet and channel is used."""
 
@@ -42,7 +42,7 @@ class Reduced(msgspec.Struct, frozen=True, kw_only=True):
 def reduce_here(
     host: str, rank: int, size: int, address: str, port: int, environ: Mapping[str, str]
 ) -> Reduced:
-    """Run this node's part; what came of it."""
+    """Run this node's part and return its result."""
     # Ray hides the GPUs from an actor that has reserved none.
     mine = {name: value for name, value in environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     mine |= {

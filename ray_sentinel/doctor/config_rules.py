@@ -37,9 +37,9 @@ STRATEGIES = ("variable_batch", "constant_batch")
 MAY_BE_ZERO = frozenset({"memory_snapshot_interval", "eval_interval"})
 """0 turns these off."""
 NEAR = 0.82
-"""``difflib``'s ratio from which one key may be meant for another."""
+"""``difflib``'s ratio from which a key is taken for a misspelling of another."""
 MOST_DEPTH = 40
-"""Of nested sections: anchors make endless ones."""
+"""Levels of nested sections: anchors can nest endlessly."""
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_values(data: Any) -> Iterator[Wrong]:
-    """Node counts, intervals, and what belongs together, wherever they stand."""
+    """Problems with node counts, intervals, and values that must go together, in any section."""
     for path, table in _tables(data):
         yield from _nodes(path, table)
         yield from _scaling(path, table)

@@ -1,4 +1,4 @@
-"""Nodes visit each other: can they connect on the chosen interface, and do their clocks agree?
+"""Nodes probe each other: can they connect on the chosen interface, and do their clocks agree?
 
 Each node listens for a moment; whoever connects is told the time, as one double. From the moments
 before and after follows how far the clocks are apart, as in NTP (RFC 5905, section 8), give or take
@@ -16,11 +16,11 @@ from ray_sentinel.clock import Clock
 from ray_sentinel.doctor.check import ProbeResult
 
 VISIT_SECONDS = 3.0
-"""For one connection; a node that drops packets takes all of it."""
+"""Seconds for one connection; a node that drops packets takes all of it."""
 TRIES = 3
-"""Visits of one place; the one with the shortest round trip counts."""
+"""Probes of one node; the one with the shortest round trip counts."""
 NEIGHBOURS = 8
-"""Others that a node visits beside the first: all pairs of 1,000 nodes would be a million."""
+"""Peers that a node probes beside the first: all pairs of 1,000 nodes would be a million."""
 
 _TIME = struct.Struct("!d")
 
@@ -50,12 +50,12 @@ class PeerProbe:
                     continue  # it has gone again
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._socket.close()
 
 
 def visit(visitor: str, host: str, address: str, port: int, clock: Clock) -> ProbeResult:
-    """Visit a place; how it went."""
+    """Probe an address and return the result."""
     place = f"{address}:{port}"
     best: tuple[float, float] | None = None
     for _ in range(TRIES):
@@ -79,7 +79,7 @@ def visit(visitor: str, host: str, address: str, port: int, clock: Clock) -> Pro
 
 
 def whom_to_visit(hosts: Sequence[str], visitor: str) -> tuple[str, ...]:
-    """The first node, and the next ones around the ring: every node is visited by several."""
+    """The first node, and the next ones around the ring: every node is probed by several."""
     others = [host for host in hosts if host != visitor]
     if len(others) <= NEIGHBOURS + 1:
         return tuple(others)

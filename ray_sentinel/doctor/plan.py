@@ -15,7 +15,7 @@ class ChecksFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the coming training needs. Needs that are not given are not checked."""
+    """The needs of the coming training. Needs that are not given are not checked."""
 
     nodes: int | None = None
     """Ray nodes that must have joined."""
@@ -26,7 +26,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     ports: tuple[int, ...] = ()
     """TCP ports that must be free on every node."""
     interface: str = ""
-    """What ``NCCL_SOCKET_IFNAME`` would say; empty: take the variable's word."""
+    """The value of ``NCCL_SOCKET_IFNAME``; empty: read the variable."""
     checkpoints: tuple[str, ...] = ()
     """Folders, or ``s3://`` and ``gs://`` places, that checkpoints are written to."""
     need_bytes: int = 10 * GIB
@@ -34,7 +34,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     rdzv_endpoint: str = ""
     rdzv_id: str = ""
     rdzv_backend: str = ""
-    """"c10d", "etcd", "etcd-v2" or "static"; empty: take ``PET_RDZV_BACKEND``'s word."""
+    """"c10d", "etcd", "etcd-v2" or "static"; empty: read ``PET_RDZV_BACKEND``."""
     skew_seconds: float = 1.0
     """Difference of clocks between two nodes that is a failure; a tenth of it is a warning."""
     packages: tuple[str, ...] = ()
@@ -49,8 +49,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     skip: tuple[str, ...] = ()
     sources: tuple[ChecksFile, ...] = ()
     deadline: float = 10.0
-    """Seconds that one check may look on one node."""
+    """Seconds that one check may take on one node."""
 
     def wants(self, name: str) -> bool:
-        """Whether a check of this name is to be made."""
+        """Whether the check of this name is to run."""
         return name not in self.skip and (not self.only or name in self.only)

@@ -1,4 +1,4 @@
-"""YAML as people get it wrong: says what was meant where the parser only says where it stopped."""
+"""Explains mistakes in YAML files: what was meant, where the parser only says where it stopped."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import yaml
 from ray_sentinel import regex as re
 
 MOST_BYTES = 4 << 20
-"""Of a configuration: a larger file is something else, such as a checkpoint."""
+"""Bytes of a configuration: a larger file is something else, such as a checkpoint."""
 MOST_MISTAKES = 1000
-"""Of one kind that are named."""
+"""How many problems of one kind are named."""
 
 _NO_SPACE = re.compile(r"^\s*(?:- )?(?P<key>[A-Za-z_][\w.-]*):(?P<value>[^\s:/][^#]*?)\s*(?:#.*)?$")
 _TWO_COLONS = re.compile(r"^\s*(?:- )?(?P<key>[\w.-]+):\s+(?P<value>[^\s\"'{\[#&*!|>][^#]*: .*)$")
@@ -29,7 +29,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     remedy: str
     fatal: bool = True
-    """The file cannot be loaded; else it means something else than it seems to."""
+    """True: the file cannot be loaded; False: it means something other than it seems to."""
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class _Loader(yaml.SafeLoader):
         self.odd: dict[Mistake, None] = {}
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """As in YAML, and look for what is odd."""
+        """Construct the value as YAML does, and note what is odd."""
         seen: dict[str, int] = {}
         for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key, yaml.ScalarNode) or key.value == "<<":

@@ -36,7 +36,7 @@ class Program(msgspec.Struct, frozen=True):
 
     @property
     def version_text(self) -> str:
-        """As people write it: 2.53.4."""
+        """The version as text, such as 2.53.4."""
         return ".".join(map(str, self.version))
 
 

@@ -1,4 +1,5 @@
-"""Getting Prometheus: one pinned release, checked against its checksum before a byte of it is used.
+"""Downloads Prometheus: one pinned release, checked against its checksum before a byte of it is
+used.
 
 Only on request: nothing else of ours downloads anything. The checksums were taken from public
 repositories that pin the same archives (amd64 from two that agree, arm64 from one), not from the
@@ -44,7 +45,7 @@ class Release(msgspec.Struct, frozen=True):
         return f"prometheus-{self.version}.linux-{architecture}"
 
     def url(self, architecture: str) -> str:
-        """Where the archive is."""
+        """URL of the archive."""
         return f"{self.base.rstrip('/')}/v{self.version}/{self.name(architecture)}.tar.gz"
 
 

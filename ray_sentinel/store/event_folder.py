@@ -76,13 +76,13 @@ def _usual(times: Floats) -> float:
 
 
 def _run(flags: Bools) -> int:
-    """How many hold from the first on."""
+    """How many flags are True from the start on."""
     off = np.flatnonzero(~flags)
     return int(off[0]) if off.size else flags.size
 
 
 MAX_TIME = 1e11
-"""Unix seconds; a time beyond is none."""
+"""Latest valid time in Unix seconds."""
 LEAST_POINTS = 3
 """Values from which two files can be told to have been written at the same time."""
 
@@ -144,7 +144,7 @@ def _take(
 
 
 def _settle(points: dict[str, Points], reached: dict[str, list[int]], steps: Points) -> int:
-    """Put the times of a file's values right; of how many that had to be done."""
+    """Correct the times of a file's values; returns how many were corrected."""
     if not points:
         return 0
     middle = float(np.median([time for values in points.values() for time, _ in values]))

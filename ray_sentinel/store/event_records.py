@@ -1,4 +1,4 @@
-"""Event files read whole, in chunks: what is damaged is passed over to the next good record."""
+"""Reads whole event files in chunks; damaged parts are skipped up to the next good record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Losses:
     def __init__(self) -> None:
         self.records = 0
         self.corrupt = 0
-        """Places at which records were lost."""
+        """How many times records were lost."""
         self.malformed = 0
         self.oversize = 0
         self.torn = 0

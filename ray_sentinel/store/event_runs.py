@@ -102,7 +102,7 @@ def runs_of(folders: Sequence[EventFolder], root: Path) -> list[EventRun]:
 
 
 def _place(path: Path, root: Path) -> tuple[Path, Slot]:
-    """The run's folder, and what of the run this folder holds."""
+    """The run's folder, and which part of the run this folder holds."""
     name, rank, role = root, -1, ""
     for part in path.relative_to(root).parts:
         if found := _RANK.fullmatch(part):

@@ -28,15 +28,15 @@ from ray_sentinel.store.history_table import ABSENT, BITS
 from ray_sentinel.store.keys import parse_key
 
 VERSION = 3
-"""Of the format: 2 had no blocks."""
+"""Version of the format: 2 had no blocks."""
 MAX_BYTES = 256 << 20
-"""Of the file, unless the configuration says otherwise."""
+"""Bytes of the file, unless the configuration says otherwise."""
 FORGET_SECONDS = 1800.0
 """A packer forgets a host that was silent for longer."""
 PRUNE_SECONDS = 60.0
 """Of the samples' time, between two searches for what is too old."""
 PAGE_BYTES = 16384
-"""A few rows a page, so that little of it is left over."""
+"""Bytes of a page: it holds a few rows, so little space is wasted."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -79,8 +79,8 @@ class RowPacker:
 
 
 def _wider(before: Mapping[str, int], values: Iterable[str]) -> dict[str, int]:
-    """Places for these keys too. What has gone is kept, for it may come again, until it is the
-    larger part."""
+    """Places for these keys too. Keys that are gone are kept, because they may return, until they
+    are the larger part."""
     new = sorted(values)
     for key in new:
         parse_key(key)
@@ -180,7 +180,8 @@ class History:
             self._base.backup(copy)
 
     def shrink(self, most_bytes: int) -> None:
-        """Let the least useful go until its file has so many bytes. Raises sqlite3.Error."""
+        """Drop the least useful samples until the file has at most so many bytes. Raises
+        sqlite3.Error."""
         with self._lock:
             if aging.used_bytes(self._base) > most_bytes:
                 aging.thin(self._base, most_bytes)
@@ -189,7 +190,7 @@ class History:
                 self._base.execute("VACUUM")
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it."""
+        """Fold the log into the file and close it."""
         with self._lock:
             self._base.close()
 

@@ -1,4 +1,4 @@
-"""A history file grows old: what was said lately stays as it was said, older samples are thinned.
+"""Thins a history file as it grows old: recent samples stay as they came, older ones are thinned.
 
 The ladder: as they came for half an hour, then cells of 10 s until four hours, 30 s until a day,
 2 min until a week, 8 min beyond. Where the file would exceed its size nevertheless, the kind of
@@ -41,12 +41,12 @@ LADDER = (
 )
 """(Seconds of a cell, the age until which it stays). Each divides the next."""
 LAST_STEP = 1920.0
-"""Coarser than that a series tells nothing; it is reached for want of space only."""
+"""A coarser series would tell nothing; this step is used only if space runs out."""
 STEPS = (*(step for step, _ in LADDER), LAST_STEP)
 SHARE = 0.25
 """Of the span of time that is made coarser, or dropped, in one turn."""
 MOST_TURNS = 40
-"""Of making room, at one look; the next goes on."""
+"""Rounds of making room in one call; the next call goes on."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, keys TEXT UNIQUE);
@@ -92,7 +92,7 @@ def age(base: sqlite3.Connection, now: float, max_bytes: int) -> None:
 
 
 def thin(base: sqlite3.Connection, max_bytes: int) -> None:
-    """Let the least useful go until ``max_bytes`` are kept to."""
+    """Drop the least useful samples until the file is within ``max_bytes``."""
     for _ in range(MOST_TURNS):
         if used_bytes(base) <= max_bytes or not _give(base):
             break
@@ -230,7 +230,7 @@ def families_of(keys: tuple[str, ...]) -> tuple[FamilyColumns, ...]:
 
 
 def drop_layouts(base: sqlite3.Connection) -> int:
-    """Forget layouts of which nothing is left; how many. Raises sqlite3.Error."""
+    """Delete layouts of which nothing is left; returns how many. Raises sqlite3.Error."""
     used = "SELECT layout FROM moments UNION SELECT layout FROM blocks"
     with base:
         return base.execute(f"DELETE FROM layouts WHERE id NOT IN ({used})").rowcount

@@ -1,9 +1,9 @@
 """The history of a whole job on disk, and what can happen to it there.
 
-One writer a file: a lock beside it is held as long as the writer lives. A writer that finds the
-file of one that died goes on in it; beside one that lives it begins a file of its own. A file that
-is damaged is set aside. A disk that is full, or a folder that is gone, is said once, and tried
-again: nothing here raises or ends anything.
+One writer a file: a lock beside it is held as long as the writer lives. A writer continues the file
+of one that died; beside one that lives it begins a file of its own. A file that is damaged is set
+aside. A disk that is full, or a folder that is gone, is said once, and tried again: nothing here
+raises or ends anything.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ray_sentinel.store.history_source import beside, newest
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 1800.0
-"""A file that was written so lately is gone on with, also by another deployment."""
+"""A file written within so many seconds is continued, also by another deployment."""
 MOST_FILES = 64
-"""Looked at, from the newest."""
+"""How many files are examined, from the newest."""
 _AROUND = ("full", "unable to open", "disk I/O", "readonly", "locked", "locking protocol")
-"""Of SQLite's messages, those of states that pass."""
+"""SQLite's messages about conditions that may pass."""
 HISTORY_NAME = re.compile(
     r"(?P<file>series-\d{8}T\d{6}Z(?:-\d{1,6})?\.db)(?:\.damaged)?(?:-wal|-shm)?", re.ASCII
 )
-"""Of a history's files; ``file`` is the name of the history."""
+"""Names of a history's files; ``file`` is the name of the history."""
 _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
@@ -42,7 +42,7 @@ class HistoryFile:
     """``series-*.db`` in a folder. One thread calls ``put`` and ``close``."""
 
     def __init__(self, folder: Path, owner: str, max_bytes: int = MAX_BYTES) -> None:
-        """``owner`` goes on with its file however old it is. Nothing is opened before ``put``."""
+        """``owner`` continues its own file however old it is. Nothing is opened before ``put``."""
         self._folder, self._owner, self._max_bytes = folder, owner, max_bytes
         self._lock: int | None = None
         self._pruned: float | None = None
@@ -51,11 +51,11 @@ class HistoryFile:
         self.path: Path | None = None
         self.problem = ""
         self.notes: list[str] = []
-        """What stays worth knowing: a damaged file that was set aside."""
+        """Notes that remain, such as a damaged file that was set aside."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What is in use now, for whoever makes room."""
+        """The files in use now, which must not be removed to make room."""
         if self.path is None:
             return ()
         return (self.path, *beside(self.path), lock_of(self.path))
@@ -86,7 +86,7 @@ class HistoryFile:
         return True
 
     def _removed(self) -> bool:
-        """Somebody took the file away. A file system that does not answer says nothing of it."""
+        """Whether the file was removed; False if the file system does not answer."""
         try:
             return self.path is not None and not self.path.exists()
         except OSError:
@@ -111,7 +111,7 @@ class HistoryFile:
         return True
 
     def _take_up(self, now: float) -> Path | None:
-        """The file of one who died, locked; None where there is none to go on with."""
+        """The locked file of a writer that died; None if there is none to continue."""
         files = sorted(self._folder.glob("series-*.db"), key=newest, reverse=True)
         for file in files[:MOST_FILES]:
             own = bool(self._owner) and owner_of(file) == self._owner
@@ -179,7 +179,7 @@ class HistoryFile:
         self.history = None
 
     def close(self) -> None:
-        """Fold the log into the file and let it go."""
+        """Fold the log into the file and close it."""
         self._shut()
         if self._lock is not None:
             os.close(self._lock)
@@ -200,24 +200,24 @@ def _opened(path: Path, max_bytes: int) -> History:
 
 
 def _passing(error: BaseException | None) -> bool:
-    """Whether it lies in what is around the file, and not in the file."""
+    """Whether the cause is outside the file, not damage in it."""
     return isinstance(error, sqlite3.OperationalError) and any(
         word in str(error) for word in _AROUND
     )
 
 
 def lock_of(file: Path) -> Path:
-    """The lock of a history, which says who writes it."""
+    """The lock file of a history, which holds the writer's name."""
     return file.with_name(f".{file.name}.lock")
 
 
 def owner_of(file: Path) -> str:
-    """Who wrote a history last; empty where nothing says."""
+    """The last writer of a history; empty if unknown."""
     return read_regular(lock_of(file), 100).decode("utf-8", "replace")
 
 
 def remove_history(file: Path) -> bool:
-    """Remove a history that nobody writes, with what lies beside it; whether it is gone."""
+    """Remove a history that nobody writes, with its companion files; returns whether it is gone."""
     try:
         lock, _ = _locked(file)
     except OSError:

@@ -41,17 +41,17 @@ from ray_sentinel.store.history_table import CELLS, HistoryTable, decode, stacke
 from ray_sentinel.store.keys import parse_key
 
 TURNS = 8
-"""Of copying a file that changes meanwhile."""
+"""Attempts to copy a file that changes meanwhile."""
 QUERY_SECONDS = 60.0
-"""For one question to the file."""
+"""Seconds for one query of the file."""
 MOST_KEYS_BYTES = 64 << 20
-"""Of the keys of all layouts."""
+"""Bytes of the keys of all layouts."""
 MOST_VALUE_BYTES = 64 << 20
-"""Of one value in the file: a block of the largest cluster is smaller."""
+"""Bytes of one value in the file: a block of the largest cluster is smaller."""
 MOST_FAMILY_BYTES = 2 << 30
-"""Of the samples of one family that are unpacked at once."""
+"""Bytes of the samples of one family that are unpacked at once."""
 MOST_ROWS = 4_000_000
-"""Of one question: forty times those of a thousand nodes in half an hour."""
+"""Rows of one query: forty times those of a thousand nodes in half an hour."""
 GAP = 1.5
 """Cells of a block between two of its samples from which there is a gap."""
 REMEDY = (
@@ -87,7 +87,7 @@ Key = tuple[str, dict[str, str]]
 
 
 class HistoryPart(msgspec.Struct, frozen=True):
-    """Samples of one series that were kept alike."""
+    """Samples of one series that were kept at the same resolution."""
 
     labels: dict[str, str]
     times: Floats
@@ -181,7 +181,7 @@ class HistorySource:
         return Grid(tuple(labels), times, values)
 
     def close(self) -> None:
-        """Let go of the file, and remove a copy."""
+        """Close the file, and remove the copy if there is one."""
         self._base.close()
         self._copy.close()
 

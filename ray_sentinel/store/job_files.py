@@ -1,4 +1,4 @@
-"""The files beside a job's Prometheus: what it is told, and what it says."""
+"""The files of a job's Prometheus: its configuration, its targets and its log."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class JobFiles:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """Its log."""
         return self.folder / "prometheus.log"
 
     @property
     def config(self) -> Path:
-        """What it reads at its start."""
+        """Its configuration file."""
         return self.folder / "prometheus.yml"
 
     def write_targets(self, agents: tuple[str, ...], ray: Mapping[str, str]) -> None:
@@ -100,7 +100,7 @@ class JobFiles:
         return ""
 
     def free_bytes(self) -> int | None:
-        """Space that is left for the data; None where that cannot be told."""
+        """Bytes left for the data; None if unknown."""
         try:
             return shutil.disk_usage(self.folder).free
         except OSError:
@@ -140,7 +140,7 @@ class JobFiles:
         return lines[-1][-400:] if lines else ""
 
     def blames_rules(self, words: str) -> bool:
-        """Whether its last words are about the user's rules."""
+        """Whether the end of its log is about the user's rules."""
         return _BAD_RULES in words and str(self.folder / "rules") in words
 
     def set_aside(self, words: str) -> list[str]:

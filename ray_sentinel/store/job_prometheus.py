@@ -79,9 +79,9 @@ log = logging.getLogger(__name__)
 END_SECONDS = 4.0
 """To flush at the end."""
 RETRY = Backoff(first=1.0, most=60.0)
-"""Between two starts of one that ends at once."""
+"""Seconds between two starts of one that ends at once."""
 WELL_SECONDS = 60.0
-"""One that ran so long is well: the pauses begin anew."""
+"""Seconds after which a running one counts as healthy, and the back-off is reset."""
 _LOCK_FLAG = "storage.tsdb.use-lockfile"
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 
@@ -127,7 +127,7 @@ class JobPrometheus:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know."""
+        """Problems, for people."""
         return tuple(self._notes())
 
     @property
@@ -152,7 +152,7 @@ class JobPrometheus:
             self._start()
 
     def close(self) -> None:
-        """End it, so that it writes what it has; it is not started again."""
+        """Stop it so that it writes its data; it is not started again."""
         self._closed = True
         if self._child is None:
             return

@@ -14,7 +14,7 @@ from pathlib import Path
 from ray_sentinel.store.tsdb import Database, inspect
 
 TRIES = 3
-"""Of a live job's data: blocks come and go while they are copied."""
+"""Attempts to copy a live job's data: blocks come and go meanwhile."""
 
 
 def mirror_steadily(folder: Path, target: Path) -> tuple[Database, list[str]]:

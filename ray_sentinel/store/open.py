@@ -1,4 +1,4 @@
-"""Finds out what a source is by looking at it, and opens it."""
+"""Recognises what a source is, and opens it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MAX_POINTS = 10_000
 
 
 def find_span(http: PrometheusHttp, names: Sequence[str]) -> tuple[float, float] | None:
-    """First and last sample of a Prometheus, by asking it for ever finer ranges.
+    """First and last sample of a Prometheus, found by queries of finer and finer ranges.
 
     ``/api/v1/status/tsdb`` tells the range of the head block only, and nothing at all of a
     database that holds finished blocks alone.

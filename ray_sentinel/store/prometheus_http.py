@@ -1,4 +1,4 @@
-"""HTTP to a Prometheus: few words, a deadline, and errors that say what to do."""
+"""A small HTTP client for Prometheus, with a deadline and errors that say what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom to scrape, where no coordinator tells it: asked of the agents, and of Ray."""
+"""Scrape targets without a coordinator: the agents and Ray are asked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ray_sentinel.store.scrape_config import RAY_FILE, check_scrape
 log = logging.getLogger(__name__)
 
 DEADLINE = 5.0
-"""Seconds for one answer."""
+"""Seconds to wait for one answer."""
 MOST_BYTES = 16 << 20
-"""Of one answer: a list of some thousand agents is far smaller."""
+"""Bytes of one answer: a list of some thousand agents is far smaller."""
 
 
 class Targets:
@@ -97,7 +97,7 @@ def client_context(scrape: ScrapeConfig) -> ssl.SSLContext:
 
 
 def authorization(scrape: ScrapeConfig) -> dict[str, str]:
-    """The header that lets us in. Raises ConfigError where its file cannot be read."""
+    """The header that authenticates us. Raises ConfigError where its file cannot be read."""
     check_scrape(scrape)
     file = scrape.password_file or scrape.bearer_token_file
     if not file:

@@ -170,7 +170,7 @@ def lock_holder(lock: Path, proc: Path = Path("/proc")) -> int:
 
 
 def listen_address(pid: int, proc: Path = Path("/proc")) -> str:
-    """Where the Prometheus with this process id listens ("host:port"); empty if not to be told."""
+    """Where the Prometheus with this process id listens ("host:port"); empty if unknown."""
     line = memory_file(pid, "cmdline", proc)
     if line is None:
         return ""

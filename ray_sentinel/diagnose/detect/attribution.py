@@ -1,4 +1,4 @@
-"""What made the job slow: every disturbance held against the times at which steps were slow.
+"""What made the job slow: compares every disturbance with the times at which steps were slow.
 
 A cause must be there when steps are slow, be gone (or at least not yet there) when they are not,
 and begin no later than they do. Where several fit equally well, the earliest is the root; of those
@@ -21,11 +21,12 @@ LEAST_EXPLAINED = 0.5
 LEAST_PRECISION = 0.4
 """Share of the disturbance's own time."""
 SLACK_SECONDS = 60.0
-"""Beside the doubt of both, so much later than the slow steps may a cause have been seen."""
+"""Seconds, beyond the uncertainty of both, by which a cause may be seen later than the slow
+steps."""
 AS_GOOD = 0.8
-"""Of the best fit: what fits worse is no root, however early it was."""
+"""Share of the best fit: a candidate that fits worse is not the root, however early it was."""
 TOGETHER_SECONDS = 90.0
-"""What begins within such a time of the earliest begins together with it."""
+"""Seconds: a candidate that begins within this time of the earliest begins together with it."""
 
 
 class Attribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +34,9 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
 
     candidate: Candidate
     effect: float
-    """How much slower steps are while it is there."""
+    """How much slower the steps are while it lasts."""
     explained: float
-    """Share of the slow time in which it was there."""
+    """Share of the slow time that it covers."""
     precision: float
     """Share of its own time in which steps were slow."""
     recovered: bool
@@ -43,12 +44,12 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def overlap(self) -> float:
-        """Its time and the slow time: what they share, of both together (Jaccard's index)."""
+        """Overlap of its time with the slow time, as a share of their union (Jaccard index)."""
         return 1.0 / (1.0 / self.explained + 1.0 / self.precision - 1.0)
 
 
 def find(case: JobCase) -> tuple[Attribution, ...]:
-    """What fits, the root first; empty where nothing was slow or nothing fits."""
+    """The candidates that fit, the root first; empty if nothing was slow or nothing fits."""
     tempo = case.once(pace.find)
     if not tempo.spells:
         return ()
@@ -87,9 +88,8 @@ def _fit(case: JobCase, candidate: Candidate) -> Attribution | None:
 
 
 def _in_time(case: JobCase, candidate: Candidate, tempo: pace.StepPace) -> bool:
-    """It began no later than some slow spell (each may have a cause of its own).
-
-    Only time in which steps were seen counts: in a checkpoint nothing can be said of either.
+    """Whether it began no later than some slow spell (each may have a cause of its own). Only time
+    in which steps were seen counts: during a checkpoint neither is known.
     """
     doubt = 2 * case.cell + max(anomaly.uncertainty for anomaly in candidate.anomalies)
     for spell in tempo.spells:

@@ -1,4 +1,5 @@
-"""What could have made the job slow: every disturbance that was found, with who is behind it."""
+"""What could have made the job slow: every disturbance that was found, with the hosts or ports
+behind it."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from ray_sentinel.model.diagnosis import CauseLocation
 from ray_sentinel.model.thresholds import GPU_NEAR_THROTTLING
 
 LEAST_EFFECT = 0.04
-"""Steps must be so much slower while the disturbance is there."""
+"""Steps must be slower by this share while the disturbance lasts."""
 ABOVE_WANDER = 4.0
-"""Robust standard deviations of a host's own wandering while steps are fast."""
+"""Robust standard deviations of a host's own fluctuation while steps are fast."""
 AS_WELL = 0.5
-"""Of the best overlap with the slow steps: less is a bystander."""
+"""Share of the best overlap with the slow steps: a host or port with less is a bystander."""
 LEAST_CELLS = 8
-"""Fewer tell neither how it is when steps are slow, nor when they are fast."""
+"""Least number of cells: fewer say nothing about either slow or fast steps."""
 WEAK_PORT = 0.1
 """Share of the worst port's effect below which a port is a bystander."""
 _CONTENTION = {"cpu": "cpu-contention", "storage": "io-contention", "memory": "memory-pressure"}
@@ -82,7 +83,7 @@ def _links(case: JobCase) -> list[Candidate]:
 
 
 def _guilty(case: JobCase, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTrouble, ...]:
-    """Those that slow the steps; all, where that cannot be told of any of them."""
+    """Those that slow the steps; all of them if none can be shown to."""
     effects = [_influence(case, port, ports) for port in ports]
     known = [effect for effect in effects if np.isfinite(effect)]
     if not known:
@@ -145,7 +146,7 @@ def _sockets(case: JobCase) -> list[Candidate]:
 def _with_the_slow(
     case: JobCase, troubles: Sequence[sockets.TcpTrouble]
 ) -> list[sockets.TcpTrouble]:
-    """Those that come and go with the slow steps as well as any; all, where no step was slow."""
+    """Those that match the slow steps as well as the best does; all of them if no step was slow."""
     slow = case.once(pace.find).cells(case.times) & case.steady
     overlaps = [
         float((one.cells & slow).sum()) / max(float(((one.cells & case.steady) | slow).sum()), 1.0)
@@ -197,7 +198,7 @@ def _heat(case: JobCase) -> list[Candidate]:
 
 
 def _shared_heat(case: JobCase) -> Candidate | None:
-    """Heat or held-down clocks on all hosts at once: no card, and no host, is to blame."""
+    """Heat or reduced clocks on all hosts at once: no card and no host is to blame."""
     hot, clocks = case.once(drift.all_hot), case.once(drift.all_clocks)
     if hot is not None and clocks is None and not GPU_NEAR_THROTTLING.crossed(hot.peak):
         hot = None  # a heavier load warms all cards, and nothing comes of it
@@ -293,8 +294,8 @@ def _pressures(case: JobCase) -> list[Candidate]:
 
 
 def _when_slow(case: JobCase, one: pressure.Pressure) -> tuple[str, ...]:
-    """The hosts whose pressure while steps are slow is nothing that it wanders to while they are
-    fast; all, where steps were never fast."""
+    """The hosts whose pressure while steps are slow exceeds its fluctuation while they are fast;
+    all of them if steps were never fast."""
     tempo = case.once(pace.find)
     slow = tempo.cells(case.times) & case.steady
     fast = ~tempo.cells(case.times) & case.steady

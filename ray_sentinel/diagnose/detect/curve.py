@@ -1,4 +1,4 @@
-"""One curve of a training, as all of its series together tell it, and what it did."""
+"""One curve of a training, combined from all of its series, and the events in it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 LOCAL = 61
-"""Cells of the running median that tells what is usual at a moment."""
+"""Cells of the running median, which is the usual level at a moment."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a training curve did."""
+    """An event in a training curve."""
 
     kind: str
     """"loss-nan", "loss-overflow", "loss-diverged", "loss-setback", "loss-spike", "grad-spike",

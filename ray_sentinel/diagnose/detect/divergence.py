@@ -25,7 +25,7 @@ LAST = 1
 
 
 def find(case: JobCase) -> list[Curve]:
-    """What the loss did."""
+    """The events in the loss."""
     panel = case.view.panel("train.loss")
     found, loss = broken(case, panel, joint(case, panel), "loss", "loss", LAST)
     return [*found, *_rises(case, panel, loss)]
@@ -67,8 +67,8 @@ def _rises(case: JobCase, panel: SeriesPanel, loss: Floats) -> list[Curve]:
 
 
 def _noise(calm: Floats) -> float:
-    """What a calmed loss moves without news: from one value to the next, and slowly (batches that
-    are alike, domains read one after the other)."""
+    """How much a settled loss fluctuates: from one value to the next, and slowly (similar batches,
+    domains read one after the other)."""
     quick = float(stats.sigma(np.diff(calm)))
     slow = float(stats.sigma(calm - stats.rolling_median(calm, LOCAL)))
     return max(quick, slow) + 1e-12

@@ -25,13 +25,13 @@ from ray_sentinel.diagnose.shifts import Shift, find_shifts
 from ray_sentinel.model.thresholds import GPU_CLOCK_DROP, GPU_POWER_DROP
 
 SMOOTH_SECONDS = 60.0
-"""Over which medians are taken: one late cell is no drift."""
+"""Seconds over which medians are taken: one late cell is not a drift."""
 HOT_RISE = 6.0
 """°C above its own usual distance to the peers."""
 WARM_RISE = 2.5
-"""°C too, but only news where the clock fell at the same time."""
+"""°C too, but reported only if the clock fell at the same time."""
 RESTING_UTILISATION = 20.0
-"""Per cent: a GPU below it has nothing to do."""
+"""Per cent of utilisation: a GPU below it has nothing to do."""
 ALL_CLOCKS_DROP = 0.1
 """Share of the usual clock that all cards must lose together: a heavier load takes a little."""
 ALL = 0.8
@@ -63,7 +63,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def residual(case: JobCase, panel: SeriesPanel, sign: float) -> Floats:
-    """(S, T) what is a card's own, in steady cells; NaN elsewhere."""
+    """(S, T) each card's own deviation in steady cells; NaN elsewhere."""
     values = np.where(case.steady, panel.values, np.nan)
     if len(panel.rows) < 2:
         return values
@@ -76,7 +76,7 @@ def hot(case: JobCase) -> tuple[Drift, ...]:
 
 
 def warm(case: JobCase) -> tuple[Drift, ...]:
-    """GPUs that grew a little hotter: news only where the clock fell at the same time."""
+    """GPUs that grew a little hotter: reported only if the clock fell at the same time."""
     return _drifts(case, "gpu.temp", "hot", least=WARM_RISE, sign=1.0)
 
 
@@ -177,7 +177,7 @@ class _Away(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     """The cell in which it began to leave that level, before it had gone far enough."""
     doubt: float
-    """Seconds about ``first``."""
+    """Uncertainty of ``first`` in seconds."""
     usual: float
     worst: float
     """How far it went, unsigned."""

@@ -19,7 +19,7 @@ SLOW_SECONDS = 5.0
 SLOW_FACTOR = 4.0
 """A cycle of the exporter is slow if it takes so many seconds, and so many times the usual."""
 LEAST_SLOW = 3
-"""Slow cycles: one or two happen to anybody."""
+"""Least number of slow cycles: one or two are normal."""
 HOLES = 0.05
 """Share of the GPU samples, between the first and the last, that are missing."""
 

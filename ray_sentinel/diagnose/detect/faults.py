@@ -30,9 +30,9 @@ from ray_sentinel.model.thresholds import (
 Severity = Literal["fatal", "degrading", "note"]
 
 SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
-"""Families whose series may come into being with their first error."""
+"""Families whose series may appear only with their first error."""
 OVER_PEERS = 5.0
-"""Corrected errors are a card's own if it has so many times what the others have."""
+"""Corrected errors are a fault of the card if it has so many times as many as the others."""
 _OF_ALERT: dict[str, Severity] = {"critical": "fatal", "warning": "degrading", "info": "note"}
 _FATAL = {
     "err.ras_umc_ue": "ras-ue",

@@ -1,4 +1,4 @@
-"""Hosts whose GPUs came to rest for good well before those of the others.
+"""Hosts whose GPUs went idle for good well before those of the others.
 
 Where no log was collected, this is what tells a job that lost a task from one that was ended: after
 the end all rest alike, but the one that died rested first.
@@ -16,15 +16,15 @@ from ray_sentinel.diagnose.series import Bools, Floats
 
 EARLY_SECONDS = 60.0
 EARLY_CELLS = 4
-"""A host came to rest early if it did so by both of these before most others."""
+"""A host went idle early if it did so by both of these before most others."""
 LAG_CELLS = 2
-"""Between what is seen of a host and what is seen of the steps."""
+"""Cells allowed between a host's idle onset and the last step."""
 TAIL_CELLS = 3
-"""Cells in which all rest at the end, at least."""
+"""Least number of cells at the end in which all are idle."""
 
 
 class Rested(msgspec.Struct, frozen=True, kw_only=True):
-    """The hosts that rested first, when, and when the others did."""
+    """The hosts that went idle first, when they did, and when the others did."""
 
     hosts: tuple[str, ...]
     at: float
@@ -68,7 +68,7 @@ def _stopped_with(case: JobCase, at: float) -> bool:
 
 
 def _busy(case: JobCase) -> dict[str, Bools]:
-    """Host → cells (T,) in which any of its GPUs works or waits busily."""
+    """Host → cells (T,) in which any of its GPUs computes or busy-waits."""
     found: dict[str, Bools] = {}
     util = case.view.panel("gpu.util")
     for row, values in zip(util.rows, util.values, strict=True):

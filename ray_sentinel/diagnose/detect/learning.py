@@ -13,7 +13,7 @@ from ray_sentinel.diagnose.shifts import find_shifts
 GRADIENT_SPIKE = 5.0
 """Times the running median."""
 GRADIENT_LAST = 3
-"""Norms at the end that are not finite: fewer are a loss scaler's search."""
+"""Least number of non-finite norms at the end: fewer are a loss scaler's search."""
 MOE_RISE = 0.25
 """Share of its level by which an imbalance of the experts must rise for good."""
 

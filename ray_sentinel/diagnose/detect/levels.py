@@ -1,4 +1,4 @@
-"""GPUs in a stall: do they work, wait busily, or rest?
+"""GPUs in a stall: do they compute, busy-wait, or idle?
 
 Utilisation only says that a kernel is resident: a collective's polling loop shows 100 %. Power
 tells polling from work: a polling loop draws the same near idle all the time, while an evaluation
@@ -29,7 +29,7 @@ STEADY = 0.06
 """Of its power: a polling GPU's robust spread is no greater. That of sensors at a constant load is
 half of it at most."""
 LEAST_CELLS = 5
-"""Fewer known cells tell no spread."""
+"""Least number of known cells for a spread."""
 LEAD_SECONDS = 3600.0
 """How far before the stall the power at work is learned."""
 

@@ -19,7 +19,7 @@ REGRESSION = 0.10
 LEAST_SHARE = 0.05
 """The best level must hold for this share of the steady cells ..."""
 LEAST_CELLS = 4
-"""... and it, like a slow spell, for so many."""
+"""... and, like a slow spell, for at least so many of them."""
 
 
 class Spell(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     uncertainty: float
     gradual: bool = False
     risen: bool = True
-    """Steps had been faster before it; those of a job that settles down were not."""
+    """Whether steps had been faster before; while a job settles down they were not."""
 
 
 class StepPace(msgspec.Struct, frozen=True, kw_only=True):

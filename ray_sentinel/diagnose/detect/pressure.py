@@ -43,14 +43,14 @@ BESIDE = (
     PressureMeasure("tcp.resets", "tcp", 1.0, 1.0),
     PressureMeasure("tcp.aborts", "tcp", 0.05, 1.0),
 )
-"""What moves with contention, or beside it: told with the others, and no cause by itself. Of
-counters it is the rate that counts."""
+"""Measures that move with contention: reported with the others, but not a cause by themselves.
+Counters are judged by their rate."""
 SMOOTH_SECONDS = 60.0
-"""Over which a gauge is averaged: one reading is a matter of the moment."""
+"""Seconds over which a gauge is averaged: a single reading is noise."""
 UNIFORM = 0.8
 """Share of the hosts that must rise together for a rise to be what all of them share."""
 ALIKE = 0.25
-"""Of the greatest rise: a host that rose so much is under the same pressure as that one."""
+"""Share of the greatest rise: a host that rose so much is under the same pressure."""
 
 
 class Pressure(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Pressure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """The rise in one line."""
         where = "all hosts" if self.uniform else listed(self.hosts)
         return f"{self.anomalies[0].text.split(': ', 1)[1]} on {where}"
 
@@ -80,7 +80,7 @@ def find(case: JobCase) -> tuple[Pressure, ...]:
 
 
 def beside(case: JobCase) -> tuple[Pressure, ...]:
-    """The same of what slows no step by itself."""
+    """Lasting rises of the measures that slow no step by themselves."""
     return _risen(case, BESIDE)
 
 
@@ -96,8 +96,8 @@ def _risen(case: JobCase, measures: tuple[PressureMeasure, ...]) -> tuple[Pressu
 
 
 def _shared(one: Pressure, found: list[Pressure]) -> Pressure:
-    """One measure may stand out on two hosts while another of its kind shows it on all: all have
-    it."""
+    """Mark a rise as uniform if another measure of its domain rose on all hosts at the same
+    time."""
     for other in found:
         together = (one.cells & other.cells).sum() > 0.5 * min(one.cells.sum(), other.cells.sum())
         if other.uniform and other.domain == one.domain and together:
@@ -154,7 +154,7 @@ def _rise(
 
 
 def _amount(panel: SeriesPanel, value: float, *, bare: bool = False) -> str:
-    """A level in its unit, or without it; a counter's is so much a second."""
+    """A level with or without its unit; a counter's level is per second."""
     if panel.quantity.unit == "B":
         return size(value)
     number = f"{value:,.0f}" if abs(value) >= 1.0 or value == 0.0 else f"{value:.2g}"
@@ -166,8 +166,8 @@ def _pressure(
     case: JobCase, measure: PressureMeasure, group: list[tuple[Anomaly, Bools]],
     hosts: tuple[str, ...], values: Floats,
 ) -> Pressure:  # fmt: skip
-    """The hosts that rose alike: also those too noisy to be seen by themselves, and without those
-    whose small rise is beside the matter."""
+    """Combine the hosts that rose together, including those too noisy to be detected by themselves,
+    and leaving out those whose rise is small."""
     cells = np.any([flags for _, flags in group], axis=0)
     inside, outside = cells & case.steady, ~cells & case.steady
     rises = stats.median(values[:, inside], 1) - stats.median(values[:, outside], 1)

@@ -21,7 +21,7 @@ from ray_sentinel.model.thresholds import (
 OVER_PEERS = 5.0
 """A port must have so many times what its peers have."""
 JOIN_SECONDS = 180.0
-"""Runs above the limit that are nearer to each other are one."""
+"""Seconds: runs above the limit that are closer together count as one."""
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
 _LIMITS = {
     "retry_exceeded": RDMA_RETRIES_EXCEEDED,
@@ -44,9 +44,10 @@ class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...]
     """Of retx, cnp, retry_exceeded, ack_timeout, cqe_err, link_downed, port."""
     priority: int
-    """1 retry exhaustion or port down · 2 retransmits with errors · 3 congestion or only some."""
+    """Priority: 1 retry exhaustion or port down, 2 retransmits with errors, 3 congestion or few
+    errors."""
     cells: Bools
-    """(T,) when it was troubled."""
+    """(T,) cells in which it was in trouble."""
     anomalies: tuple[Anomaly, ...]
     peak: float = 0.0
     """Greatest rate of retransmits, packets per second."""

@@ -15,13 +15,14 @@ LR_JUMP = 1.5
 LR_SMOOTH = 20.0
 """A jump is so many times the schedule's usual change."""
 REACHED = 1.001
-"""Times the highest value so far: rounding apart, the schedule has been there."""
+"""Factor on the highest value so far: below it, apart from rounding, the schedule has been there
+before."""
 FIRST = 10
 """Known cells from which the schedule is learned before anything can be said of it."""
 
 
 def find(case: JobCase) -> list[Curve]:
-    """What the learning rate did."""
+    """The events in the learning rate."""
     panel = case.view.panel("train.lr")
     rate, known = _known(case)
     if known.size < FIRST + 2:

@@ -19,7 +19,7 @@ from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.model.thresholds import TCP_BACKGROUND
 
 CARRIES_BYTES = 1e6
-"""Per second and port: less is no collective's traffic."""
+"""Bytes per second and port: less is not a collective's traffic."""
 ERROR_RATE = 0.2
 """Errors of a card per second below which they are background."""
 

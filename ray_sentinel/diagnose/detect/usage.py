@@ -22,11 +22,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     limit: Floats
     container: bool = False
     scarce: bool = True
-    """Not so where a container's may be page cache: a full one is healthy."""
+    """False if a container's usage may be page cache: a full one is healthy."""
 
     @property
     def host(self) -> str:
-        """Whose it is."""
+        """The host whose memory it is."""
         return self.row.host
 
 

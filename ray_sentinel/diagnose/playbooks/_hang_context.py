@@ -1,4 +1,4 @@
-"""What is seen of a job while it stands still, and just before."""
+"""The facts about a job while it stands still, and just before."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ALIASES: tuple[str, ...] = ("checkpoint", "checkpoint-error", "8")
 TITLE = "Checkpoint file-system error"
 
 WORSE = 1.6
-"""Times the greatest peak of the earlier checkpoints, in two measures of a host ..."""
+"""Factor on the greatest peak of the earlier checkpoints, in two measures of a host ..."""
 MUCH_WORSE = 2.0
 """... or in a single one."""
 LEAST_WINDOW = 120.0
@@ -184,7 +184,7 @@ def _changes(case: JobCase, failed: Failed, earlier: list[tuple[float, float]]) 
 
 
 def _convincing(worse: list[Change]) -> list[Change]:
-    """Storage is as uneven as it is: one measure a little higher than before says nothing."""
+    """Storage is uneven by nature: one measure a little higher than before says nothing."""
     return [
         one
         for one in worse

@@ -1,8 +1,8 @@
 """Collective hang: all wait in a collective for somebody, or for each other.
 
-GPUs that poll inside a collective show high utilisation at nearly idle power. Who does not poll is
-the news: a GPU that still works is the straggler that the others wait for, one that rests never
-entered, a host that is gone has died. A network fault just before the stop is the trigger.
+GPUs that poll inside a collective show high utilisation at nearly idle power. The GPUs that do not
+poll matter: one that still computes is the straggler that the others wait for, one that is idle
+never entered, a host that is gone has died. A network fault just before the stop is the trigger.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WEAK = 0.25
 MINORITY = 0.34
 """Culprits are a minority of the GPUs: where more differ, nobody can be singled out."""
 STILL_WORKING = 0.9
-"""Share of the GPUs that draw the power of training: it is no hang then."""
+"""Share of the GPUs that draw the power of training: then it is not a hang."""
 
 
 def applies(case: JobCase) -> float:
@@ -212,7 +212,7 @@ def _absent(case: JobCase, scene: HangContext) -> Diagnosis | None:
 
 
 def _computing(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    """They do something else than training: an evaluation, a generation."""
+    """The GPUs do something other than training: an evaluation or a generation."""
     computing = scene.of("computing")
     if len(computing) <= len(scene.of("waiting")):
         return None
@@ -252,7 +252,7 @@ def _busy_wait(case: JobCase, scene: HangContext) -> Diagnosis | None:
 
 
 def _network_seen(case: JobCase, scene: HangContext) -> str:
-    """What can be said of the network, and no more."""
+    """What the series say about the network."""
     looked = [key for key in ("rdma.retx", "rdma.ack_timeout", "rdma.port")
               if not case.view.panel(key).empty]  # fmt: skip
     if scene.ports:

@@ -18,7 +18,7 @@ from ray_sentinel.model.thresholds import GPU_HOT, GPU_NEAR_THROTTLING
 # GPUs that differ from all others throughout the job.
 
 LEAST_CARDS = 6
-"""Fewer do not tell what is usual among them."""
+"""Least number of GPUs that show what is usual among them."""
 STRENGTH = 6.0
 """So many times the cards' own spread (sigma) is too far."""
 
@@ -71,7 +71,7 @@ MOST = 0.5
 
 
 def applies(case: JobCase) -> float:
-    """There is anything that tells of GPUs."""
+    """Whether any GPU series are recorded."""
     keys = ("gpu.temp", "gpu.power", "gpu.clock", *faults.DEGRADING)
     return 0.6 if any(case.view.has(key) for key in keys) else 0.0
 
@@ -104,7 +104,7 @@ def run(case: JobCase) -> Diagnosis:
 
 
 def _few_errors(case: JobCase) -> str:
-    """What was counted, where it is too little to be a fault."""
+    """The errors that were counted, if they are too few to be a fault."""
     found = [fault for fault in case.once(faults.find) if fault.gpu]
     if not found:
         seen = any(case.view.has(key) for key in faults.KEYS)
@@ -256,7 +256,7 @@ def _effect(case: JobCase) -> str:
 
 
 def _notes(case: JobCase) -> tuple[Figure, ...]:
-    """What is within bounds for a job that goes on, and worth a look all the same."""
+    """Findings that are within bounds for a running job but worth a check."""
     found = []
     util = case.view.panel("gpu.util")
     use = stats.middle(np.where(case.steady, util.values, np.nan))
@@ -413,7 +413,7 @@ def _summary(case: JobCase) -> tuple[list[tuple[str, str]], list[Figure]]:
 
 
 def _beside(key: str, panel: SeriesPanel) -> str:
-    """What a row of the summary is to be held against."""
+    """The limit that a row of the summary is compared with."""
     if key == "gpu.temp":
         return f"threshold {GPU_HOT.limit:.0f} °C"
     if key == "gpu.clock":

@@ -50,7 +50,7 @@ class HeartbeatLoss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def applies(case: JobCase) -> float:
-    """The log, or the user, speaks of a heartbeat; or nothing speaks, and the job ended at once."""
+    """The log or the user mentions a heartbeat; or neither does, and the job ended suddenly."""
     if _spoken_of(case):
         return 1.0
     quiet = not case.logs.files
@@ -126,7 +126,7 @@ def _unsaid(case: JobCase, early: idle_onset.Rested) -> Diagnosis:
 
 
 def _ended_abruptly(case: JobCase) -> bool:
-    """All GPUs worked to the last and then rest, or the data end with them at work."""
+    """All GPUs worked to the end and then went idle, or the data end while they work."""
     stop = case.once(stops.find)
     if stop is None or not stop.for_good or case.once(memory.kills) or case.once(series_end.hosts):
         return False
@@ -223,7 +223,7 @@ def _false(case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu]) -
 
 
 def _looked_at(case: JobCase) -> str:
-    """What was looked at and is no reason, and what is not recorded."""
+    """What was examined and ruled out, and what is not recorded."""
     sources = (("TCP", ("tcp.retx",)), ("RDMA", ("rdma.retx", "rdma.port")),
                ("I/O pressure", ("io.full",)), ("dirty pages", ("io.dirty",)))  # fmt: skip
     seen = [name for name, keys in sources
@@ -361,7 +361,8 @@ def _answer(
 
 
 def _weight(case: JobCase, moment: HeartbeatLoss, culprits: tuple[CauseLocation, ...]) -> float:
-    """Where nobody speaks of a heartbeat, hosts that were well explain no end of a job."""
+    """If neither log nor user mentions a heartbeat, healthy hosts do not explain the end of a
+    job."""
     if _spoken_of(case):
         return 0.93
     return UNSAID if culprits or moment.named or case.options.crash_at is not None else 0.0

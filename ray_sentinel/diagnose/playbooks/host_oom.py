@@ -1,4 +1,4 @@
-"""Host out of memory: which way it grew, what for, and who was killed."""
+"""Host out of memory: how it grew, what for, and what was killed."""
 
 from __future__ import annotations
 

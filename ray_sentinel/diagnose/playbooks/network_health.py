@@ -85,7 +85,7 @@ _LOSSES = {"rdma.ack_timeout", "rdma.cqe_err"}
 
 
 def applies(case: JobCase) -> float:
-    """There is anything that tells of the network."""
+    """Whether any network series are recorded."""
     keys = ("rdma.retx", "rdma.port", "tcp.retx", "rdma.ack_timeout", "net.rx_errors",
             "net.tx_errors")  # fmt: skip
     return 0.6 if any(case.view.has(key) for key in keys) else 0.0

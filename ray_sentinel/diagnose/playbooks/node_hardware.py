@@ -251,7 +251,7 @@ def _stop_after(case: JobCase, at: float) -> stops.ProgressStop | None:
 
 
 def _effect(case: JobCase, at: float, stopped: stops.ProgressStop | None) -> str:
-    """What became of the job, as far as steps were recorded."""
+    """What happened to the job, as far as steps were recorded."""
     if stopped is not None:
         return "; the job stopped after it"
     after = int((case.line.advances > at).sum())

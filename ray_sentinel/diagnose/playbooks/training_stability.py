@@ -42,7 +42,7 @@ OURS = frozenset({"cpu", "storage", "memory", "training"})
 """Domains of a slowdown that this playbook answers for; the others have their own."""
 _FINAL = ("loss-nan", "loss-diverged", "grad-nan")
 PASSED_WEIGHT = 0.45
-"""Of what the training got over: it cannot be why a job ended or is slow."""
+"""Weight of what the training recovered from: it cannot be why a job ended or is slow."""
 CLIPPED = 3.0
 """Times the norm after clipping: much of the usual gradient is cut away."""
 _ROOTS = ("lr-jump", "grad-spike", "grad-nan", "moe-shift", "loss-nan", "loss-diverged",
@@ -308,7 +308,7 @@ def _checklist(case: JobCase) -> FigureTable:
 
 
 def _tcp(case: JobCase, seen: str) -> str:
-    """Where RDMA carries the collectives it slows none, whatever is seen on it."""
+    """If RDMA carries the collectives, TCP slows no step, whatever it shows."""
     if sockets.carry(case):
         return listed([one.anomaly.text for one in case.once(sockets.find)], 3) or seen
     return "does not carry the collectives" + ("" if seen == "quiet" else f": {seen}")

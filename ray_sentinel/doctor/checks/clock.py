@@ -20,22 +20,22 @@ from ray_sentinel.doctor.plan import RunPlan
 
 
 class ClockFacts(msgspec.Struct, frozen=True):
-    """Nothing of its own: the visits tell."""
+    """No facts of its own: the peer probes measure the clocks."""
 
 
 class ClockCheck(Check[ClockFacts]):
-    """Judges the difference of clocks that visitors measured."""
+    """Judges the clock differences that the peer probes measured."""
 
     name = "clock"
     about = "clocks agree"
     facts = ClockFacts
 
     def look(self, plan: RunPlan, here: Here) -> None:
-        """Nothing: visitors measure the clocks."""
+        """None: the peer probes measure the clocks."""
         return
 
     def judge(self, case: CheckInput[ClockFacts]) -> Iterable[CheckResult]:
-        """Each node against the first, as all others see it."""
+        """Each node's clock against the median, as seen by all others."""
         measured = [visit for visit in case.visits if visit.ahead is not None]
         if not measured:
             yield skipped("there is no other node to compare with")
@@ -66,8 +66,9 @@ def _offsets(
 ) -> dict[str, tuple[float, float]]:
     """Host → (seconds ahead of the median clock, doubt).
 
-    The first visitor's clock is followed along the visits to all others; the median of all clocks
-    is then taken for right, so that one node that is wrong is named, and not all the others.
+    Starting from the first prober, clock differences are added up along the probes; the median of
+    all clocks is then taken as right, so that the one node that is wrong is named, not all the
+    others.
     """
     start = measured[0][0]
     known: dict[str, tuple[float, float]] = {start: (0.0, 0.0)}

@@ -11,7 +11,7 @@ from ray_sentinel.doctor.plan import RunPlan
 
 
 class CollectiveFacts(msgspec.Struct, frozen=True):
-    """Nothing of its own: the sum over all nodes tells."""
+    """No facts of its own: the sum over all nodes is judged."""
 
 
 class CollectiveCheck(Check[CollectiveFacts]):
@@ -22,7 +22,7 @@ class CollectiveCheck(Check[CollectiveFacts]):
     facts = CollectiveFacts
 
     def look(self, plan: RunPlan, here: Here) -> None:
-        """Nothing: the nodes sum together after all looks."""
+        """None: the nodes compute the sum together after all checks have run."""
         return
 
     def judge(self, case: CheckInput[CollectiveFacts]) -> Iterable[CheckResult]:

@@ -23,7 +23,7 @@ from ray_sentinel.errors import InputError
 
 
 class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong."""
+    """One mistake in the file."""
 
     text: str
     remedy: str
@@ -39,7 +39,7 @@ class ConfigFileFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigFileCheck(Check[ConfigFileFacts]):
-    """Read where the doctor was called."""
+    """Examines the file on the node where the doctor was called."""
 
     name = "config-file"
     about = "the training's configuration can work"
@@ -84,7 +84,7 @@ class ConfigFileCheck(Check[ConfigFileFacts]):
         )
 
     def judge(self, case: CheckInput[ConfigFileFacts]) -> Iterable[CheckResult]:
-        """Each mistake is a line of its own."""
+        """One result for each mistake."""
         if not case.seen:
             yield skipped("no configuration file is given (--config-file)")
         for facts in case.seen.values():

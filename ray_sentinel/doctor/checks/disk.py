@@ -25,7 +25,7 @@ from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES
 TEST_BYTES = 4 << 20
 """Written to each folder, and removed."""
 SLOW_SECONDS = 2.0
-"""For the test file, with fsync: below 2 MiB/s a checkpoint takes for ever."""
+"""Seconds for the test file, with fsync: below 2 MiB/s a checkpoint takes far too long."""
 FEW_FILES = 1000
 """Free inodes; a checkpoint of many shards may need more."""
 
@@ -41,7 +41,7 @@ class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
     free_files: int | None = None
     """None where the file system does not count them."""
     seconds: float | None = None
-    """For writing ``TEST_BYTES``."""
+    """Seconds to write ``TEST_BYTES``."""
 
 
 class DiskFacts(msgspec.Struct, frozen=True):

@@ -13,13 +13,13 @@ from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.proc_stat import all_stats
 
 LOOKS = 3
-"""At which a process must be in D state each time."""
+"""Samples, in all of which a process must be in D state."""
 BETWEEN = 0.5
-"""Seconds between two looks: whoever reads a disk is in D state for moments."""
+"""Seconds between two samples: a process that reads a disk is in D state for moments."""
 
 
 class Stuck(msgspec.Struct, frozen=True):
-    """One process that was in D state at every look."""
+    """One process that was in D state in every sample."""
 
     pid: int
     command: str
@@ -33,14 +33,14 @@ class DstateFacts(msgspec.Struct, frozen=True):
 
 
 class DStateCheck(Check[DstateFacts]):
-    """Looks several times; only who hangs all the time counts."""
+    """Samples several times; only processes that hang all the time count."""
 
     name = "d-state"
     about = "no process hangs in the kernel"
     facts = DstateFacts
 
     def look(self, plan: RunPlan, here: Here) -> DstateFacts:
-        """Three looks at /proc."""
+        """Sample /proc several times."""
         stuck = _in_d_state(here.proc)
         for _ in range(LOOKS - 1):
             if not stuck:

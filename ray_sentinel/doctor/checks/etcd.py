@@ -26,9 +26,9 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.http.client import RefusedError, get
 
 SECONDS = 4.0
-"""For one answer."""
+"""Seconds for one answer."""
 MOST_BYTES = 4 << 20
-"""Of one answer: keys of a run are few and short."""
+"""Bytes of one answer: keys of a run are few and short."""
 PREFIXES = ("/torch/elastic", "/torchelastic")
 """torch's ``etcd_rendezvous_backend`` and ``etcd_rendezvous``, in this order."""
 
@@ -85,7 +85,7 @@ class EtcdCheck(Check[EtcdFacts]):
         )
 
     def judge(self, case: CheckInput[EtcdFacts]) -> Iterable[CheckResult]:
-        """Dead, unhealthy, or with a past."""
+        """It does not answer, is unhealthy, or holds keys of an earlier run."""
         if not case.seen:
             yield skipped("the rendezvous is no etcd")
         for facts in case.seen.values():

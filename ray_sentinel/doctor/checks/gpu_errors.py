@@ -42,7 +42,7 @@ class GpuErrorsCheck(Check[GpuErrorsFacts]):
         return GpuErrorsFacts(smi.gpus) if smi else None
 
     def judge(self, case: CheckInput[GpuErrorsFacts]) -> Iterable[CheckResult]:
-        """Each GPU for itself."""
+        """Judge each GPU by itself."""
         if not any(facts.gpus for facts in case.seen.values()):
             yield skipped("there is no NVIDIA GPU to ask")
             return

@@ -50,7 +50,7 @@ class LimitsCheck(Check[LimitsFacts]):
         )
 
     def judge(self, case: CheckInput[LimitsFacts]) -> Iterable[CheckResult]:
-        """Each node for itself."""
+        """Judge each node by itself."""
         found = [r for host, facts in case.seen.items() for r in _of_node(host, facts)]
         yield from found or [ok("open files, processes and locked memory are high enough")]
 

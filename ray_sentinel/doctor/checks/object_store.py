@@ -47,7 +47,7 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     tool: str = ""
-    """What asked; empty where no client is installed."""
+    """The client that was used; empty if none is installed."""
     problem: str = ""
 
 
@@ -70,7 +70,7 @@ class ObjectStoreCheck(Check[ObjectStoreFacts]):
         return ObjectStoreFacts(tuple(_try(url, here) for url in urls)) if urls else None
 
     def judge(self, case: CheckInput[ObjectStoreFacts]) -> Iterable[CheckResult]:
-        """No client is a warning, no entrance a failure."""
+        """A missing client is a warning, denied access a failure."""
         if not case.seen:
             yield skipped("no checkpoint place is an object store")
             return

@@ -52,7 +52,7 @@ class RankEnvironmentCheck(Check[RankEnvironmentFacts]):
         )
 
     def judge(self, case: CheckInput[RankEnvironmentFacts]) -> Iterable[CheckResult]:
-        """Nothing set is well; half is a failure."""
+        """No variables at all are fine; an incomplete set is a failure."""
         if not any(set(NEEDED) & facts.variables.keys() for facts in case.seen.values()):
             yield skipped("no rank variables are set: the launcher will set them")
             return

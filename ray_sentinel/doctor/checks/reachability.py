@@ -21,24 +21,24 @@ from ray_sentinel.doctor.check import (
 from ray_sentinel.doctor.plan import RunPlan
 
 SLOW_SECONDS = 0.05
-"""There and back: nodes of one data centre take a hundredth of it."""
+"""Seconds of a round trip: nodes of one data centre take a hundredth of it."""
 MOST_SLOW = 5
-"""Pairs that are told; where all are slow, more of them tell nothing new."""
+"""Pairs that are reported; if all are slow, more of them add nothing."""
 
 
 class ReachabilityFacts(msgspec.Struct, frozen=True):
-    """Nothing of its own: the visits tell."""
+    """No facts of its own: the peer probes are judged."""
 
 
 class ReachabilityCheck(Check[ReachabilityFacts]):
-    """Judges the visits."""
+    """Judges the peer probes."""
 
     name = "reachability"
     about = "nodes reach each other"
     facts = ReachabilityFacts
 
     def look(self, plan: RunPlan, here: Here) -> None:
-        """Nothing: nodes visit each other after all looks."""
+        """None: the nodes probe each other after all checks have run."""
         return
 
     def judge(self, case: CheckInput[ReachabilityFacts]) -> Iterable[CheckResult]:

@@ -38,7 +38,7 @@ class SharedMemoryCheck(Check[SharedMemoryFacts]):
         return SharedMemoryFacts(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
 
     def judge(self, case: CheckInput[SharedMemoryFacts]) -> Iterable[CheckResult]:
-        """Each node for itself."""
+        """Judge each node by itself."""
         remedy = (
             "docker run --shm-size=64g; in Kubernetes mount an emptyDir with medium: Memory at "
             "/dev/shm"

@@ -1,4 +1,5 @@
-"""Stacks can be had when something hangs: py-spy is there and may look, cuda-gdb is there."""
+"""Stacks can be taken when something hangs: py-spy is installed and permitted, cuda-gdb is
+installed."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class TracingCheck(Check[TracingFacts]):
         )
 
     def judge(self, case: CheckInput[TracingFacts]) -> Iterable[CheckResult]:
-        """Warnings only: a run works without, and hangs without being explained."""
+        """Warnings only: a run works without them, but its hangs cannot be explained."""
         found = [r for host, facts in case.seen.items() for r in _of_node(host, facts)]
         yield from found or [ok("py-spy may look into processes")]
 
