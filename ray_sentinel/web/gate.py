@@ -1,4 +1,4 @@
-"""The page's door: who is let in, and how a browser gets in by the link; see ``serving.access``.
+"""The page's door: who is let in, and how a browser gets in by the link; see ``http.access``.
 
 Without proof there is only ``/healthz``. In get:
 
