@@ -38,7 +38,7 @@ APPRISE_SECONDS = 20.0
 """The same with the start of its process."""
 DELAYS = Backoff(first=1.0, most=120.0, factor=5.0).delays(4)
 """Between the attempts."""
-PATIENCE_SECONDS = sum(DELAYS) + (len(DELAYS) + 1) * SECONDS
+PATIENCE_SECONDS = sum(DELAYS) + (len(DELAYS) + 1) * max(SECONDS, APPRISE_SECONDS)
 """After which a notice was delivered, or was given up."""
 MOST_WAITING = 200
 """Notices that were not delivered yet; the oldest are dropped, and counted."""

@@ -11,7 +11,13 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import Culprit, Incident, Transition, Verdict
 from ray_sentinel.supervise.incident_notices import key_of, keys_of_past, notice_of
 from ray_sentinel.supervise.notices import Notice, body, is_slack, variables
-from ray_sentinel.supervise.notifier import settings_of
+from ray_sentinel.supervise.notifier import (
+    APPRISE_SECONDS,
+    DELAYS,
+    PATIENCE_SECONDS,
+    SECONDS,
+    settings_of,
+)
 from tests.support.incidents import an_incident
 
 NOTICE = Notice(key="k", event="hang", job="a<b", text="rank 3 & rank 4 <!channel>", time=1.0)
@@ -69,3 +75,10 @@ def test_what_an_earlier_life_told_is_known() -> None:
 def test_settings_that_can_never_work(section: NotifyConfig) -> None:
     with pytest.raises(UsageError):
         settings_of(section)
+
+
+@pytest.mark.parametrize("attempt", [SECONDS, APPRISE_SECONDS])
+def test_a_notice_is_not_given_up_while_its_slowest_receiver_has_attempts_left(
+    attempt: float,
+) -> None:
+    assert sum(DELAYS) + (1 + len(DELAYS)) * attempt <= PATIENCE_SECONDS
