@@ -133,7 +133,7 @@ def _uncorrected(volatile: ElementTree.Element | None) -> int | None:
             *(item for item in volatile if "uncorrectable" in item.tag),
             *volatile.iterfind("double_bit/total"),
         )
-        if (text := (item.text or "").strip()).isdigit()
+        if _is_count(text := (item.text or "").strip())
     ]
     return sum(counts) if counts else None
 
@@ -143,7 +143,11 @@ def _text(element: ElementTree.Element, path: str) -> str:
 
 
 def _is_pid(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 9
+    return _is_count(text) and len(text) <= 9
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def _number(text: str) -> float | None:

@@ -173,3 +173,10 @@ def test_a_device_that_is_there_is_no_device_in_use() -> None:
     assert told is not None
     assert (told.used, told.by) == ("efa", "counters")
     assert judge_transport([("n", TransportLines(), ())]) is None
+
+
+@pytest.mark.parametrize("count", ["²", "9" * 5000])
+def test_a_count_of_errors_that_is_no_number_is_left_out(count: str) -> None:
+    errors = f"<uncorrectable>{count}</uncorrectable><sram_uncorrectable>3</sram_uncorrectable>"
+    answer = parse(smi(f"<ecc_errors><volatile>{errors}</volatile></ecc_errors>"))
+    assert answer.gpus[0].ecc_uncorrected == 3
