@@ -58,7 +58,7 @@ class RecorderDump(msgspec.Struct, frozen=True, kw_only=True):
 def ask_flight_recorder(
     view: RecordView, timeout: float = 5.0, *, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Have the rank leave its flight recorders, for ``left_flight_recorder`` to read.
+    """Have the rank leave its flight recorders, for ``each_left_recorder`` to read.
 
     Blocks up to ``timeout`` seconds. Raises NoAnswerError, also where it has none.
     """
@@ -73,16 +73,11 @@ def has_left_recorder(view: RecordView) -> bool:
     return any(_size(view.path.with_name(name)) for name in names)
 
 
-def left_flight_recorder(view: RecordView) -> tuple[RecorderDump, ...]:
-    """The flight recorders that lie there already: a rank leaves them when an exception ends it.
-
-    Raises NoAnswerError where they cannot be read.
-    """
-    return tuple(each_left_recorder(view))
-
-
 def each_left_recorder(view: RecordView) -> Iterator[RecorderDump]:
-    """The same flight recorders one by one; each is read only when it is asked for."""
+    """The flight recorders that were left already: a rank leaves them when an exception ends it.
+
+    Each is read only when it is asked for. Raises NoAnswerError where it cannot be read.
+    """
     for answer in _RECORDERS:
         if data := _read(view, answer):
             yield RecorderDump(data=data, pickled=answer == RECORDER_PICKLE_ANSWER)

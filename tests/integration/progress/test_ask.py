@@ -16,8 +16,8 @@ from ray_sentinel.progress.ask import (
     NoAnswerError,
     arm_watchdog,
     ask_flight_recorder,
+    each_left_recorder,
     held_stacks,
-    left_flight_recorder,
     request_stacks,
 )
 from ray_sentinel.progress.record_view import RecordView
@@ -184,7 +184,7 @@ def test_the_flight_recorder_of_a_real_hang(ranks, tmp_path):
     for rank, process in enumerate(processes):
         view = ranks.watch.record(process.pid, ranks.of(process).rank.process.start)
         ask_flight_recorder(view, 10)
-        (dump,) = left_flight_recorder(view)
+        (dump,) = each_left_recorder(view)
         assert not dump.pickled
         recorded = json.loads(dump.data)
         assert len(recorded["entries"]) == (11 if rank == 0 else 10)

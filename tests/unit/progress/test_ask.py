@@ -12,7 +12,7 @@ from ray_sentinel.progress.ask import (
     NoAnswerError,
     arm_watchdog,
     ask_flight_recorder,
-    left_flight_recorder,
+    each_left_recorder,
     request_stacks,
 )
 from ray_sentinel.progress.directory import write_whole
@@ -65,7 +65,7 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
 
 def recorder(view: RecordView, rank: Rank) -> bytes:
     ask_flight_recorder(view, 1.0, sleep=rank.look)
-    (dump,) = left_flight_recorder(view)
+    (dump,) = each_left_recorder(view)
     return dump.data
 
 
