@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ray_sentinel.cli.main import main
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.model.status import Status
+from ray_sentinel.store.history import history_image
 from ray_sentinel.store.history_file import HistoryFile
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.web.page import Page
@@ -81,7 +83,8 @@ def test_the_page_gives_the_whole_job(
     assert file.path is not None
     assert file.history is not None
     now = file.path.stat().st_mtime
-    source = PageSource(lambda: status(file, now, here=here), lambda: (), file.history.image)
+    image = partial(history_image, (), of=file.history)
+    source = PageSource(lambda: status(file, now, here=here), lambda: (), image)
     page = Page(source, 0)
     try:
         assert right(asked(capsys, page.url), truth)

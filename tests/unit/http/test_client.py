@@ -10,7 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.http.client import RefusedError, get, get_json, near
+from ray_sentinel.http.access import PageCredential
+from ray_sentinel.http.client import MOST_BYTES, RefusedError, get, near
+from ray_sentinel.http.page_client import PageClient
 
 
 class Pages(BaseHTTPRequestHandler):
@@ -52,7 +54,6 @@ def raw() -> Iterator[tuple[str, socket.socket]]:
 def test_the_body_and_a_post(root: str) -> None:
     assert get(f"{root}/", seconds=5) == b'{"a": [1]}'
     assert get(f"{root}/", seconds=5, data=b"question") == b"question"
-    assert get_json(f"{root}/", seconds=5) == {"a": [1]}
 
 
 def test_an_error_status_keeps_what_the_server_says(root: str) -> None:
@@ -61,10 +62,22 @@ def test_an_error_status_keeps_what_the_server_says(root: str) -> None:
     assert (refused.value.status, refused.value.body) == (503, b"unhealthy")
 
 
-@pytest.mark.parametrize("body", ["[1", "%ff", "[" * 60_000])
-def test_what_is_no_json(root: str, body: str) -> None:
+class GivenAnswer(PageClient):
+    """A page that answers with these bytes."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__("http://page", PageCredential.of_secret(b"secret", "page"))
+        self.body = body
+
+    def get(self, path: str, *, seconds: float, most_bytes: int = MOST_BYTES) -> bytes:
+        return self.body
+
+
+@pytest.mark.parametrize("body", [b"[1", b"\xff", b"[" * 60_000])
+def test_what_is_no_json(body: bytes) -> None:
+    assert GivenAnswer(b'{"a": [1]}').get_json("/", seconds=5) == {"a": [1]}
     with pytest.raises(UnreachableError, match="not with JSON"):
-        get_json(f"{root}/200?{body}", seconds=5)
+        GivenAnswer(body).get_json("/", seconds=5)
 
 
 def test_more_than_is_wanted(root: str) -> None:
@@ -110,7 +123,7 @@ def test_no_http(raw: tuple[str, socket.socket], said: bytes) -> None:
 
 def test_loopback_is_near(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    assert get_json(f"{root}/", seconds=5) == {"a": [1]}
+    assert get(f"{root}/", seconds=5) == b'{"a": [1]}'
     assert near("http://localhost:1/x")
     assert near("http://[::1]:1")
     assert not near("http://node-1:9400")
