@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel import sentinel as module
+import ray_sentinel
 from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.parts import require_module
 
@@ -22,6 +22,7 @@ class Told:
         self.steps: list[int | None] = []
         self.phases: list[str] = []
         self.scalars: set[str] = set()
+        self.writers: set[ProgressWriter] = set()
 
 
 @pytest.fixture
@@ -35,21 +36,23 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Told]:
     step, begin = ProgressWriter.step, ProgressWriter.begin_phase
 
     def noted(self: ProgressWriter, n: int | None = None, /, **scalars: Any) -> None:
+        found.writers.add(self)
         found.steps.append(n)
         found.scalars |= scalars.keys()
         step(self, n, **scalars)
 
     def begun(self: ProgressWriter, name: str) -> tuple[str, float]:
+        found.writers.add(self)
         found.phases.append(name)
         return begin(self, name)
 
     monkeypatch.setattr(ProgressWriter, "step", noted)
     monkeypatch.setattr(ProgressWriter, "begin_phase", begun)
     yield found
-    if module._current is not None:
-        assert module._current._writer is not None
-        assert module._current._writer.attached
-        module._current.detach()
+    assert all(writer.attached for writer in found.writers)
+    if found.writers:
+        ray_sentinel.attach().detach()  # the one that the callback attached
+    assert not any(writer.attached for writer in found.writers)
 
 
 def test_lightning(told: Told, tmp_path: Path) -> None:
