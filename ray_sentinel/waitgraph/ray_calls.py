@@ -174,7 +174,8 @@ class RayFacts:
         self._groups = {group.id: group for group in ray.groups}
         self._children: dict[str, list[RayCall]] = defaultdict(list)
         for call in sorted(ray.calls, key=_made_at):
-            self._children[call.parent].append(call)
+            if call.kind != "driver":  # those of all jobs have one parent, which is nobody
+                self._children[call.parent].append(call)
         self._runs: dict[WaitNode, list[RayCall]] = defaultdict(list)
         self._given: dict[WaitNode, list[RayCall]] = defaultdict(list)
         """The calls that a process runs, or that wait for it to run them."""
@@ -370,6 +371,8 @@ class RayFacts:
                     break
                 seen.add(parent)
                 caller = self._calls[parent]
+                if caller.kind == "driver":
+                    break  # nobody has called it
                 parent = caller.parent
                 if self._runner.get(caller.id) != node:
                     callers[parent].add(self._place[caller.id])

@@ -300,6 +300,18 @@ def test_a_call_waits_for_the_actor_that_cannot_be_placed() -> None:
     assert "needs its actor Big.__init__ → needs a node with 64 CPU free" in root.sentence
 
 
+def test_the_drivers_of_other_jobs_are_waited_for_by_nobody() -> None:
+    cluster = Cluster()
+    other = "02000000"
+    cluster.calls.append(
+        msgspec.structs.replace(
+            cluster.calls[0], id="f" * 40 + other, job=other, made=NOW - 200, since=NOW - 200
+        )
+    )
+    (root,) = cluster.roots()
+    assert root.who == ("an object whose maker is not known",)
+
+
 def test_a_task_in_a_placement_group_waits_for_the_group() -> None:
     cluster = Cluster()
     group = "1f" * 18
