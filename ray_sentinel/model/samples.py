@@ -40,6 +40,12 @@ class Floats(_Array):
     def __new__(cls, values: Iterable[float] | bytes = ()) -> Floats:
         return cast("Floats", super().__new__(cls, "d", values))
 
+    def __eq__(self, other: object) -> bool:
+        # Two with the same value absent, which is a NaN, are equal.
+        return isinstance(other, Floats) and self.tobytes() == other.tobytes()
+
+    __hash__ = None
+
     def packed(self) -> bytes:
         """What ``unpacked`` takes."""
         return self.tobytes() if sys.byteorder == "little" else _swapped(self).tobytes()

@@ -279,3 +279,8 @@ def test_a_report_of_a_version_before_is_taken_without_its_metrics() -> None:
     event = msgspec.json.decode(old, type=SnapshotReceived)
     assert event.snapshot.samples == ()
     assert EVERY < ROW
+
+
+def test_numbers_with_the_same_one_absent_are_equal() -> None:
+    assert Floats([1.0, ABSENT]) == Floats([1.0, ABSENT])
+    assert Floats([1.0, ABSENT]) != Floats([1.0, 2.0])
