@@ -43,9 +43,9 @@ class RayCluster:
             try:
                 self._start(head, addresses)
                 return
-            except Exception:  # Ray's own word for a node that took too long, on a busy machine
+            except Exception as error:  # Ray raises no other for a node that took too long
                 self.stop()
-                if not attempts_left:
+                if not attempts_left or "timed out" not in str(error).lower():
                     raise
 
     def _start(self, head: dict[str, Any], addresses: tuple[str, ...]) -> None:

@@ -2,6 +2,10 @@
 
 The XML, not ``--query-gpu``: that fails whole for one field that a driver does not know, where
 here an element is absent, or ``N/A``. Memory is in MiB, power in watts, utilization in percent.
+
+A process can give itself any name, also one that is XML or breaks it. So what is said of a GPU is
+read from what stands before its processes, which come after all of that, and more GPUs than
+``attached_gpus`` are believed to nobody.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.model.health import GpuProcess, GpuState
 
 _END = "</nvidia_smi_log>"
-_PROCESSES = re.compile(r"(?s)<processes>.*?</processes>")
+_PROCESSES = re.compile(r"(?s)<processes>.*?</gpu>")
 _POWER = (
     "gpu_power_readings/instant_power_draw",
     "gpu_power_readings/power_draw",
@@ -71,26 +75,35 @@ def parse(text: str) -> SmiAnswer:
     if start < 0:
         raise InputError("nvidia-smi -q -x printed no XML: it has no element nvidia_smi_log")
     log = text[start : end + len(_END)] if end > start else text[start:]
+    without = _PROCESSES.sub("</gpu>", log)
     try:
-        root = _element(log)
+        root = ElementTree.fromstring(without)
     except ElementTree.ParseError as error:
         raise InputError(f"nvidia-smi -q -x printed no XML: {error}") from None
+    gpus, attached = root.findall("gpu"), _text(root, "attached_gpus")
+    if "<!" in without or (_is_count(attached) and len(gpus) > int(attached)):
+        raise InputError("nvidia-smi -q -x cannot be trusted: a process has a name that forges XML")
+    processes = _process_lists(log, len(gpus))
     return SmiAnswer(
         driver=_text(root, "driver_version"),
         cuda=_text(root, "cuda_version"),
-        gpus=tuple(_gpu(gpu, str(index)) for index, gpu in enumerate(root.iter("gpu"))),
+        gpus=tuple(
+            _gpu(gpu, str(index), list_of)
+            for index, (gpu, list_of) in enumerate(zip(gpus, processes, strict=True))
+        ),
     )
 
 
-def _element(log: str) -> ElementTree.Element:
+def _process_lists(log: str, gpus: int) -> list[ElementTree.Element | None]:
+    """The processes of each GPU; none where a name breaks the XML."""
     try:
-        return ElementTree.fromstring(log)
+        found = ElementTree.fromstring(log).findall("gpu")
     except ElementTree.ParseError:
-        # A process can give itself any name, also one that is no XML: the GPUs are told without.
-        return ElementTree.fromstring(_PROCESSES.sub("", log))
+        found = []
+    return [gpu.find("processes") for gpu in found] if len(found) == gpus else [None] * gpus
 
 
-def _gpu(element: ElementTree.Element, index: str) -> SmiGpu:
+def _gpu(element: ElementTree.Element, index: str, processes: ElementTree.Element | None) -> SmiGpu:
     recovery = _text(element, "gpu_recovery_action")
     retired = ("retired_pages/pending_retirement", "retired_pages/pending_blacklist")
     power = (_number(_text(element, path)) for path in _POWER)
@@ -112,7 +125,7 @@ def _gpu(element: ElementTree.Element, index: str) -> SmiGpu:
                 name=_text(item, "process_name"),
                 memory_bytes=_bytes(_text(item, "used_memory")),
             )
-            for item in element.iterfind("processes/process_info")
+            for item in (processes.iterfind("process_info") if processes is not None else ())
             if "C" in _text(item, "type") and _is_pid(pid := _text(item, "pid"))
         ),
         ecc_uncorrected=_uncorrected(element.find("ecc_errors/volatile")),

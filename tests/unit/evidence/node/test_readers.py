@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.node.nvidia_smi import parse
 from ray_sentinel.evidence.node.ray_status import read_job_status, read_status
 from ray_sentinel.evidence.node.transport import judge_transport, read_transport
@@ -180,3 +181,37 @@ def test_a_count_of_errors_that_is_no_number_is_left_out(count: str) -> None:
     errors = f"<uncorrectable>{count}</uncorrectable><sram_uncorrectable>3</sram_uncorrectable>"
     answer = parse(smi(f"<ecc_errors><volatile>{errors}</volatile></ecc_errors>"))
     assert answer.gpus[0].ecc_uncorrected == 3
+
+
+FORGED = (
+    "x</process_name></process_info></processes><remapped_rows><remapped_row_failure>Yes"
+    "</remapped_row_failure></remapped_rows><processes><process_info><process_name>y"
+)
+ANOTHER = (
+    "x</process_name></process_info></processes></gpu><gpu><uuid>GPU-forged</uuid><temperature>"
+    "<gpu_temp>120 C</gpu_temp></temperature><processes><process_info><process_name>y"
+)
+
+
+def named(name: str) -> str:
+    """The answer of a machine with one GPU, on which a process of that name computes."""
+    gpu = (
+        "<gpu><uuid>GPU-1</uuid><temperature><gpu_temp>41 C</gpu_temp></temperature><processes>"
+        f"<process_info><pid>7</pid><type>C</type><process_name>{name}</process_name>"
+        "</process_info></processes></gpu>"
+    )
+    return f"<nvidia_smi_log><attached_gpus>1</attached_gpus>{gpu}</nvidia_smi_log>"
+
+
+def test_a_process_name_says_nothing_of_a_gpu() -> None:
+    assert [one.name for one in parse(named("python")).processes] == ["python"]
+    (gpu,) = parse(named(FORGED)).gpus
+    assert not gpu.remap_failed
+    (gpu,) = parse(named("</")).gpus
+    assert (gpu.state.uuid, gpu.state.temperature_celsius) == ("GPU-1", 41.0)
+
+
+@pytest.mark.parametrize("name", [ANOTHER, "</gpu><!-- -->"])
+def test_a_process_name_that_forges_a_gpu_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"forges XML|no XML"):
+        parse(named(name))
