@@ -61,6 +61,14 @@ class ProbeNode(Action, frozen=True, tag="probe_node"):
     node_id: str
 
 
+class LookAtRayJob(Action, frozen=True, tag="look_at_ray_job"):
+    """Ask Ray which calls of a job have not ended, and take the stacks of its processes, twice;
+    answered by RayJobLooked."""
+
+    ray_job: str
+    """Ray's job id, in hex."""
+
+
 class Capture(Action, frozen=True, tag="capture"):
     """Run all tools and write the bundle; answered by CaptureDone.
 
@@ -83,4 +91,6 @@ class Publish(Action, frozen=True, tag="publish"):
     incident: Incident
 
 
-AnyAction = TakeStacks | AskRecorder | AskRas | AskArrivals | ProbeNode | Capture | Publish
+AnyAction = (
+    TakeStacks | AskRecorder | AskRas | AskArrivals | ProbeNode | LookAtRayJob | Capture | Publish
+)

@@ -14,6 +14,8 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import RankLog
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.straggler import StragglerFacts
@@ -111,6 +113,31 @@ class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):
     facts: StragglerFacts | None
 
 
+class RayTableTold(EngineEvent, frozen=True, tag="ray_table"):
+    """Ray's drivers, living actors and unplaced groups have changed; ``table.calls`` is empty, as
+    nobody asks for calls where nothing is silent."""
+
+    table: RayCalls
+
+
+class RayJobLooked(EngineEvent, frozen=True, tag="ray_job"):
+    """One look at a Ray job: what the control store knew, and rounds of its processes' stacks."""
+
+    ray_job: str
+    """Ray's job id, in hex."""
+    calls: RayCalls
+    rounds: tuple[tuple[StackFact, ...], ...] = ()
+    """The oldest first."""
+    problems: tuple[str, ...] = ()
+    """What could not be seen, and why."""
+
+
+class RayDeathsTold(EngineEvent, frozen=True, tag="ray_deaths"):
+    """Processes of Ray jobs have ended; each is told once."""
+
+    deaths: tuple[RayDeath, ...]
+
+
 class CaptureDone(EngineEvent, frozen=True, tag="captured"):
     """The bundle is on disk, or could not be written yet: ``problems`` says why, and another one
     comes when it was written late."""
@@ -158,6 +185,9 @@ AnyEvent = (
     | RecorderExplained
     | RasExplained
     | StragglersFound
+    | RayTableTold
+    | RayJobLooked
+    | RayDeathsTold
     | CaptureDone
     | DumpAsked
     | NoticeSent

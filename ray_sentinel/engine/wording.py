@@ -27,6 +27,13 @@ PHRASES: dict[FaultKind, str] = {
     "slow": "is slower than its peers",
     "stall": "waits for something outside the job",
     "host-stuck": "is stuck in its own code",
+    "actor-stuck": "stands still while others wait for it",
+    "actor-dead": "has ended",
+    "driver-stuck": "stands still, and nothing is asked of its actors",
+    "driver-dead": "has ended",
+    "call-deadlock": "waits for a call that waits for it",
+    "pending": "waits for resources that no node has free",
+    "object-store": "waits for room in the object store",
     "starved": "gets no CPU",
     "paused": "is paused",
     "sentinel": "cannot be watched",
@@ -90,6 +97,25 @@ NEXT_STEPS: dict[FaultKind, tuple[str, ...]] = {
         "server. Check that service; the job itself is well.",
     ),
     "host-stuck": ("The stack shows the line where it stands.",),
+    "actor-stuck": (
+        "The stack shows the line where the actor stands; the chain shows who waits for it.",
+        "Give such a wait a time-out in the actor, or the caller one in ray.get(..., timeout=).",
+    ),
+    "actor-dead": (READ_LAST_LINES, "Let Ray start such an actor again with max_restarts=."),
+    "driver-stuck": ("The stack shows the line where the driver stands.",),
+    "driver-dead": ("Read the driver's output: the actors that ended with it are echoes.",),
+    "call-deadlock": (
+        "Each actor of the circle waits for a call that the next one cannot begin: return the "
+        "reference in place of calling ray.get, or make the actors asynchronous.",
+    ),
+    "pending": (
+        "Compare what it asks for with what the nodes have (`ray status`); end what holds it, or "
+        "ask for less.",
+    ),
+    "object-store": (
+        "Drop references to objects that are no longer needed, or start Ray with more "
+        "object_store_memory.",
+    ),
     "starved": ("Look for other processes that use this node's CPUs.",),
     "paused": (),
     "sentinel": ("See the sentinel's own logs under log_dir/logs.",),

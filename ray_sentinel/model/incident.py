@@ -31,6 +31,13 @@ FaultKind = Literal[
     "slow",
     "stall",
     "host-stuck",
+    "actor-stuck",
+    "actor-dead",
+    "driver-stuck",
+    "driver-dead",
+    "call-deadlock",
+    "pending",
+    "object-store",
     "starved",
     "paused",
     "sentinel",
@@ -38,19 +45,39 @@ FaultKind = Literal[
     "unknown",
 ]
 """``host-stuck``: the rank's own code stands still outside any collective, for a reason that no
-frame table names. ``stall``: all wait for something outside; nobody is a culprit."""
+frame table names. ``stall``: all wait for something outside; nobody is a culprit. ``actor-stuck``
+and ``driver-stuck``: the others wait for this process of a Ray job, which is no rank.
+``call-deadlock``: Ray calls wait for each other in a circle. ``pending``: what they wait for cannot
+be placed. ``object-store``: it has no room."""
 
 IncidentState = Literal["suspected", "confirmed", "captured", "explained", "resolved", "dismissed"]
 
 
+class ChainLink(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """One step from who waits to what is waited for; in JSON ``from`` and ``to``."""
+
+    start: str
+    end: str
+    how: str
+    since: float | None = None
+    """Unix time."""
+    witness: str = ""
+
+
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the job up. ``rank`` is None for a node or a device."""
+    """Who holds the job up. ``rank`` is None for a node, a device, and what is no rank."""
 
     rank: int | None
     host: str
     pid: int | None
     reason: str
     gpu: str = ""
+    role: str = ""
+    """Of a member of a Ray job: the class of an actor, "driver", or "task"."""
+    actor: str = ""
+    """The actor's name, else class and number: "Rollout 2"."""
+    method: str = ""
+    """What it runs: "Rollout.generate"."""
 
 
 class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +119,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[Culprit, ...] = ()
     confidence: float = 0.0
     evidence: tuple[EvidenceItem, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
+    """From who waits to the culprit, or to where knowledge ends; empty where it is not known."""
     waiting: tuple[str, ...] = ()
     """For each innocent rank or class of ranks, what it waits for."""
     next_steps: tuple[str, ...] = ()

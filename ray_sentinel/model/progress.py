@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ray_sentinel.model.identity import Node, Rank
+from ray_sentinel.model.identity import Node, ProcessId, Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event
 from ray_sentinel.model.samples import SampleBatch
 
@@ -86,6 +86,19 @@ class RankSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """How long the main thread has not been given a CPU, as far as the agent has watched."""
 
 
+class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker of Ray, or a driver, as /proc shows it. Times are on the agent's clock."""
+
+    process: ProcessId
+    title: str = ""
+    """What Ray calls it: "Rollout.generate" while that runs, "Rollout" between two calls, "IDLE"
+    where nothing has run yet; empty for a driver."""
+    since: float = 0.0
+    """Since when it has had this title, or was first seen with it."""
+    moved_at: float = 0.0
+    """When its main thread last ran."""
+
+
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """A rank's process ended. ``order`` counts exits on this node in the order they were seen."""
 
@@ -121,6 +134,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """For the rules and the embedded history; when they are new, not in every snapshot."""
     events: tuple[Event, ...] = ()
     metrics_url: str = ""
+    ray_processes: tuple[RayProcess, ...] = ()
+    """The workers of Ray's jobs, and the drivers, on this node; ours are left out."""
     clock_shift: float = 0.0
     """Seconds that the node's wall clock, on which its ranks stamp what they write, is ahead of the
     agent's: it was set since the agent started."""

@@ -28,6 +28,25 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
 
 
+class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A driver or an actor of a Ray job that is no rank."""
+
+    label: str
+    """"driver", the actor's name, or its class and number: "Rollout 2"."""
+    role: str
+    """"driver" or the actor's class."""
+    host: str
+    pid: int
+    method: str = ""
+    """What it runs; empty between two calls."""
+    seconds: float | None = None
+    """How long it has run that."""
+    usual_seconds: float | None = None
+    """How long that usually takes; None where it was not learned."""
+    state: str = ""
+    """"running", "waiting", "idle", "starting", "silent", ..."""
+
+
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One job's lines."""
 
@@ -50,6 +69,12 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Of an inference engine that tells: "3 running, 12 waiting requests"."""
     straggler: StragglerStatus | None = None
     """None where nobody has looked lately."""
+    ray_job: str = ""
+    """Ray's id of the job that it belongs to, in hex; empty where that is not known."""
+    members: tuple[MemberStatus, ...] = ()
+    """Of a job of actors: those that are no ranks."""
+    waits: str = ""
+    """Who waits for whom in it, as one sentence; empty where nobody has looked or nobody waits."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,20 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.waitgraph.facts import IN_OPERATION, NOT_REACHED, QUEUED, WaitNode
 from ray_sentinel.waitgraph.graph import Edge
 from ray_sentinel.waitgraph.solver import GraphRoot
-
-
-class ChainLink(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
-    """One step of a chain; in JSON ``from`` and ``to``."""
-
-    start: str
-    end: str
-    how: str
-    since: float | None = None
-    """Unix time."""
-    witness: str = ""
 
 
 def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLink, ...]:

@@ -9,9 +9,10 @@ import msgspec
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.chain import ChainLink, ending, links, sentence
+from ray_sentinel.waitgraph.chain import ending, links, sentence
 from ray_sentinel.waitgraph.facts import WaitNode, process_node
 from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, RayFacts
 from ray_sentinel.waitgraph.solver import GraphRoot, RootKind, solve

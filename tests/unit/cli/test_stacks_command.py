@@ -13,8 +13,8 @@ from ray_sentinel.actors.coordinator import job_stacks
 from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.cli.main import main
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.chain import ChainLink
 from ray_sentinel.waitgraph.picture import ClusterPicture, JobPicture, JobProcess, WaitRoot
 
 HOSTILE = "[red]a\x1b[2Jb[/x]:smile:"
