@@ -19,6 +19,8 @@ from ray_sentinel.signals import has_ended
 
 POLL = 0.1
 """Seconds between two looks whether a program has ended while its pipes are still open."""
+SOON = 0.01
+"""Between two looks at what a program has written that is to end as soon as it has."""
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,15 +64,16 @@ def run(
     cwd: str | os.PathLike[str] | None = None,
     on_start: Callable[[int], None] | None = None,
     grace: float = 0.0,
+    ends_after: bytes = b"",
     crowded: float = 0.0,
 ) -> Completed:
     """Run a program to its end or to its deadline (seconds), whichever comes first.
 
     ``on_start`` is told its pid, which is also its group's. Output past ``max_output`` bytes per
     stream is dropped and the program goes on. At the deadline its whole group is killed; with
-    ``grace`` it gets SIGTERM first, and has so many seconds to end by itself. What it waits for a
-    CPU does not count against the deadline, up to ``crowded`` seconds: it is late and does not
-    hang.
+    ``grace`` it gets SIGTERM first, and has so many seconds to end by itself; not before
+    ``ends_after`` is in its standard output, for which it has as long. What it waits for a CPU does
+    not count against the deadline, up to ``crowded`` seconds: it is late and does not hang.
     Raises MissingPartError if the program is not there, OSError if it cannot be run; then nothing
     of it is left.
     """
@@ -91,7 +94,7 @@ def run(
         drain = _Drain(child, max_output, input)
         undo.pop_all()
     finished = _wait(child, drain, started + deadline, crowded)
-    if finished or _ended_by_itself(child, drain, grace):
+    if finished or _ended_by_itself(child, drain, grace, ends_after):
         finish(child)
     else:
         end(child)
@@ -109,10 +112,18 @@ def run(
     )
 
 
-def _ended_by_itself(child: subprocess.Popen[bytes], drain: _Drain, seconds: float) -> bool:
-    """Ask a program to end; whether it has."""
+def _ended_by_itself(
+    child: subprocess.Popen[bytes], drain: _Drain, seconds: float, after: bytes
+) -> bool:
+    """Ask a program to end, once ``after`` is in its output; whether it has."""
     if seconds <= 0:
         return False
+    moment = time.monotonic() + seconds
+    while after not in drain.out:
+        if _wait(child, drain, min(moment, time.monotonic() + SOON)):
+            return True
+        if time.monotonic() >= moment:
+            return False
     signals.send_group(child, signal.SIGTERM)
     return _wait(child, drain, time.monotonic() + seconds)
 

@@ -41,6 +41,8 @@ class Gdb:
         )
 
 
+ATTACHED = "ray-sentinel: attached"
+"""What the debugger prints once the process stands still and the commands begin."""
 BACKTRACES = ("-ex", "thread apply all bt", "-ex", "detach")
 
 
@@ -50,17 +52,24 @@ DETACH_SECONDS = 5.0
 
 def run_gdb(argv: list[str], deadline: float) -> programs.Completed:
     """Run gdb or a debugger derived from it. At the deadline SIGTERM has it detach and end by
-    itself: one that is killed while it attaches leaves the process stopped. Never SIGINT: gdb hands
-    that on to the process that it is attached to, and ends a training. Raises what ``process.run``
+    itself: one that is killed while it attaches leaves the process stopped. Not before it has
+    attached, and never SIGINT: while the process runs, gdb makes of both a SIGINT for the process
+    (``default_quit_handler`` in gdb/target.c), which ends a training. Raises what ``process.run``
     does.
     """
-    return programs.run(argv, deadline=deadline, env=clean_environment(), grace=DETACH_SECONDS)
+    return programs.run(
+        argv,
+        deadline=deadline,
+        env=clean_environment(),
+        grace=DETACH_SECONDS,
+        ends_after=ATTACHED.encode(),
+    )
 
 
 def gdb_command(program: str, process: ProcessId) -> list[str]:
     """The command line of gdb, or of a debugger derived from it, attached to ``process``; without
     the commands to run there."""
-    return [program, *_QUIET, "-p", str(process.pid)]
+    return [program, *_QUIET, "-p", str(process.pid), "-ex", f"echo {ATTACHED}\\n"]
 
 
 def read_gdb(process: ProcessId, done: programs.Completed, hint: str) -> StackTrace:

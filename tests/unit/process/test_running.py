@@ -39,6 +39,18 @@ def test_a_program_that_is_late_may_end_by_itself() -> None:
     assert done.seconds < 15
 
 
+def test_a_program_is_asked_to_end_once_it_has_said_that_it_may_be() -> None:
+    fragile = (
+        "trap 'echo broken; exit 4' TERM; sleep 1; "
+        "trap 'echo bye; exit 3' TERM; echo safe; while :; do sleep 0.05; done"
+    )
+    run = ["sh", "-c", fragile]
+    done = process.run(run, deadline=0.2, grace=20, ends_after=b"safe")
+    assert (done.timed_out, done.returncode, done.stdout) == (True, 3, b"safe\nbye\n")
+    done = process.run(run, deadline=0.2, grace=0.2, ends_after=b"safe")
+    assert (done.timed_out, done.returncode, done.stdout) == (True, -9, b"")
+
+
 def test_a_program_that_does_not_is_killed() -> None:
     stubborn = "trap '' TERM; echo began; while :; do sleep 0.05; done"
     done = process.run(["sh", "-c", stubborn], deadline=0.5, grace=0.3)
