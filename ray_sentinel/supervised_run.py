@@ -50,9 +50,9 @@ MOST_CAPTURED = 64
 """Processes whose stacks are taken where no agent does it."""
 MOST_DEEPER = 4
 """... and of so many native ones too, each of which may take a second."""
-NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall"})
+NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall", "pending"})
 """Incidents that a restart would not cure, or that end by themselves."""
-ENDS = frozenset({"rank-dead", "oom-killed", "node-lost"})
+ENDS = frozenset({"rank-dead", "actor-dead", "driver-dead", "oom-killed", "node-lost"})
 PATIENCE = 30.0
 """Seconds that a launcher has to end by itself after a rank did: what it says then tells more."""
 DRAIN_SECONDS = 60.0

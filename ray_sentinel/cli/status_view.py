@@ -20,12 +20,14 @@ COLOURS = {
     "unknown": "dim",
     "running": "green",
     "waiting": "dim",
+    "idle": "dim",
     "exited": "red",
     "stopped": "bold red",
     "gil-held": "bold red",
     "blocked": "bold red",
     "silent": "yellow",
 }
+WELL = ("running", "waiting", "idle")
 SEVERITIES = ("critical", "warning", "info")
 MOST_ALERTS = 20
 MOST_RANKS = 64
@@ -38,6 +40,10 @@ def status_view(status: Status, link: str = "") -> RenderableType:
     for job in status.jobs:
         if not job.ended:
             parts.append(_job(job))
+            if job.members:
+                parts.append(_members(job))
+            if job.waits:
+                parts.append(Text(f"who waits for whom: {clean(job.waits)}"))
             parts += _warnings(job)
     parts.append(_nodes(status))
     parts += [
@@ -58,13 +64,20 @@ def _headline(status: Status) -> Text:
     return Text.assemble((status.state, COLOURS.get(status.state, "")), "  ", clean(status.verdict))
 
 
-def _job(job: JobStatus) -> Table:
+def _job(job: JobStatus) -> RenderableType:
     size = f"{len(job.ranks)} of {job.world_size}" if job.world_size else str(len(job.ranks))
-    title = Text.assemble(
-        (clean(job.job), "bold"),
-        f" · attempt {job.attempt} · {size} ranks · step {_number(job.step)} · {clean(job.phase)}",
-        *(f" · {clean(told)}" for told in (job.expected, job.requests) if told),
+    told = (
+        f"attempt {job.attempt}",
+        f"{size} ranks" if job.ranks or job.world_size else "",
+        f"{len(job.members)} processes of Ray" if job.members else "",
+        f"step {_number(job.step)}" if job.ranks else "",
+        clean(job.phase),
+        clean(job.expected),
+        clean(job.requests),
     )
+    title = Text.assemble((clean(job.job), "bold"), *(f" · {part}" for part in told if part))
+    if not job.ranks:
+        return title
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for name in ("rank", "host", "pid", "step", "phase", "state", "last step"):
         table.add_column(name, justify="right" if name in ("rank", "pid", "step") else "left")
@@ -82,6 +95,35 @@ def _job(job: JobStatus) -> Table:
     if hidden:
         table.caption = f"and {hidden} ranks more: --json shows all"
     return table
+
+
+def _members(job: JobStatus) -> Table:
+    """The driver and the actors that are no ranks; those in trouble come first where there are
+    many."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("process", "host", "pid", "runs", "for", "usually", "state"):
+        table.add_column(name, justify="right" if name in ("pid", "for", "usually") else "left")
+    shown = sorted(job.members, key=lambda one: one.state in WELL)
+    for one in job.members if len(shown) <= MOST_RANKS else shown[:MOST_RANKS]:
+        table.add_row(
+            clean(one.label),
+            clean(one.host),
+            str(one.pid),
+            clean(one.method) or "-",
+            _seconds(one.seconds),
+            _seconds(one.usual_seconds),
+            Text(clean(one.state), style=COLOURS.get(one.state, "")),
+        )
+    if len(job.members) > MOST_RANKS:
+        more = len(job.members) - MOST_RANKS
+        table.caption = f"and {more} processes more: --json shows all"
+    return table
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f} s" if value < 100 else f"{value / 60:.0f} min"
 
 
 def _warnings(job: JobStatus) -> Iterator[Text]:
@@ -102,8 +144,7 @@ def _most_telling(job: JobStatus) -> Iterator[RankStatus]:
     if len(job.ranks) <= MOST_RANKS:
         yield from job.ranks
         return
-    well = ("running", "waiting")
-    ordered = sorted(job.ranks, key=lambda rank: (rank.state in well, rank.rank))
+    ordered = sorted(job.ranks, key=lambda rank: (rank.state in WELL, rank.rank))
     yield from ordered[:MOST_RANKS]
 
 

@@ -23,8 +23,8 @@ OURSELVES = "sentinel."
 """
 ASKED = "user.dump"
 REQUESTS_RULE = "stall.requests"
-MILD = frozenset({"stall", "sentinel"})
-"""Kinds that accuse no rank."""
+MILD = frozenset({"stall", "sentinel", "pending"})
+"""Kinds that accuse no process."""
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
 """Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
 later counts as activity for DATA_WITHIN, for our own tools make it write in between."""

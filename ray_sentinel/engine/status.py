@@ -18,7 +18,7 @@ from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.status import JobStatus, RankStatus, State
 
 SLOW_SILENCE = 3.0
-NO_HANG = frozenset({"stall", "slow", "asked", "sentinel"})
+NO_HANG = frozenset({"stall", "slow", "asked", "sentinel", "pending"})
 ORDER: tuple[State, ...] = ("healthy", "unknown", "slow", "stalled", "hung")
 
 

@@ -79,6 +79,11 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     method: str = ""
     """What it runs: "Rollout.generate"."""
 
+    @property
+    def label(self) -> str:
+        """What people call it: "rank 3", "driver", "Rollout 2"; empty for a node or a device."""
+        return f"rank {self.rank}" if self.rank is not None else self.actor or self.role
+
 
 class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
     """One line of reasoning, for or against somebody."""

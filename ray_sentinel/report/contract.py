@@ -13,22 +13,33 @@ SERIES_KEYS = ("analysis", "outcome", "cause", "root_cause", "confidence", "culp
 
 
 def incident_dict(incident: Incident, diagnosis: Diagnosis | None = None) -> dict[str, Any]:
-    """Plain data: the whole record, with ``culprits``, ``confidence`` and ``evidence`` on top, and
-    as ``diagnosis`` what the job's time series say, where they were asked.
+    """Plain data: the whole record, with ``culprits``, ``chain``, ``confidence`` and ``evidence``
+    on top, and as ``diagnosis`` what the job's time series say, where they were asked.
 
-    ``culprits`` are ``{"rank", "host", "pid", "reason"}``, ``confidence`` is 0..1 (None before
-    there is a verdict), ``evidence`` are ``{"source", "text", "rank", "weight", "at"}``; times are
-    Unix seconds.
+    ``culprits`` are ``{"rank", "host", "pid", "reason"}``; those of jobs of actors have ``role``,
+    ``actor`` and ``method`` too, and ``rank`` only where there is one. ``chain`` are ``{"from",
+    "to", "how", "since", "witness"}``, ``confidence`` is 0..1 (None before there is a verdict),
+    ``evidence`` are ``{"source", "text", "rank", "weight", "at"}``; times are Unix seconds.
     """
     plain: dict[str, Any] = msgspec.to_builtins(incident)
     verdict = plain.get("verdict") or {}
-    plain["culprits"] = verdict.get("culprits", [])
+    plain["culprits"] = [_culprit(one) for one in verdict.get("culprits", [])]
+    plain["chain"] = verdict.get("chain", [])
     plain["confidence"] = verdict.get("confidence")
     plain["evidence"] = verdict.get("evidence", [])
     if diagnosis is not None:
         whole = msgspec.to_builtins(diagnosis)
         plain["diagnosis"] = {key: whole[key] for key in SERIES_KEYS}
     return plain
+
+
+def _culprit(plain: dict[str, Any]) -> dict[str, Any]:
+    if plain["role"]:
+        return {key: value for key, value in plain.items() if key != "rank" or value is not None}
+    return {key: value for key, value in plain.items() if key not in _OF_RAY_JOBS}
+
+
+_OF_RAY_JOBS = ("role", "actor", "method")
 
 
 def incident_json(incident: Incident, diagnosis: Diagnosis | None = None) -> bytes:

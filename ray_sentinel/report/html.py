@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
 from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.report import series
-from ray_sentinel.report.incident_markdown import slowed
+from ray_sentinel.report.incident_markdown import chain_of, culprit_name, slowed
 from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
-from ray_sentinel.report.stacks import frames, of_culprit
+from ray_sentinel.report.stacks import frames, of_culprit, stack_name
 from ray_sentinel.report.svg import svg
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.words import moment, percent, plain, since
@@ -58,8 +58,8 @@ def _pages() -> Environment:
         keep_trailing_newline=True,
     )
     filters = (
-        frames, moment, of_culprit, others_title, percent, said_of, since, slowed, timeline,
-        who_wrote,
+        chain_of, culprit_name, frames, moment, of_culprit, others_title, percent, said_of, since,
+        slowed, stack_name, timeline, who_wrote,
     )  # fmt: skip
     pages.filters |= {function.__name__: function for function in filters}
     pages.filters |= {

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.model.incident import Incident, RankLog, Verdict
+from ray_sentinel.model.incident import ChainLink, Culprit, Incident, RankLog, Verdict
 from ray_sentinel.report import series
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
 from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
-from ray_sentinel.report.stacks import frames, of_culprit
+from ray_sentinel.report.stacks import frames, of_culprit, stack_name
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.words import cost_of, moment, percent, plain, since
+from ray_sentinel.waitgraph.chain import step_text
 
 
 def markdown(
@@ -31,6 +32,8 @@ def _lines(
     yield from _facts(incident)
     if verdict is not None:
         yield from _culprits(verdict)
+        chain = [f"{number}. {escaped(line)}" for number, line in enumerate(chain_of(incident), 1)]
+        yield from _section("Who waits for whom", chain)
         yield from _section("What to do", [f"- {escaped(step)}" for step in verdict.next_steps])
         yield from _evidence(verdict)
         waiting = [f"- {escaped(line)}" for line in verdict.waiting]
@@ -59,25 +62,26 @@ def _facts(incident: Incident) -> Iterator[str]:
     yield f"- **Last progress:** {moment(incident.last_progress)}"
     if incident.confirmed_at is not None:
         after = since(incident.last_progress, incident.confirmed_at)
-        yield f"- **Named:** {moment(incident.confirmed_at)} ({after} after the last progress)"
+        told = f" ({after} after the last progress)" if after else ""
+        yield f"- **Named:** {moment(incident.confirmed_at)}{told}"
     if incident.resolved_at is not None:
         yield f"- **Over:** {moment(incident.resolved_at)}"
 
 
 def _culprits(verdict: Verdict) -> Iterator[str]:
     if not verdict.culprits:
-        yield from _section("Culprits", ["Nobody is named: the evidence accuses no rank."])
+        yield from _section("Culprits", ["Nobody is named: the evidence accuses nobody."])
         return
     rows = [
         (
-            "-" if culprit.rank is None else str(culprit.rank),
+            culprit_name(culprit),
             culprit.host,
             "-" if culprit.pid is None else str(culprit.pid),
             culprit.reason,
         )
         for culprit in verdict.culprits
     ]
-    yield from _section("Culprits", table(("rank", "host", "pid", "why"), rows))
+    yield from _section("Culprits", table(("who", "host", "pid", "why"), rows))
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
@@ -92,8 +96,7 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
 def _stacks(verdict: Verdict) -> Iterator[str]:
     for fact in verdict.stacks:
         who = "culprit" if of_culprit(fact, verdict) else "waiter"
-        rank = fact.rank.rank if fact.rank is not None else "?"
-        title = f"Stack of rank {rank} ({who}, pid {fact.process.pid}, {cell(fact.tool)})"
+        title = f"Stack of {stack_name(fact, verdict)} ({who}, {cell(fact.tool)})"
         yield from _section(title, block(frames(fact)))
 
 
@@ -116,6 +119,39 @@ def _file(log: RankLog) -> str:
         return said
     name = f"[{code(log.file)}](<{log.file}>)" if LINKED.fullmatch(log.file) else code(log.file)
     return f"{name} ({said})" if said else name
+
+
+MOST_STEPS = 24
+"""Of a chain; of a longer one the middle is left out."""
+
+
+def chain_of(incident: Incident) -> tuple[str, ...]:
+    """One line for each step of the chain of waits, with ages at the time of the verdict, and what
+    it ends in."""
+    verdict = incident.verdict
+    if verdict is None or not verdict.chain:
+        return ()
+    at = incident.suspected_at if incident.confirmed_at is None else incident.confirmed_at
+    lines = [_step(step, at) for step in verdict.chain]
+    if len(lines) > MOST_STEPS:
+        half = MOST_STEPS // 2
+        lines[half:-half] = [f"… {len(lines) - 2 * half} steps more …"]
+    ends = {culprit.reason: culprit_name(culprit) for culprit in verdict.culprits}
+    lines += [f"{name}: {reason}" if name != "-" else reason for reason, name in ends.items()]
+    return tuple(lines)
+
+
+def _step(step: ChainLink, at: float) -> str:
+    text = step_text(step, at)
+    # A step that is about its end names it itself.
+    return text if text.startswith(step.end) else f"{step.start} {text}"
+
+
+def culprit_name(culprit: Culprit) -> str:
+    """ "rank 3", "driver", "Rollout 2", "rank 1 (Trainer 1)" with what it runs; "-" for a node."""
+    beside = culprit.actor if culprit.rank is not None else ""
+    told = ", ".join(filter(None, (beside, culprit.method)))
+    return f"{culprit.label or '-'}{f' ({told})' if told else ''}"
 
 
 def slowed(incident: Incident) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.model.incident import Verdict
+from ray_sentinel.model.incident import Culprit, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report.words import plain
 
@@ -10,12 +10,27 @@ MOST_FRAMES = 40
 
 
 def of_culprit(fact: StackFact, verdict: Verdict) -> bool:
-    """Whether it is the stack of one whom the verdict names.
+    """Whether it is the stack of one whom the verdict names."""
+    return _named(fact, verdict) is not None
 
-    A pid alone tells nobody apart: containers on different nodes give the same ones.
-    """
-    rank = fact.rank.rank if fact.rank is not None else None
-    return any((one.rank, one.pid) == (rank, fact.process.pid) for one in verdict.culprits)
+
+def stack_name(fact: StackFact, verdict: Verdict) -> str:
+    """Whose stack it is: "rank 3, pid 42", "Rollout 2, pid 42"; "pid 42 on node1" where it is no
+    rank's and its process is not named."""
+    pid = f"pid {fact.process.pid}"
+    if fact.rank is not None:
+        return f"rank {fact.rank.rank}, {pid}"
+    culprit = _named(fact, verdict)
+    return f"{plain(culprit.label)}, {pid}" if culprit else f"{pid} on {plain(fact.process.host)}"
+
+
+def _named(fact: StackFact, verdict: Verdict) -> Culprit | None:
+    """A pid alone tells nobody apart: containers on different nodes give the same ones."""
+    if fact.rank is not None:
+        key = (fact.rank.rank, fact.process.pid)
+        return next((one for one in verdict.culprits if (one.rank, one.pid) == key), None)
+    where = (None, fact.process.host, fact.process.pid)
+    return next((c for c in verdict.culprits if (c.rank, c.host, c.pid) == where), None)
 
 
 def frames(fact: StackFact) -> list[str]:

@@ -66,9 +66,10 @@ def _fault_of_node(verdict: Verdict, culprit: Culprit) -> str:
         return culprit.reason
     if verdict.kind == "network" and (culprit.pid is None or culprit is verdict.culprits[0]):
         return culprit.reason  # the verdict's kind is that of its first culprit
-    if culprit.rank is None:
+    if culprit.rank is None and not culprit.role:
         return ""
-    about = [item for item in verdict.evidence if item.rank == culprit.rank]
+    ranked = [item for item in verdict.evidence if item.rank is not None]
+    about = [item for item in ranked if item.rank == culprit.rank]
     for item in about:
         # However the rank itself ended: its device was broken before the job stopped.
         if item.source == _TELEMETRY and item.weight > 0:

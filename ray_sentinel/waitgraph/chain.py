@@ -56,11 +56,15 @@ def sentence(root: GraphRoot, names: Mapping[WaitNode, str], now: float) -> str:
     score (reward.py:88)".
     """
     steps = links(root.chain, names)
-    told = [_words(step, now) for step in steps]
+    told = [step_text(step, now) for step in steps]
     return " → ".join([f"{steps[0].start} {told[0]}", *told[1:], ending(root)])
 
 
-def _words(step: ChainLink, now: float) -> str:
+def step_text(step: ChainLink, now: float) -> str:
+    """What its ``start`` does, in words: "waits 41 s in ray.get for Trainer.update at Trainer 1".
+
+    Where it has not come to an operation, the sentence is about its ``end``. ``now`` is Unix time.
+    """
     age = "" if step.since is None else f" {max(0.0, now - step.since):.0f} s"
     if step.how == NOT_REACHED:
         return f"{step.end} {NOT_REACHED}"

@@ -55,7 +55,7 @@ _STATES = {
 }
 
 
-class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
+class JobMember(msgspec.Struct, frozen=True, kw_only=True):
     """A process of a Ray job: a driver, an actor, or a worker that runs a task."""
 
     process: ProcessId
@@ -72,7 +72,7 @@ class JobProcesses:
 
     def __init__(self, ray: RayCalls, started: Mapping[tuple[str, int], ProcessId]) -> None:
         """``started`` has the process of (node id or address, pid), for those that were found."""
-        self.known: dict[WaitNode, RayProcess] = {}
+        self.known: dict[WaitNode, JobMember] = {}
         self._by_actor: dict[str, WaitNode] = {}
         self._by_driver: dict[str, WaitNode] = {}
         for driver in ray.drivers:
@@ -92,7 +92,7 @@ class JobProcesses:
         self, process: ProcessId, job: str, role: str, label: str, actor: str = ""
     ) -> WaitNode:
         node = process_node(process)
-        self.known[node] = RayProcess(process=process, job=job, role=role, label=label, actor=actor)
+        self.known[node] = JobMember(process=process, job=job, role=role, label=label, actor=actor)
         return node
 
     def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:

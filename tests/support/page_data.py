@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from ray_sentinel.model.incident import Culprit, EvidenceItem, Incident, Verdict
 from ray_sentinel.model.metrics import CollectorStatus
-from ray_sentinel.model.status import JobStatus, NodeStatus, RankStatus, Status, Unwatched
+from ray_sentinel.model.status import (
+    JobStatus,
+    MemberStatus,
+    NodeStatus,
+    RankStatus,
+    Status,
+    Unwatched,
+)
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">&amp;\x1b[31m"
 NOW = 1_800_000_000.0
@@ -58,10 +65,36 @@ def status(*, ranks: int = 8, hostile: str = "") -> Status:
         verdict=f"rank 3 on node-1 is stopped by a signal and 7 ranks wait for it{hostile}",
         nodes=nodes,
         unwatched=(Unwatched(id="n9", host="node-9", reason=f"no agent yet{hostile}"),),
-        jobs=(job,),
+        jobs=(job, _job_of_actors(hostile)),
         time=NOW,
         log_dir="/data/llama",
         notes=(f"port 9401 is taken{hostile}",),
+    )
+
+
+def _job_of_actors(hostile: str) -> JobStatus:
+    """A rollout stands still, and the driver waits for it."""
+    driver = MemberStatus(label="driver", role="driver", host="node-0", pid=70, state="waiting")
+    rollout = MemberStatus(
+        label=f"Rollout 2{hostile}",
+        role="Rollout",
+        host="node-1",
+        pid=72,
+        method=f"Rollout.generate{hostile}",
+        seconds=93.0,
+        usual_seconds=2.5,
+        state="silent",
+    )
+    return JobStatus(
+        job="train_rl-1",
+        attempt=0,
+        step=None,
+        phase="train",
+        step_age_seconds=93.0,
+        state="hung",
+        ray_job="02000000",
+        members=(driver, rollout),
+        waits=f"driver waits 93 s in ray.get for Rollout.generate at Rollout 2{hostile}",
     )
 
 

@@ -48,15 +48,16 @@ function legend(ranks) {
 }
 
 function jobCard(job) {
-  const size = job.world_size ? `${job.ranks.length} of ${job.world_size}` : job.ranks.length;
+  const isOfRanks = job.ranks.length > 0 || job.world_size;
+  const size = !isOfRanks ? "" : job.world_size ? `${job.ranks.length} of ${job.world_size}` : job.ranks.length;
   const troubled = job.ranks.filter((rank) => !["good", "idle"].includes(TONES[rank.state] || "idle"));
   const tone = { hung: "t-bad", stalled: "t-warn", slow: "t-warn", healthy: "t-good" }[job.state];
   const card = el("div", { class: `card${job.state === "hung" ? " open" : ""}` },
     el("h3", {}, job.job, " ", el("span", { class: tone || "quiet" }, job.ended ? "ended" : job.state)),
-    facts([["step", job.step ?? "–"], ["last step", `${age(job.step_age_seconds)} ago`],
+    facts([["step", isOfRanks ? job.step ?? "–" : ""], ["last step", `${age(job.step_age_seconds)} ago`],
       ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
       ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
-      ["requests", job.requests]]),
+      ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]]),
     el("div", { class: job.ranks.length > MANY ? "grid many" : "grid" }, ...job.ranks.map(rankCell)),
     legend(job.ranks));
   if (troubled.length) {
@@ -65,7 +66,21 @@ function jobCard(job) {
         el("span", { class: `t-${TONES[rank.state]}` }, rank.state),
         `${age(rank.step_age_seconds)} ago`])));
   }
+  if (job.members.length) card.append(memberTable(job.members));
   return card;
+}
+
+// The driver and the actors that are no ranks; those in trouble come first where there are many.
+function memberTable(members) {
+  const well = (one) => ["good", "idle"].includes(TONES[one.state] || "idle");
+  const shown = members.length <= 64 ? members
+    : [...members.filter((one) => !well(one)), ...members.filter(well)].slice(0, 64);
+  const all = table(["process", "host", "pid", "runs", "for", "usually", "state"],
+    shown.map((one) => [one.label, one.host, one.pid, one.method || "–", age(one.seconds),
+      age(one.usual_seconds), el("span", { class: `t-${TONES[one.state] || "idle"}` }, one.state)]));
+  const more = members.length - shown.length;
+  if (more > 0) all.append(el("p", { class: "quiet" }, `and ${more} processes more`));
+  return all;
 }
 
 function incidentCard(incident) {

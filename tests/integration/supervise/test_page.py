@@ -40,12 +40,19 @@ def test_a_confirmed_hang_and_its_evidence(page: Page) -> None:
         {"state": "dismissed"},
         {"kind": "slow"},
         {"kind": "stall"},
+        {"kind": "pending"},
         {"suspected_at": SINCE - 1},
     ],
 )
 def test_what_is_no_reason_to_restart(page: Page, more: dict[str, Any]) -> None:
     page.answer = [incident(**more)]
     assert look_at_page(page.watched(), "job", SINCE).hang == ""
+
+
+@pytest.mark.parametrize("kind", ["actor-stuck", "driver-stuck", "call-deadlock", "object-store"])
+def test_a_job_of_actors_that_stands_still_hangs(page: Page, kind: str) -> None:
+    page.answer = [incident(kind=kind)]
+    assert look_at_page(page.watched(), "job", SINCE).hang != ""
 
 
 def test_a_launcher_may_end_by_itself_after_a_rank_died(page: Page) -> None:

@@ -46,6 +46,8 @@ def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
     assert 'class="cell bad"' in document
     assert "/incidents/0001" in document
     assert "not watched: no agent yet" in document
+    assert "driver waits 93 s in ray.get for Rollout.generate at Rollout 2" in document
+    assert "<td>Rollout.generate</td><td>93.0 s</td><td>2.5 s</td>" in document
 
 
 def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from ray_sentinel.cli.status_view import status_view
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.status import JobStatus, Status
+from ray_sentinel.model.status import JobStatus, MemberStatus, Status
 from ray_sentinel.model.straggler import StragglerStatus
 
 
@@ -47,3 +47,40 @@ def test_many_alerts_are_bounded() -> None:
         Alert(rule="gpu.idle", severity="info", host=f"n{i}", text="rests") for i in range(50)
     )
     assert "and 30 alerts more" in shown(alerts=alerts)
+
+
+def test_members_of_a_job_of_actors_are_shown_with_what_they_run_and_who_waits() -> None:
+    members = (
+        MemberStatus(label="driver", role="driver", host="n1", pid=7, state="waiting"),
+        MemberStatus(
+            label="Rollout 2",
+            role="Rollout",
+            host="n2",
+            pid=9,
+            method="Rollout.gen\x1b[2Jerate",
+            seconds=93.0,
+            usual_seconds=2.5,
+            state="silent",
+        ),
+    )
+    text = shown(members=members, waits="driver waits 93 s in ray.get for Rollout.generate")
+    assert "2 processes of Ray" in text
+    assert "0 ranks" not in text
+    (rollout,) = (line for line in text.splitlines() if line.startswith("Rollout 2"))
+    assert rollout.split() == [
+        "Rollout", "2", "n2", "9", r"Rollout.gen\x1b[2Jerate", "93.0", "s", "2.5", "s", "silent"
+    ]  # fmt: skip
+    assert "who waits for whom: driver waits 93 s in ray.get for Rollout.generate" in text
+    assert "\x1b" not in text
+
+
+def test_of_many_members_those_in_trouble_are_shown() -> None:
+    members = tuple(
+        MemberStatus(
+            label=f"Pool {n}", role="Pool", host="n", pid=n, state="silent" if n == 99 else "idle"
+        )
+        for n in range(100)
+    )
+    text = shown(members=members)
+    assert "Pool 99" in text
+    assert "and 36 processes more" in text

@@ -7,7 +7,16 @@ import pytest
 
 from ray_sentinel.model.diagnosis import CauseLocation as SeriesCulprit
 from ray_sentinel.model.diagnosis import Diagnosis, Figure, Link
-from ray_sentinel.model.incident import Incident, RankLog, Transition
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import (
+    ChainLink,
+    Culprit,
+    Incident,
+    RankLog,
+    Transition,
+    Verdict,
+)
+from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
@@ -28,9 +37,9 @@ def incident() -> Incident:
 def test_the_contract_has_what_it_promises(incident: Incident) -> None:
     plain = incident_dict(incident)
     promised = "id job kind severity state culprits confidence last_progress suspected_at"
-    promised += " confirmed_at resolved_at evidence bundle"
+    promised += " confirmed_at resolved_at evidence bundle chain"
     assert set(promised.split()) <= plain.keys()
-    assert plain["culprits"][0].keys() >= {"rank", "host", "pid", "reason"}
+    assert plain["culprits"][0].keys() == {"rank", "host", "pid", "reason", "gpu"}
     assert 0 < plain["confidence"] <= 1
 
 
@@ -41,7 +50,7 @@ def test_incident_json_reads_back_as_the_incident(incident: Incident) -> None:
 
 def test_the_report_names_the_culprit_and_shows_both_stacks(incident: Incident) -> None:
     text = rendered(incident, ["pyspy_host2_1004.txt"])["report.md"].decode()
-    assert "| 4 | host2 | 1004 |" in text
+    assert "| rank 4 | host2 | 1004 |" in text
     assert "hold (somewhere.py:7)" in text
     assert "all_reduce (distributed_c10d.py:99)" in text
     assert "pyspy_host2_1004.txt" in text
@@ -57,8 +66,118 @@ def test_a_waiter_with_the_culprits_pid_on_another_host_is_a_waiter(incident: In
     told = msgspec.structs.replace(incident, verdict=msgspec.structs.replace(verdict, stacks=alike))
     files = {name: data.decode() for name, data in rendered(told).items()}
     assert len(alike) > 1
-    assert files["report.md"].count("(culprit, pid 1004") == 1
+    assert files["report.md"].count("pid 1004 (culprit") == 1
     assert files["report.html"].count('<b class="bad">culprit</b>') == 1
+
+
+@pytest.fixture
+def of_actors() -> Incident:
+    """A rollout that stands still; the driver waits for a trainer, and that for the rollout."""
+    verdict = Verdict(
+        kind="actor-stuck",
+        summary="Rollout 2 stands still",
+        culprits=(
+            Culprit(
+                rank=None,
+                host="node2",
+                pid=77,
+                reason="sleeping in score (reward.py:88)",
+                role="Rollout",
+                actor="Rollout 2",
+                method="Rollout.generate",
+            ),
+        ),
+        confidence=0.9,
+        chain=(
+            ChainLink(
+                start="driver",
+                end="Trainer.update at Trainer 1",
+                how="ray.get",
+                since=1000.0,
+                witness="py-spy",
+            ),
+            ChainLink(start="Trainer 1", end="all_reduce of Trainer", how="in", since=1001.0),
+            ChainLink(start="all_reduce of Trainer", end="Trainer 0", how="has not come to it"),
+            ChainLink(
+                start="Trainer 0",
+                end="Rollout.generate at Rollout 2",
+                how="ray.get",
+                since=1002.0,
+            ),
+        ),
+        stacks=(
+            StackFact(process=ProcessId("node2", 77, 1), signature=("score (reward.py:88)",)),
+            StackFact(process=ProcessId("node1", 77, 1), signature=("update (train.py:3)",)),
+        ),
+    )
+    return Incident(
+        id="0007",
+        job="train_rl-1",
+        attempt=0,
+        kind="actor-stuck",
+        severity="critical",
+        state="confirmed",
+        summary=verdict.summary,
+        rule="ray.waits",
+        suspected_at=1030.0,
+        confirmed_at=1041.0,
+        verdict=verdict,
+    )
+
+
+def test_a_culprit_that_is_no_rank_has_its_role_and_the_chain_is_on_top(
+    of_actors: Incident,
+) -> None:
+    plain = incident_dict(of_actors)
+    (culprit,) = plain["culprits"]
+    assert "rank" not in culprit
+    assert (culprit["role"], culprit["actor"]) == ("Rollout", "Rollout 2")
+    assert culprit["method"] == "Rollout.generate"
+    assert plain["chain"][0] == {
+        "from": "driver",
+        "to": "Trainer.update at Trainer 1",
+        "how": "ray.get",
+        "since": 1000.0,
+        "witness": "py-spy",
+    }
+    assert msgspec.json.decode(rendered(of_actors)["incident.json"], type=Incident) == of_actors
+
+
+def test_the_reports_tell_who_waits_for_whom_step_by_step(of_actors: Incident) -> None:
+    files = {name: data.decode() for name, data in rendered(of_actors).items()}
+    steps = (
+        "driver waits 41 s in ray.get for Trainer.update at Trainer 1",
+        "Trainer 1 waits 40 s in all_reduce of Trainer",
+        "Trainer 0 has not come to it",
+        "Trainer 0 waits 39 s in ray.get for Rollout.generate at Rollout 2",
+        "Rollout 2 (Rollout.generate): sleeping in score (reward.py:88)",
+    )
+    report = [line for line in files["report.md"].splitlines() if line[:1].isdigit()]
+    assert report == [f"{number}. {step}" for number, step in enumerate(steps, 1)]
+    at = [files["report.html"].index(f"<li>{step}</li>") for step in steps]
+    assert at == sorted(at)
+    assert "| Rollout 2 (Rollout.generate) | node2 | 77 |" in files["report.md"]
+
+
+def test_a_stack_of_no_rank_is_called_by_its_process(of_actors: Incident) -> None:
+    text = rendered(of_actors)["report.md"].decode()
+    assert "## Stack of Rollout 2, pid 77 (culprit" in text
+    assert "## Stack of pid 77 on node1 (waiter" in text
+
+
+def test_a_chain_of_many_steps_and_hostile_names_stays_readable(of_actors: Incident) -> None:
+    verdict = of_actors.verdict
+    assert verdict is not None
+    evil = "<b>\x1b[2J\n# owned |" + 100_000 * "x"
+    link = ChainLink(start=evil, end=evil, how="ray.get", since=1000.0)
+    chain = (link,) * 50
+    told = msgspec.structs.replace(of_actors, verdict=msgspec.structs.replace(verdict, chain=chain))
+    files = {name: data.decode() for name, data in rendered(told).items()}
+    assert "… 26 steps more …" in files["report.md"]
+    assert "\n# owned" not in files["report.md"]
+    assert "<b>\x1b" not in files["report.html"]
+    assert len(files["report.md"]) < 100_000
+    assert len(files["report.html"]) < 200_000
 
 
 def test_hostile_text_neither_escapes_the_page_nor_drives_a_terminal(incident: Incident) -> None:

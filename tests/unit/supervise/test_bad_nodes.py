@@ -85,6 +85,12 @@ def test_a_blocked_rank_blames_a_driver_and_no_file_system(function: str, blamed
     assert hosts(incident("kernel-blocked", culprit(), evidence=(seen,))) == ["n3"] * blamed
 
 
+def test_a_blocked_actor_blames_a_driver_too() -> None:
+    blocked = culprit(None, role="Rollout", actor="Rollout 2", reason="in state D, in nvidia_poll")
+    assert hosts(incident("kernel-blocked", blocked)) == ["n3"]
+    assert hosts(incident("actor-stuck", blocked)) == []
+
+
 def triage(kind: FailureClass, *nodes: str, line: str = "", **fields: Any) -> Triage:
     made = Triage(
         kind=kind,
