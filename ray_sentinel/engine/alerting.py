@@ -120,8 +120,7 @@ def _gpus(view: ClusterView, ranks: Iterable[RankView]) -> dict[tuple[str, str],
 
 def watched(view: ClusterView) -> Iterator[tuple[NodeState, NodeTelemetry]]:
     """Nodes with live ranks, and their series."""
-    busy = {rank.node for job in view.jobs.values() for rank in job.live}
-    for node_id in sorted(busy):
+    for node_id in sorted(view.busy_nodes()):
         node = view.nodes.get(node_id)
         if node is not None and node.left_at is None:
             yield node, view.telemetry.of(node_id)

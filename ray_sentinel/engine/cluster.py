@@ -288,6 +288,10 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         for node in self.nodes.values():
             node.listened_since = now
 
+    def busy_nodes(self) -> set[str]:
+        """The nodes of living ranks."""
+        return set().union(*(job.live_nodes for job in self.jobs.values()))
+
     def host_of(self, node_id: str) -> str:
         """The host label of a node, or its id where it was never seen."""
         view = self.nodes.get(node_id)

@@ -255,7 +255,7 @@ class Engine:
         limit = self.config.coordinator.lost_snapshots * self.config.agent.snapshot_interval
         asked: list[AnyAction] = []
         # One without ranks is nobody's loss, and may be silent for days: its agent was taken off.
-        busy = {rank.node for job in self.view.jobs.values() for rank in job.live}
+        busy = self.view.busy_nodes()
         for node_id, node in self.view.nodes.items():
             due = node.probe_asked_at is None or now - node.probe_asked_at > PROBE_EVERY
             due = due and node_id in busy and node.left_at is None

@@ -138,6 +138,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     phases: dict[ProcessId, tuple[str, float]] = {}
     """The phase of each process, and since when."""
 
+    def __post_init__(self) -> None:
+        self._on_node: dict[str, dict[ProcessId, RankView]] = {}
+        self._live: tuple[RankView, ...] | None = None
+        self._live_nodes: frozenset[str] | None = None
+        self._regroup()
+
     def bind(self, hang: HangConfig, book: PhaseBook) -> JobView:
         """Take the settings and what is known of the job's phases."""
         self.hang, self.book = hang, book
@@ -148,8 +154,17 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return self.job, self.attempt
 
     @property
-    def live(self) -> list[RankView]:
-        return [view for view in self.ranks.values() if view.alive]
+    def live(self) -> tuple[RankView, ...]:
+        if self._live is None:
+            self._live = tuple(view for view in self.ranks.values() if view.alive)
+        return self._live
+
+    @property
+    def live_nodes(self) -> frozenset[str]:
+        """The nodes of living ranks."""
+        if self._live_nodes is None:
+            self._live_nodes = frozenset(view.node for view in self.live)
+        return self._live_nodes
 
     @property
     def world_size(self) -> int | None:
@@ -188,10 +203,14 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         process = snapshot.rank.process
         view = self.ranks.get(process)
         if view is None:
-            self.ranks[process] = view = RankView.found(snapshot, node, at, node_time)
+            view = RankView.found(snapshot, node, at, node_time)
+            self.ranks[process] = self._on_node.setdefault(node, {})[process] = view
+            self._count_anew()
         else:
-            disturbed = at < self.disturbed_until
+            disturbed, gone = at < self.disturbed_until, not view.alive
             ended = view.update(snapshot, at, node_time, disturbed=disturbed)
+            if gone:
+                self._count_anew()
             self._learn(ended, view.steps_recorded)
         self._note_phase(process, view, at)
 
@@ -207,6 +226,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """A rank's process has ended; ``at`` is on the coordinator's clock."""
         if self.exits.take(exit_, at) and (view := self.ranks.get(exit_.rank.process)) is not None:
             view.exit, view.exited_at = exit_, at
+            self._count_anew()
 
     def adopt(self, other: JobView) -> None:
         """Take over the living ranks of another attempt, which turned out to be this one's."""
@@ -216,6 +236,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             view.rank = msgspec.structs.replace(view.rank, id=identity)
             self.ranks[process] = other.ranks.pop(process)
             other.phases.pop(process, None)
+        self._regroup()
+        other._regroup()
 
     def note_oom(self, node: str, pid: int) -> None:
         """The kernel reports, just after an exit, that it killed the process to free memory."""
@@ -406,25 +428,39 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def mark_gone(self, node: str, present: Iterable[ProcessId], at: float) -> None:
         """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""
         there = set(present)
-        for process, view in self.ranks.items():
-            if view.node == node and view.alive and process not in there:
+        for process, view in self._on_node.get(node, {}).items():
+            if view.alive and process not in there:
                 view.gone_at = at
+                self._count_anew()
 
     def lose(self, left: Mapping[str, float]) -> None:
         """Ranks on nodes that have left, by when they did, are gone too: nobody will tell how."""
-        for view in self.ranks.values() if left else ():
-            if view.alive and view.node in left:
-                view.gone_at, view.lost = left[view.node], True
+        for node in self.live_nodes & left.keys():
+            for view in self._on_node[node].values():
+                if view.alive:
+                    view.gone_at, view.lost = left[node], True
+            self._count_anew()
 
     def forget_replaced(self, now: float) -> None:
         """Let go of processes that ended long ago and whose rank another one has by now."""
         edge = now - FORGET_SECONDS
         live = {view.rank.id.rank for view in self.live}
-        for process, view in list(self.ranks.items()):
+        for process, view in list(self.ranks.items()) if len(self.live) < len(self.ranks) else ():
             if view.ended_at is not None and view.ended_at < edge and view.rank.id.rank in live:
-                del self.ranks[process]
+                del self.ranks[process], self._on_node[view.node][process]
                 self.phases.pop(process, None)
         self.exits.forget_replaced(edge, live, self.ranks)
+
+    def _regroup(self) -> None:
+        """Who is where, by all its ranks."""
+        self._on_node.clear()
+        for process, view in self.ranks.items():
+            self._on_node.setdefault(view.node, {})[process] = view
+        self._count_anew()
+
+    def _count_anew(self) -> None:
+        """A rank has come, has ended, or lives after all."""
+        self._live = self._live_nodes = None
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:
         old = self.phases.get(process)

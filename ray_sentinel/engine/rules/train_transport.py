@@ -26,7 +26,7 @@ class TrainTransport(AlertRule):
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
         going = [j for j in view.jobs.values() if j.training() and j.silence(now) < j.timeout()]
-        moving = {rank.node for job in going for rank in job.live}
+        moving = set().union(*(job.live_nodes for job in going))
         for node, telemetry in watched(view):
             if node.node.id not in moving:
                 continue

@@ -1,0 +1,91 @@
+"""Who lives and where is kept beside the ranks, and follows whatever happens to them."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ray_sentinel.config import Config
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import FORGET_SECONDS
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.progress import Exit, ProcessState, RankSnapshot, Snapshot
+
+RANKS, NODES = 6, 3
+START = 1_750_000_000.0
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["seen", "seen", "exit", "left", "joined", "anew", "forgotten"]),
+        st.integers(0, NODES - 1),
+        st.sets(st.integers(0, RANKS - 1)),
+    ),
+    max_size=30,
+)
+
+
+def rank(number: int, generation: int, attempt: int) -> Rank:
+    node = f"n{number % NODES}"
+    process = ProcessId(node, 100 * generation + number)
+    return Rank(id=RankId("job", attempt, number), process=process, node=node, world_size=RANKS)
+
+
+def report(number: int, ranks: list[Rank], exits: list[Rank], now: float) -> Snapshot:
+    return Snapshot(
+        node=Node(id=f"n{number}", host=f"h{number}", address=""),
+        time=now,
+        sequence=int(now - START),
+        ranks=tuple(RankSnapshot(rank=one, process=ProcessState(state="S")) for one in ranks),
+        exits=tuple(Exit(rank=one, at=now, order=place) for place, one in enumerate(exits)),
+    )
+
+
+def check(view: ClusterView) -> None:
+    alive = [[seen for seen in job.ranks.values() if seen.alive] for job in view.jobs.values()]
+    assert [list(job.live) for job in view.jobs.values()] == alive
+    assert view.busy_nodes() == {seen.node for of_job in alive for seen in of_job}
+
+
+def seen_again(view: ClusterView, node: int, chosen: list[Rank], now: float) -> None:
+    """A report with some of a node's ranks, without which no other there lives on."""
+    view.take(report(node, chosen, [], now), now)
+    there = {one.process for one in chosen}
+    for job in view.jobs.values():
+        assert all(v.rank.process in there for v in job.live if v.node == f"n{node}")
+
+
+def leaves(view: ClusterView, node: str, now: float) -> None:
+    if node in view.nodes:
+        view.nodes[node].leave(now, "", expected=True)
+    view.advance(now)
+
+
+@given(events=EVENTS, split=st.booleans())
+@example(events=[("seen", 0, {0}), ("seen", 0, set()), ("seen", 0, {0})], split=False)
+def test_who_lives_follows_whatever_happens(
+    events: list[tuple[str, int, set[int]]], split: bool
+) -> None:
+    view, now, generation = ClusterView().bind(Config()), START, 0
+    for what, node, numbers in events:
+        now += 1.0
+        # Nodes that count restarts for themselves: their ranks are joined under one attempt.
+        attempt = node if split else 0
+        here = [rank(n, generation, attempt) for n in range(RANKS) if n % NODES == node]
+        chosen = [one for one in here if one.id.rank in numbers]
+        match what:
+            case "seen":
+                seen_again(view, node, chosen, now)
+            case "exit":
+                rest = [one for one in here if one not in chosen]
+                view.take(report(node, rest, chosen, now), now)
+            case "left":
+                leaves(view, f"n{node}", now)
+            case "joined" if f"n{node}" in view.nodes:
+                view.nodes[f"n{node}"].join()
+            case "anew":
+                generation += 1
+            case "forgotten":
+                now += FORGET_SECONDS + 1.0
+                for job in view.jobs.values():
+                    job.forget_replaced(now)
+        check(view)
