@@ -8,7 +8,7 @@ since cards of one model differ and so do their jobs; until it was seen at work,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -44,10 +44,16 @@ MODELS: tuple[tuple[str, float, float], ...] = (
     ("A800", 60.0, 330.0),
 )
 
-Place = tuple[str, str, NodeTelemetry]
-"""Node, index of a GPU, series of the node."""
-
 GpuState = Literal["working", "waiting", "resting", "unclear"]
+
+
+class GpuPlace(NamedTuple):
+    """One GPU of a job, and the series of its node."""
+
+    node: str
+    gpu: str
+    """Its index there."""
+    telemetry: NodeTelemetry
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +86,10 @@ class GpuLevels(msgspec.Struct, dict=True):
     rest: dict[tuple[str, str], float] = {}
 
     def __post_init__(self) -> None:
-        self._places: dict[tuple[str, int], list[Place]] = {}
+        self._places: dict[tuple[str, int], list[GpuPlace]] = {}
         self._placed_at = 0.0
 
-    def places(self, telemetry: Telemetry, job: JobView, now: float) -> list[Place]:
+    def places(self, telemetry: Telemetry, job: JobView, now: float) -> list[GpuPlace]:
         """The GPUs that the job's ranks were given; where they do not say, all of their nodes."""
         if self._placed_at != now:
             self._placed_at, self._places = now, {}
@@ -132,7 +138,7 @@ class GpuLevels(msgspec.Struct, dict=True):
         return found
 
 
-def _places(telemetry: Telemetry, job: JobView, now: float) -> Iterator[Place]:
+def _places(telemetry: Telemetry, job: JobView, now: float) -> Iterator[GpuPlace]:
     given: dict[str, set[str]] = {}
     silent: set[str] = set()
     for rank in job.live:
@@ -149,7 +155,7 @@ def _places(telemetry: Telemetry, job: JobView, now: float) -> Iterator[Place]:
             if "gpu" in labels and labels.get("uuid") in own
         }
         for index in sorted(every if node_id in silent else every & own):
-            yield node_id, index, node
+            yield GpuPlace(node_id, index, node)
 
 
 def model_levels(node: NodeTelemetry, index: str, now: float) -> tuple[float, float]:

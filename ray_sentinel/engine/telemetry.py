@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from itertools import islice, pairwise
+from itertools import compress, islice, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -71,17 +71,19 @@ class TelemetrySeries(NamedTuple):
     @property
     def samples(self) -> list[tuple[float, float]]:
         """(Time, value), oldest first."""
-        return list(self.newest_first())[::-1]
+        return list(zip(*self._from(-len(self.values)), strict=True))
 
     @property
     def last(self) -> float:
         """The newest value; NaN where there is none."""
-        return next((value for _, value in self.newest_first()), math.nan)
+        place = self._newest()
+        return self.values[place] if place else math.nan
 
     @property
     def at(self) -> float:
         """When the newest value came; -inf where there is none."""
-        return next((at for at, _ in self.newest_first()), -math.inf)
+        place = self._newest()
+        return self.times[place] if place else -math.inf
 
     @property
     def since(self) -> float:
@@ -94,13 +96,7 @@ class TelemetrySeries(NamedTuple):
 
     def within(self, now: float, seconds: float) -> list[float]:
         """The values of the last ``seconds``."""
-        values: list[float] = []
-        for at, value in self.newest_first():
-            if now - at > seconds:
-                break
-            values.append(value)
-        values.reverse()
-        return values
+        return self._from(self._begin(now, seconds))[1]
 
     def level(self, now: float, seconds: float, least: int = 4) -> float | None:
         """The median of the last ``seconds``; None with fewer than ``least`` samples."""
@@ -116,23 +112,22 @@ class TelemetrySeries(NamedTuple):
         """The median of the last ``seconds``; None where it was not sampled over all of them."""
         return self.level(now, seconds) if self.covers(now, seconds) else None
 
-    def _changes(self, now: float, seconds: float) -> Iterator[tuple[float, float, float]]:
-        """(Time, value before, value) within the last ``seconds``, the newest first."""
-        for (at, value), (_, before) in pairwise(self.newest_first()):
-            if now - at > seconds:
-                return
-            if value != before:
-                yield at, before, value
-
     def rise(self, now: float, seconds: float) -> float:
         """By how much a counter rose over the last ``seconds``; a fall is a restart, from 0."""
-        changes = self._changes(now, seconds)
-        return sum(value - before if value > before else value for _, before, value in changes)
+        begin = self._compared(now, seconds)
+        # Nearly all counters stand still nearly always, which is seen without a look at each.
+        lately = self.values[begin:] if begin else None
+        if lately is None or lately.count(lately[-1]) == len(lately):
+            return 0.0
+        _, values = self._from(begin)
+        restarted = sum(before for before, value in pairwise(values) if value < before)
+        return values[-1] - values[0] + restarted if values else 0.0
 
     def rose_at(self, now: float, seconds: float) -> float | None:
         """When it first rose within the last ``seconds``."""
-        rises = [at for at, before, value in self._changes(now, seconds) if value > before]
-        return rises[-1] if rises else None
+        times, values = self._from(self._compared(now, seconds))
+        rises = (at for at, (a, b) in zip(times[1:], pairwise(values), strict=True) if b > a)
+        return next(rises, None)
 
     def usual_rate(self, now: float, skip: float) -> float | None:
         """Rise per second over all that was before the last ``skip`` seconds."""
@@ -141,6 +136,41 @@ class TelemetrySeries(NamedTuple):
             return None
         rises = (max(0.0, b[1] - a[1]) for a, b in pairwise(older))
         return sum(rises) / (older[-1][0] - older[0][0])
+
+    # Places count from the end, where times and values meet: -1 is the newest, 0 none.
+
+    def _newest(self) -> int:
+        """The place of the newest value."""
+        values = self.values
+        if values and math.isfinite(values[-1]):
+            return -1
+        for place in range(-2, -len(values) - 1, -1):
+            if math.isfinite(values[place]):
+                return place
+        return 0
+
+    def _begin(self, now: float, seconds: float) -> int:
+        """The place of the first sample within the last ``seconds``."""
+        return max(bisect_left(self.times, now - seconds) - len(self.times), -len(self.values))
+
+    def _compared(self, now: float, seconds: float) -> int:
+        """The same, or that of the value before, with which the first is compared."""
+        begin = self._begin(now, seconds)
+        for place in range(begin - 1, -len(self.values) - 1, -1) if begin else ():
+            if math.isfinite(self.values[place]):
+                return place
+        return begin
+
+    def _from(self, place: int) -> tuple[list[float], list[float]]:
+        """Times and values from a place on."""
+        if not place:
+            return [], []
+        times, values = self.times[place:].tolist(), self.values[place:].tolist()
+        # One that is not finite makes the sum so.
+        if not math.isfinite(sum(values)):
+            finite = [math.isfinite(value) for value in values]
+            times, values = list(compress(times, finite)), list(compress(values, finite))
+        return times, values
 
 
 class Column(msgspec.Struct):
@@ -253,6 +283,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
     def __post_init__(self) -> None:
         self._named: dict[str, dict[Labels, TelemetrySeries]] | None = None
+        self._labelled: dict[str, list[tuple[dict[str, str], TelemetrySeries]]] = {}
         self._matching: dict[tuple[str, Labels], list[TelemetrySeries]] = {}
 
     @property
@@ -272,11 +303,16 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                     of_name.setdefault(labels, TelemetrySeries(stream.times, column.values))
         return self._named
 
-    def get(self, name: str, now: float) -> Iterator[tuple[dict[str, str], TelemetrySeries]]:
+    def get(self, name: str, now: float) -> Iterator[tuple[Mapping[str, str], TelemetrySeries]]:
         """The series of a metric that are still sent, with their labels."""
-        for labels, series in self.series.get(name, {}).items():
+        found = self._labelled.get(name)
+        if found is None:
+            of_name = self.series.get(name, {})
+            found = [(dict(labels), series) for labels, series in of_name.items()]
+            self._labelled[name] = found
+        for labels, series in found:
             if now - series.at <= GONE:
-                yield dict(labels), series
+                yield labels, series
 
     def one(self, name: str, now: float, **labels: str) -> TelemetrySeries | None:
         """The first series that is still sent and has these labels; None where there is none."""
@@ -286,7 +322,10 @@ class NodeTelemetry(msgspec.Struct, dict=True):
             of_name, wanted = self.series.get(name, {}), set(labels.items())
             found = [series for known, series in of_name.items() if wanted <= set(known)]
             self._matching[key] = found
-        return next((series for series in found if now - series.at <= GONE), None)
+        for series in found:
+            if now - series.at <= GONE:
+                return series
+        return None
 
     def take(self, batch: SampleBatch, now: float) -> None:
         """What it sent of one stream."""
@@ -299,6 +338,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
     def _changed(self) -> None:
         self._named = None
+        self._labelled.clear()
         self._matching.clear()
 
     def rows(self, after: float, seconds: float) -> Iterator[Row]:

@@ -62,8 +62,8 @@ class RiseRule(AlertRule):
     """Of the alert, with ``{rise}`` and ``{limits}``."""
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for rise in self.rises(view, now, self.thresholds.seconds):
-            if rise.count >= self.thresholds.least and self.unusual(view, rise, now):
+        for rise in self.rises(view, now, self.thresholds.seconds, self.thresholds.least):
+            if self.unusual(view, rise, now):
                 yield self.told(rise)
 
     def told(self, rise: Rise) -> Alert:
@@ -86,14 +86,14 @@ class RiseRule(AlertRule):
         """Whether a rise of ``least`` and more is worth an alert."""
         return True
 
-    def rises(self, view: ClusterView, now: float, seconds: float) -> Iterator[Rise]:
-        """Every counter that rose within ``seconds``, on nodes with ranks. What it counted before
-        it was first seen (since boot) is no rise."""
+    def rises(self, view: ClusterView, now: float, seconds: float, least: float) -> Iterator[Rise]:
+        """Every counter that rose by ``least`` within ``seconds``, on nodes with ranks. What it
+        counted before it was first seen (since boot) is no rise."""
         for node, telemetry in watched(view):
             for metric, words in self.metrics:
                 for labels, series in telemetry.get(metric, now):
                     count = series.rise(now, seconds)
-                    if count <= 0:
+                    if count <= 0 or count < least:
                         continue
                     device, port = labels.get("device", ""), labels.get("port", "")
                     yield Rise(
@@ -157,8 +157,8 @@ class GpuNvlink(RiseRule):
             (limits.seconds, limits.least, False),
             (limits.recovery_seconds, limits.least_recoveries, True),
         ):
-            for rise in self.rises(view, now, seconds):
-                if (rise.kind in NVLINK_KINDS) is recoveries and rise.count >= least:
+            for rise in self.rises(view, now, seconds, least):
+                if (rise.kind in NVLINK_KINDS) is recoveries:
                     yield self.told(rise)
 
 

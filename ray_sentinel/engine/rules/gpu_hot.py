@@ -24,7 +24,8 @@ class GpuHot(AlertRule):
         limits = self.thresholds
         for node, telemetry in watched(view):
             for labels, series in telemetry.get("hw_gpu_temperature_celsius", now):
-                if not series.covers(now, limits.seconds):
+                # Nearly none is hot: the newest sample is looked at first.
+                if series.last <= limits.celsius or not series.covers(now, limits.seconds):
                     continue
                 if min(series.within(now, limits.seconds)) > limits.celsius:
                     text = f"is at {series.last:.0f} °C: {GPU_HOT.phrase}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.gpus import IDLE, UTILISATION, GpuReading
+from ray_sentinel.engine.gpus import IDLE, UTILISATION, GpuPlace
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
@@ -37,16 +37,16 @@ class GpuIdle(AlertRule):
             lately = view.scalars.apart_lately(job, now, self.thresholds.seconds + LAG)
             if job.training() and lately:
                 continue
-            gpus = view.gpu_levels.gpus(view.telemetry, job, now)
-            idle = [gpu for gpu in gpus if self._idle(view, gpu, now)]
+            gpus = view.gpu_levels.places(view.telemetry, job, now)
+            idle = [gpu for gpu in gpus if self._idle(gpu, now)]
             told = all(rank.rank.gpus for rank in job.live)
             # Nobody said which GPUs the job was given: some may be left over by design.
             if idle and (told or len(idle) == len(gpus)):
                 yield self._alert(view, job, gpus, idle, now)
 
-    def _idle(self, view: ClusterView, gpu: GpuReading, now: float) -> bool:
-        series = view.telemetry.of(gpu.node).one(UTILISATION, now, gpu=gpu.index)
-        if series is None or not series.covers(now, self.thresholds.seconds):
+    def _idle(self, gpu: GpuPlace, now: float) -> bool:
+        series = gpu.telemetry.one(UTILISATION, now, gpu=gpu.gpu)
+        if series is None or series.last > IDLE or not series.covers(now, self.thresholds.seconds):
             return False
         return max(series.within(now, self.thresholds.seconds)) <= IDLE
 
@@ -54,24 +54,24 @@ class GpuIdle(AlertRule):
         self,
         view: ClusterView,
         job: JobView,
-        gpus: list[GpuReading],
-        idle: list[GpuReading],
+        gpus: list[GpuPlace],
+        idle: list[GpuPlace],
         now: float,
     ) -> Alert:
         one = idle[0] if len(idle) == 1 else None
         return self.alert(
             job=job.job,
             host=view.host_of(one.node) if one else "",
-            gpu=one.index if one else "",
+            gpu=one.gpu if one else "",
             text=f"{len(idle)} of {len(gpus)} GPUs have been idle for "
-            f"{self.thresholds.seconds:.0f} s: {self._why(view, job, idle, now)}",
+            f"{self.thresholds.seconds:.0f} s: {self._why(job, idle, now)}",
         )
 
-    def _why(self, view: ClusterView, job: JobView, idle: list[GpuReading], now: float) -> str:
+    def _why(self, job: JobView, idle: list[GpuPlace], now: float) -> str:
         loaded = [
             series.last > self.thresholds.empty_bytes
             for gpu in idle
-            if (series := view.telemetry.of(gpu.node).one(VRAM, now, gpu=gpu.index)) is not None
+            if (series := gpu.telemetry.one(VRAM, now, gpu=gpu.gpu)) is not None
         ]
         moving = job.silence(now) < job.timeout()
         if loaded and not any(loaded):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import statistics
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from ray_sentinel.engine.alerting import AlertRule, jobs_at_work
@@ -43,15 +44,14 @@ class OutlierRule(AlertRule):
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in jobs_at_work(view, now):
             for host, gpu, value, peers in self._outliers(view, job, now):
-                if self.too_far(value, peers):
-                    text = self.text.format(value=value, peers=peers)
-                    yield self.alert(text, kind="slow", job=job.job, host=host, gpu=gpu)
+                text = self.text.format(value=value, peers=peers)
+                yield self.alert(text, kind="slow", job=job.job, host=host, gpu=gpu)
 
     def _outliers(
         self, view: ClusterView, job: JobView, now: float
     ) -> Iterator[tuple[str, str, float, float]]:
-        """Host, index, median and the peers' median of each GPU whose values stay on one side of
-        the peers'. GPUs that rest by design are left out."""
+        """Host, index, median and the peers' median of each GPU whose median is too far from the
+        peers' and whose values stay on that side. GPUs that rest by design are left out."""
         found: dict[tuple[str, str], list[float]] = {}
         seconds = self.thresholds.seconds
         for node_id, index, node in view.gpu_levels.places(view.telemetry, job, now):
@@ -65,11 +65,24 @@ class OutlierRule(AlertRule):
         medians = {key: statistics.median(values) for key, values in found.items()}
         if len(medians) <= LEAST_PEERS:
             return
+        ordered = sorted(medians.values())
         for key, values in found.items():
-            peers = statistics.median(value for other, value in medians.items() if other != key)
-            side = sum((value < peers) == (medians[key] < peers) for value in values)
+            value, peers = medians[key], median_of_others(ordered, medians[key])
+            if not self.too_far(value, peers):
+                continue
+            side = sum((other < peers) == (value < peers) for other in values)
             if side >= STEADY * len(values):
-                yield view.host_of(key[0]), key[1], medians[key], peers
+                yield view.host_of(key[0]), key[1], value, peers
+
+
+def median_of_others(ordered: Sequence[float], value: float) -> float:
+    """The median of ascending numbers, two at least, without ``value``, which is one of them."""
+    place, others = bisect_left(ordered, value), len(ordered) - 1
+
+    def other(number: int) -> float:
+        return ordered[number + (number >= place)]
+
+    return (other((others - 1) // 2) + other(others // 2)) / 2
 
 
 class GpuClockOutlier(OutlierRule):

@@ -26,9 +26,10 @@ class GpuThrottle(AlertRule):
             found: dict[str, list[str]] = {}
             for labels, series in telemetry.get("hw_gpu_throttle_reason", now):
                 reason = labels.get("reason", "")
+                if reason not in THROTTLE_REASONS:
+                    continue
                 values = series.within(now, limits.seconds)
-                held = sum(values) >= limits.share * len(values) and len(values) >= 4
-                if held and reason in THROTTLE_REASONS:
+                if len(values) >= 4 and sum(values) >= limits.share * len(values):
                     found.setdefault(labels.get("gpu", ""), []).append(reason)
             for gpu, reasons in found.items():
                 yield self.alert(

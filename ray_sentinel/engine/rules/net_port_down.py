@@ -38,7 +38,7 @@ class NetPortDown(AlertRule):
     def _down_since(self, series: TelemetrySeries) -> float | None:
         """When it went down; None where it is up, or never was."""
         since, count = None, 0
-        for at, value in reversed(series.samples):
+        for at, value in series.newest_first():
             if value >= 1:
                 return since if count >= self.thresholds.samples else None
             since, count = at, count + 1
