@@ -1,6 +1,6 @@
 """The series of each node over the last half hour, and the events that its collectors told.
 
-They are kept once, for the rules and for the embedded history: what a node sent together has its
+They are kept once, for the rules and for the embedded history: what a node sampled together has its
 times once, and an array of numbers for each series. All nodes' together have a bound in bytes. A
 counter's absolute value says nothing (it may be old from boot): only what it rose by since it was
 first seen.
@@ -31,7 +31,7 @@ from ray_sentinel.model.samples import (
 )
 
 EVERY = 4.0
-"""Seconds between two samples that are kept."""
+"""Seconds between two samples, at least: their sender paces them, and all are kept."""
 KEPT_SECONDS = 1800.0
 """Of a series."""
 SLACK = 16
@@ -202,8 +202,8 @@ class SampleStream(msgspec.Struct):
         """What is known of the sender's table."""
         return TableHeld(sender=self.sender, table=self.table, size=self.size)
 
-    def take(self, batch: SampleBatch, now: float) -> bool:
-        """What a node sent; returns whether there are other series now.
+    def take(self, batch: SampleBatch, at: float) -> bool:
+        """What a node sampled at ``at``; returns whether there are other series now.
 
         A batch that comes late is left out, and one with values of keys that are not known: its
         sender learns from ``held`` that it must send them.
@@ -213,15 +213,19 @@ class SampleStream(msgspec.Struct):
             return False
         if batch.known > (self.size if same and batch.table == self.table else 0):
             return False
-        keys = [*(column.key for column in self.columns[: batch.known]), *batch.keys]
-        if len(batch.values) != 8 * len(keys):
+        if len(batch.values) != 8 * (batch.known + len(batch.keys)):
             return False
-        changed = keys != [column.key for column in self.columns[: self.size]]
-        if changed:
-            self._arrange(keys)
+        changed = False
+        # Nearly all batches are of the keys of the one before.
+        if batch.keys or batch.known < self.size:
+            keys = [*(column.key for column in self.columns[: batch.known]), *batch.keys]
+            changed = keys != [column.key for column in self.columns[: self.size]]
+            if changed:
+                self._arrange(keys)
         self.sender, self.number, self.table = batch.sender, batch.number, batch.table
-        if not self.times or now - self.times[-1] >= EVERY:
-            self._append(now, Floats.unpacked(batch.values))
+        # The clock of another agent may be behind.
+        at = max(at, self.times[-1]) if self.times else at
+        self._append(at, Floats.unpacked(batch.values))
         return changed
 
     def _arrange(self, keys: list[SeriesKey]) -> None:
@@ -231,13 +235,13 @@ class SampleStream(msgspec.Struct):
         self.columns = [*first, *reversed(there.values())]
         self.size = len(first)
 
-    def _append(self, now: float, values: Floats) -> None:
-        self.times.append(now)
+    def _append(self, at: float, values: Floats) -> None:
+        self.times.append(at)
         for column, value in zip(self.columns, values, strict=False):
             column.values.append(value)
         for column in self.columns[len(values) :]:
             column.values.append(ABSENT)
-        self.expire(now)
+        self.expire(at)
 
     def expire(self, now: float) -> None:
         """Let go of samples that are too old, also where no new ones come."""
@@ -327,12 +331,12 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 return series
         return None
 
-    def take(self, batch: SampleBatch, now: float) -> None:
-        """What it sent of one stream."""
-        if self.streams.setdefault(batch.stream, SampleStream()).take(batch, now):
+    def take(self, batch: SampleBatch, at: float) -> None:
+        """What it sampled of one stream at ``at``."""
+        if self.streams.setdefault(batch.stream, SampleStream()).take(batch, at):
             self._changed()
-        if now - self.tidied_at >= GONE:
-            self.tidied_at = now
+        if at - self.tidied_at >= GONE:
+            self.tidied_at = at
             if sum(stream.tidy() for stream in self.streams.values()):
                 self._changed()
 
@@ -375,7 +379,8 @@ class Telemetry(msgspec.Struct):
         if len(node.seen) > 4 * MOST_EVENTS:
             node.seen = {(event.time, event.message) for _, event in node.events}
         for batch in snapshot.samples:
-            node.take(batch, now)
+            # When they were sampled: what was long on its way is not news.
+            node.take(batch, min(now, snapshot.time + offset))
         if now - self.bounded_at >= GONE:
             self.bounded_at = now
             for one in self.nodes.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from ray_sentinel.actors.agent.sampling import SAMPLE_SECONDS, NodeSampling
 from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, pack_masked, unpack
 from ray_sentinel.engine.telemetry import Telemetry
@@ -21,7 +23,7 @@ class Pair:
         self.history = history
         self.sent: list[int] = []
 
-    def second(self, now: int, value: float) -> None:
+    def second(self, now: int, value: float, late: float = 0.0) -> None:
         collected = (Family(LOAD, (LOAD(value),)),)
         measured = (*collected, Family(LOSS, (LOSS(-value, "r"),)))
         snapshot = Snapshot(
@@ -32,7 +34,7 @@ class Pair:
         )
         data = pack_masked(AgentReport(snapshot=snapshot, incarnation="life"))
         self.sent.append(len(snapshot.samples))
-        self.telemetry.take(unpack(data, AgentReport).snapshot, now, 0.0)
+        self.telemetry.take(unpack(data, AgentReport).snapshot, now + late, 0.0)
         self.sampling.take(Receipt(history=self.history, tables=self.telemetry.held("n")))
 
     def values(self) -> dict[str, list[float]]:
@@ -52,6 +54,27 @@ def test_a_series_is_sent_once_and_when_it_is_due() -> None:
     }
     assert sum(map(bool, pair.sent)) == 12
     assert SAMPLE_SECONDS < 5.0
+
+
+def test_what_is_sampled_is_kept_with_its_moment_however_late_it_comes() -> None:
+    pair, dice = Pair(HistoryRequest(series=10, seconds=5.0)), random.Random(7)
+    for now in range(300):
+        pair.second(now, float(now), late=dice.uniform(0.0, 1.5))
+    streams = pair.telemetry.of("n").streams
+    assert list(streams["rules"].times) == [float(now) for now in range(0, 300, 5)]
+    assert list(streams["history"].times) == [float(now) for now in range(5, 300, 5)]
+    assert pair.values()["hw_load1"] == list(streams["rules"].times)
+
+
+def test_the_clock_of_another_agent_may_be_behind() -> None:
+    pair = Pair(HistoryRequest())
+    for now in range(20):
+        pair.second(now, 1.0)
+    pair.sampling = NodeSampling("another life")
+    for now in range(10, 25):
+        pair.second(now, 2.0)
+    assert list(pair.telemetry.of("n").streams["rules"].times) == [0, 5, 10, 15, 15, 15, 20]
+    assert pair.values()["hw_load1"] == [1.0] * 4 + [2.0] * 3
 
 
 def test_the_history_s_series_come_as_often_as_was_asked_for_and_not_unasked() -> None:
