@@ -14,57 +14,12 @@ import gc
 import time
 from pathlib import Path
 
-from ray_sentinel.actors.agent.sampling import NodeSampling
+from nodes import PER_NODE, START, SimulatedNode, devices
+
 from ray_sentinel.actors.coordinator.event_log import encoded
-from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, pack_masked, unpack
-from ray_sentinel.actors.metrics import KEY_SERIES
+from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, unpack
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived
-from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
-from ray_sentinel.model.metrics import Family, Metric
-from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Snapshot
-
-START = 1_750_000_000.0
-PER_NODE = 8
-NAMES = [name for name in KEY_SERIES if name.startswith("hw_")]
-
-
-def families(series: int, second: int) -> tuple[Family, ...]:
-    """Key series with a device each, whose values move."""
-    each = -(-series // len(NAMES))
-    found = []
-    for place, name in enumerate(NAMES):
-        metric = Metric(name, "gauge", "", ("device",))
-        count = max(0, min(each, series - place * each))
-        values = (metric(1e6 * place + second * (i + 1), f"mlx5_{i}") for i in range(count))
-        found.append(Family(metric, tuple(values)))
-    return tuple(found)
-
-
-def ranks(node: int, second: int) -> tuple[RankSnapshot, ...]:
-    """Eight that train."""
-    name = f"n{node}"
-    return tuple(
-        RankSnapshot(
-            rank=Rank(
-                id=RankId("job", 0, number),
-                process=ProcessId(name, 1000 + number),
-                node=name,
-                gpus=(str(number % PER_NODE),),
-            ),
-            process=ProcessState(state="S", wchan="futex_wait_queue", cpu_seconds=float(second)),
-            progress=Progress(
-                step=second,
-                step_ended_at=START + second,
-                recent_step_seconds=(1.0,) * 16,
-                steps_recorded=second,
-                phase="train",
-                phase_since=START,
-                scalars={"loss": 2.0},
-            ),
-        )
-        for number in range(node * PER_NODE, (node + 1) * PER_NODE)
-    )
 
 
 class Nodes:
@@ -73,26 +28,12 @@ class Nodes:
     def __init__(self, nodes: int, series: int) -> None:
         self.series = series
         self.engine = Engine()
-        self.agents = [NodeSampling(f"life{node}") for node in range(nodes)]
+        self.nodes = [SimulatedNode(number, nodes * PER_NODE) for number in range(nodes)]
 
-    def reports(self, second: int, *, with_ranks: bool = True) -> list[bytes]:
+    def reports(self, second: int, *, ranks: bool = True) -> list[bytes]:
         """All agents' reports of one second."""
-        measured = families(self.series, second)
-        return [
-            pack_masked(
-                AgentReport(
-                    snapshot=Snapshot(
-                        node=Node(id=f"n{node}", host=f"host{node}", address="10.0.0.1"),
-                        time=START + second,
-                        sequence=second,
-                        ranks=ranks(node, second) if with_ranks else (),
-                        samples=agent.due(measured, measured, second),
-                    ),
-                    incarnation=f"life{node}",
-                )
-            )
-            for node, agent in enumerate(self.agents)
-        ]
+        found = devices(self.series, second)
+        return [node.report(node.snapshot(second, found, ranks=ranks)) for node in self.nodes]
 
     def take(self, second: int, reports: list[bytes]) -> int:
         """What a coordinator does with them; bytes for its event log."""
@@ -107,9 +48,9 @@ class Nodes:
     def answer(self) -> None:
         """The receipts."""
         wanted = HistoryRequest(series=600, seconds=5.0)
-        for node, agent in enumerate(self.agents):
-            held = self.engine.view.telemetry.held(f"n{node}")
-            agent.take(Receipt(history=wanted, tables=held))
+        for node in self.nodes:
+            held = self.engine.view.telemetry.held(node.node.id)
+            node.take(Receipt(history=wanted, tables=held))
 
 
 def resident() -> int:
@@ -142,10 +83,10 @@ def reporting(nodes: int, series: int) -> None:
 def remembering(nodes: int, minutes: int) -> None:
     """Memory of the samples alone."""
     known = Nodes(nodes, 400)
-    known.take(0, known.reports(0, with_ranks=False))
+    known.take(0, known.reports(0, ranks=False))
     before = resident()
     for second in range(5, 60 * minutes, 5):
-        known.take(second, known.reports(second, with_ranks=False))
+        known.take(second, known.reports(second, ranks=False))
         known.answer()
     print(
         f"400 series, {minutes} min: {(resident() - before) / nodes / 2**20:.2f} MiB a node, "

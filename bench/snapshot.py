@@ -16,110 +16,46 @@ import time
 import zlib
 from collections.abc import Callable
 
+from nodes import PER_NODE, START, SimulatedNode, hardware
+
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, StacksTaken, Tick
 from ray_sentinel.engine.state import unpacked
-from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
-from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Snapshot
-from ray_sentinel.model.samples import SampleBatch, SampleSender, SeriesKey
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.store.keys import parse_key
 
-START = 1_750_000_000.0
-PER_NODE = 8
-REPORT_EVERY = 4
+REPORT_EVERY = 5
 LOOKS = 12
 PLACES = tuple(
     f"function_{depth} (site-packages/library/module_{depth}.py:{depth})" for depth in range(30)
 )
 
 
-def gauges(node: int, second: int) -> dict[str, float]:
-    """What eight GPUs and two ports of a node tell."""
-    found = {}
-    for gpu in range(PER_NODE):
-        for name in ("power_watts", "temperature_celsius", "utilization_ratio", "clock_mhz",
-                     "vram_used_bytes", "ecc_uncorrected_total", "pcie_nonfatal_total",
-                     "nvlink_errors_total"):  # fmt: skip
-            found[f'hw_gpu_{name}{{gpu="{gpu}"}}'] = 100.0 + (7 * second + gpu + node) % 13
-        for reason in ("hw_thermal_slowdown", "sw_power_cap", "gpu_idle"):
-            found[f'hw_gpu_throttle_reason{{gpu="{gpu}",reason="{reason}"}}'] = 0.0
-    for port in range(2):
-        for name in ("tx_bytes_total", "tx_retx_pkts_total", "rx_cnp_pkts_total", "port_state"):
-            found[f'hw_rdma_{name}{{device="mlx5_{port}",port="1"}}'] = 1e6 * second
-    return found
-
-
-SENDERS: dict[int, SampleSender] = {}
-
-
-def sampled(node: int, second: int) -> tuple[SampleBatch]:
-    """The same, as an agent sends it."""
-    found = ((parse_key(text), value) for text, value in gauges(node, second).items())
-    values = {SeriesKey(name, tuple(labels.items())): v for (name, labels), v in found}
-    sender = SENDERS.setdefault(node, SampleSender("rules", f"n{node}"))
-    return (sender.batch(values, None, second),)
-
-
-def rank(number: int, world: int) -> Rank:
-    return Rank(
-        id=RankId("job", 0, number),
-        process=ProcessId(f"host{number // PER_NODE}", number, 1),
-        node=f"n{number // PER_NODE}",
-        world_size=world,
-        gpus=(str(number % PER_NODE),),
-    )
-
-
-def report(node: int, second: int, world: int) -> AnyEvent:
-    seen = tuple(
-        RankSnapshot(
-            rank=rank(number, world),
-            process=ProcessState(state="S", cpu_seconds=float(second), main_switches=second),
-            progress=Progress(
-                step=second,
-                step_ended_at=START + second,
-                recent_step_seconds=(1.0,) * 32,
-                steps_recorded=second,
-                phase="train",
-                phase_since=START,
-                scalars={"loss": 2.0, "grad_norm": 1.0},
-            ),
-        )
-        for number in range(node * PER_NODE, (node + 1) * PER_NODE)
-    )
-    snapshot = Snapshot(
-        node=Node(id=f"n{node}", host=f"host{node}", address=f"10.0.0.{node}"),
-        time=START + second,
-        sequence=second,
-        ranks=seen,
-        samples=sampled(node, second),
-    )
-    return SnapshotReceived(time=START + second, snapshot=snapshot)
-
-
-def stacks(second: int, world: int) -> AnyEvent:
+def stacks(second: int, nodes: list[SimulatedNode]) -> AnyEvent:
     facts = tuple(
         StackFact(
-            process=rank(number, world).process,
+            process=rank.process,
             signature=PLACES,
             activity="collective-wait",
             label="in all_reduce",
             waits_for_others=True,
         )
-        for number in range(world)
+        for node in nodes
+        for rank in node.ranks
     )
     return StacksTaken(time=START + second, incident="", round=0, facts=facts)
 
 
 def trained(ranks: int, seconds: int) -> Engine:
     engine = Engine()
+    nodes = [SimulatedNode(number, ranks) for number in range(ranks // PER_NODE)]
     for second in range(1, seconds, REPORT_EVERY):
-        for node in range(ranks // PER_NODE):
-            engine.handle(report(node, second, ranks))
+        families = hardware(second)
+        for node in nodes:
+            snapshot = node.snapshot(second, families)
+            engine.handle(SnapshotReceived(time=START + second, snapshot=snapshot))
         engine.handle(Tick(time=START + second))
     for look in range(LOOKS):
-        engine.handle(stacks(seconds + look, ranks))
+        engine.handle(stacks(seconds + look, nodes))
     return engine
 
 

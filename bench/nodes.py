@@ -1,0 +1,145 @@
+"""Simulated nodes of a training, and the reports that their agents send once a second.
+
+Each has eight ranks, GPUs and RDMA ports. What it sends is picked, packed and masked by the agent's
+own code; only the ranks and the values are made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ray_sentinel.actors.agent.sampling import NodeSampling
+from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked
+from ray_sentinel.actors.metrics import KEY_SERIES
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.metrics import Family, Metric
+from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Snapshot
+
+START = 1_750_000_000.0
+PER_NODE = 8
+
+GPU = ("gpu",)
+PORT = ("device", "port")
+INFO = Metric("hw_gpu_info", "gauge", "", ("gpu", "name"))
+CLOCK = Metric("hw_gpu_clock_mhz", "gauge", "", ("gpu", "type"))
+THROTTLED = Metric("hw_gpu_throttle_reason", "gauge", "", ("gpu", "reason"))
+REASONS = ("hw_thermal_slowdown", "sw_power_cap", "gpu_idle", "hw_slowdown")
+OF_GPU: dict[str, Callable[[int, int], float]] = {
+    "hw_gpu_utilization_ratio": lambda second, gpu: 1.0,
+    "hw_gpu_power_watts": lambda second, gpu: 600.0 + (second * 7 + gpu) % 13,
+    "hw_gpu_temperature_celsius": lambda second, gpu: 60.0,
+    "hw_gpu_vram_used_bytes": lambda second, gpu: 6e10,
+    "hw_gpu_ecc_uncorrected_total": lambda second, gpu: 3.0,
+}
+OF_PORT: dict[str, Callable[[int], float]] = {
+    "hw_rdma_tx_retx_pkts_total": lambda second: 1e6 + second,
+    "hw_rdma_tx_ack_timeout_total": lambda second: 1e6,
+    "hw_rdma_rx_cnp_pkts_total": lambda second: 1e6 + second,
+    "hw_rdma_tx_bytes_total": lambda second: 1e6 + 1e9 * second,
+    "hw_rdma_port_state": lambda second: 1.0,
+}
+OF_HOST = {"hw_procs_running": 20.0, "hw_mem_total_bytes": 1e12, "hw_mem_available_bytes": 5e11}
+
+
+def hardware(second: int) -> tuple[Family, ...]:
+    """131 series: what the collectors of a healthy node tell."""
+    places = range(PER_NODE)
+    found = [
+        Family(INFO, tuple(INFO(1.0, str(gpu), "NVIDIA H100 80GB HBM3") for gpu in places)),
+        Family(CLOCK, tuple(CLOCK(1980.0, str(gpu), "sclk") for gpu in places)),
+        Family(
+            THROTTLED, tuple(THROTTLED(0.0, str(gpu), why) for gpu in places for why in REASONS)
+        ),
+    ]
+    for name, of_gpu in OF_GPU.items():
+        metric = Metric(name, "gauge", "", GPU)
+        found.append(Family(metric, tuple(metric(of_gpu(second, g), str(g)) for g in places)))
+    for name, of_port in OF_PORT.items():
+        metric = Metric(name, "gauge", "", PORT)
+        value = of_port(second)
+        found.append(Family(metric, tuple(metric(value, f"mlx5_{port}", "1") for port in places)))
+    for name, value in OF_HOST.items():
+        metric = Metric(name, "gauge", "")
+        found.append(Family(metric, (metric(value),)))
+    return tuple(found)
+
+
+NAMES = [name for name in KEY_SERIES if name.startswith("hw_")]
+
+
+def devices(series: int, second: int) -> tuple[Family, ...]:
+    """So many key series with a device each, all of whose values move."""
+    each = -(-series // len(NAMES))
+    found = []
+    for place, name in enumerate(NAMES):
+        metric = Metric(name, "gauge", "", ("device",))
+        count = max(0, min(each, series - place * each))
+        values = (metric(1e6 * place + second * (i + 1), f"mlx5_{i}") for i in range(count))
+        found.append(Family(metric, tuple(values)))
+    return tuple(found)
+
+
+class SimulatedNode:
+    """A node of a job of ``world`` ranks, and its agent's sampling."""
+
+    def __init__(self, number: int, world: int) -> None:
+        self.node = Node(
+            id=f"n{number}", host=f"host{number}", address=f"10.0.{number >> 8}.{number & 255}"
+        )
+        self.ranks = tuple(
+            Rank(
+                id=RankId("job", 0, rank),
+                process=ProcessId(self.node.host, 1000 + rank, 1),
+                node=self.node.id,
+                world_size=world,
+                gpus=(str(rank % PER_NODE),),
+            )
+            for rank in range(number * PER_NODE, (number + 1) * PER_NODE)
+        )
+        self.incarnation = f"life{number}"
+        self.sampling = NodeSampling(self.incarnation)
+        self.stopped: frozenset[int] = frozenset()
+        """Ranks whose processes are stopped."""
+
+    def snapshot(
+        self, second: int, families: tuple[Family, ...], *, ranks: bool = True, start: float = START
+    ) -> Snapshot:
+        """What it sends ``second`` seconds after ``start``; ``families`` are its collectors', of
+        which its agent picks samples where it is time."""
+        now = start + second
+        progress = Progress(
+            step=second,
+            step_ended_at=now,
+            recent_step_seconds=(1.0,) * 16,
+            steps_recorded=second,
+            phase="train",
+            phase_since=start,
+            scalars={"loss": 2.0, "grad_norm": 1.0},
+        )
+        going = ProcessState(
+            state="S", wchan="futex_wait_queue", cpu_seconds=float(second), main_switches=second
+        )
+        stopped = ProcessState(state="T")
+        return Snapshot(
+            node=self.node,
+            time=now,
+            sequence=second,
+            ranks=tuple(
+                RankSnapshot(
+                    rank=rank,
+                    process=stopped if rank.id.rank in self.stopped else going,
+                    progress=progress,
+                )
+                for rank in (self.ranks if ranks else ())
+            ),
+            samples=self.sampling.due(families, families, second) if families else (),
+            metrics_url=f"http://{self.node.address}:9400/metrics",
+        )
+
+    def report(self, snapshot: Snapshot) -> bytes:
+        """The same as the message that the coordinator gets."""
+        return pack_masked(AgentReport(snapshot=snapshot, incarnation=self.incarnation))
+
+    def take(self, receipt: Receipt) -> None:
+        """The coordinator's answer."""
+        self.sampling.take(receipt)
