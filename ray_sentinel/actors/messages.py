@@ -45,6 +45,8 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     """What people should know of this node: a port that was taken."""
     workers_version: int = 0
     """Of the ``workers`` that it knows."""
+    targets_version: int = 0
+    """Of the ``targets`` that it knows; 0: of none."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +55,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     exits: tuple[int, ...] = ()
     families: tuple[Family, ...] = ()
     """The coordinator's own metrics, for the head's agent to serve."""
-    targets: tuple[str, ...] = ()
-    """``host:port`` of all agents, for service discovery."""
+    targets: tuple[str, ...] | None = None
+    """``host:port`` of all agents, for service discovery; None where the agent knows them."""
+    targets_version: int = 0
     raylets: tuple[int, ...] = ()
     """Of the agents on the same machine, in the same PID namespace: the asking one's too."""
     workers: tuple[RayWorker, ...] | None = None

@@ -130,6 +130,7 @@ class NodeMonitor:
         """What was collected, ``train_*``, and ``server_*``."""
         self._from_coordinator: tuple[Family, ...] = ()
         self._targets: tuple[str, ...] = ()
+        self._targets_version = 0
         self._sampling = NodeSampling(self._incarnation)
         self._raylet = raylet_above(os.getpid())
         self._workers_version = 0
@@ -314,6 +315,7 @@ class NodeMonitor:
                 raylet=self._raylet,
                 notes=self._notes(),
                 workers_version=self._workers_version,
+                targets_version=self._targets_version,
             )
         )
         if receipt is None:
@@ -324,7 +326,9 @@ class NodeMonitor:
     def _take_receipt(self, receipt: Receipt) -> None:
         self._outbox.acknowledged(receipt.exits)
         self._from_coordinator = receipt.families
-        self._targets = receipt.targets
+        self._targets_version = receipt.targets_version
+        if receipt.targets is not None:
+            self._targets = receipt.targets
         self._sampling.take(receipt)
         self._workers_version = receipt.workers_version
         if receipt.workers is not None:

@@ -251,10 +251,12 @@ class CoordinatorParts:
         self.roster.take(report, self.clock.now(), number)
         node = report.snapshot.node
         version, workers = self._ray_actors.on(node.id, report.workers_version)
+        targets_version, targets = self.roster.targets_beyond(report.targets_version)
         return Receipt(
             exits=self.roster.acknowledged(report, self.engine.written),
             families=self._families() if node.is_head else (),
-            targets=self.roster.targets(),
+            targets=targets,
+            targets_version=targets_version,
             raylets=self.roster.raylets_beside(report),
             workers=workers,
             workers_version=version,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from zlib import crc32
 
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentInfo, AgentReport
 from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
 from ray_sentinel.store.scrape_config import scrape_target
+
+_Place = tuple[str, int]
+"""A boot of a machine, and a PID namespace there."""
 
 
 class RosterEntry:
@@ -34,6 +38,8 @@ class Roster:
         self._config = config
         self._entries: dict[str, RosterEntry] = {}
         self._lock = threading.Lock()
+        self._targets: tuple[int, tuple[str, ...]] | None = None
+        self._raylets: dict[_Place, tuple[int, ...]] | None = None
 
     def heard(self, node_id: str) -> float | None:
         """When the node's agent last reported, on our clock."""
@@ -51,10 +57,13 @@ class Roster:
             entry = self._entries.get(node_id)
             if entry is None:
                 entry = self._entries[node_id] = RosterEntry(report, now)
+                self._changed()
             elif entry.report.incarnation != report.incarnation:
                 entry.restarts += 1
                 entry.exits.clear()
                 entry.done.clear()
+            if _contact(entry.report) != _contact(report):
+                self._changed()
             entry.report, entry.at = report, now
             if report.snapshot.ranks:
                 entry.busy_at = now
@@ -75,9 +84,21 @@ class Roster:
 
     def targets(self) -> tuple[str, ...]:
         """Every agent that serves metrics: see ``scrape_target``."""
+        return self._versioned()[1]
+
+    def targets_beyond(self, version: int) -> tuple[int, tuple[str, ...] | None]:
+        """The version of the targets, which is never 0, and they; None where ``version`` is theirs:
+        the agent knows them, be it from another coordinator."""
+        newest, targets = self._versioned()
+        return newest, None if version == newest else targets
+
+    def _versioned(self) -> tuple[int, tuple[str, ...]]:
         with self._lock:
-            urls = [entry.report.snapshot.metrics_url for entry in self._entries.values()]
-        return tuple(sorted(scrape_target(url) for url in urls if url))
+            if self._targets is None:
+                urls = (entry.report.snapshot.metrics_url for entry in self._entries.values())
+                targets = tuple(sorted(scrape_target(url) for url in urls if url))
+                self._targets = crc32("\n".join(targets).encode()) or 1, targets
+            return self._targets
 
     def idle_seconds(self, now: float) -> dict[str, float]:
         """How long each node has had no rank, by node id."""
@@ -86,10 +107,14 @@ class Roster:
 
     def raylets_beside(self, report: AgentReport) -> tuple[int, ...]:
         """The raylets of all agents that see the same processes as this one."""
-        place = _place(report)
         with self._lock:
-            reports = [entry.report for entry in self._entries.values()]
-        return tuple(sorted(r.raylet for r in reports if r.raylet and _place(r) == place))
+            if self._raylets is None:
+                found: dict[_Place, set[int]] = {}
+                for entry in self._entries.values():
+                    if entry.report.raylet:
+                        found.setdefault(_place(entry.report), set()).add(entry.report.raylet)
+                self._raylets = {place: tuple(sorted(pids)) for place, pids in found.items()}
+            return self._raylets.get(_place(report), ())
 
     def fresh(self, now: float) -> int:
         """How many agents have reported lately."""
@@ -154,15 +179,26 @@ class Roster:
     def forget(self, node_id: str) -> None:
         """The node's agent was taken off."""
         with self._lock:
-            self._entries.pop(node_id, None)
+            if self._entries.pop(node_id, None) is not None:
+                self._changed()
 
     def keep(self, node_ids: Collection[str]) -> None:
         """Forget all but these nodes: those that have left, whose last report may come late."""
         with self._lock:
             for node_id in self._entries.keys() - set(node_ids):
                 del self._entries[node_id]
+                self._changed()
+
+    def _changed(self) -> None:
+        """Another agent, one less, or one elsewhere: seldom, while each report asks for both."""
+        self._targets = self._raylets = None
 
 
-def _place(report: AgentReport) -> tuple[str, int]:
+def _contact(report: AgentReport) -> tuple[str, int, _Place]:
+    """What of a report the others are told."""
+    return report.snapshot.metrics_url, report.raylet, _place(report)
+
+
+def _place(report: AgentReport) -> _Place:
     """Equal for agents on one machine and in one PID namespace."""
     return report.snapshot.node.boot_id, report.snapshot.node.pid_namespace

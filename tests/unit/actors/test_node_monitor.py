@@ -20,6 +20,7 @@ from ray_sentinel.model.progress import Exit
 from tests.support.waiting import eventually
 
 LONG = 30.0
+TARGETS_VERSION = 7
 
 
 class Coordinator:
@@ -34,7 +35,11 @@ class Coordinator:
         self.asked.set()
         assert self.answers.wait(LONG)
         self.reports.append(report)
-        return Receipt(exits=tuple(gone.order for gone in report.snapshot.exits))
+        return Receipt(
+            exits=tuple(gone.order for gone in report.snapshot.exits),
+            targets=None if report.targets_version == TARGETS_VERSION else ("10.0.0.1:9400",),
+            targets_version=TARGETS_VERSION,
+        )
 
 
 @pytest.fixture
@@ -95,6 +100,17 @@ def test_the_watch_and_the_metrics_go_on_while_a_report_is_not_taken(
     assert second.snapshot.time - first.snapshot.time > 0.5, "the newest look, none in between"
     assert [r.snapshot.sequence for r in (first, second, third)] == [1, 2, 3]
     assert third.snapshot.exits == ()
+
+
+def test_targets_that_are_told_once_are_served_from_then_on(
+    monitor: NodeMonitor, coordinator: Coordinator
+) -> None:
+    coordinator.answers.set()
+    monitor.start()
+    eventually(lambda: len(coordinator.reports) >= 4, "reports are taken")
+    assert [r.targets_version for r in coordinator.reports[:4]] == [0, 7, 7, 7]
+    with urllib.request.urlopen(monitor.exporting.url.replace("/metrics", "/sd"), timeout=5) as sd:
+        assert b'"10.0.0.1:9400"' in sd.read()
 
 
 def test_closing_does_not_wait_for_a_report_that_is_not_taken(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentReport
@@ -84,6 +86,43 @@ def test_targets_nodes_and_forgetting() -> None:
     assert not roster.all_heard(living)
     roster.forget("1")
     assert roster.targets() == ("10.0.0.2:9400",)
+
+
+def test_an_agent_is_told_the_targets_once_and_again_when_they_change() -> None:
+    roster = Roster(Config())
+    roster.take(report("1"), 1.0, 1)
+    version, targets = roster.targets_beyond(0)
+    assert targets == ("10.0.0.1:9400",)
+    roster.take(report("1"), 2.0, 2)
+    assert roster.targets_beyond(version) == (version, None)
+    roster.take(report("2"), 2.0, 3)
+    newer, targets = roster.targets_beyond(version)
+    assert targets == ("10.0.0.1:9400", "10.0.0.2:9400")
+    moved = report("2")
+    snapshot = msgspec.structs.replace(moved.snapshot, metrics_url="http://10.0.0.2:9401/metrics")
+    roster.take(msgspec.structs.replace(moved, snapshot=snapshot), 3.0, 4)
+    assert roster.targets_beyond(newer)[1] == ("10.0.0.1:9400", "10.0.0.2:9401")
+    another = Roster(Config())
+    another.take(report("1"), 1.0, 1)
+    assert another.targets_beyond(version) == (version, None), "the same of another coordinator"
+    roster.keep(())
+    assert roster.targets_beyond(0)[1] == ()
+    assert roster.targets_beyond(0)[0] != 0
+
+
+def test_a_raylet_that_is_started_anew_is_told_and_one_that_has_left_is_not() -> None:
+    roster = Roster(Config())
+    here, beside = report("1", raylet=10), report("2", raylet=20)
+    roster.take(here, 1.0, 1)
+    roster.take(beside, 1.0, 2)
+    assert roster.raylets_beside(here) == (10, 20)
+    roster.take(report("2", raylet=21), 2.0, 3)
+    assert roster.raylets_beside(here) == (10, 21)
+    roster.take(report("2", raylet=21, boot="other"), 3.0, 4)
+    assert roster.raylets_beside(here) == (10,)
+    roster.take(report("2", raylet=21), 4.0, 5)
+    roster.forget("2")
+    assert roster.raylets_beside(here) == (10,)
 
 
 def test_idle_is_counted_from_the_last_rank() -> None:
