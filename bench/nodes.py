@@ -98,6 +98,7 @@ class SimulatedNode:
         )
         self.incarnation = f"life{number}"
         self.sampling = NodeSampling(self.incarnation)
+        self.targets_version = 0
         self.stopped: frozenset[int] = frozenset()
         """Ranks whose processes are stopped."""
 
@@ -138,8 +139,15 @@ class SimulatedNode:
 
     def report(self, snapshot: Snapshot) -> bytes:
         """The same as the message that the coordinator gets."""
-        return pack_masked(AgentReport(snapshot=snapshot, incarnation=self.incarnation))
+        return pack_masked(
+            AgentReport(
+                snapshot=snapshot,
+                incarnation=self.incarnation,
+                targets_version=self.targets_version,
+            )
+        )
 
     def take(self, receipt: Receipt) -> None:
         """The coordinator's answer."""
         self.sampling.take(receipt)
+        self.targets_version = receipt.targets_version

@@ -25,7 +25,7 @@ WARM_SECONDS = 150
 def measure(ranks: int, seconds: int) -> None:
     engine = Engine()
     nodes = [SimulatedNode(number, ranks) for number in range(max(1, ranks // PER_NODE))]
-    taking, ticking, looking = [], [], []
+    taking, ticking, looking = list[float](), list[float](), list[float]()
     for second in range(1, seconds):
         # Agents sample at moments of their own.
         families = hardware(second)

@@ -1,0 +1,175 @@
+"""What a coordinator costs with many nodes: simulated agents report to its engine, log and roster.
+
+    python bench/fleet.py [--nodes 200 500 1000] [--seconds 60]
+
+Eight ranks and 131 series a node, a report a second. The agents are simulated in a process of their
+own; what the reports come by is a pipe, so what Ray's calls cost comes on top. Prints, for each
+number of nodes: the coordinator's share of a core, how many reports a second it answered and how
+long they waited, what a tick took at most, its memory at the end, what it wrote into its event log,
+and how long it took to name a rank that was stopped ten seconds before the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import struct
+import tempfile
+import threading
+import time
+from collections import deque
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from nodes import PER_NODE, SimulatedNode, hardware
+
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.roster import Roster
+from ray_sentinel.actors.loops import Loop
+from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, pack, unpack
+from ray_sentinel.clock import SystemClock
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction, Publish
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import SnapshotReceived
+
+WARM_SECONDS = 15
+LAST_SECONDS = 10
+"""So long before the end a rank is stopped."""
+STOPPED = 3
+SENT = struct.Struct("<d")
+
+
+def agents(pipe: Connection, count: int, seconds: int) -> None:
+    """A report of each node a second, spread over it; one whose answer has not come waits."""
+    nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
+    asked: deque[int] = deque()
+    waiting = set[int]()
+
+    def answered() -> None:
+        while True:
+            try:
+                receipt = unpack(pipe.recv_bytes(), Receipt)
+            except (EOFError, OSError):
+                return
+            number = asked.popleft()
+            nodes[number].take(receipt)
+            waiting.discard(number)
+
+    threading.Thread(target=answered, daemon=True).start()
+    start = time.time()
+    for second in range(seconds):
+        families = hardware(second)
+        if second == seconds - LAST_SECONDS:
+            nodes[0].stopped = frozenset({STOPPED})
+        for number, node in enumerate(nodes):
+            phase = number / count
+            time.sleep(max(0.0, start + second + phase - time.time()))
+            if number in waiting:
+                continue
+            data = node.report(node.snapshot(second, families, start=start + phase))
+            waiting.add(number)
+            asked.append(number)
+            pipe.send_bytes(SENT.pack(time.time()) + data)
+    pipe.send_bytes(b"")
+    time.sleep(1.0)
+
+
+class FleetCoordinator:
+    """What the actor does with a report, and its ticks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.named_at: float | None = None
+        self.cycles: list[float] = []
+        self.roster = Roster(Config())
+        self.loop = EngineLoop(Engine(), SystemClock(), self.act, folder, 1 << 30)
+        self.ticks = Loop(1.0, self.tick, name="ticks")
+
+    def act(self, action: AnyAction) -> None:
+        if isinstance(action, Publish) and any(s.rank == STOPPED for s in action.incident.suspects):
+            self.named_at = self.named_at or time.time()
+
+    def tick(self) -> None:
+        self.loop.tick(lambda: True)
+        self.cycles.append(self.loop.cycle_seconds or 0.0)
+
+    def answer(self, data: bytes) -> bytes:
+        report = unpack(data, AgentReport)
+        now = time.time()
+        number = self.loop.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
+        self.roster.take(report, now, number)
+        version, targets = self.roster.targets_beyond(report.targets_version)
+        return pack(
+            Receipt(
+                exits=self.roster.acknowledged(report, self.loop.written),
+                targets=targets,
+                targets_version=version,
+                raylets=self.roster.raylets_beside(report),
+                history=HistoryRequest(series=600, seconds=5.0),
+                tables=self.loop.tables_of(report.snapshot.node.id),
+            )
+        )
+
+    def close(self) -> None:
+        self.ticks.stop()
+        self.loop.close()
+
+
+def resident() -> float:
+    """MiB of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+
+
+def measure(count: int, seconds: int, folder: Path) -> None:
+    coordinator, waits, answered = FleetCoordinator(folder), [], 0
+    ours, theirs = multiprocessing.Pipe()
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=agents, args=(theirs, count, seconds), daemon=True)
+    process.start()
+    theirs.close()
+    begun = spent = 0.0
+    while data := ours.recv_bytes():
+        ours.send_bytes(coordinator.answer(data[SENT.size :]))
+        now = time.time()
+        begun = begun or now
+        if now - begun > WARM_SECONDS:
+            spent = spent or time.process_time()
+            answered += 1
+            waits.append(now - SENT.unpack_from(data)[0])
+    took = time.time() - begun - WARM_SECONDS
+    spent = time.process_time() - spent
+    stopped_at = begun + seconds - LAST_SECONDS
+    named = coordinator.named_at
+    memory = resident()
+    coordinator.close()
+    process.join()
+    written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    waits.sort()
+    print(
+        f"{count:5} nodes: {spent / took:.2f} of a core; {answered / took:.0f} reports/s, wait "
+        f"{1000 * statistics.median(waits):.1f} ms, p99 {1000 * waits[len(waits) * 99 // 100]:.0f};"
+        f" tick ≤ {1000 * max(coordinator.cycles[WARM_SECONDS:]):.0f} ms; {memory:.0f} MiB; log "
+        f"{written / seconds / 1e6:.1f} MB/s; stopped rank named after "
+        f"{f'{named - stopped_at:.1f} s' if named else 'more than that'}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
+    parser.add_argument("--seconds", type=int, default=60)
+    asked = parser.parse_args()
+    for count in asked.nodes:
+        # A process of its own, whose memory is that of one fleet.
+        with tempfile.TemporaryDirectory() as folder:
+            run = multiprocessing.get_context("spawn").Process(
+                target=measure, args=(count, asked.seconds, Path(folder))
+            )
+            run.start()
+            run.join()
+
+
+if __name__ == "__main__":
+    main()
