@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import random
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ray_sentinel import process
@@ -37,24 +38,34 @@ def free_port() -> int:
 class Machines:
     """The cluster: ``addresses`` are those of its three nodes, the head first."""
 
-    def __init__(self, ray: Any, cluster: Any) -> None:
+    def __init__(self, ray: Any, cluster: Any, client_port: int, dashboard_port: int) -> None:
         self.ray = ray
         self._cluster = cluster
+        self.gcs_address = str(cluster.address)
+        self.client_address = f"ray://127.0.0.1:{client_port}"
+        """Where Ray Client is served, if it is."""
+        self.dashboard_url = f"http://127.0.0.1:{dashboard_port}"
+        """Of the dashboard, if there is one."""
         self._guests = 0
         nodes = sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"] in ADDRESSES)
         self.addresses: list[str] = [node["NodeManagerAddress"] for node in nodes]
 
     @contextlib.contextmanager
-    def guest(self) -> Iterator[str]:
+    def guest(self, resources: Mapping[str, float] | None = None, store: int = 0) -> Iterator[str]:
         """One more node for a while; yields its address. Any thread may call.
 
-        Raises SentinelError where the node does not come up.
+        It has ``resources`` of its own, and an object store of ``store`` bytes (Ray's choice if
+        0). Raises SentinelError where the node does not come up.
         """
         address = f"127.0.0.{FIRST_GUEST + self._guests}"
         self._guests += 1
         command = process.python_module("ray.scripts.scripts", "start", "--block", "--num-cpus=1")
         command += [f"--address={self._cluster.address}", f"--node-ip-address={address}"]
         command += ["--disable-usage-stats"]
+        if resources:
+            command.append(f"--resources={json.dumps(dict(resources))}")
+        if store:
+            command.append(f"--object-store-memory={store}")
         child = process.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             self._wait_for(address)
@@ -71,8 +82,12 @@ class Machines:
 
 
 @contextlib.contextmanager
-def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]:
+def start_machines(
+    addresses: tuple[str, ...] = ADDRESSES, *, client: bool = False, dashboard: bool = False
+) -> Iterator[Machines]:
     """Start the cluster (a head, and a node on each of ``addresses``), connect to it, and end it.
+
+    Its head serves Ray Client, and has a dashboard, only if asked to: each costs processes.
 
     The user's own Ray clusters are left alone: this one has ports and a session of its own.
     """
@@ -86,8 +101,11 @@ def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
     with contextlib.ExitStack() as undo:
         folder = undo.enter_context(_own_folder())
-        head: dict[str, Any] = {"num_cpus": 2, "temp_dir": folder, "include_dashboard": False}
+        head: dict[str, Any] = {"num_cpus": 2, "temp_dir": folder, "include_dashboard": dashboard}
         head["dashboard_port"] = free_port()
+        client_port = free_port() if client else 0
+        if client:
+            head["ray_client_server_port"] = client_port
         logging.getLogger("ray").setLevel(logging.ERROR)
         cluster = Cluster(initialize_head=True, head_node_args=head)
         undo.callback(cluster.shutdown)
@@ -95,7 +113,7 @@ def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]
         for address in addresses:
             cluster.add_node(num_cpus=2, node_ip_address=address, temp_dir=folder)
         ray.init(address=cluster.address, namespace="demo", **quiet)
-        yield Machines(ray, cluster)
+        yield Machines(ray, cluster, client_port, head["dashboard_port"])
 
 
 @contextlib.contextmanager

@@ -55,8 +55,11 @@ class Stage:
 
     def incidents(self) -> list[Incident]:
         """Confirmed incidents of the job."""
-        told = msgspec.msgpack.decode(self._ask("incidents"), type=list[Incident])
-        return [incident for incident in told if incident.job == self.job]
+        return [incident for incident in self.all_incidents() if incident.job == self.job]
+
+    def all_incidents(self) -> list[Incident]:
+        """Confirmed incidents of all jobs."""
+        return msgspec.msgpack.decode(self._ask("incidents"), type=list[Incident])
 
     def until(self, seconds: float, note: str, ready: Callable[[], bool]) -> bool:
         """Look again and again until ``ready`` or for ``seconds``, which a crowded machine has more

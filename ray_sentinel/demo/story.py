@@ -15,13 +15,16 @@ from ray_sentinel.demo.trial import TrialOutcome, play
 
 
 @contextlib.contextmanager
-def watched_machines(folder: Path, tell: Tell = silent) -> Iterator[Machines]:
-    """A cluster with an agent on each node; ``folder`` takes the sentinel's ``log_dir``.
+def watched_machines(
+    folder: Path, tell: Tell = silent, *, client: bool = False, dashboard: bool = False
+) -> Iterator[Machines]:
+    """A cluster with an agent on each node; ``folder`` takes the sentinel's ``log_dir``. Its head
+    serves Ray Client, and has a dashboard, only if asked to.
 
     Raises SentinelError where the agents do not start.
     """
     config = Config(job="demo", log_dir=str(folder / "ray_sentinel"))
-    with start_machines() as machines:
+    with start_machines(client=client, dashboard=dashboard) as machines:
         deploy.ensure(machines.ray, config)
         try:
             Stage(machines.ray, tell).wait_for_agents(len(machines.addresses))

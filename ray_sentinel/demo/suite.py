@@ -1,6 +1,7 @@
 """The fault suite: many trainings on one cluster, one JSON line for each.
 
     python -m ray_sentinel.demo.suite --seed 7 --seconds 280 [--fault sigstop ...] [--out FILE]
+    python -m ray_sentinel.demo.suite --family actors --seed 7 [--only rl-sync ...] [--out FILE]
 
 Every fault comes once in each round, with its layout, ranks, step and names drawn by the seed. A
 round that does not fit into ``--seconds`` is ended early; ``--skip`` goes on where it stopped.
@@ -14,12 +15,20 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ray_sentinel.demo.actor_suite import (
+    ActorTrialResult,
+    actor_line,
+    actor_plans,
+    actor_sweep,
+    needs_client,
+    needs_dashboard,
+)
 from ray_sentinel.demo.catalogue import ALL, FAULTS, LIMITS
 from ray_sentinel.demo.cluster import Machines
 from ray_sentinel.demo.plan import MODES, TrialPlan, draw
@@ -144,27 +153,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
     parser.add_argument("--out", type=Path, help="append the lines here as well")
     parser.add_argument("--log-dir", type=Path, help="where the sentinel's files are kept")
+    parser.add_argument("--family", choices=("ranks", "actors"), default="ranks",
+                        help="trainings of ranks, or jobs of Ray actors")  # fmt: skip
+    parser.add_argument("--only", action="append", default=[], metavar="NAME",
+                        help="of the actors, only this layout or fault")  # fmt: skip
     args = parser.parse_args(arguments)
-    faults = args.fault or (list(FAULTS) if args.no_healthy else list(ALL))
-    drawn = (
-        plan
-        for number, plan in zip(range(args.count), plans(faults, args.seed), strict=False)
-        if number >= args.skip
-    )
-    right = True
     with tempfile.TemporaryDirectory(prefix="fault-suite-") as temporary:
         folder = args.log_dir or Path(temporary)
-        with watched_machines(folder) as machines:
-            told = sweep(drawn, machines, parallel=args.parallel, seconds=args.seconds)
-            for outcome in told:
-                right &= outcome.right
-                written = msgspec.json.encode(line(outcome)).decode()
-                sys.stdout.write(written + "\n")
-                sys.stdout.flush()
-                if args.out is not None:
-                    with args.out.open("a") as file:
-                        file.write(written + "\n")
+        played = _actors(args, folder) if args.family == "actors" else _ranks(args, folder)
+        right = True
+        for is_right, result in played:
+            right &= is_right
+            written = msgspec.json.encode(result).decode()
+            sys.stdout.write(written + "\n")
+            sys.stdout.flush()
+            if args.out is not None:
+                with args.out.open("a") as file:
+                    file.write(written + "\n")
     return 0 if right else 1
+
+
+def _ranks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[bool, TrialResult]]:
+    faults = args.fault or (list(FAULTS) if args.no_healthy else list(ALL))
+    drawn = islice(plans(faults, args.seed), args.skip, args.count)
+    with watched_machines(folder) as machines:
+        told = sweep(drawn, machines, parallel=args.parallel, seconds=args.seconds)
+        for outcome in told:
+            yield outcome.right, line(outcome)
+
+
+def _actors(args: argparse.Namespace, folder: Path) -> Iterator[tuple[bool, ActorTrialResult]]:
+    drawn = list(islice(actor_plans(args.seed, args.only), args.skip, args.count))
+    client, dashboard = needs_client(drawn), needs_dashboard(drawn)
+    with watched_machines(folder, client=client, dashboard=dashboard) as machines:
+        for outcome in actor_sweep(drawn, machines, seconds=args.seconds):
+            yield outcome.right, actor_line(outcome)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ SCRIPTS = Path(ray_sentinel.demo.__file__).parent / "scripts"
 
 
 @pytest.fixture
-def troubles() -> ModuleType:
+def troubles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
     spec = importlib.util.spec_from_file_location("troubles", SCRIPTS / "x_troubles.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,0 +1,161 @@
+"""One job of Ray actors and what goes wrong in it: drawn at random, or told."""
+
+from __future__ import annotations
+
+import difflib
+import random
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.demo.actor_catalogue import (
+    ACTOR_ALL,
+    ACTOR_FAULTS,
+    ACTOR_HEALTHY,
+    ACTOR_LIMITS,
+    RANKS,
+    ROLES,
+    ActorClock,
+    ActorFaultSpec,
+    ActorLayout,
+)
+from ray_sentinel.demo.plan import MODES, Attach
+from ray_sentinel.errors import UsageError
+from ray_sentinel.model.incident import FaultKind
+
+ATTACHING: tuple[ActorLayout, ...] = ("rl-sync", "rl-async")
+"""Jobs that may have lines of ray_sentinel in them."""
+FIRST_CALL, LAST_CALL = 12, 24
+"""The trouble begins at a call between these."""
+QUIET_SECONDS = 90.0
+"""For which a job without a rhythm is watched."""
+STEADY_SECONDS = 30.0
+"""For which one that is ended from outside, or goes on for ever, is watched."""
+
+
+class ActorTrialPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One draw; the same seed gives the same."""
+
+    fault: str
+    layout: ActorLayout
+    how: str
+    """What goes wrong, or goes on: the row's ``way``."""
+    culprit: str
+    """The member that does it, as "rollout-2"; empty where that is nobody."""
+    place: str
+    """Where in the culprit's code: "call" at its beginning, "deep" in a function that it calls,
+    "constructor"."""
+    step: int
+    """The call of the culprit, or the iteration of the driver, in which it begins."""
+    step_seconds: float
+    """Of work in a usual call."""
+    sizes: dict[str, int]
+    """Members by role."""
+    attach: Attach
+    named: bool
+    """The actors have names."""
+    told: Literal["environ", "silent", "runtime_env"]
+    """Where the trainers' ranks stand: in ``os.environ``, nowhere but in the call of
+    ``init_process_group``, in the runtime environment."""
+    seconds: float
+    """For which a job that goes on for ever is watched; of what takes long, how long."""
+    variant: int
+    seed: int
+
+    @property
+    def expected(self) -> ActorFaultSpec:
+        return ACTOR_ALL[self.fault]
+
+    @property
+    def clock(self) -> ActorClock:
+        """The one that the culprit is judged by."""
+        row = self.expected
+        return row.rank_clock or row.clock if self._is_rank else row.clock
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds; None where nothing need be told."""
+        return ACTOR_LIMITS.get(self.clock)
+
+    @property
+    def kinds(self) -> tuple[FaultKind, ...]:
+        """What the fault may be called."""
+        row = self.expected
+        return row.rank_kinds or row.kinds if self._is_rank else row.kinds
+
+    @property
+    def accused(self) -> list[frozenset[str]]:
+        """The sets of members, any of which is right."""
+        everyone = {f"{role}-{n}" for role, size in self.sizes.items() for n in range(size)}
+        meaning = {"self": {self.culprit}, "all": everyone}
+        return [
+            frozenset(name for one in members for name in meaning.get(one, {one}))
+            for members in self.expected.accused
+        ]
+
+    @property
+    def _is_rank(self) -> bool:
+        return (self.layout, self.culprit.partition("-")[0]) in RANKS
+
+
+def draw_actors(
+    fault: str = "", seed: int | None = None, *, layout: str = "", attach: Attach | None = None
+) -> ActorTrialPlan:
+    """What was not told is drawn; the same ``seed`` draws the same. Raises UsageError."""
+    if seed is None:
+        seed = random.SystemRandom().randrange(1 << 31)
+    if fault and fault not in ACTOR_ALL:
+        raise UsageError(_no_fault(fault))
+    dice = random.Random(seed)
+    fault = fault or dice.choice(sorted(ACTOR_ALL))
+    row = ACTOR_ALL[fault]
+    possible = [one for one in row.layouts if layout in ("", one)]
+    if not possible:
+        raise UsageError(f"{fault} has the layouts {', '.join(row.layouts)}, not {layout}")
+    chosen = dice.choice(possible)
+    sizes = {role: _size(role, dice) for role in ROLES[chosen]}
+    if chosen == "weights":
+        sizes["trainer"] = 1
+    mode: Attach = dice.choice(MODES) if attach is None else attach
+    return ActorTrialPlan(
+        fault=fault,
+        layout=chosen,
+        how=row.way,
+        culprit=_culprit(row, sizes, dice),
+        place=dice.choice(["call", "deep"]) if row.place == "drawn" else row.place,
+        step=dice.randint(FIRST_CALL, LAST_CALL),
+        step_seconds=round(dice.uniform(0.2, 0.5), 2),
+        sizes=sizes,
+        attach=mode if chosen in ATTACHING else "",
+        named=dice.random() < 0.5,
+        told=dice.choice(("environ", "silent", "runtime_env")),
+        seconds=QUIET_SECONDS if chosen == "quiet" or fault == "idle" else STEADY_SECONDS,
+        variant=dice.randrange(12),
+        seed=seed,
+    )
+
+
+def _size(role: str, dice: random.Random) -> int:
+    """How many there are of a role."""
+    several = {"rollout": (3, 4), "worker": (3, 4), "task": (3, 4), "trainer": (2, 3),
+               "engine": (2, 3), "link": (2, 3), "replica": (2, 2), "rank": (2, 2),
+               "trial": (2, 2)}  # fmt: skip
+    return dice.randint(*several.get(role, (1, 1)))
+
+
+def _culprit(row: ActorFaultSpec, sizes: dict[str, int], dice: random.Random) -> str:
+    if "driver" in row.roles:
+        return "driver-0"
+    roles = [role for role in sizes if not row.roles or role in row.roles]
+    role = dice.choice(roles)
+    drawn = f"{role}-{dice.randrange(sizes[role])}"
+    return drawn if row.roles or any("self" in members for members in row.accused) else ""
+
+
+def _no_fault(name: str) -> str:
+    near = difflib.get_close_matches(name, ACTOR_ALL, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return (
+        f"no fault {name}; {hint}there are the faults {', '.join(ACTOR_FAULTS)}; and, with nothing "
+        f"to find, the healthy controls {', '.join(ACTOR_HEALTHY)}"
+    )

@@ -1,0 +1,250 @@
+"""One job of actors from its start to the verdict, on a cluster that is watched already."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.demo.actor_job import ActorJob
+from ray_sentinel.demo.actor_plan import ActorTrialPlan
+from ray_sentinel.demo.cluster import Machines
+from ray_sentinel.demo.stage import Stage
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import Status
+
+BEGIN_SECONDS = 180.0
+"""Until the trouble begins."""
+LATE_SECONDS = 15.0
+"""After the limit, to tell late from never."""
+SLOW_SECONDS = 40.0
+"""For which a job is watched whose trouble need not be told."""
+END_SECONDS = 120.0
+"""For a healthy job to come to its end, beyond what it has to do."""
+SETTLE_SECONDS = 5.0
+"""After the verdict, and after the end of a healthy job, for others that would be wrong."""
+REPORT_SECONDS = 60.0
+CLI_SECONDS = 60.0
+WELL = "is well"
+"""What a verdict says of a job that goes on."""
+
+
+class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How it went."""
+
+    plan: ActorTrialPlan
+    job: str = ""
+    incidents: tuple[dict[str, Any], ...] = ()
+    """As ``incidents --json`` tells them."""
+    named: tuple[str, ...] = ()
+    """All members that any of them accuses; "pid 17" for a process that is none."""
+    began: float | None = None
+    seconds: float | None = None
+    """From the trouble's beginning to the first incident."""
+    well: str = ""
+    """A verdict that said that all is well while the job stood still."""
+    wrong: str = ""
+    broken: str = ""
+
+    @property
+    def right(self) -> bool:
+        return not self.wrong and not self.broken
+
+    @property
+    def incident(self) -> dict[str, Any] | None:
+        return self.incidents[0] if self.incidents else None
+
+
+class ActorTrial:
+    """Plays one plan. Its incidents are those of jobs that were not there before it."""
+
+    def __init__(
+        self, plan: ActorTrialPlan, machines: Machines, stage: Stage, folder: Path
+    ) -> None:
+        self._plan, self._machines, self._stage = plan, machines, stage
+        self._job = ActorJob(plan, machines, folder)
+        self._second: ActorJob | None = None
+        if plan.fault == "two-jobs":
+            other = folder / "second"
+            other.mkdir()
+            drawn = msgspec.structs.replace(plan, seed=plan.seed + 1)
+            self._second = ActorJob(drawn, machines, other)
+        self._since = time.time()
+        self._before = {job.job for job in stage.look("before").jobs}
+        self._well = ""
+
+    def play(self, *, report: bool = False) -> ActorTrialOutcome:
+        """To the verdict, and a little longer. Raises SentinelError where it comes to nothing."""
+        try:
+            self._job.start()
+            if self._second is not None:
+                self._second.start()
+            began = self._until_begun()
+            if self._plan.clock == "healthy":
+                self._let_it_run()
+            else:
+                self._until_named(began, report=report)
+            began = self._job.began() or began
+            return self._outcome(began)
+        finally:
+            for job in (self._job, self._second):
+                if job is not None:
+                    job.close()
+
+    def _until_begun(self) -> float:
+        plan = self._plan
+        note = f"a job of actors runs ({plan.layout}); {plan.expected.what}"
+        steady = plan.clock == "healthy"
+
+        def ready() -> bool:
+            self._job.tend()
+            found = self._job.began() or (self._job.noted("steady") if steady else None)
+            return found is not None or self._job.ended() is not None
+
+        self._stage.until(BEGIN_SECONDS, note, ready)
+        began = self._job.began() or (self._job.noted("steady") if steady else None)
+        if began is None:
+            raise SentinelError(f"it did not come to its trouble: {self._job.last_lines()}")
+        return began
+
+    def _until_named(self, began: float, *, report: bool) -> None:
+        limit = self._plan.limit
+        patience = SLOW_SECONDS if limit is None else limit + LATE_SECONDS
+        note = f"{self._plan.expected.what}; waiting for the verdict"
+
+        def ready() -> bool:
+            self._job.tend()
+            self._listen(self._stage.status, self._job.began() or began)
+            return bool(limit is not None and self._confirmed())
+
+        if not self._stage.until(patience, note, ready) or limit is None:
+            return
+        self._for(SETTLE_SECONDS, "there is a verdict")
+        if report:
+            self._stage.until(
+                REPORT_SECONDS, "collecting evidence", lambda: all(i.bundle for i in self._told())
+            )
+
+    def _let_it_run(self) -> None:
+        plan = self._plan
+        note = f"a healthy job: {plan.expected.what}"
+        if plan.how.startswith("end-") or plan.layout == "quiet":
+            seconds = plan.seconds + END_SECONDS
+            if not self._stage.until(seconds, note, lambda: self._job.ended() is not None):
+                raise SentinelError("the healthy job did not end in time")
+            if self._job.ended():
+                raise SentinelError(f"the healthy job failed: {self._job.last_lines()}")
+        else:
+            self._for(plan.seconds, note)
+            if self._job.ended() is not None:
+                raise SentinelError(f"the healthy job ended: {self._job.last_lines()}")
+            for job in (self._job, self._second):
+                if job is not None:
+                    job.stop()
+        self._for(SETTLE_SECONDS, note)
+
+    def _for(self, seconds: float, note: str) -> None:
+        end = time.monotonic() + seconds
+
+        def ready() -> bool:
+            self._job.tend()
+            return time.monotonic() > end
+
+        self._stage.until(seconds + 5, note, ready)
+
+    def _listen(self, status: Status | None, began: float) -> None:
+        """Nobody may say that a job is well that has stood still for longer than it takes to tell.
+        Where the driver has ended there is none."""
+        limit = self._plan.limit
+        late = limit is not None and status is not None and status.time > began + limit
+        if late and status is not None and not self._well and self._job.ended() is None:
+            self._well = status.verdict if WELL in status.verdict else ""
+
+    def _told(self) -> list[Incident]:
+        return [one for one in self._stage.all_incidents() if self._is_ours(one.job, one)]
+
+    def _is_ours(self, job: str, incident: Incident) -> bool:
+        if job.startswith(f"{self._job.script}-"):
+            return True
+        return incident.suspected_at >= self._since and job not in self._before
+
+    def _confirmed(self) -> bool:
+        return any(incident.confirmed_at for incident in self._told())
+
+    def _outcome(self, began: float) -> ActorTrialOutcome:
+        ids = {incident.id for incident in self._told() if incident.kind != "asked"}
+        told = ask_command(self._machines, "incidents")
+        incidents = [one for one in told if one["id"] in ids and one["confirmed_at"]]
+        incidents.sort(key=lambda one: float(one["confirmed_at"]))
+        members = self._job.members()
+        named = accused(incidents, members)
+        healthy = self._plan.clock == "healthy"
+        if not healthy and not self._well:
+            answer = ask_command(self._machines, "status")
+            status = msgspec.convert(answer, type=Status, strict=False)
+            self._listen(status, began)
+        wrong = judge_actors(self._plan, incidents, named)
+        if not wrong and self._well:
+            wrong = f"it says of a job that stands still: {self._well}"
+        first = float(incidents[0]["confirmed_at"]) if incidents else None
+        return ActorTrialOutcome(
+            plan=self._plan,
+            job=incidents[0]["job"] if incidents else self._job.script,
+            incidents=tuple(incidents),
+            named=tuple(named),
+            began=began,
+            seconds=None if first is None else round(first - began, 2),
+            well=self._well,
+            wrong=wrong,
+        )
+
+
+def ask_command(machines: Machines, what: str) -> Any:
+    """What ``ray-sentinel WHAT --json`` prints. Raises SentinelError where it prints nothing."""
+    command = process.python_module(
+        "ray_sentinel.cli.main", what, "--json", f"--address={machines.gcs_address}"
+    )
+    done = process.run(command, deadline=CLI_SECONDS)
+    try:
+        return msgspec.json.decode(done.stdout)
+    except msgspec.DecodeError:
+        raise SentinelError(f"ray-sentinel {what}: {done.explain()}") from None
+
+
+def accused(incidents: Sequence[Mapping[str, Any]], members: Mapping[int, str]) -> list[str]:
+    """The members that any of the incidents names; what is none is told by its pid or label.
+
+    >>> accused([{"culprits": [{"pid": 7}, {"pid": 8, "host": "n"}]}], {7: "rollout-1"})
+    ['pid 8 on n', 'rollout-1']
+    """
+    found = set()
+    for incident in incidents:
+        for culprit in incident["culprits"]:
+            pid = culprit.get("pid")
+            stranger = f"pid {pid} on {culprit.get('host')}" if pid else str(culprit.get("host"))
+            found.add(members.get(pid or 0, stranger))
+    return sorted(found)
+
+
+def judge_actors(
+    plan: ActorTrialPlan, incidents: Sequence[Mapping[str, Any]], named: Sequence[str]
+) -> str:
+    """What is wrong with the incidents, held against what was drawn; empty where nothing is."""
+    if plan.clock == "healthy":
+        told = [f"{one['kind']}: {one['summary']}" for one in incidents]
+        return f"a false alarm: {'; '.join(told)}" if told else ""
+    if plan.clock == "slow" and not incidents:
+        return ""
+    if len(incidents) != 1:
+        told = [f"{one['kind']}: {one['summary']}" for one in incidents]
+        return f"{len(incidents)} incidents instead of one{': ' if told else ''}{'; '.join(told)}"
+    if frozenset(named) not in plan.accused:
+        return f"it names {list(named)}"
+    if incidents[0]["kind"] not in plan.kinds:
+        return f"it says {incidents[0]['kind']}"
+    return ""
