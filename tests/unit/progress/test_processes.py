@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.masking import mask_argv
 from ray_sentinel.progress.processes import SETTLE_SECONDS, SLICES, ProcessTable
 from tests.support.proc_tree import ProcTree
 
@@ -58,6 +59,24 @@ def test_a_late_title_is_seen_and_does_not_lose_the_variables(tree):
         found = table.refresh(now)
     assert found[100].title == "sglang::scheduler_TP0"
     assert found[100].environ == RANK
+
+
+def test_a_command_line_is_masked_once_and_again_when_it_changes(tree, monkeypatch):
+    masked = []
+
+    def counted(arguments):
+        masked.append(arguments)
+        return mask_argv(arguments)
+
+    monkeypatch.setattr("ray_sentinel.progress.processes.mask_argv", counted)
+    table = ProcessTable(tree.root)
+    tree.uptime(50)
+    tree.process(100, 1, "train", "--api-key", "8f14e45fceea167a", start=4900)
+    shown = {table.refresh(now)[100].shown for now in range(3)}
+    assert shown == {"train --api-key ***"}
+    assert len(masked) == 1
+    tree.process(100, 1, "evaluate", "--api-key", "8f14e45fceea167a", start=4900)
+    assert table.refresh(3)[100].shown == "evaluate --api-key ***"
 
 
 def test_lineage_outlives_the_parent(tree):
