@@ -143,6 +143,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     exception: LogException | None = None
     phase: str = ""
     phase_seconds: float | None = None
+    """From the first sign of the phase to the last dated line."""
     progress: StepProgress = StepProgress()
     echoes: tuple[Echo, ...] = ()
     facts: dict[str, str] = {}

@@ -13,7 +13,7 @@ from ray_sentinel.evidence.logs.culprits import name_culprits
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.shown import echoes, evidence
 from ray_sentinel.evidence.logs.signatures import Advice
-from ray_sentinel.evidence.logs.timeline import progress
+from ray_sentinel.evidence.logs.timeline import phase_began, progress
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import (
     FailureClass,
@@ -140,7 +140,7 @@ def _with_job(case: LogAnalysis, told: Triage) -> Triage:
     """``told`` with what does not depend on the verdict: times, header, how files were read."""
     files, end = case.files, case.end
     begins = [f.first_time for f in files if f.first_time is not None]
-    since = case.phase.time if case.phase else None
+    since = phase_began(files, case.training, case.phase) if case.phase else None
     return msgspec.structs.replace(
         told,
         phase_seconds=round(end - since, 1) if end and since and end >= since else None,

@@ -261,6 +261,28 @@ def last_phase(files: Sequence[FileFacts], training: TrainingTimeline) -> PhaseS
     return PhaseSeen(phase="train", mark="steps", offset=step.offset, time=began.time, text="")
 
 
+def phase_began(
+    files: Sequence[FileFacts], training: TrainingTimeline, phase: PhaseSeen
+) -> float | None:
+    """When ``phase`` began: at the first dated of its marks in its file after the last mark of
+    another phase and the last step. Each of a loader's lines may be such a mark."""
+    began = phase.time
+    index = next((i for i, facts in enumerate(files) if phase in facts.phases), None)
+    if index is None:
+        return began
+
+    def comes_after(seen: PhaseSeen, step: StepSeen) -> bool:
+        return _later(seen, index, step, training.file)
+
+    step = next((step for step in reversed(training.steps) if comes_after(phase, step)), None)
+    marks = files[index].phases
+    for seen in reversed(marks[: marks.index(phase)]):
+        if seen.phase != phase.phase or (step is not None and not comes_after(seen, step)):
+            break
+        began = seen.time if seen.time is not None else began
+    return began
+
+
 def _later(mark: PhaseSeen, file: int, step: StepSeen, step_file: int | None) -> bool:
     if file == step_file:
         return mark.offset > step.offset

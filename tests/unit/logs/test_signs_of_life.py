@@ -88,3 +88,28 @@ def test_a_driver_that_only_waits_for_nodes_stands_still(tmp_path: Path) -> None
     log = begun + "Starting training\n" + age.format("20s") + age.format("1h2m3s")
     (tmp_path / "job.log").write_text(log, encoding="utf-8")
     assert triage_path(tmp_path, load_catalogue(), now=0.0).kind in ("hang", "startup-stuck")
+
+
+def _shards(hour: int, minutes: range) -> str:
+    return "".join(
+        f"2025-05-01 {hour:02d}:{m:02d}:00,000 - INFO - Loading checkpoint shards: {m}/90\n"
+        for m in minutes
+    )
+
+
+def test_a_phase_lasts_from_its_first_line_where_each_line_shows_it(tmp_path: Path) -> None:
+    group = "2025-05-01 09:00:00,000 - INFO - Initializing process group\n"
+    (tmp_path / "job.log").write_text(group + _shards(9, range(5, 25)), encoding="utf-8")
+    answer = _triage(tmp_path)
+    assert (answer.phase, answer.phase_seconds) == ("model-load", 19 * MINUTE)
+
+
+def test_a_phase_that_comes_again_after_steps_lasts_from_its_return(tmp_path: Path) -> None:
+    steps = "".join(
+        f"2025-05-01 09:{m:02d}:00,000 - INFO - step {m}/5000 | loss 2.5 | 60000 ms/step\n"
+        for m in range(20, 40)
+    )
+    text = _shards(9, range(5, 20)) + steps + _shards(9, range(41, 44))
+    (tmp_path / "job.log").write_text(text, encoding="utf-8")
+    answer = _triage(tmp_path)
+    assert (answer.phase, answer.phase_seconds) == ("model-load", 2 * MINUTE)
