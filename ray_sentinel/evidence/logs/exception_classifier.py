@@ -22,7 +22,8 @@ _MESSAGE_LINES = 4
 _NOT_REACHED = re.compile(
     r"(?:Connect|Read|Pool|Write)(?:Timeout|Error)\b|ConnectionError|RemoteProtocolError|ProxyError"
     r"|SSLError|Name or service not known|name resolution|[Tt]imed out|unreachable|No route to host"
-    r"|(?:Host|Network) is down|[Cc]onnection (?:refused|reset)|MaxRetryError|ClientConnectorError"
+    r"|(?:Host|Network) is down|[Cc]onnection (?:refused|reset|abort)|[Bb]roken pipe"
+    r"|is not connected|MaxRetryError|ClientConnectorError"
 )
 _OF_NO_SERVICE = frozenset({"rendezvous", "transport-lost"})
 _WAITS_FOR_OTHERS = re.compile(
@@ -91,7 +92,9 @@ class ExceptionClassifier:
         if _not_reached(raised, found):
             service = self._catalogue.search_frames(raised.frames, connections=True)
             told = found.signature.kind if found is not None else ""
-            if service is not None and service.kind != told:
+            # Words of a rendezvous say more than the collective in which it was made.
+            together = told == "rendezvous" and service is not None and service.peer_lost
+            if service is not None and service.kind != told and not together:
                 found = SignatureMatch(service, {})
         if found is None or found.signature.kind != "storage":
             return found

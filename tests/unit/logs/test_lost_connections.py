@@ -175,6 +175,68 @@ def test_to_a_service_whenever_it_was(tmp_path: Path, kind: str, text: str) -> N
     assert kind_of(tmp_path, STEPS + text) == kind
 
 
+NOT_CONNECTED = [
+    "RuntimeError: Socket is not connected",
+    "RuntimeError: Transport endpoint is not connected",
+    "OSError: [Errno 107] Transport endpoint is not connected",
+    "RuntimeError: Connection reset by peer",
+    "BrokenPipeError: [Errno 32] Broken pipe",
+    "RuntimeError: Software caused connection abort",
+]
+REDUCE = f"{LIBRARY}torch/distributed/distributed_c10d.py:all_reduce"
+BACKWARD = f"{LIBRARY}torch/autograd/graph.py:_engine_run_backward"
+
+
+@pytest.mark.parametrize("exception", NOT_CONNECTED)
+def test_an_errno_of_the_network_within_a_collective(tmp_path: Path, exception: str) -> None:
+    for innermost in (REDUCE, BACKWARD):
+        text = raised(exception, f"{LIBRARY}torch/distributed/c10d_logger.py:wrapper", innermost)
+        assert kind_of(tmp_path, text) == "rendezvous"
+        assert kind_of(tmp_path, STEPS + text) == "transport-lost"
+
+
+@pytest.mark.parametrize("exception", NOT_CONNECTED)
+def test_an_errno_of_the_network_in_the_programs_own_socket(tmp_path: Path, exception: str) -> None:
+    for wrapper in ("elastic/multiprocessing/errors/__init__.py:wrapper", "fsdp/_fsdp.py:forward"):
+        text = raised(exception, f"{LIBRARY}torch/distributed/{wrapper}", "/ws/reward.py:score")
+        assert kind_of(tmp_path, STEPS + text) == "python-exception"
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        "torch.distributed.DistNetworkError: Connection reset by peer",
+        "RuntimeError: [enforce fail at ../gloo/transport/tcp/device.cc:276] rv != -1. -1 vs -1. getpeername: Transport endpoint is not connected",
+    ],
+)
+def test_an_errno_of_the_network_that_the_library_names_itself(
+    tmp_path: Path, exception: str
+) -> None:
+    assert kind_of(tmp_path, STEPS + raised(exception)) == "transport-lost"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/gcsfuse/ckpt/step_100'",
+        "ls: cannot access '/mnt/gcs': Transport endpoint is not connected",
+        "df: /mnt/blob: Transport endpoint is not connected",
+    ],
+)
+def test_a_mount_whose_server_ended(tmp_path: Path, line: str) -> None:
+    assert kind_of(tmp_path, STEPS + f"{line}\n") == "storage"
+
+
+def test_a_rank_that_says_why_it_failed_explains_a_lost_connection(tmp_path: Path) -> None:
+    lost = raised("RuntimeError: Broken pipe", REDUCE).replace("\n", "\n[rank1]: ")
+    own = raised("ZeroDivisionError: float division by zero").replace("\n", "\n[rank3]: ")
+    text = STEPS + f"[rank1]: {lost.rstrip('[rank1]: ')}\n[rank3]: {own.rstrip('[rank3]: ')}\n"
+    (tmp_path / "job.log").write_text(text, encoding="utf-8")
+    told = triage_path(tmp_path, load_catalogue(), now=0.0)
+    assert told.kind == "python-exception"
+    assert [who.rank for who in told.culprits] == [3]
+
+
 def test_ranks_that_come_together_anew_after_a_restart(tmp_path: Path) -> None:
     again = "2025-09-18 10:12:00,000 - INFO - Initializing process group (attempt 2)\n"
     told = f"2025-09-18 10:12:30,000 - ERROR - {ROUTE}\n"
