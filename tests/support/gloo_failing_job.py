@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.gloo_failing_rank import WRONG as WRONG
-from tests.support.gloo_job import start
+from tests.support.gloo_failing_rank import run as run_rank
+from tests.support.torch_ranks import TorchRanks
 
 WORLD = 8
 DEADLINE = 120.0
@@ -17,13 +18,8 @@ DEADLINE = 120.0
 
 def run(way: str, folder: Path) -> tuple[dict[int, bytes], list[int]]:
     """Run a job; the dumps of those that left one, and the ranks that were aborted."""
-    ranks = start(Path(__file__).with_name("gloo_failing_rank.py"), way, WORLD, folder)
-    try:
-        codes = [process.wait(DEADLINE) for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
+    with TorchRanks(run_rank, way, WORLD, folder) as ranks:
+        codes = ranks.wait(DEADLINE)
     dumps = {rank: folder / f"trace_{rank}.json" for rank in range(WORLD)}
     return (
         {rank: path.read_bytes() for rank, path in dumps.items() if path.exists()},

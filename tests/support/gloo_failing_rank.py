@@ -1,14 +1,12 @@
-"""One rank of ``gloo_failing_job``: ``gloo_failing_rank.py WAY RANK WORLD FOLDER``.
+"""One rank of ``gloo_failing_job``.
 
 Rank ``WRONG`` makes a wrong call in step ``STEPS``, so that all ranks fail.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
-from types import TracebackType
 
 WRONG = 4
 STEPS = 16
@@ -49,17 +47,12 @@ def train(way: str, rank: int, world: int, folder: Path) -> None:
     dist.barrier()
 
 
-def main() -> None:
-    way, rank, world, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
-
-    def leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def run(way: str, rank: int, world: int, folder: Path) -> None:
+    """Train until the wrong call ends it; leaves ``FOLDER/trace_RANK.json`` at an exception."""
+    try:
+        train(way, rank, world, folder)
+    except BaseException:
         from torch._C._distributed_c10d import _dump_fr_trace_json
 
         (folder / f"trace_{rank}.json").write_bytes(_dump_fr_trace_json())
-
-    sys.excepthook = leave
-    train(way, rank, world, folder)
-
-
-if __name__ == "__main__":
-    main()
+        raise

@@ -1,20 +1,19 @@
 """Real torch jobs on gloo that come to a standstill on purpose, and write their flight recorders.
 
-As a program it is one rank: ``gloo_job.py SCENARIO RANK WORLD FOLDER``. Each rank writes
-``FOLDER/at_RANK`` right before the call that the scenario is about; when ``FOLDER/dump`` appears,
-it writes ``FOLDER/trace_RANK.json`` (and ``FOLDER/pickle_RANK``), and waits for its end.
+Each rank writes ``FOLDER/at_RANK`` right before the call that the scenario is about; when
+``FOLDER/dump`` appears, it writes ``FOLDER/trace_RANK.json`` (and ``FOLDER/pickle_RANK``), and
+waits for its end.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.support.torch_ranks import TorchRanks
 
 WORLD = 4
 DEADLINE = 90.0
@@ -22,39 +21,16 @@ SETTLE = 4.0
 """Seconds from the last rank's mark to the dumps: many times what a call takes to be enqueued."""
 
 
-def start(program: Path, way: str, world: int, folder: Path) -> list[subprocess.Popen[bytes]]:
-    """Begin all ranks, ``program WAY RANK WORLD FOLDER``, with their flight recorders on."""
-    environ = {
-        **os.environ,
-        "TORCH_FR_BUFFER_SIZE": "2000",
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    return [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", program, way, str(rank), str(world), folder],
-            env=environ,
-            stderr=subprocess.DEVNULL,
-        )
-        for rank in range(world)
-    ]
-
-
 def run(
     scenario: str, folder: Path, world: int = WORLD, settle: float = SETTLE
 ) -> dict[int, bytes]:
     """Run a scenario; the ranks' dumps in JSON. The pickles lie beside them."""
-    ranks = start(Path(__file__), scenario, world, folder)
-    try:
+    # Not killed before all have dumped: a rank whose peer is gone ends with an error at once.
+    with TorchRanks(_rank, scenario, world, folder):
         _wait(lambda: len(list(folder.glob("at_*"))) == world, "ranks did not come to the place")
         time.sleep(settle)
         (folder / "dump").touch()
         _wait(lambda: len(list(folder.glob("trace_*.json"))) == world, "ranks did not dump")
-    finally:
-        # Not before all have dumped: a rank whose peer is gone ends with an error at once.
-        for process in ranks:
-            process.kill()
-            process.wait()
     return {rank: (folder / f"trace_{rank}.json").read_bytes() for rank in range(world)}
 
 
@@ -228,14 +204,9 @@ SCENARIOS: dict[str, Callable[[Rank], None]] = {
 }
 
 
-def main() -> None:
-    scenario, rank, world, folder = sys.argv[1:5]
-    job = Rank(int(rank), int(world), Path(folder))
+def _rank(scenario: str, rank: int, world: int, folder: Path) -> None:
+    job = Rank(rank, world, folder)
     for _ in range(3):
         job.step()
     SCENARIOS[scenario](job)
     job.sleep()
-
-
-if __name__ == "__main__":
-    main()
