@@ -63,6 +63,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     workers: tuple[RayWorker, ...] | None = None
     """The actors' processes on the node; None where the agent knows them already."""
     workers_version: int = 0
+    drivers: tuple[tuple[str, int], ...] = ()
+    """Address and pid of the drivers of Ray's jobs."""
     history: HistoryRequest = HistoryRequest()
     """What the embedded history takes."""
     tables: dict[StreamName, TableHeld] = {}

@@ -67,6 +67,8 @@ class LookAtRayJob(Action, frozen=True, tag="look_at_ray_job"):
 
     ray_job: str
     """Ray's job id, in hex."""
+    times: bool = False
+    """Ask also how long its calls took that have ended."""
 
 
 class Capture(Action, frozen=True, tag="capture"):

@@ -11,6 +11,7 @@ from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
+from ray_sentinel.engine.ray_jobs import RayJobs, RayJobView
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank
@@ -183,6 +184,9 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
     gpu_levels: GpuLevels = msgspec.field(default_factory=GpuLevels)
     scalars: Scalars = msgspec.field(default_factory=Scalars)
+    ray: RayJobs = msgspec.field(default_factory=RayJobs)
+    open_incidents: dict[tuple[str, int], tuple[str, ...]] = {}
+    """Ids of those that people know of, by job and attempt."""
 
     def bind(self, config: Config) -> ClusterView:
         """Take the settings, and hand them on to all that is there."""
@@ -205,6 +209,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             node = self.nodes[snapshot.node.id] = NodeState(node=snapshot.node, joined_at=now)
         node.take(snapshot, now)
         self.telemetry.take(snapshot, now, node.offset)
+        self.ray.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
         for rank in map(self._placed, snapshot.ranks):
@@ -259,7 +264,23 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             if job.ended_at is not None and now - job.ended_at > FORGET_SECONDS:
                 del self.jobs[key]
         self.attempts.forget(self.jobs)
+        self._follow_ray(now)
         self._forget_nodes(now)
+
+    def _follow_ray(self, now: float) -> None:
+        self.ray.advance(now)
+        for ray_job in self.ray.running():
+            if ray_job.roots or ray_job.standing:
+                self._ray_view(ray_job, now)
+        for view in self.jobs.values():
+            if view.ray_job:
+                known = self.ray.jobs.get(view.ray_job)
+                moved_at = known.changed_at if known is not None else view.stirred_at
+                view.follow(moved_at, known.ended_at if known is not None else now)
+
+    def _ray_view(self, ray_job: RayJobView, now: float) -> None:
+        """The record of a Ray job's incidents: a job without ranks."""
+        self._job(ray_job.name, 0, now).ray_job = ray_job.id
 
     def _forget_nodes(self, now: float) -> None:
         """Those not heard of for long: they left, or were released. What jobs that are remembered
@@ -272,6 +293,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             del self.nodes[node_id]
             self.telemetry.forget(node_id)
             self.gpu_levels.forget(node_id)
+            self.ray.tracks.pop(node_id, None)
 
     def relearn(self, phases: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
         """Take over what earlier runs of jobs have shown of their phases: job → phase → seconds."""

@@ -13,7 +13,7 @@ import msgspec
 from ray_sentinel.config import Config
 from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine import status as status_words
-from ray_sentinel.engine.actions import AnyAction, ProbeNode, TakeStacks
+from ray_sentinel.engine.actions import AnyAction, LookAtRayJob, ProbeNode, TakeStacks
 from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.events import (
     AnyEvent,
@@ -26,6 +26,8 @@ from ray_sentinel.engine.events import (
     NoticeSent,
     PhasesRecalled,
     RasExplained,
+    RayJobLooked,
+    RayTableTold,
     RecorderExplained,
     Resumed,
     SnapshotReceived,
@@ -37,6 +39,7 @@ from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.first_exits import note_departed
 from ray_sentinel.engine.incident_store import IncidentStore, Key
 from ray_sentinel.engine.lifecycle import ROUND_OVERDUE, IncidentLifecycle
+from ray_sentinel.engine.ray_waits import ray_job_of
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.state import EngineState, answers, asks
@@ -44,6 +47,7 @@ from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Finding, Incident, notified
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
+from ray_sentinel.waitgraph.picture import pictured
 
 PROBE_EVERY = 1.5
 HOLD_SECONDS = 6.0
@@ -104,6 +108,10 @@ class Engine:
 
     def _handle(self, event: AnyEvent, now: float) -> list[AnyAction]:
         match event:
+            case RayTableTold():
+                self.view.ray.take_table(event.table, now)
+            case RayJobLooked():
+                self._take_look(event, now)
             case SnapshotReceived():
                 self.view.take(event.snapshot, now)
                 # Exits are hard evidence and come at once: do not wait for the next tick.
@@ -185,6 +193,7 @@ class Engine:
         guarded = self.failures.guarded
         actions = guarded("reopen", lambda: self._lifecycle.reopen(now))
         actions += guarded("probes", lambda: self._probes(now))
+        actions += guarded("ray looks", lambda: self._ray_looks(now))
         found: set[Key] = set()
         for rule in self._rules:
             actions += self._evaluate(rule, found, now)
@@ -263,6 +272,28 @@ class Engine:
                 node.probe_asked_at = now
                 asked.append(ProbeNode(node_id=node_id))
         return asked
+
+    def _ray_looks(self, now: float) -> list[AnyAction]:
+        """Looks at Ray jobs in which something is silent, or whose ranks are suspected."""
+        view, cases = self.view, self.store.cases.values()
+        view.open_incidents = {}
+        for case in cases:
+            if case.incident.confirmed_at is not None:
+                key = case.job.key
+                view.open_incidents[key] = (*view.open_incidents.get(key, ()), case.incident_id)
+        suspected = (ray_job_of(view, case.job) for case in cases)
+        due = view.ray.due(now, [job.id for job in suspected if job is not None])
+        for job in due:
+            job.asked_at = now
+        return [LookAtRayJob(ray_job=job.id, times=not job.fruitless) for job in due]
+
+    def _take_look(self, event: RayJobLooked, now: float) -> None:
+        job = self.view.ray.jobs.get(event.ray_job)
+        if job is None:
+            return
+        found = pictured(event.look)
+        seen = next((one for one in found.jobs if one.job == event.ray_job), None)
+        job.take_picture(seen, now, found.notes, event.look.calls)
 
     def _jobs_with_cases(self) -> set[tuple[str, int]]:
         return {case.job.key for case in self.store.cases.values()}

@@ -14,7 +14,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import RankLog
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
-from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
@@ -121,15 +121,11 @@ class RayTableTold(EngineEvent, frozen=True, tag="ray_table"):
 
 
 class RayJobLooked(EngineEvent, frozen=True, tag="ray_job"):
-    """One look at a Ray job: what the control store knew, and rounds of its processes' stacks."""
+    """One look at a Ray job."""
 
     ray_job: str
     """Ray's job id, in hex."""
-    calls: RayCalls
-    rounds: tuple[tuple[StackFact, ...], ...] = ()
-    """The oldest first."""
-    problems: tuple[str, ...] = ()
-    """What could not be seen, and why."""
+    look: RayLook
 
 
 class RayDeathsTold(EngineEvent, frozen=True, tag="ray_deaths"):

@@ -135,6 +135,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     ended_at: float | None = None
     disturbed_until: float = 0.0
     """Until then our own tools may make its ranks work and write."""
+    ray_job: str = ""
+    """Ray's id, in hex, of the job whose incidents it is for; it has no ranks then."""
+    stirred_at: float = 0.0
+    """Of such a one, when its Ray job last moved."""
     phases: dict[ProcessId, tuple[str, float]] = {}
     """The phase of each process, and since when."""
 
@@ -275,6 +279,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         if now - begun > BEGUN_SECONDS:
             self.exits.forget_before(begun)
 
+    def follow(self, moved_at: float, ended_at: float | None) -> None:
+        """Of a job without ranks: when its Ray job last moved, and when it ended."""
+        self.stirred_at, self.ended_at = moved_at, ended_at
+
     def moved_at(self) -> float:
         """When the job last moved; for one that ended, when it last did.
 
@@ -284,7 +292,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """
         views = self.live or list(self.ranks.values())
         if not views:
-            return self.first_seen
+            return max(self.first_seen, self.stirred_at)
         advanced = max(view.advanced_at for view in views)
         return advanced if self.joins() else max(self.most_moved_at(), advanced)
 

@@ -25,6 +25,7 @@ from ray_sentinel.engine.hardware import blame_hardware
 from ray_sentinel.engine.incident_store import IncidentStore, Key
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.judgement import Judgement
+from ray_sentinel.engine.ray_waits import ray_job_of, with_chain
 from ray_sentinel.engine.verdict import judge
 from ray_sentinel.engine.wording import with_last_lines
 from ray_sentinel.errors import InvalidTransitionError
@@ -52,6 +53,8 @@ SETTLED_AFTER_TOOLS = 1.6
 """A snapshot may still show the effect of tools that ran this many seconds before."""
 RECORDER_OVERDUE = 6.0
 """Seconds to wait for recorders: ranks that are ending write theirs on the way."""
+RAY_LOOK_OVERDUE = 12.0
+"""Seconds to wait for a look at the Ray job of ranks, once they are suspected."""
 ROUND_OVERDUE = 4.0
 """Seconds after which a missing round of stacks is no longer waited for."""
 LOOK_AGAIN = 5.0
@@ -273,10 +276,19 @@ class IncidentLifecycle:
         if case.asked_round < 2:
             due = now - case.asked_round_at >= self._config.hang.confirm_seconds
             return asking.stacks(case, now) if due else []
+        if self._ray_look_to_come(case, now):
+            return []
         judgement = self._judge(case, now, proven=False)
         if not judgement.verdict.culprits and _recorders_to_come(case, now):
             return []
         return self._decide(case, judgement, now)
+
+    def _ray_look_to_come(self, case: Case, now: float) -> bool:
+        """Whether the ranks are actors of a Ray job, which a look may show to wait for another."""
+        ray_job = ray_job_of(self._view, case.job)
+        if ray_job is None or now - case.opened_at > RAY_LOOK_OVERDUE:
+            return False
+        return (ray_job.looked_at or 0.0) < case.opened_at
 
     @staticmethod
     def _round_settled(case: Case, now: float) -> bool:
@@ -291,7 +303,9 @@ class IncidentLifecycle:
     def _judge(self, case: Case, now: float, *, proven: bool) -> Judgement:
         hosts = {node_id: node.node.host for node_id, node in self._view.nodes.items()}
         case.alerts = self._alerts.of(self._view, case.job)
-        return blame_hardware(judge(case, now, host_of=hosts, proven=proven), case)
+        found = blame_hardware(judge(case, now, host_of=hosts, proven=proven), case)
+        told = with_chain(self._view, case.job, found.verdict)
+        return msgspec.structs.replace(found, verdict=told)
 
     def _decide(self, case: Case, judgement: Judgement, now: float) -> list[AnyAction]:
         if judgement.decision == "dismiss":

@@ -12,6 +12,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.lifecycle import CONFIRMED
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ray_status import ray_jobs
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.rank_names import name_ranks
@@ -40,7 +41,9 @@ def describe(
             alerts=alerts.of(view, job) if alerts else (),
         )
         for job in view.jobs.values()
+        if not job.ray_job
     )
+    jobs = (*jobs, *ray_jobs(view, open_ones, now))
     running = [job for job in jobs if not job.ended]
     if not jobs:
         return "unknown", "no training job has been seen yet", ()
@@ -59,6 +62,10 @@ def describe(
 
 def _sentence(job: JobStatus) -> str:
     age = f"{job.step_age_seconds:.0f} s" if job.step_age_seconds is not None else "a while"
+    if job.waits:
+        return f"{job.job} waits: {job.waits}"
+    if job.members and not job.ranks:
+        return f"{job.job} is well: {len(job.members)} processes of Ray in {job.phase}"
     if job.state == "slow":
         return f"{job.job} has made no progress for {age}"
     where = f"at step {job.step}" if job.step is not None else f"in {job.phase}"

@@ -33,6 +33,9 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
 
     Pure: the same case gives the same judgement.
     """
+    for finding in case.findings.values():
+        if finding.verdict is not None:
+            return Judgement(decision="confirm", verdict=finding.verdict)
     lost = case.findings.get("node.lost")
     if lost is not None and proven:
         return Judgement(decision="confirm", verdict=_node_lost(case, lost))

@@ -97,6 +97,23 @@ class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None
 
 
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranked culprits, the kind of fault, and how sure we are (0..1)."""
+
+    kind: FaultKind
+    summary: str
+    culprits: tuple[Culprit, ...] = ()
+    confidence: float = 0.0
+    evidence: tuple[EvidenceItem, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
+    """From who waits to the culprit, or to where knowledge ends; empty where it is not known."""
+    waiting: tuple[str, ...] = ()
+    """For each innocent rank or class of ranks, what it waits for."""
+    next_steps: tuple[str, ...] = ()
+    stacks: tuple[StackFact, ...] = ()
+    """The culprits' stacks, then one of each class of waiters."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A rule's suggestion. The engine decides what comes of it."""
 
@@ -114,23 +131,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A hard finding that has held for long enough when it is made."""
     host: str = ""
     """For findings about a node."""
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The ranked culprits, the kind of fault, and how sure we are (0..1)."""
-
-    kind: FaultKind
-    summary: str
-    culprits: tuple[Culprit, ...] = ()
-    confidence: float = 0.0
-    evidence: tuple[EvidenceItem, ...] = ()
-    chain: tuple[ChainLink, ...] = ()
-    """From who waits to the culprit, or to where knowledge ends; empty where it is not known."""
-    waiting: tuple[str, ...] = ()
-    """For each innocent rank or class of ranks, what it waits for."""
-    next_steps: tuple[str, ...] = ()
-    stacks: tuple[StackFact, ...] = ()
-    """The culprits' stacks, then one of each class of waiters."""
+    verdict: Verdict | None = None
+    """What is to be told, where the rule knows it whole."""
 
 
 class Transition(msgspec.Struct, frozen=True):

@@ -96,7 +96,9 @@ class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
     """Since when it has had this title, or was first seen with it."""
     moved_at: float = 0.0
-    """When its main thread last ran."""
+    """When its main thread last ran, or its threads used a CPU together."""
+    state: str = ""
+    """One letter, as in ``ProcessState``."""
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):

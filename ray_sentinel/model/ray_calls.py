@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackFact
+
 CallKind = Literal["driver", "task", "actor-creation", "actor-task"]
 CallState = Literal["running", "queued", "unplaced", "arguments", "memory", "fetching"]
 """``queued``: sent to its actor, which has not begun it. ``unplaced``: no node has been found for
@@ -71,6 +74,8 @@ class RayDriver(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     """Of its node."""
     command: str = ""
+    name: str = ""
+    """Of the job, as people know it: "train_rl-1"."""
     started: float | None = None
     """Unix time."""
 
@@ -88,6 +93,14 @@ class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time."""
 
 
+class EndedCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of one name that have ended well."""
+
+    count: int
+    longest: float
+    """Seconds that one of them ran."""
+
+
 class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """What Ray's control store knew when it was asked."""
 
@@ -97,9 +110,42 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     actors: tuple[RayActor, ...] = ()
     calls: tuple[RayCall, ...] = ()
     groups: tuple[PendingGroup, ...] = ()
+    ended: dict[str, EndedCalls] = {}
+    """By name, where they were asked for."""
     free: dict[str, float] = {}
     """Resources that nobody uses, of all nodes."""
     left_off: int = 0
     """Unfinished calls beyond those in ``calls``."""
     problem: str = ""
     """What could not be asked, and why."""
+
+
+def of_job(known: RayCalls, job: str) -> RayCalls:
+    """What concerns one job."""
+    return msgspec.structs.replace(
+        known,
+        drivers=tuple(driver for driver in known.drivers if driver.job == job),
+        actors=tuple(actor for actor in known.actors if actor.job == job),
+        calls=tuple(call for call in known.calls if call.job == job),
+        groups=tuple(group for group in known.groups if group.job == job),
+    )
+
+
+class LookedAt(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a job, and where Ray says that it is."""
+
+    node: str
+    """Ray's node id, in hex."""
+    address: str
+    process: ProcessId
+
+
+class RayLook(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at jobs: what the control store knew, and rounds of their processes' stacks."""
+
+    calls: RayCalls
+    processes: tuple[LookedAt, ...] = ()
+    rounds: tuple[tuple[StackFact, ...], ...] = ()
+    """The oldest first."""
+    notes: tuple[str, ...] = ()
+    """What could not be seen, and why."""

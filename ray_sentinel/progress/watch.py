@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
-from ray_sentinel.model.progress import Exit, RankSnapshot
+from ray_sentinel.model.progress import Exit, RankSnapshot, RayProcess
 from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.departures import Departures, Followed
@@ -32,6 +32,7 @@ from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.process_memory import ProcessMemory
 from ray_sentinel.progress.process_state import StateReader
 from ray_sentinel.progress.processes import Process, ProcessTable
+from ray_sentinel.progress.ray_processes import RayProcessWatch
 from ray_sentinel.progress.ray_workers import RayRanks, RayWorker
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
@@ -83,7 +84,10 @@ class NodeWatch:
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
         self._ray = RayRanks(own_raylet, proc)
+        self._ray_processes = RayProcessWatch(own_raylet, proc)
         self._workers: tuple[RayWorker, ...] = ()
+        self._drivers: tuple[tuple[str, int], ...] = ()
+        self._now = now
         self._attached = Attached(proc, self._memory)
         self._departures = Departures(
             ExitWatch(proc, now=now, on_exit=on_exit),
@@ -112,6 +116,15 @@ class NodeWatch:
     def set_ray_workers(self, workers: Iterable[RayWorker]) -> None:
         """The actors' processes on this node, as Ray knows them; replaces those of before."""
         self._workers = tuple(workers)
+
+    def set_ray_drivers(self, drivers: Iterable[tuple[str, int]]) -> None:
+        """Address and pid of the drivers of all jobs, as Ray knows them; replaces the former."""
+        self._drivers = tuple(drivers)
+
+    def ray_processes(self) -> tuple[RayProcess, ...]:
+        """Ray's workers and drivers on this node, among the processes that the last poll saw."""
+        now = self._now()
+        return self._ray_processes.look(self.node, self._processes, self._drivers, now)
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ray_sentinel.model.incident import ChainLink
-from ray_sentinel.waitgraph.facts import IN_OPERATION, NOT_REACHED, QUEUED, WaitNode
+from ray_sentinel.waitgraph.facts import IN_OPERATION, NOT_REACHED, QUEUED, UNCALLED, WaitNode
 from ray_sentinel.waitgraph.graph import Edge
 from ray_sentinel.waitgraph.solver import GraphRoot
 
@@ -76,15 +76,19 @@ def step_text(step: ChainLink, now: float) -> str:
 
 
 _OF_CALLS = frozenset(
-    ("is held by", QUEUED, "needs", "needs its actor", "needs the result of", "fetches")
+    ("is held by", QUEUED, UNCALLED, "needs", "needs its actor", "needs the result of", "fetches")
 )
 """What is said of a call or a resource: it has no place of its own to wait in."""
+
+
+GOES_ON = "which goes on, last seen "
+"""Begins the end of a chain to a process that works, before what it does."""
 
 
 def ending(root: GraphRoot) -> str:
     """What holds the chain up."""
     if root.kind == "works" and root.why:
-        return f"which goes on, last seen {root.why}"
+        return GOES_ON + root.why
     return root.why or _ENDINGS[root.kind]
 
 

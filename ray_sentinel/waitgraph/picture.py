@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.stacks.compare import Movement, movements
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import ChainLink
-from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import ending, links, sentence
-from ray_sentinel.waitgraph.facts import WaitNode, process_node
-from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, RayFacts
+from ray_sentinel.waitgraph.facts import Elsewhere, Moves, WaitFact, WaitNode, process_node
+from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, Lack, RayFacts, lack_of
 from ray_sentinel.waitgraph.solver import GraphRoot, RootKind, solve
+
+
+class RootMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A process among the members of a root."""
+
+    process: ProcessId
+    role: str
+    """"driver", an actor's class, or "task"."""
+    label: str
+    actor: str = ""
+    """Ray's id of the actor, in hex."""
+    methods: tuple[str, ...] = ()
+    """What it runs."""
 
 
 class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +38,14 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     who: tuple[str, ...]
     """The names of its members."""
     why: str
+    lacks: Lack | None = None
+    """What is missing, of an ``unheld`` root: a place to run, or memory."""
     waiters: int
     """Processes that wait for it, directly or not."""
+    processes: tuple[RootMember, ...] = ()
+    """Those among its members."""
+    waiting: tuple[ProcessId, ...] = ()
+    """The waiters."""
     chain: tuple[ChainLink, ...]
     sentence: str
 
@@ -47,6 +66,16 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Why its stack is not known."""
 
 
+class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that runs a call and stands where it waits for nobody, whoever waits for it."""
+
+    member: RootMember
+    place: str
+    """What it does, and where: "sleeping in score (reward.py:88)"."""
+    called_by: str = ""
+    """The name of who made the call."""
+
+
 class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
     """One Ray job."""
 
@@ -57,6 +86,7 @@ class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time."""
     roots: tuple[WaitRoot, ...]
     processes: tuple[JobProcess, ...]
+    standing: tuple[StandingProcess, ...] = ()
     facts: tuple[StackFact, ...] = ()
     """Of its processes, in their order, where their stacks are known."""
 
@@ -71,6 +101,21 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be seen, and why."""
 
 
+def pictured(look: RayLook) -> ClusterPicture:
+    """The picture of one look."""
+    started: dict[tuple[str, int], ProcessId] = {}
+    for one in look.processes:
+        started[one.node, one.process.pid] = one.process
+        started.setdefault((one.address, one.process.pid), one.process)
+    return picture(
+        look.calls,
+        started,
+        {fact.process: fact for fact in (look.rounds[-1] if look.rounds else ())},
+        movements(look.rounds),
+        notes=look.notes,
+    )
+
+
 def picture(
     calls: RayCalls,
     started: Mapping[tuple[str, int], ProcessId],
@@ -80,18 +125,21 @@ def picture(
 ) -> ClusterPicture:
     """From what Ray and the stacks of one moment say; ``started`` as in ``RayFacts``."""
     translated = RayFacts(calls, started, stacks, movements)
-    roots = [(root, _jobs(root, translated)) for root in solve(translated.facts())]
+    facts = tuple(translated.facts())
+    roots = [(root, _jobs(root, translated)) for root in solve(facts)]
+    standing = tuple(_standing(facts, translated))
     jobs = tuple(
         JobPicture(
             job=driver.job,
             command=driver.command,
             started=driver.started,
             roots=tuple(
-                _told(root, translated.names, calls.at)
+                _told(root, translated, calls.at)
                 for root, jobs_of in roots
                 if driver.job in jobs_of
             ),
             processes=_processes(driver.job, translated, stacks, movements),
+            standing=tuple(one for job, one in standing if job == driver.job),
             facts=tuple(
                 stacks[found.process]
                 for found in translated.processes.known.values()
@@ -112,15 +160,50 @@ def _jobs(root: GraphRoot, translated: RayFacts) -> set[str]:
     return {known[node].job for node in nodes if node in known}
 
 
-def _told(root: GraphRoot, names: Mapping[WaitNode, str], now: float) -> WaitRoot:
+def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
+    names, known = translated.names, translated.processes.known
     return WaitRoot(
         kind=root.kind,
         who=tuple(names.get(node, node.key) for node in root.members),
         why=ending(root),
+        lacks=lack_of(root.members[0]) if root.kind == "unheld" else None,
         waiters=len(root.waiters),
+        processes=tuple(_member(node, translated) for node in root.members if node in known),
+        waiting=tuple(known[node].process for node in root.waiters if node in known),
         chain=links(root.chain, names),
         sentence=sentence(root, names, now),
     )
+
+
+def _member(node: WaitNode, translated: RayFacts) -> RootMember:
+    known = translated.processes.known[node]
+    return RootMember(
+        process=known.process,
+        role=known.role,
+        label=known.label,
+        actor=known.actor,
+        methods=tuple(call.name for call in translated.runs(node) if call.name),
+    )
+
+
+def _standing(
+    facts: Iterable[WaitFact], translated: RayFacts
+) -> Iterator[tuple[str, StandingProcess]]:
+    """Each with the job that it is of."""
+    moving = {fact.process for fact in facts if isinstance(fact, Moves)}
+    for fact in facts:
+        if not isinstance(fact, Elsewhere) or fact.process in moving or not fact.place:
+            continue
+        if not (runs := translated.runs(fact.process)):
+            continue
+        yield (
+            translated.processes.known[fact.process].job,
+            StandingProcess(
+                member=_member(fact.process, translated),
+                place=fact.text,
+                called_by=translated.maker(runs[0]),
+            ),
+        )
 
 
 def _processes(

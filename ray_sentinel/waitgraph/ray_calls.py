@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -22,6 +23,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.facts import (
     IN_OPERATION,
     QUEUED,
+    UNCALLED,
     Broken,
     Elsewhere,
     Moves,
@@ -53,6 +55,18 @@ _STATES = {
     "Z": "has ended",
     "X": "has ended",
 }
+
+
+Lack = Literal["placement", "memory"]
+
+
+def lack_of(node: WaitNode) -> Lack | None:
+    """What a resource that nobody holds stands for; None for what is neither."""
+    if node.kind != "resource":
+        return None
+    if node.key.startswith((_GROUP_KEY, _NODE_KEY)):
+        return "placement"
+    return "memory" if node.key.startswith(_LACKING["memory"]) else None
 
 
 class JobMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +108,10 @@ class JobProcesses:
         node = process_node(process)
         self.known[node] = JobMember(process=process, job=job, role=role, label=label, actor=actor)
         return node
+
+    def driver_of(self, job: str) -> WaitNode | None:
+        """The driver of a job, where its process is known."""
+        return self._by_driver.get(job)
 
     def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
         """The process that runs a call, or that will where it is its actor's."""
@@ -209,6 +227,11 @@ class RayFacts:
         """The calls that a process executes."""
         return tuple(self._runs.get(node, ()))
 
+    def maker(self, call: RayCall) -> str:
+        """The name of the process that made a call; empty where that is not known."""
+        node = self._runner.get(call.parent)
+        return self.names.get(node, "") if node is not None else ""
+
     def _of_call(self, call: RayCall) -> Iterator[WaitFact]:
         node, runner = call_node(call.id), self._runner.get(call.id)
         if call.kind == "driver":
@@ -239,7 +262,7 @@ class RayFacts:
                 return self._group(match[1])
         if call.state == "unplaced":
             needs = _amounts(call.needs)
-            text = f"a node with {needs} free" if needs else "a worker to run in"
+            text = f"{_NODE_KEY}{needs} free" if needs else "a worker to run in"
         else:
             text = _LACKING[call.state]
         node = WaitNode("resource", f"{text} ({call.job})")
@@ -247,7 +270,7 @@ class RayFacts:
         return node
 
     def _group(self, group_id: str) -> WaitNode:
-        node = WaitNode("resource", f"placement group {group_id}")
+        node = WaitNode("resource", f"{_GROUP_KEY}{group_id}")
         group = self._groups.get(group_id)
         self.names[node] = _group_text(group) if group else f"placement group {group_id[:8]}"
         return node
@@ -277,7 +300,9 @@ class RayFacts:
     def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
         """The main thread of an actor rests between calls, and while its other threads or its
         event loop run some."""
-        if self._in_transit(node):
+        if driver := self._uncalled(node):
+            yield WaitsFor(who=node, awaited=driver, how=UNCALLED, witness=RAY)
+        elif self._in_transit(node):
             yield Moves(process=node, witness=RAY)
         elif awaited := self._made(node):
             yield from self._for_calls(node, awaited, "await")
@@ -285,6 +310,16 @@ class RayFacts:
             yield Elsewhere(
                 process=node, place="", doing="awaits something of its own", witness=fact.tool
             )
+
+    def _uncalled(self, node: WaitNode) -> WaitNode | None:
+        """The driver of an actor that is asked for nothing, where the driver itself waits for no
+        call: else the actor is idle because of what the driver waits for."""
+        known = self.processes.known[node]
+        driver = self.processes.driver_of(known.job)
+        if not known.actor or self._given.get(node) or driver is None:
+            return None
+        fact = self._stacks.get(driver)
+        return driver if fact is not None and fact.signature and not ray_wait(fact) else None
 
     def _in_transit(self, node: WaitNode) -> bool:
         """Whether all calls of an idle process are so young that it has just ended them, or is
@@ -431,6 +466,8 @@ def _creation_id(actor: str) -> str:
 
 _GROUP = re.compile(r"_group_(?:\d+_)?([0-9a-f]{16,})$")
 """Of the resources that Ray makes for a placement group ("CPU_group_0_29a1...")."""
+_GROUP_KEY = "placement group "
+_NODE_KEY = "a node with "
 _HOW = {"unplaced": "needs", "memory": "needs", "fetching": "fetches", "queued": QUEUED}
 _LACKING = {
     "memory": "room in the object store",

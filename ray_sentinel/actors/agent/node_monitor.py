@@ -39,7 +39,7 @@ from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.identity import Node, Rank
 from ray_sentinel.model.metrics import Family
-from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
+from ray_sentinel.model.progress import Exit, RankSnapshot, RayProcess, Snapshot
 from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
@@ -93,6 +93,7 @@ class RanksSeen(NamedTuple):
     """The ranks as they were at one moment (Unix seconds)."""
 
     ranks: tuple[RankSnapshot, ...]
+    ray_processes: tuple[RayProcess, ...]
     at: float
 
 
@@ -245,7 +246,7 @@ class NodeMonitor:
         if self._noting is not None:
             self._noting.offer(tuple(found.rank for found in ranks))
         if self._reporting is not None:
-            self._reporting.offer(RanksSeen(ranks, now))
+            self._reporting.offer(RanksSeen(ranks, self.watch.ray_processes(), now))
 
     def _note_problems(self) -> None:
         self._note_refused(self.runner.refused_plugins())
@@ -305,6 +306,7 @@ class NodeMonitor:
             ),
             events=self._outbox.take_events(),
             metrics_url=self.exporting.url,
+            ray_processes=seen.ray_processes,
             clock_shift=self._clock.shift,
         )
         receipt = self._send(
@@ -333,6 +335,7 @@ class NodeMonitor:
         self._workers_version = receipt.workers_version
         if receipt.workers is not None:
             self.watch.set_ray_workers(receipt.workers)
+        self.watch.set_ray_drivers(receipt.drivers)
         with self._neighbours_lock:
             if self._neighbours.tell(receipt.raylets, time.monotonic()):
                 self._raylets_due = 0.0

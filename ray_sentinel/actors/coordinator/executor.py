@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+import ray
 
 from ray_sentinel.actors.bundles.bundle import capture_folder, last_capture
 from ray_sentinel.actors.bundles.index import (
@@ -27,6 +28,7 @@ from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.coordinator.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.coordinator.fleet import Fleet
+from ray_sentinel.actors.coordinator.job_stacks import take_look
 from ray_sentinel.actors.coordinator.ras_witness import RasWitness
 from ray_sentinel.actors.coordinator.timed_capture import is_timed
 from ray_sentinel.actors.messages import (
@@ -46,6 +48,7 @@ from ray_sentinel.engine.actions import (
     AskRas,
     AskRecorder,
     Capture,
+    LookAtRayJob,
     ProbeNode,
     Publish,
     TakeStacks,
@@ -57,6 +60,7 @@ from ray_sentinel.engine.events import (
     NodeLeft,
     NodeProbed,
     NoticeSent,
+    RayJobLooked,
     RecorderExplained,
     StacksTaken,
     StragglersFound,
@@ -67,6 +71,7 @@ from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident, IncidentState, RankLog
+from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.incident_notices import (
@@ -127,6 +132,8 @@ LOOK_SECONDS = 1.0
 """For the disk to say what captures an incident has had."""
 CLOSE_SECONDS = 1.5
 """For notices that were not delivered yet."""
+LOOKS = 4
+"""Ray jobs that are looked at at once."""
 WORKERS = 16
 """Threads for what is asked at once, and as many for captures: they wait more than they work."""
 
@@ -166,6 +173,8 @@ class Executor:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.
         self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
+        # They wait for Ray and for all nodes, and must not hold up the stacks of ranks.
+        self._looks = ThreadPoolExecutor(LOOKS, thread_name_prefix="ray-sentinel-look")
         # What ranks wrote last is read meanwhile: a capture may take minutes, and pods go.
         self._harvests = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-output")
         self._reports = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-report")
@@ -200,7 +209,11 @@ class Executor:
         self._notifier.tell(notice_of(incident, incident_dict(incident)))
 
     def __call__(self, action: AnyAction) -> None:
-        pools = {Capture: self._captures, Publish: self._reports}
+        pools = {
+            Capture: self._captures,
+            Publish: self._reports,
+            LookAtRayJob: self._looks,
+        }
         pools.get(type(action), self._pool).submit(self._guarded, action)
 
     def _guarded(self, action: AnyAction) -> None:
@@ -230,6 +243,8 @@ class Executor:
                     self.feed(answer)
             case ProbeNode():
                 self.feed(self._probe(action))
+            case LookAtRayJob():
+                self.feed(self._look_at_ray_job(action))
             case Capture():
                 self.feed(self._capture(action))
             case Publish():
@@ -289,6 +304,15 @@ class Executor:
     def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
         answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
         return list(answers.values()), problems
+
+    def _look_at_ray_job(self, action: LookAtRayJob) -> RayJobLooked:
+        """An answer always: while one is awaited the job is not looked at again."""
+        try:
+            look = take_look(ray, action.ray_job, times=action.times)
+        except (ray.exceptions.RayError, RuntimeError, OSError) as error:
+            log.warning("job %s could not be looked at: %s", action.ray_job, error)
+            look = RayLook(calls=RayCalls(), notes=(f"it could not be looked at: {error}",))
+        return RayJobLooked(time=self._clock.now(), ray_job=action.ray_job, look=look)
 
     def _probe(self, action: ProbeNode) -> NodeProbed | NodeLeft:
         node = self._fleet.nodes().get(action.node_id)

@@ -1,6 +1,7 @@
 """The stacks of all processes of the cluster's jobs, by their nodes' agents, and Ray's calls.
 
-It is asked for by people: the control store and the agents are asked once for each round.
+It is asked for by people, and by the engine where a job is silent: the control store and the agents
+are asked once for each round.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from ray_sentinel.actors.coordinator.ray_calls import unfinished_calls
 from ray_sentinel.actors.hosts import RayNode, ray_nodes
 from ray_sentinel.actors.messages import Sampled, pack, unpack
 from ray_sentinel.actors.names import NAMESPACE, agent_name
-from ray_sentinel.evidence.stacks.compare import movements
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.ray_calls import LookedAt, RayCalls, RayLook, of_job
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.picture import ClusterPicture, picture
+from ray_sentinel.waitgraph.picture import ClusterPicture, pictured
 
 ROUND_SECONDS = 15.0
 """For the agents to take and to read the stacks of their nodes."""
@@ -34,7 +34,15 @@ def look_at_jobs(ray: Any) -> ClusterPicture:
 
     Blocks for some seconds. What could not be seen is in ``notes``.
     """
-    calls = unfinished_calls(ray.get_runtime_context().gcs_address)
+    return pictured(take_look(ray))
+
+
+def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
+    """The same, not yet judged; of one job where ``job`` (Ray's id, in hex) is given. ``times``:
+    also how long the calls took that have ended."""
+    calls = unfinished_calls(ray.get_runtime_context().gcs_address, job, times=times)
+    if job:
+        calls = of_job(calls, job)
     nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
     wanted = _pids(calls, nodes)
     rounds: list[dict[tuple[str, int], StackFact]] = []
@@ -45,19 +53,17 @@ def look_at_jobs(ray: Any) -> ClusterPicture:
         found, problems = _round(ray, wanted)
         rounds.append(found)
         notes |= dict.fromkeys(problems)
-    started: dict[tuple[str, int], ProcessId] = {}
+    processes = []
     for node_id, pids in wanted.items():
         address = nodes[node_id].address
         for pid in pids:
             fact = rounds[-1].get((node_id, pid))
             process = fact.process if fact else ProcessId(address, pid)
-            started[node_id, pid] = process
-            started.setdefault((address, pid), process)
-    return picture(
-        calls,
-        started,
-        {fact.process: fact for fact in rounds[-1].values()},
-        movements([tuple(found.values()) for found in rounds]),
+            processes.append(LookedAt(node=node_id, address=address, process=process))
+    return RayLook(
+        calls=calls,
+        processes=tuple(processes),
+        rounds=tuple(tuple(found.values()) for found in rounds),
         notes=tuple(notes),
     )
 

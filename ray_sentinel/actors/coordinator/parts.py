@@ -33,6 +33,7 @@ from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.coordinator.ray_actors import RayActors
+from ray_sentinel.actors.coordinator.ray_table import TABLE_SECONDS, RayTable
 from ray_sentinel.actors.coordinator.recovery import Restored, restore, resumed_clock
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.coordinator.timed_capture import WHY, TimedCapture
@@ -48,9 +49,10 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
-from ray_sentinel.engine.events import PhasesRecalled
+from ray_sentinel.engine.events import PhasesRecalled, RayTableTold
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.metrics import Family
+from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.status import NodeStatus, Status
 from ray_sentinel.private_files import be_private
 from ray_sentinel.web.page import Owner, Page
@@ -92,6 +94,7 @@ class CoordinatorParts:
         self.roster = Roster(self._config)
         self.fleet = Fleet(config, self.roster.heard, draining_now)
         self._ray_actors = RayActors()
+        self._ray_table = RayTable(context.gcs_address, self._tell_table)
         self.clock, self.engine = self._recovered(deployment, restarted=bool(restarts))
         capture = self._config.capture
         self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
@@ -183,6 +186,7 @@ class CoordinatorParts:
         self._start("phases", 20.0, self._save_phases)
         if self._timed.wanted:
             self._start("timed-capture", 1.0, self._capture_when_due)
+        self._start("ray-table", TABLE_SECONDS / 2, self._ray_table.poll)
         self._start("history-file", 1.0, self.history.save_when_due)
         if self._prometheus.wanted:
             self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
@@ -205,6 +209,9 @@ class CoordinatorParts:
         for node_id in self.fleet.draining().keys() - self.fleet.released():
             if idle_for.get(node_id, 0.0) >= DRAINED_SECONDS:
                 self.fleet.release(node_id, DRAINED)
+
+    def _tell_table(self, table: RayCalls) -> None:
+        self.engine.feed(RayTableTold(time=self.clock.now(), table=table))
 
     def _agents_are_back(self) -> bool:
         nodes = self.fleet.nodes()
@@ -260,6 +267,7 @@ class CoordinatorParts:
             raylets=self.roster.raylets_beside(report),
             workers=workers,
             workers_version=version,
+            drivers=self._ray_table.drivers,
             history=self._wanted_history(),
             tables=self.engine.tables_of(node.id),
         )

@@ -139,7 +139,7 @@ def workers(
                 groups[key].append(actor)
     found: dict[str, list[RayWorker]] = defaultdict(list)
     for (job, _, kind, attempt), members in groups.items():
-        name = f"{script(entrypoints.get(job, ''))}-{_number(job)}.{kind}"
+        name = f"{job_name(entrypoints.get(job, ''), job)}.{kind}"
         for order, actor in enumerate(in_order(members)):
             found[actor.node].append(
                 RayWorker(
@@ -163,6 +163,15 @@ def in_order(actors: list[Actor]) -> list[Actor]:
 
 def _first(pair: tuple[Any, Actor]) -> Any:
     return pair[0]
+
+
+def job_name(entrypoint: str, job: str) -> str:
+    """What a Ray job is called; ``job`` is Ray's id of it, in hex.
+
+    >>> job_name("python train_rl.py", "02000000")
+    'train_rl-2'
+    """
+    return f"{script(entrypoint)}-{_number(job)}"
 
 
 def script(entrypoint: str) -> str:

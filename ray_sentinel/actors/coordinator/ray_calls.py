@@ -11,10 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
+from ray_sentinel.actors.coordinator.ray_actors import job_name
 from ray_sentinel.actors.names import NAMESPACE
 from ray_sentinel.model.ray_calls import (
     CallKind,
     CallState,
+    EndedCalls,
     PendingGroup,
     RayActor,
     RayCall,
@@ -55,24 +59,33 @@ _STATES: Mapping[str, CallState] = {
     "RUNNING_IN_RAY_WAIT": "running",
 }
 _ENDED = ("FINISHED", "FAILED")
+_COUNTED = ("CPU", "GPU")
+"""What is told of what is free: the other resources are Ray's own, or each node's."""
 
 
-def unfinished_calls(address: str, wall: Callable[[], float] = time.time) -> RayCalls:
-    """What the control store at ``address`` (HOST:PORT) knows now.
+def unfinished_calls(
+    address: str, job: str = "", *, times: bool = False, wall: Callable[[], float] = time.time
+) -> RayCalls:
+    """What the control store at ``address`` (HOST:PORT) knows now; the calls are those of one job
+    where ``job`` (Ray's id, in hex) is given. ``times``: also how long ended calls took.
 
     A part that it does not answer, or that this version of Ray does not have, is named in
     ``problem`` and left out.
     """
     try:
-        store = _Store(address)
-    except (ImportError, AttributeError, RuntimeError, ValueError) as error:
+        store = ControlStoreCalls(address)
+    except NO_STORE as error:
         return RayCalls(at=wall(), problem=f"Ray's control store cannot be asked: {error}")
     with store:
-        return store.look(wall())
+        return store.look(wall(), job, times=times)
 
 
-class _Store:
-    """The store's services on one channel."""
+NO_STORE = (ImportError, AttributeError, RuntimeError, ValueError)
+"""What ``ControlStoreCalls`` raises where this version of Ray has no such store."""
+
+
+class ControlStoreCalls:
+    """The store's services on one channel. Used by one thread, and closed at the end."""
 
     def __init__(self, address: str) -> None:
         import grpc  # type: ignore[import-untyped]
@@ -85,32 +98,69 @@ class _Store:
         limit = (("grpc.max_receive_message_length", MOST_BYTES),)
         self._channel: Any = init_grpc_channel(address, options=limit)
         self._problems: list[str] = []
+        self._made_at: dict[bytes, float] = {}
+        """When actors were asked for, by the id of their creation: that does not change."""
+        self._known = RayCalls()
 
-    def __enter__(self) -> _Store:
+    def __enter__(self) -> ControlStoreCalls:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the channel."""
         self._channel.close()
 
-    def look(self, at: float) -> RayCalls:
-        drivers = self._asked("jobs", self._drivers, ())
+    def table(self, at: float) -> RayCalls:
+        """The drivers, the living actors and the groups that are not placed; no calls. ``at`` is
+        Unix time. Of a part that is not told what was told before stays, named in ``problem``."""
+        self._problems.clear()
+        old = self._known
+        drivers = self._asked("jobs", self._drivers, old.drivers)
         known = {driver.job for driver in drivers}
-        actors = self._asked("actors", self._actors, ())
-        calls, left_off = self._asked("calls", self._calls, ((), 0))
-        living = {actor.id for actor in actors}
-        return RayCalls(
+        actors = self._asked("actors", self._actors, old.actors) if drivers else ()
+        groups = self._asked("placement groups", self._groups, old.groups) if drivers else ()
+        self._known = RayCalls(
             at=at,
             drivers=drivers,
             actors=tuple(actor for actor in actors if actor.job in known),
+            groups=groups,
+            problem="; ".join(self._problems),
+        )
+        return self._known
+
+    def look(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
+        """The same with the calls that have not ended, of all jobs or one, and what is free;
+        with ``times`` also how long those took that have ended well."""
+        table = self.table(at)
+        known = {driver.job for driver in table.drivers}
+        living = {actor.id for actor in table.actors}
+        calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
+        free = self._asked("free resources", self._free, {})
+        return msgspec.structs.replace(
+            table,
             calls=tuple(
                 call
                 for call in calls
                 if call.job in known and (call.kind != "actor-task" or call.actor in living)
             ),
-            groups=self._asked("placement groups", self._groups, ()),
+            free=free,
+            ended=self._asked("ended calls", lambda: self._ended(job), {}) if times else {},
             left_off=left_off,
             problem="; ".join(self._problems),
         )
+
+    def _free(self) -> dict[str, float]:
+        stub = self._stubs.NodeResourceInfoGcsServiceStub(self._channel)
+        request = self._service.GetAllAvailableResourcesRequest()
+        reply = stub.GetAllAvailableResources(request, timeout=ANSWER_SECONDS)
+        free: Counter[str] = Counter()
+        for node in reply.resources_list:
+            for name, amount in node.resources_available.items():
+                if name in _COUNTED:
+                    free[name] += amount
+        return dict(free)
 
     def _asked(self, what: str, ask: Callable[[], Any], nothing: Any) -> Any:
         try:
@@ -129,6 +179,7 @@ class _Store:
                 pid=job.driver_pid,
                 address=job.driver_ip_address,
                 command=_cut(job.entrypoint),
+                name=job_name(job.entrypoint, job.job_id.hex()),
                 started=job.start_time / 1000 or None,
             )
             for job in reply.job_info_list
@@ -162,7 +213,7 @@ class _Store:
             yield RayActor(
                 id=entry.actor_id.hex(),
                 job=key[0],
-                kind=_cut(entry.class_name),
+                kind=_cut(entry.class_name.rpartition("<locals>.")[2]),
                 name=_cut(entry.name),
                 number=numbers[key],
                 state=self._gcs.ActorTableData.ActorState.Name(entry.state),
@@ -175,12 +226,16 @@ class _Store:
     def _made(self, entries: Iterable[Any]) -> dict[bytes, float]:
         """When actors with fellows of their class were asked for, by the id of their creation:
         their programs number them in this order."""
+        there = {creation_id(entry.actor_id): entry for entry in entries}
+        self._made_at = {key: at for key, at in self._made_at.items() if key in there}
         classes = Counter(entry.class_name for entry in entries if not entry.name)
-        several = [name for name, count in classes.most_common(MOST_CLASSES) if count > 1]
+        new = {entry.class_name for key, entry in there.items() if key not in self._made_at}
+        several = [
+            name for name, count in classes.most_common(MOST_CLASSES) if count > 1 and name in new
+        ]
         filters = self._service.GetTaskEventsRequest.Filters
         equal = self._service.FilterPredicate.Value("EQUAL")
         stub = self._stubs.TaskInfoGcsServiceStub(self._channel)
-        found: dict[bytes, float] = {}
         for name in several:
             # Several filters of one kind must all be met: each class is asked for alone.
             wanted = filters.TaskNameFilter(predicate=equal, task_name=f"{name}.__init__")
@@ -192,16 +247,43 @@ class _Store:
             )
             for event in reply.events_by_task:
                 if times := event.state_updates.state_ts_ns.values():
-                    found[event.task_id] = min(times) / 1e9
+                    self._made_at[event.task_id] = min(times) / 1e9
+        return self._made_at
+
+    def _ended(self, job: str) -> dict[str, EndedCalls]:
+        filters = self._service.GetTaskEventsRequest.Filters
+        equal = self._service.FilterPredicate.Value("EQUAL")
+        finished = filters.StateFilter(predicate=equal, state="FINISHED")
+        of_job = filters.JobIdFilter(predicate=equal, job_id=bytes.fromhex(job)) if job else None
+        reply = self._stubs.TaskInfoGcsServiceStub(self._channel).GetTaskEvents(
+            self._service.GetTaskEventsRequest(
+                limit=MOST_CALLS,
+                filters=filters(state_filters=[finished], job_filters=[of_job] if of_job else []),
+            ),
+            timeout=ANSWER_SECONDS,
+        )
+        status = self._common.TaskStatus.Value
+        running, ended = status("RUNNING"), status("FINISHED")
+        found: dict[str, EndedCalls] = {}
+        for event in reply.events_by_task:
+            times = event.state_updates.state_ts_ns
+            name = _cut(event.task_info.name or event.task_info.func_or_class_name)
+            if running in times and ended in times and name:
+                seconds = max(0.0, (times[ended] - times[running]) / 1e9)
+                old = found.get(name, EndedCalls(count=0, longest=0.0))
+                found[name] = EndedCalls(count=old.count + 1, longest=max(old.longest, seconds))
         return found
 
-    def _calls(self) -> tuple[tuple[RayCall, ...], int]:
+    def _calls(self, job: str) -> tuple[tuple[RayCall, ...], int]:
         filters = self._service.GetTaskEventsRequest.Filters
         not_equal = self._service.FilterPredicate.Value("NOT_EQUAL")
         wanted = [filters.StateFilter(predicate=not_equal, state=state) for state in _ENDED]
+        equal = self._service.FilterPredicate.Value("EQUAL")
+        of_job = filters.JobIdFilter(predicate=equal, job_id=bytes.fromhex(job)) if job else None
         reply = self._stubs.TaskInfoGcsServiceStub(self._channel).GetTaskEvents(
             self._service.GetTaskEventsRequest(
-                limit=MOST_CALLS, filters=filters(state_filters=wanted)
+                limit=MOST_CALLS,
+                filters=filters(state_filters=wanted, job_filters=[of_job] if of_job else []),
             ),
             timeout=ANSWER_SECONDS,
         )

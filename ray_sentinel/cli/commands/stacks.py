@@ -58,6 +58,8 @@ def _for_programs(found: ClusterPicture) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(found)
     for job in told["jobs"]:
         del job["facts"]
+        for root in job["roots"]:
+            del root["waiting"]  # there may be thousands
     return told
 
 

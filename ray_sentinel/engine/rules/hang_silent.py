@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ray_waits import explained
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
@@ -19,7 +20,8 @@ class HangSilent(Rule):
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
             silence = job.silence(now)
-            if len(job.live) > 0 and silence > job.timeout() and self._counts(job, now):
+            late = len(job.live) > 0 and silence > job.timeout() and self._counts(job, now)
+            if late and not explained(view, job, now):
                 yield Finding(
                     rule=self.name,
                     job=job.job,

@@ -8,6 +8,7 @@ from ray_sentinel.engine.activities import all_idle
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import is_stuck
+from ray_sentinel.engine.ray_waits import explained
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
@@ -35,6 +36,7 @@ class StallOutside(Rule):
             least = self.thresholds.seconds or job.hang.stall_seconds
             late = silence >= max(least, STALL_TIMEOUTS * job.timeout())
             spared = job.protected_phase(now) or job.paused(now)
+            spared = spared or explained(view, job, now) is not None
             if late and not spared and _all_outside(job, min(STILL_SECONDS, least / 2)):
                 yield Finding(
                     rule=self.name,

@@ -155,14 +155,18 @@ def test_a_rollout_that_sleeps_is_followed_to_through_trainers_that_queue_for_it
     ]
 
 
-def test_a_driver_that_sleeps_is_named_although_nobody_waits_for_it() -> None:
+def test_idle_actors_wait_for_a_driver_that_sleeps() -> None:
     cluster = Cluster()
     process = ProcessId("node1", 1, 5)
     cluster.stacks[process] = StackFact(
         process=process, signature=("main (rl.py:9)",), activity="sleep", label="sleeping"
     )
     cluster.actor("Rollout")
-    assert cluster.roots() == ()
+    (root,) = cluster.roots()
+    assert (root.kind, root.who, root.waiters) == ("standing", ("driver",), 1)
+    assert root.sentence == (
+        "Rollout 0 has nothing to do until it is called by driver → sleeping in main (rl.py:9)"
+    )
     (driver, *_) = cluster.picture().processes
     assert (driver.label, driver.activity, driver.place) == ("driver", "sleeping", "main (rl.py:9)")
 

@@ -1,0 +1,437 @@
+"""Ray jobs as the engine sees them: who is in them, what each does, how long that usually takes.
+
+A job of actors counts no steps. What is learned instead is how long a process stands still in each
+method: a rollout whose main thread waits for its engine for a minute in every call may do so; one
+that never stood still for longer than a second may not. A method that has ended a few times has a
+rhythm, and is judged by it; what has none is looked at, and judged by hard evidence alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.model.identity import Node, ProcessId
+from ray_sentinel.model.progress import RayProcess, Snapshot
+from ray_sentinel.model.ray_calls import EndedCalls, RayActor, RayCalls, RayDriver
+from ray_sentinel.waitgraph.picture import JobPicture, RootMember, WaitRoot
+
+PATIENCE = 15.0
+"""Seconds in which nothing is suspected, whatever is usual."""
+FACTOR = 3.0
+"""So many times the usual is suspicious."""
+RHYTHM = 3
+"""A method that has ended so often is known."""
+UNKNOWN_PATIENCE = 120.0
+"""For a method that is not known, in a job that is."""
+STARTUP_PATIENCE = 300.0
+"""For a constructor, where no fellow has come through it: it may load a model."""
+QUIET_SECONDS = 15.0
+"""After so long without a change a job without a rhythm is looked at for the first time."""
+AGAIN_SECONDS = 5.0
+"""Between two looks, while something is suspected."""
+EARLY_SECONDS = 6.0
+"""So long before patience ends the first look is taken, so that the second can tell."""
+SELDOM_SECONDS = 30.0
+"""Between two looks later on, and when only the job's silence is suspicious."""
+MOST_SECONDS = 600.0
+"""Between two looks at a job that has no rhythm."""
+LATE_SECONDS = 30.0
+"""A look that has not come by then is not waited for."""
+STOPPED_SECONDS = 2.0
+"""So long a process must be stopped, or blocked in the kernel, before that is looked at."""
+SAME_SECONDS = 4.0
+"""Two looks so far apart that show the same tell more than one."""
+ENDED_SECONDS = 60.0
+"""A job is remembered for so long after its driver is gone."""
+SHORTEST = 1.0
+"""Seconds; what is shorter is not seen by looks a second apart."""
+MOST_METHODS = 1000
+"""Of one job whose durations are learned."""
+
+
+class RayTrack(msgspec.Struct, kw_only=True):
+    """One process of Ray. Times are the coordinator's."""
+
+    process: ProcessId
+    address: str
+    """Of its node."""
+    title: str
+    since: float
+    moved_at: float
+    state: str = ""
+    state_since: float = 0.0
+
+    @property
+    def still_since(self) -> float:
+        """Since when it has neither moved nor begun anything else."""
+        return max(self.since, self.moved_at)
+
+    @property
+    def runs(self) -> str:
+        """The method or task that it runs; empty between two, and for a driver."""
+        return "" if self.title == "IDLE" or not self.title else self.title
+
+    def stopped_for(self, now: float) -> float:
+        """Seconds since it was stopped, or blocked in the kernel, without a moment on a CPU."""
+        held = self.state in ("T", "t", "D")
+        return now - max(self.state_since, self.moved_at) if held else 0.0
+
+
+class KnownMethod(msgspec.Struct, kw_only=True):
+    """What is known of one method of a class, or of one task."""
+
+    ended: int = 0
+    lasted: DurationStats = msgspec.field(default_factory=DurationStats)
+    """From its title's coming to its going: several calls, where they follow at once."""
+    stood: DurationStats = msgspec.field(default_factory=DurationStats)
+    """How long a process stood still in it."""
+    longest: float = 0.0
+    """Seconds that a call of it took, as Ray told."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a process may stand still in it."""
+        if self.lasted.recent:
+            return self.stood.timeout(PATIENCE, FACTOR)
+        return max(PATIENCE, FACTOR * self.longest)
+
+    def take(self, told: EndedCalls) -> None:
+        """What Ray tells of its calls: those that are too short to be seen are known by it."""
+        self.ended = max(self.ended, told.count)
+        self.longest = max(self.longest, told.longest)
+
+
+class SeenRoot(msgspec.Struct, kw_only=True):
+    """What held a job up in the last look, and since which look."""
+
+    root: WaitRoot
+    first_at: float
+    last_at: float
+    looks: int = 1
+
+    def is_sure(self) -> bool:
+        """Whether two looks with time in between showed the same."""
+        return self.looks > 1 and self.last_at - self.first_at >= SAME_SECONDS
+
+
+class StandingMember(msgspec.Struct, kw_only=True):
+    """A process that stands where it waits for nobody."""
+
+    member: RootMember
+    place: str
+    """What it does, and where: "sleeping in score (reward.py:88)"."""
+    called_by: str
+    """Who made the call that it runs."""
+    first_at: float
+    last_at: float
+
+    def is_sure(self) -> bool:
+        """As of ``SeenRoot``."""
+        return self.last_at - self.first_at >= SAME_SECONDS
+
+
+class RayJobView(msgspec.Struct, kw_only=True):
+    """One Ray job. Times are the coordinator's."""
+
+    id: str
+    """Ray's job id, in hex."""
+    driver: RayDriver
+    first_seen: float
+    changed_at: float
+    """When a method or task in it last began or ended."""
+    methods: dict[str, KnownMethod] = {}
+    pauses: DurationStats = msgspec.field(default_factory=DurationStats)
+    """Between two changes, where they were longer than a look of the agent."""
+    ended_at: float | None = None
+    asked_at: float | None = None
+    looked_at: float | None = None
+    picture: JobPicture | None = None
+    """Of the last look."""
+    notes: tuple[str, ...] = ()
+    """What that look could not see."""
+    free: dict[str, float] = {}
+    """What was free then."""
+    roots: list[SeenRoot] = []
+    unready_since: float | None = None
+    """Since when an actor of it has not been made."""
+    standing: dict[ProcessId, StandingMember] = {}
+    """Who stood still in the last look while it runs something, and since which look."""
+    fruitless: int = 0
+    """Looks at it, one after the other, in which nothing has begun or ended."""
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+        return self.driver.name or self.id
+
+    @property
+    def has_rhythm(self) -> bool:
+        """Whether any of its methods has one."""
+        return any(known.ended >= RHYTHM for known in self.methods.values())
+
+    def method(self, title: str) -> KnownMethod:
+        """What is known of it; of too many methods nothing new is learned."""
+        if title not in self.methods and len(self.methods) >= MOST_METHODS:
+            return KnownMethod()
+        return self.methods.setdefault(title, KnownMethod())
+
+    def patience_in(self, title: str) -> float | None:
+        """Seconds for which a process may stand still in a method; None where no time tells.
+
+        A constructor is known once a fellow has come through it.
+        """
+        known = self.methods.get(title)
+        constructs = title.endswith(".__init__")
+        if known is not None and known.ended >= (1 if constructs else RHYTHM):
+            return known.patience
+        if constructs:
+            return STARTUP_PATIENCE
+        return UNKNOWN_PATIENCE if self.has_rhythm else None
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which nothing need begin or end in it."""
+        return self.pauses.timeout(PATIENCE, FACTOR)
+
+    def silence(self, now: float) -> float:
+        """Seconds since a method or task in it began or ended."""
+        return max(0.0, now - self.changed_at)
+
+    def take_picture(
+        self,
+        picture: JobPicture | None,
+        now: float,
+        notes: tuple[str, ...],
+        calls: RayCalls,
+    ) -> None:
+        """What the newest look shows, None where it shows nothing of the job; what was seen before
+        and is seen no more is forgotten. ``notes``: what could not be seen."""
+        self.looked_at, self.notes, self.free = now, notes, calls.free
+        for name, told in calls.ended.items():
+            self.method(name).take(told)
+        self.fruitless += 1
+        if picture is None:
+            return
+        known = {_key(seen.root): seen for seen in self.roots}
+        self.roots = []
+        for root in picture.roots:
+            seen = known.get(_key(root))
+            first, looks = (now, 1) if seen is None else (seen.first_at, seen.looks + 1)
+            self.roots.append(SeenRoot(root=root, first_at=first, last_at=now, looks=looks))
+        standing = {}
+        for one in picture.standing:
+            process = one.member.process
+            old = self.standing.get(process)
+            same = old is not None and old.place == one.place
+            standing[process] = StandingMember(
+                member=one.member,
+                place=one.place,
+                called_by=one.called_by,
+                first_at=old.first_at if same and old is not None else now,
+                last_at=now,
+            )
+        self.standing = standing
+        # The stacks would be kept with every snapshot.
+        self.picture = msgspec.structs.replace(picture, facts=())
+
+    def stuck_roots(self) -> list[SeenRoot]:
+        """Those of the last look that may hold it up for ever."""
+        return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]
+
+
+def _key(root: WaitRoot) -> tuple[object, ...]:
+    return (root.kind, root.who, root.why, tuple(one.process for one in root.processes))
+
+
+class RayJobs(msgspec.Struct, kw_only=True):
+    """All Ray jobs. Changed only by the engine."""
+
+    table: RayCalls = msgspec.field(default_factory=RayCalls)
+    jobs: dict[str, RayJobView] = {}
+    """By Ray's job id."""
+    tracks: dict[str, dict[int, RayTrack]] = {}
+    """By Ray's node id and pid."""
+    owners: dict[str, dict[int, str]] = {}
+    """The jobs of living actors, likewise."""
+
+    def take_table(self, table: RayCalls, now: float) -> None:
+        """Ray's drivers, living actors and unplaced groups as they are now."""
+        self.table, self.owners = table, {}
+        for actor in table.actors:
+            self.owners.setdefault(actor.node, {})[actor.pid] = actor.job
+        for driver in table.drivers:
+            known = self.jobs.get(driver.job)
+            if known is None:
+                self.jobs[driver.job] = RayJobView(
+                    id=driver.job, driver=driver, first_seen=now, changed_at=now
+                )
+            else:
+                known.driver = driver
+        living = {driver.job for driver in table.drivers}
+        unready = {actor.job for actor in table.actors if actor.state != "ALIVE"}
+        for job in self.jobs.values():
+            if job.id in living:
+                job.ended_at = None
+            elif job.ended_at is None:
+                job.ended_at = now
+            if job.id not in unready:
+                job.unready_since = None
+            elif job.unready_since is None:
+                job.unready_since = now
+
+    def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
+        """What a node's agent sees; ``offset`` takes its clock to ours."""
+        node = snapshot.node
+        known = self.tracks.pop(node.id, {})
+        if not snapshot.ray_processes:
+            return
+        tracks = self.tracks[node.id] = {}
+        for told in snapshot.ray_processes:
+            track = known.get(told.process.pid)
+            if track is not None and track.process != told.process:
+                track = None
+            job = self._job_of(node.id, told)
+            tracks[told.process.pid] = self._track(told, track, node, job, now, offset)
+
+    def _job_of(self, node: str, told: RayProcess) -> RayJobView | None:
+        """Of a worker that runs tasks nobody says whose they are: where there is one job, its."""
+        if owner := self.owners.get(node, {}).get(told.process.pid):
+            return self.jobs.get(owner)
+        running = [job for job in self.jobs.values() if job.ended_at is None]
+        return running[0] if len(running) == 1 and told.title else None
+
+    def _track(
+        self,
+        told: RayProcess,
+        track: RayTrack | None,
+        node: Node,
+        job: RayJobView | None,
+        now: float,
+        offset: float,
+    ) -> RayTrack:
+        begun, moved = min(now, told.since + offset), min(now, told.moved_at + offset)
+        if track is None:
+            if job is not None:
+                job.changed_at = max(job.changed_at, begun)
+            return RayTrack(
+                process=told.process,
+                address=node.address,
+                title=told.title,
+                since=begun,
+                moved_at=moved,
+                state=told.state,
+                state_since=now,
+            )
+        if track.state != told.state:
+            track.state, track.state_since = told.state, now
+        changed = told.title != track.title
+        if job is not None and track.runs and (changed or moved > track.moved_at):
+            stood = (begun if changed else moved) - track.still_since
+            if stood > SHORTEST:
+                job.method(track.runs).stood.add(stood)
+        if changed:
+            if job is not None:
+                self._note_change(job, track, begun)
+            track.title, track.since = told.title, begun
+        track.moved_at = max(track.moved_at, moved)
+        return track
+
+    @staticmethod
+    def _note_change(job: RayJobView, track: RayTrack, at: float) -> None:
+        if track.runs and "." in track.runs:
+            known = job.method(track.runs)
+            known.ended += 1
+            known.lasted.add(max(0.0, at - track.since))
+        gap = at - job.changed_at
+        if gap > SHORTEST:
+            job.pauses.add(gap)
+        job.changed_at = max(job.changed_at, at)
+        job.fruitless = 0
+
+    def advance(self, now: float) -> None:
+        """Forget jobs that ended long ago."""
+        for key, job in list(self.jobs.items()):
+            if job.ended_at is not None and now - job.ended_at > ENDED_SECONDS:
+                del self.jobs[key]
+
+    def running(self) -> Iterator[RayJobView]:
+        """Those whose drivers live."""
+        return (job for job in self.jobs.values() if job.ended_at is None)
+
+    def driver_track(self, job: RayJobView) -> RayTrack | None:
+        """The driver's process, where it is seen."""
+        pid = job.driver.pid
+        found = (tracks[pid] for tracks in self.tracks.values() if pid in tracks)
+        return next((t for t in found if t.address == job.driver.address and not t.title), None)
+
+    def actors_of(self, job: RayJobView) -> Iterator[tuple[RayActor, RayTrack | None]]:
+        """Its living actors, each with its process where it is seen."""
+        for actor in self.table.actors:
+            if actor.job == job.id:
+                yield actor, self.tracks.get(actor.node, {}).get(actor.pid)
+
+    def track_of(self, process: ProcessId) -> RayTrack | None:
+        """A process that is seen now."""
+        found = (t.get(process.pid) for t in self.tracks.values())
+        return next((track for track in found if track and track.process == process), None)
+
+    def due(self, now: float, asked_for: Iterable[str] = ()) -> list[RayJobView]:
+        """The jobs that are to be looked at now; ``asked_for``: those whose ranks are suspected."""
+        wanted = set(asked_for)
+        return [job for job in self.running() if self._is_due(job, now, job.id in wanted)]
+
+    def _is_due(self, job: RayJobView, now: float, asked_for: bool) -> bool:
+        under_way = job.asked_at is not None and job.asked_at > (job.looked_at or 0.0)
+        if under_way and now - (job.asked_at or 0.0) < LATE_SECONDS:
+            return False
+        every = self._look_every(job, now, asked_for)
+        last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
+        return every is not None and now - last >= every
+
+    def _look_every(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
+        """Seconds between looks at a job as it is now; None where there is nothing to look for."""
+        unsure = any(not seen.is_sure() for seen in job.stuck_roots())
+        if job.stuck_roots() and job.changed_at > (job.looked_at or 0.0):
+            return AGAIN_SECONDS  # what held it up may be over
+        late = min(self.overdue(job, now), default=None)
+        if late is not None and late < LATE_SECONDS:
+            return AGAIN_SECONDS
+        if asked_for or late is not None or self._has_stopped(job, now):
+            return AGAIN_SECONDS if unsure or job.fruitless < 4 else SELDOM_SECONDS
+        if self.pending(job, now):
+            return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
+        if job.has_rhythm:
+            silent = job.silence(now) > job.patience - EARLY_SECONDS
+            soon = unsure or job.fruitless < 2
+            return (AGAIN_SECONDS if soon else SELDOM_SECONDS) if silent else None
+        if job.silence(now) > QUIET_SECONDS - EARLY_SECONDS:
+            soon = unsure and job.fruitless < 2
+            growing = min(MOST_SECONDS, QUIET_SECONDS * 2.0 ** min(job.fruitless, 10))
+            return AGAIN_SECONDS if soon else growing
+        return None
+
+    def overdue(self, job: RayJobView, now: float) -> Iterator[float]:
+        """For each process that stands still in a method for longer than it may, or soon will, by
+        how many seconds; the least is ``-EARLY_SECONDS``."""
+        for _, track in self.actors_of(job):
+            if track is not None and track.runs and "." in track.runs:
+                patience = job.patience_in(track.runs)
+                if patience is not None:
+                    late = now - track.still_since - patience
+                    if late > -EARLY_SECONDS:
+                        yield late
+
+    def _has_stopped(self, job: RayJobView, now: float) -> bool:
+        tracks = (track for _, track in self.actors_of(job) if track is not None and track.runs)
+        return any(track.stopped_for(now) > STOPPED_SECONDS for track in tracks)
+
+    def pending(self, job: RayJobView, now: float) -> bool:
+        """Whether something in it could not be placed for long, or is being made."""
+        groups = any(
+            group.job == job.id and group.since is not None and now - group.since > PATIENCE
+            for group in self.table.groups
+        )
+        return groups or (job.unready_since is not None and now - job.unready_since > PATIENCE)

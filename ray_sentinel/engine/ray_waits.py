@@ -1,0 +1,294 @@
+"""From who waits for whom in a Ray job to a finding: the root of the waits is the culprit.
+
+What a root is tells how much more must be known: a circle of calls, something that cannot be placed
+and a process that cannot go on are proof by themselves; a process that merely stands still is one
+only where it has stood for longer than it does, and is asked for nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ray_jobs import (
+    PATIENCE,
+    RHYTHM,
+    STOPPED_SECONDS,
+    RayJobView,
+    RayTrack,
+    SeenRoot,
+    StandingMember,
+)
+from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import (
+    ChainLink,
+    Culprit,
+    EvidenceItem,
+    FaultKind,
+    Finding,
+    Verdict,
+)
+from ray_sentinel.waitgraph.chain import GOES_ON
+from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
+
+RULE = "ray.waits"
+SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "mute": 0.3}
+"""Confidence, by the kind of root."""
+BROKEN: tuple[tuple[str, FaultKind], ...] = (
+    ("is stopped", "rank-stopped"),
+    ("holds the GIL", "gil-held"),
+    ("is blocked in the kernel", "kernel-blocked"),
+)
+"""How the proof begins, and the kind that it is of."""
+OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
+"""Roots that may be told of, and lie outside the ranks."""
+SPIN_SECONDS = 30.0
+SPIN_FACTOR = 10.0
+SPIN_LOOKS = 4
+OURS_SECONDS = 15.0
+"""For the case of the ranks to be decided, before a rank is named without it."""
+
+
+def findings(view: ClusterView, now: float) -> Iterator[Finding]:
+    """What holds the Ray jobs up now, with the whole verdict; for each job one thing at a time."""
+    for job in view.ray.running():
+        told = next(_verdicts(view, job, now), None)
+        if told is not None:
+            yield Finding(
+                rule=RULE,
+                job=job.name,
+                attempt=0,
+                kind=told.kind,
+                severity="critical",
+                summary=told.summary,
+                hard=True,
+                settled=True,
+                verdict=told,
+            )
+
+
+def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdict]:
+    """Those with the most waiters first."""
+    for seen in job.roots:
+        kind = _kind(view, job, seen, now)
+        if kind and not _is_the_ranks(view, seen.root.processes, now):
+            yield _verdict(view, job, seen.root, kind)
+    for standing in job.standing.values():
+        # Others go on without it, so that it holds nobody up yet; it never ends all the same.
+        kind = _standing_kind(view, job, standing, now)
+        if kind and not _is_the_ranks(view, (standing.member,), now):
+            yield _verdict(view, job, _root_of(standing), kind)
+
+
+def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> FaultKind | None:
+    """What is proven; None while it is not."""
+    root = seen.root
+    if root.kind == "circle":
+        return "call-deadlock" if seen.is_sure() else None
+    if root.kind == "unheld":
+        if root.lacks is None or not seen.is_sure() or _age(root, job, now) < PATIENCE:
+            return None
+        return "pending" if root.lacks == "placement" else "object-store"
+    if not root.processes:
+        return None
+    member = root.processes[0]
+    track = view.ray.track_of(member.process)
+    if root.kind == "broken":
+        proven = seen.is_sure() or (track and track.stopped_for(now) > STOPPED_SECONDS)
+        return _broken_kind(root) if proven else None
+    if root.kind == "standing" and member.role == "driver":
+        stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
+        return "driver-stuck" if stuck and job.silence(now) > job.patience else None
+    if root.kind == "works":
+        return "cpu-spin" if track and _spins(job, seen, track, now) else None
+    if root.kind == "mute":
+        sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.patience
+        return "unknown" if sure else None
+    standing = job.standing.get(member.process)
+    return _standing_kind(view, job, standing, now) if standing is not None else None
+
+
+def _standing_kind(
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
+) -> FaultKind | None:
+    """Of a process that runs something and stands still in it."""
+    track = view.ray.track_of(standing.member.process)
+    if track is None or not standing.is_sure() or track.still_since > standing.first_at:
+        return None
+    patience = job.patience_in(track.runs) if track.runs else None
+    stuck = patience is not None and now - track.still_since > patience
+    return "actor-stuck" if stuck else None
+
+
+def _spins(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -> bool:
+    """Whether it was on a CPU at one line in all of several looks, in a call that is long overdue:
+    a call that computes for long is seen at several."""
+    known = job.methods.get(track.runs)
+    if known is None or known.ended < RHYTHM or not seen.root.why:
+        return False
+    usual = max(known.longest, known.lasted.timeout(0.0, 1.0))
+    overdue = now - track.since > max(SPIN_SECONDS, SPIN_FACTOR * usual)
+    return overdue and seen.looks >= SPIN_LOOKS and seen.is_sure()
+
+
+def _root_of(standing: StandingMember) -> WaitRoot:
+    """As if it were one: who called it is all that is known to wait."""
+    method = ", ".join(standing.member.methods[:1])
+    place = f"{method} at {standing.member.label}" if method else standing.member.label
+    link = ChainLink(start=standing.called_by, end=place, how="called", witness="ray")
+    return WaitRoot(
+        kind="standing",
+        who=(standing.member.label,),
+        why=standing.place,
+        waiters=0,
+        processes=(standing.member,),
+        chain=(link,) if standing.called_by else (),
+        sentence=f"{place}: {standing.place}",
+    )
+
+
+def _broken_kind(root: WaitRoot) -> FaultKind:
+    why = root.why
+    return next((kind for start, kind in BROKEN if why.startswith(start)), "actor-stuck")
+
+
+def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
+    """Seconds for which somebody has waited for it."""
+    known = [step.since for step in root.chain if step.since is not None]
+    return now - min(known) if known else job.silence(now)
+
+
+def _is_the_ranks(view: ClusterView, members: Iterable[RootMember], now: float) -> bool:
+    """Whether one is a rank that the case of its own job tells more of."""
+    for member in members:
+        rank = _rank_of(view, member.process)
+        if rank is None:
+            continue
+        job, _ = rank
+        if view.open_incidents.get(job.key) or (
+            job.training() and job.silence(now) < job.timeout() + OURS_SECONDS
+        ):
+            return True
+    return False
+
+
+def _rank_of(view: ClusterView, process: ProcessId) -> tuple[JobView, RankView] | None:
+    for job in view.jobs.values():
+        if (rank := job.ranks.get(process)) is not None and rank.alive:
+            return job, rank
+    return None
+
+
+def _culprit(view: ClusterView, member: RootMember, root: WaitRoot, kind: FaultKind) -> Culprit:
+    rank = _rank_of(view, member.process)
+    return Culprit(
+        rank=rank[1].rank.id.rank if rank is not None else None,
+        host=member.process.host,
+        pid=member.process.pid,
+        reason=PHRASES[kind] if root.kind == "circle" else root.why.removeprefix(GOES_ON),
+        role=member.role,
+        actor=member.label if member.role != "driver" else "",
+        method=", ".join(member.methods[:3]),
+    )
+
+
+def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> Verdict:
+    return Verdict(
+        kind=kind,
+        summary=_summary(view, job, root, kind),
+        culprits=tuple(_culprit(view, member, root, kind) for member in root.processes)
+        if kind != "unknown"
+        else (),
+        confidence=SURE.get(root.kind, 0.5),
+        evidence=(
+            EvidenceItem(source="ray", text=root.sentence),
+            *(EvidenceItem(source="ray", text=note) for note in job.notes),
+        ),
+        chain=root.chain,
+        next_steps=NEXT_STEPS[kind],
+    )
+
+
+def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> str:
+    others = f"{root.waiters} process{'es' * (root.waiters != 1)} wait{'s' * (root.waiters == 1)}"
+    if kind == "call-deadlock":
+        names = " and ".join(member.label for member in root.processes)
+        return f"{names} wait for each other's calls"
+    if kind in ("pending", "object-store"):
+        free = ", ".join(f"{amount:g} {name}" for name, amount in sorted(job.free.items()))
+        has = f"; free are {free}" if free and kind == "pending" else ""
+        return f"nothing in the cluster has {root.who[0]}{has}; {others}"
+    member = root.processes[0]
+    if kind == "unknown":
+        return (
+            f"{others} for {member.label} on {member.process.host}, of which nothing can be "
+            f"learned: {root.why}"
+        )
+    others = f"; {others}" if root.waiters else ""
+    if kind == "cpu-spin":
+        place = root.why.removeprefix(GOES_ON)
+        return f"{member.label} on {member.process.host} spins: {place}{others}"
+    runs = f" in {member.methods[0]}" if member.methods else ""
+    return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{others}"
+
+
+def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
+    """What the ranks of a job wait for outside of it, by the newest look at their Ray job, where
+    that is told, or may be in a moment; None where a rank itself holds it up, or nothing is known
+    since it fell silent."""
+    ray_job = ray_job_of(view, job)
+    if ray_job is None or (ray_job.looked_at or 0.0) <= job.moved_at():
+        return None
+    ranks = {rank.rank.process for rank in job.live}
+    roots = ray_job.stuck_roots()
+    if any(ranks & {member.process for member in seen.root.processes} for seen in roots):
+        return None
+    found = (seen for seen in roots if seen.root.kind in OUTSIDE and ranks & set(seen.root.waiting))
+    seen = next(found, None)
+    soon = job.silence(now) < job.timeout() + OURS_SECONDS
+    return seen if seen is not None and (soon or _kind(view, ray_job, seen, now)) else None
+
+
+def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:
+    """The Ray job that the ranks of a job are actors of."""
+    for rank in job.live:
+        owner = view.ray.owners.get(rank.node, {}).get(rank.rank.process.pid)
+        if owner is not None:
+            return view.ray.jobs.get(owner)
+    return None
+
+
+def with_chain(view: ClusterView, job: JobView, verdict: Verdict) -> Verdict:
+    """A verdict about ranks that are Ray actors, with the chain that leads to its culprit."""
+
+    ray_job = ray_job_of(view, job)
+    if ray_job is None or verdict.chain or not verdict.culprits:
+        return verdict
+    members = {
+        (member.process.host, member.process.pid): (seen.root, member)
+        for seen in ray_job.roots
+        for member in seen.root.processes
+    }
+    found = [members.get((one.host, one.pid or 0)) for one in verdict.culprits]
+    if found[0] is None:
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        chain=found[0][0].chain,
+        culprits=tuple(
+            one
+            if known is None
+            else msgspec.structs.replace(
+                one,
+                role=known[1].role,
+                actor=known[1].label,
+                method=", ".join(known[1].methods[:3]),
+            )
+            for one, known in zip(verdict.culprits, found, strict=True)
+        ),
+    )

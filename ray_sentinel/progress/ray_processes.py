@@ -1,0 +1,122 @@
+"""What Ray's workers and drivers on a node do, as their titles and the scheduler show it.
+
+Ray writes into a worker's title what runs there: "ray::Rollout.generate" during a call,
+"ray::Rollout" between two calls, "ray::IDLE" between two tasks (``setproctitle`` in Ray's
+``_raylet.pyx``). So a call's begin and end are seen without a word from the program.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.model.identity import Node, ProcessId
+from ray_sentinel.model.progress import RayProcess
+from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.proc_stat import Key, parse_schedstat, parse_stat
+from ray_sentinel.progress.process_memory import memory_files, read_file
+from ray_sentinel.progress.processes import Process
+
+MOST = 512
+"""Processes of one node that are told; those that began first."""
+BUSY = 0.2
+"""Share of a core that a process uses while it works in threads beside its main one. Ray's own
+threads use a hundredth."""
+MOST_TITLE = 200
+"""Characters."""
+_PREFIX = b"ray::"
+
+
+class _Seen(msgspec.Struct, kw_only=True):
+    title: str
+    since: float
+    moved_at: float
+    switches: int = -1
+    cpu_seconds: float = 0.0
+    at: float = 0.0
+    state: str = ""
+
+
+class RayProcessWatch:
+    """Keeps the last look at each process. One caller looks."""
+
+    def __init__(self, own_raylet: int | None, proc: Path = Path("/proc")) -> None:
+        self._raylet, self._proc = own_raylet, str(proc)
+        self._seen: dict[Key, _Seen] = {}
+
+    def look(
+        self,
+        node: Node,
+        table: Mapping[int, Process],
+        drivers: Collection[tuple[str, int]],
+        now: float,
+    ) -> tuple[RayProcess, ...]:
+        """The workers below this node's raylet that have run anything, and the drivers among
+        ``drivers`` (address and pid) that are here; ``now`` is the agent's time."""
+        here = {pid for address, pid in drivers if address == node.address}
+        workers = [p for p in table.values() if self._is_worker(p)]
+        chosen = list(
+            itertools.islice((*(table[pid] for pid in sorted(here & table.keys())), *workers), MOST)
+        )
+        titles = memory_files((p.pid for p in chosen if p.pid not in here), "cmdline", self._proc)
+        self._seen = {p.key: self._seen[p.key] for p in chosen if p.key in self._seen}
+        found = []
+        for process in chosen:
+            title = "" if process.pid in here else _title(titles.get(process.pid))
+            if title is None or (title == "IDLE" and process.key not in self._seen):
+                continue
+            seen = self._look(process, title, now)
+            found.append(
+                RayProcess(
+                    process=ProcessId(node.host, process.pid, process.start),
+                    title=seen.title,
+                    since=seen.since,
+                    moved_at=seen.moved_at,
+                    state=seen.state,
+                )
+            )
+        return tuple(found)
+
+    def _is_worker(self, process: Process) -> bool:
+        return (
+            bool(process.arguments)
+            and process.arguments[0].startswith("ray::")
+            and not process.environ.get(ROLE_VARIABLE)
+            and (self._raylet is None or any(pid == self._raylet for pid, _ in process.lineage))
+        )
+
+    def _look(self, process: Process, title: str, now: float) -> _Seen:
+        seen = self._seen.setdefault(process.key, _Seen(title=title, since=now, moved_at=now))
+        if seen.title != title:
+            seen.title, seen.since, seen.moved_at = title, now, now
+        try:
+            switches = parse_schedstat(self._read(process.pid, "schedstat")).switches
+            stat = parse_stat(self._read(process.pid, "stat"))
+        except ValueError:
+            return seen  # it has ended
+        used = stat.cpu_seconds
+        busy = used - seen.cpu_seconds > BUSY * (now - seen.at) > 0.0
+        if switches != seen.switches or (busy and seen.at):
+            seen.moved_at = now
+        seen.switches, seen.cpu_seconds, seen.at = switches, used, now
+        seen.state = stat.state
+        return seen
+
+    def _read(self, pid: int, name: str) -> bytes:
+        return read_file(self._proc, pid, name) or b""
+
+
+def _title(line: bytes | None) -> str | None:
+    """What Ray calls a worker; None where that is not known.
+
+    >>> _title(b"ray::Rollout.generate\\0\\0"), _title(b"ray::preprocess()"), _title(b"python")
+    ('Rollout.generate', 'preprocess', None)
+    """
+    text = (line or b"").split(b"\0", 1)[0]
+    if not text.startswith(_PREFIX):
+        return None
+    title = text.removeprefix(_PREFIX).decode("utf-8", "replace").strip()
+    return title.removesuffix("()")[:MOST_TITLE]
