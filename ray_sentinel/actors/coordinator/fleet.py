@@ -97,6 +97,11 @@ class Fleet:
         with self._lock:
             return {key: slot.node for key, slot in self._slots.items()}
 
+    @property
+    def size(self) -> int:
+        """How many living nodes there are."""
+        return len(self._slots)
+
     def departed(self, node_id: str, now: float) -> NodeLeft | None:
         """That a node has left, also while no coordinator was there to see it; None where Ray
         lists it as living, or lists nothing yet."""

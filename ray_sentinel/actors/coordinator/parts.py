@@ -274,7 +274,7 @@ class CoordinatorParts:
 
     def _wanted_history(self) -> HistoryRequest:
         """Nothing while the job's Prometheus has it all."""
-        return HistoryRequest() if self._prometheus.url else wanted(len(self.fleet.nodes()))
+        return HistoryRequest() if self._prometheus.url else wanted(self.fleet.size)
 
     def _families(self) -> tuple[Family, ...]:
         now, last = self.clock.now(), self.engine.last_cycle

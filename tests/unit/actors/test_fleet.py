@@ -52,6 +52,7 @@ def test_a_node_that_is_left_while_its_agent_starts_keeps_none(
     monkeypatch.setattr(placement, "start_agent", start)
     monkeypatch.setattr(placement, "drop", lambda node_id: story.append("dropped"))
     fleet.step(100.0)
+    assert fleet.size == len(fleet.nodes()) == 1
     assert fleet.handle("n") is None
     assert fleet.released() == {"n"}
     assert story[0] == "started"
