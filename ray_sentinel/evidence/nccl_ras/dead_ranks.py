@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ray_sentinel.evidence.nccl_ras.context import RasContext, minority
-from ray_sentinel.evidence.nccl_ras.poll import Poll, RasProcess, State
+from ray_sentinel.evidence.nccl_ras.poll import Member, Poll, RasProcess, State
 from ray_sentinel.model.ras import RasCulprit, RasKind
 
 DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"
@@ -18,6 +18,8 @@ _MEMBERS: tuple[tuple[State, RasKind], ...] = (
     ("DEAD", "rank-dead"),
     ("UNRESPONSIVE", "rank-unresponsive"),
 )
+UNLISTED = "is missing from the RAS answer, while the others' counts stand still"
+_MOST_TOLD = 8
 MUTE = "does not answer RAS: stopped, hung with all its threads, cut off, or just gone"
 
 
@@ -90,6 +92,30 @@ def _name_members(scene: RasContext) -> None:
             for member in found:
                 scene.say(f"{scene.who(look, member)} of {look.last.name} {told}")
                 scene.accuse(look, member, kind, told)
+
+
+def judge_unlisted(scene: RasContext) -> None:
+    """Ranks that the answer leaves out altogether. While a communicator is made that is usual; in
+    one that stands still in two polls, who stays away is what the others wait for."""
+    for look in scene.looks:
+        if not look.last.unlisted:
+            continue
+        absent = [look.before(rank) or Member(rank=rank) for rank in look.last.unlisted]
+        who = ", ".join(scene.who(look, member) for member in absent[:_MOST_TOLD])
+        more = f" and {len(absent) - _MOST_TOLD} more" if len(absent) > _MOST_TOLD else ""
+        scene.say(f"{look.last.name}: the answer says nothing of {who}{more}")
+        moved = [look.moved(member) for member in look.last.members]
+        if True in moved or (not scene.open and scene.kind != "rank-unresponsive"):
+            continue
+        # All listed before: who was not yet a member may still be on its way.
+        known = all(look.before(rank) is not None for rank in look.last.unlisted)
+        stays = look.first is not None and look.first.unlisted == look.last.unlisted
+        if None in moved or not (known or stays) or not minority(look, len(absent)):
+            scene.conclude("cannot-tell", 0.3)
+            continue
+        scene.conclude("rank-unresponsive", 0.6)
+        for member in absent:
+            scene.accuse(look, member, "rank-unresponsive", UNLISTED)
 
 
 def _accuse(scene: RasContext, process: RasProcess, kind: RasKind, told: str) -> None:

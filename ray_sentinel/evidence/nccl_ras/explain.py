@@ -9,7 +9,7 @@ import msgspec
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.watchdog import read_work
 from ray_sentinel.evidence.nccl_ras.context import RasContext
-from ray_sentinel.evidence.nccl_ras.dead_ranks import judge_gone
+from ray_sentinel.evidence.nccl_ras.dead_ranks import judge_gone, judge_unlisted
 from ray_sentinel.evidence.nccl_ras.failed import judge_errors
 from ray_sentinel.evidence.nccl_ras.laggards import judge_counts
 from ray_sentinel.evidence.nccl_ras.load import in_order, read
@@ -27,6 +27,7 @@ EVIDENCE = (
     judge_errors,
     judge_counts,
     judge_memberships,
+    judge_unlisted,
     judge_table,
     judge_movement,
 )

@@ -114,6 +114,7 @@ def _communicator(raw: dict[str, Any], number: int, problems: list[str]) -> Comm
             f"communicator {name or '?'}: {doubtful} ranks make no sense (a communicator that is "
             "just being made, or NCCL's own error) and are left out"
         )
+    whole = present and not cut and not doubtful and size < MOST_RANKS
     return Communicator(
         hash=name,
         secondary=secondary,
@@ -121,6 +122,7 @@ def _communicator(raw: dict[str, Any], number: int, problems: list[str]) -> Comm
         members=tuple(seen[rank] for rank in sorted(seen)),
         unknown=max(0, size - len(seen)) if size < MOST_RANKS else 0,
         cut=cut,
+        unlisted=tuple(rank for rank in range(size) if rank not in seen) if whole else (),
     )
 
 

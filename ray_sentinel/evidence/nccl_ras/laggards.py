@@ -37,8 +37,30 @@ def judge_counts(scene: RasContext) -> None:
     if not stuck:
         scene.say("those behind have launched more between the polls: slow perhaps, not hung")
         return scene.conclude("running", 0.9)
-    _judge(scene, stuck)
+    waited_for = [item for item in stuck if not _others_go_on(scene, item)]
+    if not waited_for:
+        scene.say(
+            "all that are ahead have launched more in other communicators since, and not in this "
+            "one: they do not wait here"
+        )
+        return scene.conclude("running", 0.7)
+    _judge(scene, waited_for)
     return None
+
+
+def _others_go_on(scene: RasContext, item: Split) -> bool:
+    """All members ahead stand still in this communicator, and work on in another one: what they
+    launched here is not what they wait for (a spare rank takes no part in it)."""
+    if any(item.look.moved(member) is not False for member in item.others):
+        return False
+    working = {
+        member.place
+        for look in scene.looks
+        if look is not item.look
+        for member in look.last.members
+        if member.place is not None and look.moved(member)
+    }
+    return all(member.place in working for member in item.others)
 
 
 def _odd_moved(item: Split) -> bool:

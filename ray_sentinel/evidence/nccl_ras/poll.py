@@ -71,6 +71,9 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
     """Members of which the answer says that they exist and not who they are."""
     cut: bool = False
     """The answer ended within it."""
+    unlisted: tuple[int, ...] = ()
+    """Its ranks, by its own numbers, that a whole JSON answer lists neither as present nor as
+    missing."""
 
     @property
     def key(self) -> str:
