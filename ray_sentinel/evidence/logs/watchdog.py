@@ -3,6 +3,7 @@
 Formats over PyTorch's versions (``torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp``)::
 
     [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, ...)
+    [PG 0 (default_pg) Rank 3] Timeout at NCCL work: 12, last enqueued NCCL work: 12, ...
     [PG 1 Rank 0] ... at work: 7753, last enqueued NCCL work: 7755, last completed ...
     [PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued ...
     [...] at work sequence id: 12 PG status: last enqueued work: 12, last completed ...
@@ -24,7 +25,8 @@ import msgspec
 from ray_sentinel import regex as re
 
 _GROUP = re.compile(
-    r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?))? ?Rank (?P<rank>\d{1,9})\]"
+    r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?)| \([^\]]*?\))? ?"
+    r"Rank (?P<rank>\d{1,9})\]"
 )
 _RANK = re.compile(r"\[[Rr]ank ?(?P<rank>\d{1,9})\]")
 _WORK = re.compile(

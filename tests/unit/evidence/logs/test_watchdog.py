@@ -40,6 +40,19 @@ def test_lines_of_several_versions() -> None:
     assert read_work("nothing of the kind", 1) is None
 
 
+def test_groups_of_the_version_that_prints_their_description_are_judged_apart() -> None:
+    def told(rank: int, group: str, number: int) -> RankWork:
+        line = f"[rank{rank}]:[E318 13:21:42.59 ProcessGroupNCCL.cpp:1709] [PG {group} Rank {rank % 5}] Timeout at NCCL work: {number}, last enqueued NCCL work: {number}, last completed NCCL work: {number - 1}."
+        found = read_work(line, None)
+        assert found is not None
+        return found
+
+    first = [told(rank, "2 (dp group)", 900) for rank in range(5)]
+    second = [told(rank, "3 (tp)", 700) for rank in range(5, 8)]
+    assert {(work.rank, work.group) for work in second} == {(5, "3"), (6, "3"), (7, "3")}
+    assert names(*first, *second) == []
+
+
 def test_who_never_enqueued() -> None:
     assert names(work(0, 10, 11, 9), work(1, 10, 11, 9), work(2, 9, 9, 8)) == [2]
 
