@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from ray_sentinel.evidence.stacks import reading as rd
 from ray_sentinel.evidence.stacks.meanings import GIL, Delegate
-from ray_sentinel.evidence.stacks.roles import is_helper, of_engine, trains, works_in_pool
+from ray_sentinel.evidence.stacks.roles import (
+    is_helper,
+    of_engine,
+    runs_method,
+    trains,
+    works_in_pool,
+)
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack, Tool
 
 _SEES_PYTHON: frozenset[Tool] = frozenset(("py-spy-native", "py-spy", "companion", "faulthandler"))
@@ -124,7 +130,9 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
     ):
         return max(score, 3)
     if delegate == "actor":
-        return max(score, 4 if trains(thread) else 2 if meaning is None else 1)
+        return max(
+            score, 4 if trains(thread) or runs_method(thread) else 2 if meaning is None else 1
+        )
     return score
 
 

@@ -28,7 +28,9 @@ _THREAD_PYTHON: tuple[tuple[str, str], ...] = (
     (r".*", r"torch/distributed/elastic/(timer|metrics|events|agent/server/health_check)"),
     (
         r".*",
-        r"ray/(_private/(?!worker\.py|workers/)|profiling\.py|import_thread\.py)|ray/util/tracing/|ray/dashboard/",
+        # Ray's own threads; not those in which it runs the methods of an actor.
+        r"ray/(_private/(?!worker\.py|workers/|function_manager\.py)|profiling\.py"
+        r"|import_thread\.py|util/tracing/(?!tracing_helper\.py)|dashboard/)",
     ),
     (r"listen_error_messages|print_logs|_print_logs|print_worker_logs", r"ray/_private/worker\.py"),
     (r".*", r"(^|/)(prometheus_client|pydevd\w*|debugpy|ipykernel|opentelemetry|sentry_sdk)/"),
@@ -129,6 +131,17 @@ def trains(thread: ThreadStack) -> bool:
     """Whether a thread is the one in which an actor runs the training function."""
     return "train" in thread.name.lower() or any(
         _TRAINS.search(frame.file) for frame in thread.frames if not frame.native
+    )
+
+
+def runs_method(thread: ThreadStack) -> bool:
+    """Whether Ray runs a method of an actor in a thread: one of a concurrency group, or of an actor
+    with ``max_concurrency`` (``actor_method_executor`` in Ray's ``function_manager.py``)."""
+    return any(
+        not frame.native
+        and frame.file.endswith("ray/_private/function_manager.py")
+        and last_name(frame.function) == "actor_method_executor"
+        for frame in thread.frames
     )
 
 

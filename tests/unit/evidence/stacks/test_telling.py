@@ -33,6 +33,18 @@ def test_rays_training_thread_tells_where_the_main_thread_is_idle() -> None:
     assert (alone.activity, alone.label) == ("idle", TASKLESS.label)
 
 
+def test_a_method_that_runs_in_a_thread_of_a_concurrency_group_is_where_its_actor_is() -> None:
+    main = thread("main_loop ray/_private/worker.py:1069",
+                  "<module> ray/_private/workers/default_worker.py:323", main=True)  # fmt: skip
+    method = thread("write store.py:40", "_resume_span ray/util/tracing/tracing_helper.py:463",
+                    "actor_method_executor ray/_private/function_manager.py:689",
+                    name="ray::Store.write", tid=9)  # fmt: skip
+    imports = thread("_run ray/_private/import_thread.py:70", "run threading.py:982", tid=10)
+    found = fact([main, imports, method])
+    assert found.thread == "ray::Store.write"
+    assert found.signature[-1] == "write (store.py:40)"
+
+
 def test_the_thread_that_watches_ray_trains_training_thread_tells_nothing() -> None:
     main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
     runner = "ray/train/v2/_internal/execution/worker_group/thread_runner.py"
