@@ -17,7 +17,7 @@ from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
 from ray_sentinel_plugins._event_files.follow import event_folders
 from ray_sentinel_plugins._event_files.places import Readership, open_folders, run_labels
-from ray_sentinel_plugins._event_files.run import OLDEST_SECONDS, EventFileRun, Labels
+from ray_sentinel_plugins._event_files.run import OLDEST_SECONDS, EventFileRun, FileAuthor, Labels
 from ray_sentinel_plugins._files import Files, clean
 
 STEP = Metric("tb_step", "gauge", "The training's step, from its event files.")
@@ -213,11 +213,20 @@ def _gauges(state: RunState, labels: Labels, clashes: frozenset[str]) -> Iterato
 
 
 def _history(run: EventFileRun, labels: Labels, clashes: frozenset[str]) -> Iterator[Sample]:
-    """Every value that is handed on now, at its own time."""
+    """Every value that is handed on now, at its own time.
+
+    There may be tens of thousands of few series: the name and labels of each are made once.
+    """
+    series: dict[tuple[str, FileAuthor], tuple[str, Labels]] = {}
     for tag, value, stamp, writer in run.points:
-        name, tagged = _tagged(tag, labels, clashes)
-        yield Sample(name, (*tagged, *writer.labels), value, stamp)
+        made = series.get((tag, writer))
+        if made is None:
+            name, tagged = _tagged(tag, labels, clashes)
+            made = series[tag, writer] = name, (*tagged, *writer.labels)
+        yield Sample(*made, value, stamp)
+    told: dict[FileAuthor, Labels] = {}
     for step, stamp, writer in run.steps:
-        told = (*labels, *writer.labels)
-        yield Sample(STEP.name, told, step, stamp)
-        yield Sample(FILL.name, told, 0.0, stamp)
+        if writer not in told:
+            told[writer] = (*labels, *writer.labels)
+        yield Sample(STEP.name, told[writer], step, stamp)
+        yield Sample(FILL.name, told[writer], 0.0, stamp)
