@@ -32,9 +32,15 @@ COMMAND_SECONDS = 90.0
 class ActorJob:
     """One driver. ``members`` are known by the processes that they have noted."""
 
-    def __init__(self, plan: ActorTrialPlan, machines: Machines, folder: Path) -> None:
+    def __init__(
+        self,
+        plan: ActorTrialPlan,
+        machines: Machines,
+        folder: Path,
+        plain: Mapping[str, str] | None = None,
+    ) -> None:
         self._plan, self._machines, self._folder = plan, machines, folder
-        self.words = write_actor_scripts(folder, plan)
+        self.words = write_actor_scripts(folder, plan, plain)
         self._scripts: dict[str, str] = msgspec.json.decode((folder / "plan.json").read_bytes())[
             "scripts"
         ]

@@ -135,6 +135,16 @@ def draw_actors(
     )
 
 
+def draw_shown(fault: str = "", seed: int | None = None, attach: Attach = "") -> ActorTrialPlan:
+    """A synchronous RL job for the demo: where no fault is told, one of its rollouts stands still
+    in its reward function. Raises UsageError."""
+    plan = draw_actors(fault or "sleep", seed, layout="rl-sync", attach=attach)
+    if fault:
+        return plan
+    culprit = f"rollout-{plan.seed % plan.sizes['rollout']}"
+    return msgspec.structs.replace(plan, culprit=culprit, place="deep", named=False)
+
+
 def _size(role: str, dice: random.Random) -> int:
     """How many there are of a role."""
     several = {"rollout": (3, 4), "worker": (3, 4), "task": (3, 4), "trainer": (2, 3),

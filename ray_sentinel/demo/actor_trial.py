@@ -61,21 +61,28 @@ class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActorTrial:
-    """Plays one plan. Its incidents are those of jobs that were not there before it."""
+    """Plays one plan. Other jobs may run on the machine: its incidents are those that are named
+    after its program, or that are about its processes."""
 
     def __init__(
-        self, plan: ActorTrialPlan, machines: Machines, stage: Stage, folder: Path
+        self,
+        plan: ActorTrialPlan,
+        machines: Machines,
+        stage: Stage,
+        folder: Path,
+        plain: Mapping[str, str] | None = None,
     ) -> None:
+        """``plain`` are names that are not made up."""
         self._plan, self._machines, self._stage = plan, machines, stage
-        self._job = ActorJob(plan, machines, folder)
+        self._job = ActorJob(plan, machines, folder, plain)
         self._second: ActorJob | None = None
         if plan.fault == "two-jobs":
             other = folder / "second"
             other.mkdir()
             drawn = msgspec.structs.replace(plan, seed=plan.seed + 1)
             self._second = ActorJob(drawn, machines, other)
-        self._since = time.time()
-        self._before = {job.job for job in stage.look("before").jobs}
+        self._names: set[str] = set()
+        """Of the jobs that its ranks form."""
         self._well = ""
 
     def play(self, *, report: bool = False) -> ActorTrialOutcome:
@@ -92,9 +99,8 @@ class ActorTrial:
             began = self._job.began() or began
             return self._outcome(began)
         finally:
-            for job in (self._job, self._second):
-                if job is not None:
-                    job.close()
+            for job in self._jobs():
+                job.close()
 
     def _until_begun(self) -> float:
         plan = self._plan
@@ -143,9 +149,8 @@ class ActorTrial:
             self._for(plan.seconds, note)
             if self._job.ended() is not None:
                 raise SentinelError(f"the healthy job ended: {self._job.last_lines()}")
-            for job in (self._job, self._second):
-                if job is not None:
-                    job.stop()
+            for job in self._jobs():
+                job.stop()
         self._for(SETTLE_SECONDS, note)
 
     def _for(self, seconds: float, note: str) -> None:
@@ -153,6 +158,7 @@ class ActorTrial:
 
         def ready() -> bool:
             self._job.tend()
+            self._told()
             return time.monotonic() > end
 
         self._stage.until(seconds + 5, note, ready)
@@ -166,12 +172,25 @@ class ActorTrial:
             self._well = status.verdict if WELL in status.verdict else ""
 
     def _told(self) -> list[Incident]:
-        return [one for one in self._stage.all_incidents() if self._is_ours(one.job, one)]
+        pids = {pid for job in self._jobs() for pid in job.members()}
+        if (status := self._stage.status) is not None:
+            self._names |= {
+                job.job for job in status.jobs if any(rank.pid in pids for rank in job.ranks)
+            }
+        return [one for one in self._stage.all_incidents() if self._is_ours(one, pids)]
 
-    def _is_ours(self, job: str, incident: Incident) -> bool:
-        if job.startswith(f"{self._job.script}-"):
+    def _jobs(self) -> list[ActorJob]:
+        return [job for job in (self._job, self._second) if job is not None]
+
+    def _is_ours(self, incident: Incident, pids: set[int]) -> bool:
+        if incident.job in self._names:
             return True
-        return incident.suspected_at >= self._since and job not in self._before
+        if any(incident.job.startswith(f"{job.script}-") for job in self._jobs()):
+            return True
+        culprits = incident.verdict.culprits if incident.verdict else ()
+        concerned = {culprit.pid for culprit in culprits}
+        concerned |= {process.pid for process in incident.processes.values()}
+        return bool(concerned & pids)
 
     def _confirmed(self) -> bool:
         return any(incident.confirmed_at for incident in self._told())

@@ -23,6 +23,12 @@ REPORT, ATTACHED = "x_report", "x_attached"
 """Of these two, a plan needs one: it is written under the first one's name."""
 WAYS = "x_ways"
 """What both families have of the other's."""
+PLAIN = {
+    "x_main": "train_rl", "x_learning": "rl", "x_ways": "judge", "x_sleep": "ask_judge",
+    "x_Rollout": "Rollout", "x_generate": "generate", "x_judge": "reward", "x_Reward": "Reward",
+    "x_score": "score", "x_Trainer": "Trainer", "x_update": "update",
+}  # fmt: skip
+"""What the demo calls some things, for people to read; it shows a rollout that sleeps."""
 SYLLABLES = ("ba", "cor", "del", "fen", "gru", "hil", "jo", "kes", "lum", "mi", "nor", "pa", "qui",
              "ros", "sta", "tev", "ul", "vor", "wex", "yam", "zin")  # fmt: skip
 
@@ -32,10 +38,13 @@ def write_scripts(folder: Path, plan: TrialPlan) -> None:
     _write(folder, _sources("scripts"), plan, MadeUpNames(random.Random(plan.seed)), {})
 
 
-def write_actor_scripts(folder: Path, plan: ActorTrialPlan) -> Mapping[str, str]:
-    """The same of a job of actors. Returns the made-up word for each name."""
+def write_actor_scripts(
+    folder: Path, plan: ActorTrialPlan, plain: Mapping[str, str] | None = None
+) -> Mapping[str, str]:
+    """The same of a job of actors, some of whose names may be ``plain``. Returns the word for each
+    name."""
     sources = {**_sources("scripts/actors"), WAYS: _sources("scripts")[WAYS]}
-    words = MadeUpNames(random.Random(plan.seed))
+    words = MadeUpNames(random.Random(plan.seed), plain or {})
     called = {role: words.of(f"x_called_{role}") for role in plan.sizes}
     _write(folder, sources, plan, words, {"called": called})
     return words.given
@@ -70,9 +79,9 @@ def _write(
 class MadeUpNames:
     """A made-up word for each name, always the same for the same name, never twice."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice: random.Random, given: Mapping[str, str] | None = None) -> None:
         self._dice = dice
-        self.given: dict[str, str] = {}
+        self.given: dict[str, str] = dict(given or {})
         """By the name that it stands for."""
 
     def of(self, name: str) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ray_sentinel.demo.actor_trial import ActorTrialOutcome
 from ray_sentinel.demo.trial import TrialOutcome
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, Status
+from ray_sentinel.report.incident_markdown import chain_of
 from ray_sentinel.report.stacks import frames, of_culprit
 from ray_sentinel.report.words import percent
 from ray_sentinel.text import clean
@@ -59,6 +62,35 @@ def verdict(console: Console, outcome: TrialOutcome) -> None:
             report = f"report: {clean(incident.bundle)}/report.md"
             console.print(report, markup=False, soft_wrap=True)
     console.print(_truth(outcome))
+
+
+def chain_verdict(console: Console, outcome: ActorTrialOutcome) -> None:
+    """The end of a job of actors: who it was, the chain of waits that leads there, whether it is
+    true."""
+    found = outcome.incident
+    if found is None or not found["verdict"]:
+        console.print(Panel("no verdict came", style="red"))
+    else:
+        incident = msgspec.convert(found, type=Incident)
+        text = Text(clean(incident.summary) + "\n", style="bold")
+        text.append(f"kind {incident.kind}", style="dim")
+        if outcome.seconds is not None:
+            text.append(f", named {outcome.seconds:.1f} s after it began", style="dim")
+        for step in chain_of(incident):
+            text.append(f"\n  {clean(step)}", style="default")
+        console.print(Panel(text, border_style="red", title="verdict"))
+        if incident.bundle:
+            report = f"report: {clean(incident.bundle)}/report.md"
+            console.print(report, markup=False, soft_wrap=True)
+    plan = outcome.plan
+    told = Text(
+        f"what was drawn: {plan.fault}, {plan.culprit or 'nobody'} (--seed {plan.seed}), "
+        f"kind {' or '.join(plan.kinds) or 'none'}: "
+    )
+    if outcome.right:
+        console.print(told.append("the verdict is right", style="bold green"))
+    else:
+        console.print(told.append(f"the verdict is WRONG: {outcome.wrong}", style="bold red"))
 
 
 def _sentence(incident: Incident, verdict: Verdict, outcome: TrialOutcome) -> Text:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from ray_sentinel.actors.deployment import deploy
 from ray_sentinel.config import Config
+from ray_sentinel.demo.actor_plan import ActorTrialPlan
+from ray_sentinel.demo.actor_trial import ActorTrial, ActorTrialOutcome
 from ray_sentinel.demo.cluster import Machines, start_machines
 from ray_sentinel.demo.plan import TrialPlan
+from ray_sentinel.demo.program import PLAIN
 from ray_sentinel.demo.stage import Stage, Tell, silent
 from ray_sentinel.demo.trial import TrialOutcome, play
 
@@ -41,3 +44,11 @@ def run(plan: TrialPlan, folder: Path, *, tell: Tell) -> TrialOutcome:
     tell(None, "starting a Ray cluster of three nodes")
     with watched_machines(folder, tell) as machines:
         return play(plan, machines, Stage(machines.ray, tell), folder, report=True)
+
+
+def run_actors(plan: ActorTrialPlan, folder: Path, *, tell: Tell) -> ActorTrialOutcome:
+    """The same of a job of actors, whose names are plain."""
+    tell(None, "starting a Ray cluster of three nodes")
+    with watched_machines(folder, tell) as machines:
+        stage = Stage(machines.ray, tell)
+        return ActorTrial(plan, machines, stage, folder, PLAIN).play(report=True)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
-from ray_sentinel.demo.catalogue import ALL, FAULTS
+from ray_sentinel.demo.actor_catalogue import ACTOR_ALL, ACTOR_HEALTHY
+from ray_sentinel.demo.actor_suite import ActorTrialResult
+from ray_sentinel.demo.catalogue import ALL, HEALTHY
 from ray_sentinel.demo.suite import TrialResult
 
 HEAD = (
@@ -29,16 +32,31 @@ CLOCKS = {
 }
 
 
-def markdown(lines: Iterable[TrialResult]) -> str:
-    """One row for each fault that was played, then one for each clock; broken trials apart."""
+ACTORS = b'"family":"actors"'
+ACTOR_CLOCKS = {
+    "hard": "hard evidence (limit 5 s)",
+    "silence": "waits (limit 20 s)",
+    "start-up": "start-up (limit 90 s)",
+    "slow": "slow, and nothing stands still",
+    "healthy": "healthy controls",
+}
+
+Results: TypeAlias = Sequence[TrialResult] | Sequence[ActorTrialResult]
+
+
+def markdown(lines: Results) -> str:
+    """One row for each fault that was played, then one for each clock; broken trials apart. The
+    lines are of one family."""
     played = [line for line in lines if not line.broken]
     broken = [line for line in lines if line.broken]
+    actors = any(isinstance(line, ActorTrialResult) for line in lines)
+    healthy = ACTOR_HEALTHY if actors else HEALTHY
     rows = [HEAD]
-    for fault in ALL:
+    for fault in ACTOR_ALL if actors else ALL:
         mine = [line for line in played if line.fault == fault]
         if mine:
-            rows.append(_row(f"`{fault}`", mine, healthy=fault not in FAULTS))
-    for clock, name in CLOCKS.items():
+            rows.append(_row(f"`{fault}`", mine, healthy=fault in healthy))
+    for clock, name in (ACTOR_CLOCKS if actors else CLOCKS).items():
         mine = [line for line in played if line.clock == clock]
         if mine:
             rows.append(_row(f"**{name}**", mine, healthy=clock == "healthy"))
@@ -49,19 +67,24 @@ def markdown(lines: Iterable[TrialResult]) -> str:
     return text
 
 
-def missed(lines: Iterable[TrialResult]) -> str:
+def missed(lines: Results) -> str:
     """Each trial that was not right in every respect, as a list in Markdown."""
     wrong = [line for line in lines if not line.broken and (line.wrong or not line.in_time)]
     return "".join(
-        f"- `{line.fault}`, {line.layout}, {line.world} ranks, attach: {line.attach}, "
-        f"{'actors, ' if line.actors else ''}seed "
+        f"- `{line.fault}`, {line.layout}, {_who(line)}, attach: {line.attach}, seed "
         f"{line.seed}: {line.wrong or f'late, after {line.seconds} s'}"
         f"{f' (expected {line.expected})' if line.wrong else ''}\n"
         for line in wrong
     )
 
 
-def _row(name: str, lines: Sequence[TrialResult], *, healthy: bool) -> str:
+def _who(line: TrialResult | ActorTrialResult) -> str:
+    if isinstance(line, ActorTrialResult):
+        return line.culprit or "nobody"
+    return f"{line.world} ranks{', actors' if line.actors else ''}"
+
+
+def _row(name: str, lines: Sequence[TrialResult | ActorTrialResult], *, healthy: bool) -> str:
     seconds = [line.seconds for line in lines if line.seconds is not None]
     count = len(lines)
     harm = f"{sum(len(ln.innocents) for ln in lines)}, {sum(ln.false_alarms for ln in lines)}"
@@ -86,12 +109,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ray_sentinel.demo.table", description=__doc__)
     parser.add_argument("results", nargs="+", type=Path)
     args = parser.parse_args(arguments)
-    lines = [
-        msgspec.json.decode(text, type=TrialResult)
-        for path in args.results
-        for text in path.read_bytes().splitlines()
-    ]
-    sys.stdout.write(f"{markdown(lines)}\n{missed(lines)}")
+    lines = [text for path in args.results for text in path.read_bytes().splitlines()]
+    ranks = [msgspec.json.decode(text, type=TrialResult) for text in lines if ACTORS not in text]
+    actors = [msgspec.json.decode(text, type=ActorTrialResult) for text in lines if ACTORS in text]
+    families: tuple[Results, ...] = (ranks, actors)
+    for results in families:
+        if results:
+            sys.stdout.write(f"{markdown(results)}\n{missed(results)}")
     return 0
 
 

@@ -199,7 +199,7 @@ def test_the_supervised_torchrun_job_goes_on_after_a_crash(tmp_path: Path) -> No
     assert (tmp_path / "checkpoints/step_60/model.pt").exists()
 
 
-@pytest.mark.parametrize("name", ["actors_job.py", "ray_train_job.py"])
+@pytest.mark.parametrize("name", ["actors_job.py", "ray_train_job.py", "rl_job.py"])
 def test_the_ray_jobs(name: str, tmp_path: Path) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     environ |= {

@@ -1,8 +1,9 @@
 """Watch a real training job hang, and be told who did it.
 
 Starts a Ray cluster of three nodes on this machine and a real torch.distributed job of six ranks,
-makes one rank fail, and shows how ray_sentinel reports it. Needs no GPU and no root. Exit
-code 0 if the verdict is right, 1 if it is wrong.
+makes one rank fail, and shows how ray_sentinel reports it; with ``--job rl`` a job of Ray actors
+(reinforcement learning), one of whose rollouts stands still. Needs no GPU and no root. Exit code 0
+if the verdict is right, 1 if it is wrong.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ray_sentinel.cli.output import print_json
-from ray_sentinel.errors import MissingPartError
+from ray_sentinel.errors import MissingPartError, UsageError
 from ray_sentinel.report.contract import incident_dict
 
 if TYPE_CHECKING:  # 150 ms, which `ray-sentinel --help` need not wait for
-    from ray_sentinel.demo.plan import TrialPlan
+    from ray_sentinel.demo.plan import Attach, TrialPlan
     from ray_sentinel.demo.trial import TrialOutcome
 
 RANKS = 6
@@ -29,6 +30,9 @@ HELP = "watch a real training job hang, and be told who did it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--job", default="ranks", choices=["ranks", "rl"],
+                        help="a training of ranks, or reinforcement learning by actors: a driver, "
+                        "rollouts, a reward, trainers")  # fmt: skip
     parser.add_argument("--fault", default="", metavar="NAME", help="what goes wrong, as in "
                         "docs/faults.md: sleep, sigstop, gil, fifo, skip, two-kinds, outside, ...; "
                         "drawn at random otherwise")  # fmt: skip
@@ -44,17 +48,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ray_sentinel.demo.plan import Attach, draw
+    from ray_sentinel.demo.plan import draw
 
     if importlib.util.find_spec("torch") is None:
         raise MissingPartError("the demo trains with PyTorch: pip install 'ray-sentinel[demo]'")
     mode: Attach = "" if args.no_attach else "attach"
+    if args.job == "rl":
+        return _rl(args, mode)
     plan = draw(args.fault, args.rank, args.seed, layout=args.layout, attach=mode, world=RANKS)
     # A script of the user's, in processes of its own: Ray would talk of every actor that ends.
     plan = msgspec.structs.replace(plan, actors=False)
+    folder = _folder(args)
+    outcome = _quiet(args, plan, folder) if args.json else _shown(args, plan, folder)
+    return 0 if outcome.right else 1
+
+
+def _folder(args: argparse.Namespace) -> Path:
     folder = Path(args.folder) if args.folder else Path(tempfile.mkdtemp(prefix="sentinel-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
-    outcome = _quiet(args, plan, folder) if args.json else _shown(args, plan, folder)
+    return folder
+
+
+def _rl(args: argparse.Namespace, mode: Attach) -> int:
+    """The demo of a job of actors."""
+    from rich.live import Live
+
+    from ray_sentinel.cli.terminal import Console
+    from ray_sentinel.demo import show, story
+    from ray_sentinel.demo.actor_plan import draw_shown
+
+    if args.layout or args.rank is not None:
+        raise UsageError("--layout and --rank are for trainings of ranks, not for --job rl")
+    plan, folder, started = draw_shown(args.fault, args.seed, mode), _folder(args), time.time()
+    if args.json:
+        outcome = story.run_actors(plan, folder, tell=lambda status, note: None)
+        print_json(
+            {
+                "right": outcome.right,
+                "wrong": outcome.wrong,
+                "drawn": plan,
+                "attached": bool(plan.attach),
+                "seconds_to_verdict": outcome.seconds,
+                "incident": outcome.incident,
+                "folder": str(folder),
+                "seconds": round(time.time() - started, 1),
+            }
+        )
+        return 0 if outcome.right else 1
+    console = Console()
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        outcome = story.run_actors(
+            plan, folder, tell=lambda status, note: live.update(show.progress(status, note))
+        )
+    show.chain_verdict(console, outcome)
     return 0 if outcome.right else 1
 
 

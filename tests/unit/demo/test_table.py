@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ray_sentinel.demo.actor_plan import draw_actors
+from ray_sentinel.demo.actor_suite import actor_line
+from ray_sentinel.demo.actor_trial import ActorTrialOutcome
 from ray_sentinel.demo.catalogue import ALL
 from ray_sentinel.demo.plan import TrialPlan, draw
 from ray_sentinel.demo.suite import line, plans
-from ray_sentinel.demo.table import markdown, missed
+from ray_sentinel.demo.table import main, markdown, missed
 from ray_sentinel.demo.trial import TrialOutcome, conclude
 from ray_sentinel.model.incident import Culprit, FaultKind, Incident, Verdict
 from tests.support.incidents import an_incident
@@ -85,3 +93,24 @@ def test_a_sweep_takes_every_fault_once_a_round_and_all_modes_in_turn() -> None:
         modes = {plan.attach for plan in taken if plan.fault == fault}
         assert modes == {"", "attach", "step"}, fault
     assert next(plans(ALL, 11)).attach != taken[0].attach, "one round of another draw differs"
+
+
+def test_jobs_of_actors_have_a_table_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = draw_actors("circle", 4)
+    wrong = ActorTrialOutcome(plan=plan, seconds=None, wrong="0 incidents instead of one")
+    idle = ActorTrialOutcome(plan=draw_actors("idle", 5))
+    results = tmp_path / "results.jsonl"
+    lines = [msgspec.json.encode(actor_line(one)) for one in (wrong, idle)]
+    results.write_bytes(b"\n".join(lines))
+    assert main([str(results)]) == 0
+    told = capsys.readouterr().out
+    assert "| `circle` | 1 | 0 of 1 | 0 of 1 | 0 of 1 | 0 of 1 |  | 0, 0 |" in told
+    assert "| `idle` | 1 | | | | | | 0, 0 |" in told
+    assert "| **waits (limit 20 s)** | 1 |" in told
+    members = sorted(plan.accused[0])
+    assert (
+        f"- `circle`, chain, nobody, attach: no, seed 4: 0 incidents instead of one "
+        f"(expected [{members}])"
+    ) in told
