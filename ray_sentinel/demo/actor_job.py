@@ -163,14 +163,14 @@ class ActorJob:
         for group in (*CGROUP.glob("memory/demo-*"), *CGROUP.glob("demo-*")):
             with contextlib.suppress(OSError):  # another trial's
                 group.rmdir()
-        self._end_detached(self._machines, self.words)
+        self._end_detached(self.words)
 
     @staticmethod
-    def _end_detached(machines: Machines, words: Mapping[str, str]) -> None:
+    def _end_detached(words: Mapping[str, str]) -> None:
         import ray
 
         known = set(words.values())
         for named in ray.util.list_named_actors(all_namespaces=True):
             if named["name"].rpartition("_")[0] in known or named["name"] in known:
                 with contextlib.suppress(ValueError):  # it has just ended
-                    machines.ray.kill(ray.get_actor(named["name"], namespace=named["namespace"]))
+                    ray.kill(ray.get_actor(named["name"], namespace=named["namespace"]))
