@@ -221,6 +221,7 @@ def test_an_errno_of_the_network_that_the_library_names_itself(
         "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/gcsfuse/ckpt/step_100'",
         "ls: cannot access '/mnt/gcs': Transport endpoint is not connected",
         "df: /mnt/blob: Transport endpoint is not connected",
+        "BrokenPipeError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/x.bin'",
     ],
 )
 def test_a_mount_whose_server_ended(tmp_path: Path, line: str) -> None:
