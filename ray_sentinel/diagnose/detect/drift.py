@@ -32,6 +32,8 @@ WARM_RISE = 2.5
 """°C too, but reported only if the clock fell at the same time."""
 RESTING_UTILISATION = 20.0
 """Per cent of utilisation: a GPU below it has nothing to do."""
+WARM_UP_SECONDS = 120.0
+"""After a rest a card's temperature follows its load no sooner."""
 ALL_CLOCKS_DROP = 0.1
 """Share of the usual clock that all cards must lose together: a heavier load takes a little."""
 ALL = 0.8
@@ -62,9 +64,36 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
         return self.host, self.gpu
 
 
+def working(case: JobCase, panel: SeriesPanel) -> Bools:
+    """(S, T) where each card of ``panel`` has work, as far as its utilisation is recorded.
+
+    A spare node, or the rollout nodes of a job whose trainers work, show what no load asks for.
+    Where nobody has work all are alike again.
+    """
+    util = case.view.panel("gpu.util")
+    use = {(row.host, row.gpu): values for row, values in zip(util.rows, util.values, strict=True)}
+    rests = np.zeros(panel.values.shape, dtype=bool)
+    for index, row in enumerate(panel.rows):
+        values = use.get((row.host, row.gpu), use.get((row.host, "")))
+        if values is not None:
+            with np.errstate(invalid="ignore"):
+                rests[index] = values < RESTING_UTILISATION
+    working: Bools = ~rests | rests.all(axis=0)
+    return working
+
+
+def _since_last(marked: Bools) -> Floats:
+    """(S, T) cells since the last marked one; infinite before the first."""
+    index = np.arange(marked.shape[1], dtype=float)
+    return index - np.maximum.accumulate(np.where(marked, index, -np.inf), axis=1)
+
+
 def residual(case: JobCase, panel: SeriesPanel, sign: float) -> Floats:
     """(S, T) each card's own deviation in steady cells; NaN elsewhere."""
     values = np.where(case.steady, panel.values, np.nan)
+    if panel.quantity.key == "gpu.temp":  # a card that rests cools, and warms up slowly
+        settled = _since_last(~working(case, panel)) * case.cell > WARM_UP_SECONDS
+        values = np.where(settled, values, np.nan)
     if len(panel.rows) < 2:
         return values
     return values - stats.quantile(values, 0.25 if sign > 0 else 0.75, axis=0)

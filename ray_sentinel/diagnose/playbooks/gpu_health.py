@@ -24,11 +24,13 @@ STRENGTH = 6.0
 
 
 def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
-    """GPUs whose middle value lies ``least`` (in the quantity's unit) and far from the others'."""
+    """GPUs whose middle value at work lies ``least`` (in the quantity's unit) and far from the
+    others'."""
     panel = case.view.panel(key)
     if len(panel.rows) < LEAST_CARDS or case.steady.sum() < 8:
         return ()
-    levels = stats.median(np.where(case.steady, panel.values, np.nan), axis=1)
+    at_work = case.steady & drift.working(case, panel)
+    levels = stats.median(np.where(at_work, panel.values, np.nan), axis=1)
     usual, noise = stats.middle(levels), float(stats.sigma(levels))
     return tuple(
         Anomaly(
