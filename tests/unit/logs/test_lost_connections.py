@@ -274,6 +274,28 @@ def test_a_port_that_the_kernel_saw_going_down(
     assert [who.node for who in told.culprits] == (["n03"] if kind == "link-down" else [])
 
 
+@pytest.mark.parametrize(
+    ("when", "process", "kind"),
+    [
+        ("10:09:50", "python[4711]", "signal-kill"),
+        ("10:09:50", "nvidia-smi[4711]", "transport-lost"),
+        ("10:05:00", "python[4711]", "transport-lost"),
+    ],
+    ids=["rank", "another program", "survived"],
+)
+def test_a_crash_that_the_kernel_saw_explains_the_peers_lost_connections(
+    tmp_path: Path, when: str, process: str, kind: str
+) -> None:
+    crash = f"[Thu Sep 18 {when} 2025] {process}: segfault at 0 ip 00007f12 sp 00007f13 error 4 in libnccl.so.2[7f00]\n"
+    lost = raised("RuntimeError: Broken pipe", REDUCE)
+    (tmp_path / "dmesg-n03.log").write_text(crash, encoding="utf-8")
+    (tmp_path / "job.log").write_text(STEPS + lost, encoding="utf-8")
+    told = triage_path(tmp_path, load_catalogue(), now=0.0)
+    assert told.kind == kind
+    named = [("n03", 4711)] if kind == "signal-kill" else []
+    assert [(who.node, who.pid) for who in told.culprits] == named
+
+
 def test_a_port_long_ago_is_no_cause_of_a_start_that_fails(tmp_path: Path) -> None:
     down = KERNEL.format("07:07:31", "Link down")
     (tmp_path / "dmesg-n03.log").write_text(down, encoding="utf-8")
