@@ -282,7 +282,8 @@ class Engine:
                 key = case.job.key
                 view.open_incidents[key] = (*view.open_incidents.get(key, ()), case.incident_id)
         suspected = (ray_job_of(view, case.job) for case in cases)
-        due = view.ray.due(now, [job.id for job in suspected if job is not None])
+        asked_for = [job.id for job in suspected if job is not None]
+        due = view.ray.due(now, asked_for, [case.job.ray_job for case in cases])
         for job in due:
             job.asked_at = now
         return [LookAtRayJob(ray_job=job.id, times=not job.fruitless) for job in due]

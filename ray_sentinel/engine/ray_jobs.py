@@ -378,24 +378,31 @@ class RayJobs(msgspec.Struct, kw_only=True):
         found = (t.get(process.pid) for t in self.tracks.values())
         return next((track for track in found if track and track.process == process), None)
 
-    def due(self, now: float, asked_for: Iterable[str] = ()) -> list[RayJobView]:
-        """The jobs that are to be looked at now; ``asked_for``: those whose ranks are suspected."""
-        wanted = set(asked_for)
-        return [job for job in self.running() if self._is_due(job, now, job.id in wanted)]
+    def due(
+        self, now: float, asked_for: Iterable[str] = (), told: Iterable[str] = ()
+    ) -> list[RayJobView]:
+        """The jobs that are to be looked at now; ``asked_for``: those whose ranks are suspected,
+        ``told``: those that have a case of their own."""
+        wanted, open_ones = set(asked_for), set(told)
+        return [
+            job
+            for job in self.running()
+            if self._is_due(job, now, job.id in wanted, job.id in open_ones)
+        ]
 
-    def _is_due(self, job: RayJobView, now: float, asked_for: bool) -> bool:
+    def _is_due(self, job: RayJobView, now: float, asked_for: bool, told: bool) -> bool:
         under_way = job.asked_at is not None and job.asked_at > (job.looked_at or 0.0)
         if under_way and now - (job.asked_at or 0.0) < LATE_SECONDS:
             return False
-        every = self._look_every(job, now, asked_for)
+        # What held it up may be over; where nothing was told of it, nothing need be taken back.
+        over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
+        every = AGAIN_SECONDS if over else self._look_every(job, now, asked_for)
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
         return every is not None and now - last >= every
 
     def _look_every(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
         """Seconds between looks at a job as it is now; None where there is nothing to look for."""
         unsure = any(not seen.is_sure() for seen in job.stuck_roots())
-        if job.stuck_roots() and job.changed_at > (job.looked_at or 0.0):
-            return AGAIN_SECONDS  # what held it up may be over
         late = min(self.overdue(job, now), default=None)
         if late is not None and late < LATE_SECONDS:
             return AGAIN_SECONDS

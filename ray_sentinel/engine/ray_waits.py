@@ -239,15 +239,16 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
 
 def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
     """What the ranks of a job wait for outside of it, by the newest look at their Ray job, where
-    that is told, or may be in a moment; None where a rank itself holds it up, or nothing is known
-    since it fell silent."""
+    that is told, or may be in a moment; None where a rank itself holds it up and has not been told
+    of, or nothing is known since it fell silent."""
     ray_job = ray_job_of(view, job)
     if ray_job is None or (ray_job.looked_at or 0.0) <= job.moved_at():
         return None
     ranks = {rank.rank.process for rank in job.live}
     roots = ray_job.stuck_roots()
-    if any(ranks & {member.process for member in seen.root.processes} for seen in roots):
-        return None
+    own = (s for s in roots if ranks & {member.process for member in s.root.processes})
+    if (held := next(own, None)) is not None:
+        return held if view.open_incidents.get((ray_job.name, 0)) else None
     found = (seen for seen in roots if seen.root.kind in OUTSIDE and ranks & set(seen.root.waiting))
     seen = next(found, None)
     soon = job.silence(now) < job.timeout() + OURS_SECONDS

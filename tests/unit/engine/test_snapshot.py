@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.actors.coordinator.event_log import read_segment
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.engine import Engine
@@ -19,6 +18,7 @@ from ray_sentinel.engine.state import STATE_VERSION, unpacked
 from ray_sentinel.model.samples import Floats
 from tests.support.engine_events import stories
 from tests.support.engine_sim import Sim
+from tests.support.restarts import goes_on_alike
 from tests.support.telemetry_sim.faults import TRUE
 from tests.support.telemetry_sim.job import TelemetryJob
 
@@ -29,29 +29,6 @@ SLOW = settings(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-def restarted(engine: Engine) -> Engine:
-    """Another one, which was given nothing but the snapshot."""
-    state, problem = unpacked(engine.state.packed())
-    assert problem == ""
-    return Engine(engine.config, state=state)
-
-
-def goes_on_alike(events: list[AnyEvent], cuts: set[int]) -> None:
-    """Play ``events`` to an engine that is never stopped, and to one that is restarted before each
-    of the events whose numbers are ``cuts``."""
-    steady, stopped = Engine(), Engine()
-    for number, event in enumerate(events):
-        if number in cuts:
-            stopped = restarted(stopped)
-            assert stopped.unanswered() == steady.unanswered()
-        told = handled(steady, event)
-        assert handled(stopped, event) == told, f"event {number}: {type(event).__name__}"
-    assert stopped.status(steady.now) == steady.status(steady.now)
-    assert stopped.alerts() == steady.alerts()
-    one, other = stopped.state.packed(), steady.state.packed()
-    assert (unpacked(one)[0], len(one)) == (unpacked(other)[0], len(other))
 
 
 @settings(SLOW, max_examples=25)

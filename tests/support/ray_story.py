@@ -1,0 +1,406 @@
+"""A job of Ray actors, played second by second around a real engine.
+
+What is true stands in ``RayStory``: its processes with their titles, stacks and states, the calls
+that have not ended, and what cannot be placed. The engine sees an agent's snapshot and a tick each
+second; a look that it asks for is answered two seconds later, by what is true then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ray_sentinel.engine.actions import AnyAction, Capture, LookAtRayJob, TakeStacks
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    RayJobLooked,
+    RayTableTold,
+    SnapshotReceived,
+    StacksTaken,
+    Tick,
+)
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.incident import Culprit, Incident
+from ray_sentinel.model.progress import ProcessState, RankSnapshot, RayProcess, Snapshot
+from ray_sentinel.model.ray_calls import (
+    CallKind,
+    CallState,
+    EndedCalls,
+    LookedAt,
+    PendingGroup,
+    RayActor,
+    RayCall,
+    RayCalls,
+    RayDriver,
+    RayLook,
+    of_job,
+)
+from ray_sentinel.model.stacks import StackFact
+
+START = 1_700_000_000.0
+NODE = Node(id="n1", host="host1", address="10.0.0.1")
+JOB = "02000000"
+OTHER_JOB = "03000000"
+LOOK_SECONDS = 2.0
+"""Until a look is answered."""
+_NOBODY = ProcessId("", 0)
+
+RESTS = StackFact(
+    process=_NOBODY,
+    signature=("main_loop (ray/_private/worker.py:900)",),
+    activity="idle",
+    label="idle",
+)
+SLEEPS = StackFact(
+    process=_NOBODY,
+    signature=("generate (rollout.py:1)", "score (reward.py:88)"),
+    activity="sleep",
+    label="sleeping",
+    waits_for_others=False,
+)
+GETS = StackFact(
+    process=_NOBODY,
+    signature=("main (train.py:1)", "get (ray/_private/worker.py:2800)"),
+    activity="network-wait",
+    label="in ray.get",
+    waits_for_others=False,
+)
+SELECTS = msgspec.structs.replace(
+    GETS, signature=("main (train.py:1)", "wait (ray/_private/worker.py:2900)")
+)
+PLACES = msgspec.structs.replace(
+    GETS, signature=("main (train.py:1)", "wait (ray/util/placement_group.py:80)")
+)
+REDUCES = StackFact(
+    process=_NOBODY,
+    signature=("train (train.py:1)", "all_reduce (torch/distributed/distributed_c10d.py:2800)"),
+    activity="collective-wait",
+    label="in all_reduce",
+    waits_for_others=True,
+    operation="all_reduce",
+)
+COMPUTES = StackFact(
+    process=_NOBODY,
+    signature=("generate (rollout.py:1)", "score (reward.py:88)"),
+    activity="compute",
+    waits_for_others=False,
+    active=True,
+)
+WRITES = StackFact(
+    process=_NOBODY,
+    state="D",
+    signature=("save (rollout.py:40)",),
+    activity="storage-wait",
+    label="writing",
+    waits_for_others=False,
+)
+STOPPED = StackFact(process=_NOBODY, state="T", signature=("generate (rollout.py:1)",))
+MUTE = StackFact(process=_NOBODY, error="py-spy may not look (ptrace): allow it by ...")
+
+
+@dataclass(eq=False)
+class StoryProcess:
+    """A driver, or an actor: then ``kind`` is its class."""
+
+    pid: int
+    kind: str = ""
+    number: int = 0
+    job: str = JOB
+    rank: int | None = None
+    """Of an actor in a process group."""
+    title: str = ""
+    stack: StackFact = RESTS
+    goes_on: bool = False
+    """Its stack is another one in each round."""
+    state: str = "S"
+    actor_state: str = "ALIVE"
+    since: float = START
+    moved_at: float = START
+    worked: int = 0
+    """Seconds."""
+
+    @property
+    def id(self) -> ProcessId:
+        """As its agent names it."""
+        return ProcessId(NODE.host, self.pid, 1)
+
+    @property
+    def actor(self) -> str:
+        """Ray's id, of an actor."""
+        return f"{self.pid:016x}{self.job}" if self.kind else ""
+
+    def begins(self, method: str, now: float, stack: StackFact) -> None:
+        """From now on it runs ``method`` of its class, and stands at one place."""
+        self.title = f"{self.kind}.{method}"
+        self.since = self.moved_at = now
+        self.stack = stack
+
+    def works(self, now: float) -> None:
+        """It was on a CPU in the last second."""
+        self.moved_at = now - 0.1
+        self.worked += 1
+
+    def rests(self, now: float) -> None:
+        """Its call has ended."""
+        self.title, self.stack, self.goes_on = self.kind, RESTS, False
+        self.since = self.moved_at = now
+
+    def fact(self, at: float) -> StackFact:
+        """What a tool sees of it."""
+        signature = self.stack.signature
+        if self.goes_on:
+            signature = (*signature, f"token (rollout.py:{int(at) % 997})")
+        return msgspec.structs.replace(self.stack, process=self.id, at=at, signature=signature)
+
+
+def driver(job: str = JOB, pid: int = 1) -> StoryProcess:
+    """One that waits in ``ray.get``."""
+    return StoryProcess(pid, job=job, stack=GETS)
+
+
+def actors(
+    kind: str, count: int, first_pid: int, job: str = JOB, *, ranks: bool = False
+) -> list[StoryProcess]:
+    """Some of one class, all idle; with ``ranks`` they make a process group."""
+    return [
+        StoryProcess(first_pid + n, kind, n, job, rank=n if ranks else None, title=kind)
+        for n in range(count)
+    ]
+
+
+@dataclass
+class RayStory:
+    """Processes of one node, and the engine that watches them."""
+
+    processes: list[StoryProcess]
+    answers: bool = True
+    """Whether looks are answered."""
+    now: float = START
+    engine: Engine = field(default_factory=Engine)
+    calls: list[RayCall] = field(default_factory=list)
+    groups: tuple[PendingGroup, ...] = ()
+    free: dict[str, float] = field(default_factory=lambda: {"CPU": 1.0})
+    ended: dict[str, EndedCalls] = field(default_factory=dict)
+    log: list[AnyEvent] = field(default_factory=list)
+    looks: int = 0
+    _sequence: int = 0
+    _due: list[tuple[float, AnyAction]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tell_table()
+
+    def feed(self, event: AnyEvent) -> None:
+        """One event to the engine."""
+        self.log.append(event)
+        for action in self.engine.handle(event):
+            late = LOOK_SECONDS if isinstance(action, LookAtRayJob) else 1.0
+            self._due.append((self.now + late, action))
+
+    def tell_table(self) -> None:
+        """Ray's table as it is now."""
+        table = msgspec.structs.replace(self._known(), calls=(), free={}, ended={})
+        self.feed(RayTableTold(time=self.now, table=table))
+
+    def run(self, seconds: int, each: Callable[[], object] = lambda: None) -> None:
+        """Let time pass; ``each`` happens at the begin of every second."""
+        for _ in range(seconds):
+            self.now += 1.0
+            each()
+            self._sequence += 1
+            self.feed(SnapshotReceived(time=self.now, snapshot=self._snapshot()))
+            self.feed(Tick(time=self.now))
+            due = [action for at, action in self._due if at <= self.now]
+            self._due = [(at, action) for at, action in self._due if at > self.now]
+            for action in due:
+                self._answer(action)
+
+    def train(self, seconds: int, *, method: str = "generate", job: str = JOB) -> None:
+        """Healthy iterations of four seconds: the actors that are no ranks run ``method`` for
+        three, the ranks ``update`` for one, and all rest meanwhile."""
+        self.run(seconds, lambda: self.iterate(method, job))
+
+    def iterate(self, method: str = "generate", job: str = JOB) -> None:
+        """One second of that."""
+        phase = int(self.now) % 4
+        for one in self.of(job):
+            wanted = one.kind
+            if one.kind and (phase == 3) == (one.rank is not None):
+                wanted = f"{one.kind}.{'update' if one.rank is not None else method}"
+            if one.title != wanted:
+                one.title, one.since = wanted, self.now - 0.5
+            if one.title != one.kind or not one.kind:
+                one.works(self.now)
+
+    def of(self, job: str) -> list[StoryProcess]:
+        """The processes of one job."""
+        return [one for one in self.processes if one.job == job]
+
+    def call(
+        self,
+        caller: StoryProcess,
+        actor: StoryProcess,
+        method: str,
+        state: CallState = "running",
+        kind: CallKind = "actor-task",
+    ) -> None:
+        """A process has called an actor; what it runs itself is the call that was made last to
+        it."""
+        runs = [c for c in self.calls if c.pid == caller.pid and c.state == "running"]
+        self.calls.append(
+            RayCall(
+                id=f"{len(self.calls):016x}{actor.actor}"
+                if kind != "actor-creation"
+                else "f" * 16 + actor.actor,
+                parent=runs[-1].id if runs else "",
+                job=caller.job,
+                kind=kind,
+                name=f"{actor.kind}.{method}",
+                actor=actor.actor,
+                state=state,
+                since=self.now,
+                made=self.now,
+                node=NODE.id if state == "running" else "",
+                pid=actor.pid if state == "running" else 0,
+            )
+        )
+
+    def drives(self, *drivers: StoryProcess) -> None:
+        """No call is under way but the drivers' own."""
+        self.calls = []
+        for one in drivers:
+            self.calls.append(
+                RayCall(
+                    id=f"d{one.job}", parent="", job=one.job, kind="driver", name="main",
+                    since=self.now, made=self.now, node=NODE.id, pid=one.pid,
+                )
+            )  # fmt: skip
+
+    def incident(self) -> Incident:
+        """The only one; fails where there is not exactly one."""
+        (incident,) = self.engine.incidents()
+        return incident
+
+    def culprits(self) -> tuple[Culprit, ...]:
+        """Of the only incident."""
+        verdict = self.incident().verdict
+        assert verdict is not None
+        return verdict.culprits
+
+    def chain(self) -> list[tuple[str, str, str]]:
+        """From, to and how, of the only incident."""
+        verdict = self.incident().verdict
+        assert verdict is not None
+        return [(link.start, link.end, link.how) for link in verdict.chain]
+
+    def _calls(self, call: RayCall) -> None:
+        self.calls.append(call)
+
+    def _known(self) -> RayCalls:
+        drivers = [one for one in self.processes if not one.kind]
+        living = {one.job for one in drivers}
+        return RayCalls(
+            at=self.now,
+            drivers=tuple(
+                RayDriver(
+                    job=one.job,
+                    pid=one.pid,
+                    address=NODE.address,
+                    command="python train_rl.py",
+                    name=f"train_rl-{int(one.job[:2], 16)}",
+                    started=START - 100.0,
+                )
+                for one in drivers
+            ),
+            actors=tuple(
+                RayActor(
+                    id=one.actor,
+                    job=one.job,
+                    kind=one.kind,
+                    number=one.number,
+                    state=one.actor_state,
+                    node=NODE.id if one.actor_state == "ALIVE" else "",
+                    pid=one.pid if one.actor_state == "ALIVE" else 0,
+                )
+                for one in self.processes
+                if one.kind and one.job in living
+            ),
+            calls=tuple(self.calls),
+            groups=self.groups,
+            free=self.free,
+            ended=self.ended,
+        )
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            node=NODE,
+            time=self.now,
+            sequence=self._sequence,
+            ranks=tuple(self._rank(one) for one in self.processes if one.rank is not None),
+            ray_processes=tuple(
+                RayProcess(
+                    process=one.id,
+                    title=one.title,
+                    since=one.since,
+                    moved_at=one.moved_at,
+                    state=one.state,
+                )
+                for one in self.processes
+            ),
+        )
+
+    def _rank(self, one: StoryProcess) -> RankSnapshot:
+        world = sum(other.rank is not None and other.kind == one.kind for other in self.processes)
+        name = f"train_rl-{int(one.job[:2], 16)}.{one.kind}"
+        return RankSnapshot(
+            rank=Rank(
+                id=RankId(name, 0, one.rank or 0),
+                process=one.id,
+                node=NODE.id,
+                world_size=world,
+                source="ray",
+            ),
+            process=ProcessState(
+                state=one.state,
+                main_switches=400 * one.worked,
+                cpu_seconds=0.5 * one.worked,
+                main_cpu_seconds=0.5 * one.worked,
+            ),
+            quiet_seconds=self.now - one.moved_at,
+        )
+
+    def _answer(self, action: AnyAction) -> None:
+        match action:
+            case LookAtRayJob() if self.answers:
+                self.looks += 1
+                self.feed(
+                    RayJobLooked(time=self.now, ray_job=action.ray_job, look=self._look(action))
+                )
+            case TakeStacks():
+                wanted = {rank.process for rank in action.ranks}
+                facts = [one.fact(self.now) for one in self.processes if one.id in wanted]
+                self.feed(
+                    StacksTaken(
+                        time=self.now,
+                        incident=action.incident,
+                        round=action.round,
+                        facts=tuple(facts),
+                    )
+                )
+            case Capture():
+                self.feed(
+                    CaptureDone(time=self.now, incident=action.incident.id, bundle="/tmp/bundle")
+                )
+
+    def _look(self, action: LookAtRayJob) -> RayLook:
+        mine = self.of(action.ray_job)
+        return RayLook(
+            calls=of_job(self._known(), action.ray_job),
+            processes=tuple(
+                LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
+            ),
+            rounds=tuple(tuple(one.fact(self.now - ago) for one in mine) for ago in (1.0, 0.0)),
+        )

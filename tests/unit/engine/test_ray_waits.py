@@ -1,0 +1,496 @@
+"""What holds Ray jobs up, story by story: who is named, when, and what is no incident."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
+from tests.support import ray_story
+from tests.support.ray_story import (
+    COMPUTES,
+    GETS,
+    JOB,
+    MUTE,
+    OTHER_JOB,
+    PLACES,
+    REDUCES,
+    SELECTS,
+    SLEEPS,
+    STOPPED,
+    WRITES,
+    RayStory,
+    StoryProcess,
+    actors,
+    driver,
+)
+from tests.support.restarts import goes_on_alike
+
+WARM = 60
+"""Seconds of healthy training before anything happens: fifteen calls of four seconds."""
+
+
+def rollouts(count: int = 2) -> tuple[RayStory, StoryProcess, list[StoryProcess]]:
+    """A driver and rollouts that have trained for a minute."""
+    main, workers = driver(), actors("Rollout", count, 10)
+    story = RayStory([main, *workers])
+    story.train(WARM)
+    for worker in workers:
+        worker.rests(story.now)
+    story.drives(main)
+    return story, main, workers
+
+
+def with_ranks(
+    *, answers: bool = True
+) -> tuple[RayStory, StoryProcess, StoryProcess, list[StoryProcess]]:
+    """The same with one rollout, and two trainers that make a process group."""
+    main, (rollout,) = driver(), actors("Rollout", 1, 10)
+    trainers = actors("Trainer", 2, 50, ranks=True)
+    story = RayStory([main, rollout, *trainers], answers=answers)
+    story.train(WARM)
+    for worker in (rollout, *trainers):
+        worker.rests(story.now)
+    story.drives(main)
+    return story, main, rollout, trainers
+
+
+def asleep() -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.begins("generate", story.now, SLEEPS)
+    story.call(main, first, "generate")
+    story.run(60)
+    return story
+
+
+def spins() -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.begins("generate", story.now, COMPUTES)
+    story.call(main, first, "generate")
+    story.run(180, lambda: first.works(story.now))
+    return story
+
+
+def driver_asleep() -> RayStory:
+    story, main, _ = rollouts()
+    main.stack = msgspec.structs.replace(SLEEPS, signature=("main (train_rl.py:40)",))
+    story.run(120)
+    return story
+
+
+def circle() -> RayStory:
+    story, main, workers = rollouts()
+    for worker in workers:
+        worker.begins("ask", story.now, GETS)
+        story.call(main, worker, "ask")
+    story.call(workers[0], workers[1], "answer", "queued")
+    story.call(workers[1], workers[0], "answer", "queued")
+    story.run(60)
+    return story
+
+
+def stopped() -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.begins("generate", story.now, STOPPED)
+    first.state = "T"
+    story.call(main, first, "generate")
+    story.run(20)
+    return story
+
+
+def blocked() -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.begins("save", story.now, WRITES)
+    first.state = "D"
+    story.call(main, first, "save")
+    story.run(60)
+    return story
+
+
+def pending() -> RayStory:
+    story, main, _ = rollouts()
+    main.stack = PLACES
+    group = PendingGroup(
+        id="29a1" * 8, name="big", job=JOB, bundles=({"CPU": 64.0},), since=story.now
+    )
+    story.groups = (group,)
+    story.tell_table()
+    story.run(60)
+    return story
+
+
+def first_constructor() -> RayStory:
+    main, (only,) = driver(), actors("Rollout", 1, 10)
+    only.begins("__init__", ray_story.START, SLEEPS)
+    only.actor_state = "PENDING_CREATION"
+    story = RayStory([main, only])
+    story.drives(main)
+    story.call(main, only, "__init__", kind="actor-creation")
+    story.call(main, only, "generate", "queued")
+    story.run(310)
+    return story
+
+
+def mute() -> RayStory:
+    story, main, rollout, trainers = with_ranks()
+    for trainer in trainers:
+        trainer.begins("update", story.now, GETS)
+        story.call(main, trainer, "update")
+    rollout.begins("generate", story.now, MUTE)
+    story.call(trainers[0], rollout, "generate")
+    story.call(trainers[1], rollout, "generate", "queued")
+    story.run(200)
+    return story
+
+
+def ranks_wait() -> RayStory:
+    story, main, rollout, trainers = with_ranks()
+    for trainer in trainers:
+        trainer.begins("update", story.now, GETS)
+        story.call(main, trainer, "update")
+    rollout.begins("generate", story.now, SLEEPS)
+    story.call(trainers[0], rollout, "generate")
+    story.call(trainers[1], rollout, "generate", "queued")
+    story.run(200)
+    return story
+
+
+def rank_stuck() -> RayStory:
+    story, main, _, trainers = with_ranks()
+    for trainer, stack in zip(trainers, (REDUCES, SLEEPS), strict=True):
+        trainer.begins("update", story.now, stack)
+        story.call(main, trainer, "update")
+    story.run(200)
+    return story
+
+
+def all_reduce() -> RayStory:
+    story, main, _, trainers = with_ranks()
+    for trainer in trainers:
+        trainer.begins("update", story.now, REDUCES)
+        story.call(main, trainer, "update")
+    story.run(200)
+    return story
+
+
+def asynchronous() -> RayStory:
+    """Calls follow one another without a pause, so that no title ever changes."""
+    story, main, workers = rollouts(4)
+    main.stack = SELECTS
+    for worker in workers:
+        worker.begins("generate", story.now, COMPUTES)
+        worker.goes_on = True
+        story.call(main, worker, "generate")
+    story.run(200, lambda: [one.works(story.now) for one in story.processes])
+    return story
+
+
+def one_of_many() -> RayStory:
+    story = asynchronous()
+    first = story.processes[1]
+    first.stack, first.goes_on = SLEEPS, False
+    others = [one for one in story.processes if one is not first]
+    story.run(60, lambda: [one.works(story.now) for one in others])
+    return story
+
+
+def two_jobs() -> RayStory:
+    drivers = driver(), driver(OTHER_JOB, 2)
+    mine, theirs = actors("Rollout", 2, 10), actors("Rollout", 2, 20, OTHER_JOB)
+    story = RayStory([*drivers, *mine, *theirs])
+    story.run(WARM, lambda: (story.iterate(), story.iterate(job=OTHER_JOB))[0])
+    mine[1].rests(story.now)
+    story.drives(*drivers)
+    mine[0].begins("generate", story.now, SLEEPS)
+    story.call(drivers[0], mine[0], "generate")
+    story.run(60, lambda: story.iterate(job=OTHER_JOB))
+    return story
+
+
+class TestNamed:
+    def test_a_rollout_that_sleeps(self) -> None:
+        story = asleep()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.job, incident.kind, incident.state) == (
+            "train_rl-2",
+            "actor-stuck",
+            "explained",
+        )
+        assert (culprit.role, culprit.actor, culprit.method) == (
+            "Rollout",
+            "Rollout 0",
+            "Rollout.generate",
+        )
+        assert (culprit.host, culprit.pid, culprit.rank) == ("host1", 10, None)
+        assert culprit.reason == "sleeping in score (reward.py:88)"
+        assert story.chain() == [("driver", "Rollout.generate at Rollout 0", "ray.get")]
+        assert incident.confirmed_at is not None
+        assert 15.0 < incident.confirmed_at - (ray_story.START + WARM) <= 20.0
+        state, sentence, _ = story.engine.status(story.now)
+        assert (state, sentence) == ("hung", incident.summary)
+
+    def test_a_rollout_that_spins(self) -> None:
+        story = spins()
+        (culprit,) = story.culprits()
+        assert story.incident().kind == "cpu-spin"
+        assert (culprit.actor, culprit.pid) == ("Rollout 0", 10)
+        assert "score (reward.py:88)" in culprit.reason
+
+    def test_a_driver_that_sleeps(self) -> None:
+        story = driver_asleep()
+        (culprit,) = story.culprits()
+        assert story.incident().kind == "driver-stuck"
+        assert (culprit.role, culprit.actor, culprit.pid) == ("driver", "", 1)
+
+    def test_calls_in_a_circle(self) -> None:
+        story = circle()
+        assert story.incident().kind == "call-deadlock"
+        assert sorted(one.actor for one in story.culprits()) == ["Rollout 0", "Rollout 1"]
+        assert {one.method for one in story.culprits()} == {"Rollout.ask"}
+        assert story.engine.status(story.now)[0] == "hung"
+
+    def test_a_stopped_rollout_at_once(self) -> None:
+        story = stopped()
+        incident = story.incident()
+        assert incident.kind == "rank-stopped"
+        assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - (ray_story.START + WARM) <= 10.0
+
+    def test_a_rollout_that_the_kernel_blocks(self) -> None:
+        story = blocked()
+        assert story.incident().kind == "kernel-blocked"
+        assert [one.method for one in story.culprits()] == ["Rollout.save"]
+
+    def test_a_group_that_cannot_be_placed(self) -> None:
+        story = pending()
+        incident = story.incident()
+        assert incident.kind == "pending"
+        assert story.culprits() == ()
+        assert incident.summary == (
+            "nothing in the cluster has placement group big (64 CPU); free are 1 CPU; "
+            "1 process waits"
+        )
+        assert story.engine.status(story.now)[0] == "stalled"
+
+    def test_the_first_constructor_after_minutes(self) -> None:
+        story = first_constructor()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.method, culprit.pid) == (
+            "actor-stuck",
+            "Rollout.__init__",
+            10,
+        )
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START > 300.0
+
+    def test_nobody_where_the_last_one_cannot_be_seen(self) -> None:
+        story = mute()
+        assert story.incident().kind == "unknown"
+        assert story.culprits() == ()
+        assert "py-spy may not look (ptrace): allow it by" in story.incident().summary
+
+    def test_one_of_many_whose_calls_follow_one_another(self) -> None:
+        story = one_of_many()
+        assert story.incident().kind == "actor-stuck"
+        assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+
+    def test_one_of_two_jobs(self) -> None:
+        story = two_jobs()
+        assert story.incident().job == "train_rl-2"
+        assert [one.pid for one in story.culprits()] == [10]
+        states = {job.job: job.state for job in story.engine.status(story.now)[2]}
+        assert states == {"train_rl-2": "hung", "train_rl-3": "healthy"}
+
+
+class TestRanks:
+    def test_wait_for_a_rollout(self) -> None:
+        story = ranks_wait()
+        assert story.incident().kind == "actor-stuck", "and their own job has no incident"
+        assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+        assert story.chain() == [
+            ("driver", "Trainer.update at Trainer 0", "ray.get"),
+            ("Trainer.update at Trainer 0", "Rollout.generate at Rollout 0", "ray.get"),
+        ]
+
+    def test_a_stuck_one_is_told_of_by_its_own_case(self) -> None:
+        story = rank_stuck()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.job, incident.kind) == ("train_rl-2.Trainer", "host-stuck")
+        assert (culprit.rank, culprit.role, culprit.actor) == (1, "Trainer", "Trainer 1")
+        assert culprit.method == "Trainer.update"
+        assert story.chain() == [("driver", "Trainer.update at Trainer 1", "ray.get")]
+
+    def test_one_that_was_hardly_seen_to_work_is_told_of_once(self) -> None:
+        """Their calls show that they train before their own job does: they poll their devices."""
+        main, rollout = driver(), actors("Rollout", 1, 10)
+        trainers = actors("Trainer", 2, 50, ranks=True)
+        story = RayStory([main, *rollout, *trainers])
+
+        def poll() -> None:
+            story.iterate()
+            for one in trainers:
+                one.worked += one.title == "Trainer.update"
+
+        story.run(WARM - 4, poll)
+        story.train(4)
+        rollout[0].rests(story.now)
+        story.drives(main)
+        for trainer, stack in zip(trainers, (REDUCES, SLEEPS), strict=True):
+            trainer.begins("update", story.now, stack)
+            story.call(main, trainer, "update")
+        story.run(300)
+        assert [(one.pid, one.rank, one.actor) for one in story.culprits()] == [
+            (51, 1, "Trainer 1")
+        ]
+
+    def test_all_in_one_collective(self) -> None:
+        story = all_reduce()
+        incident = story.incident()
+        assert (incident.job, incident.kind) == ("train_rl-2.Trainer", "unknown")
+        assert story.culprits() == ()
+
+    @pytest.mark.parametrize("stack", [REDUCES, SLEEPS], ids=["reduces", "sleeps"])
+    def test_are_judged_without_a_look(self, stack: object) -> None:
+        story, main, _, trainers = with_ranks(answers=False)
+        for trainer in trainers:
+            trainer.begins("update", story.now, REDUCES)
+            story.call(main, trainer, "update")
+        trainers[1].stack = stack  # type: ignore[assignment]
+        story.run(200)
+        assert story.looks == 0
+        assert story.incident().job == "train_rl-2.Trainer"
+        assert [one.rank for one in story.culprits()] == ([1] if stack is SLEEPS else [])
+
+
+class TestOver:
+    @pytest.mark.parametrize("play", [asleep, circle, stopped, pending, blocked])
+    def test_what_goes_on_again(self, play: Callable[[], RayStory]) -> None:
+        story = play()
+        story.groups = ()
+        story.tell_table()
+        story.drives(story.processes[0])
+        for one in story.processes:
+            one.state, one.stack = "S", ray_story.RESTS if one.kind else GETS
+        story.train(60)
+        assert story.incident().state == "resolved"
+        assert story.engine.status(story.now)[0] == "healthy"
+        looks = story.looks
+        story.train(60)
+        assert story.looks - looks <= 1, "what is over is not looked at for ever"
+
+    def test_a_driver_that_ends(self) -> None:
+        story = asleep()
+        story.processes = []
+        story.tell_table()
+        story.run(90)
+        assert story.incident().state == "resolved"
+        assert story.engine.status(story.now)[2] == ()
+
+
+class TestNoIncident:
+    def test_calls_that_follow_one_another(self) -> None:
+        story = asynchronous()
+        assert story.engine.incidents(everything=True) == ()
+        assert story.engine.status(story.now)[0] == "healthy"
+
+    def test_a_long_generation(self) -> None:
+        story, main, (first, _) = rollouts()
+        first.begins("generate", story.now, COMPUTES)
+        first.goes_on = True
+        story.call(main, first, "generate")
+        story.run(900, lambda: first.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
+
+    def test_a_large_file_that_is_written(self) -> None:
+        story, main, (first, _) = rollouts()
+        first.begins("save", story.now, WRITES)
+        first.state = "D"
+        story.call(main, first, "save")
+        story.run(8, lambda: first.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
+
+    def test_a_notebook_that_nobody_uses(self) -> None:
+        main, workers = driver(), actors("Rollout", 2, 10)
+        story = RayStory([main, *workers])
+        story.train(20)
+        for one in workers:
+            one.rests(story.now)
+        main.stack = ray_story.RESTS
+        story.run(3600)
+        assert story.engine.incidents(everything=True) == ()
+        assert story.engine.status(story.now)[0] == "healthy"
+
+    def test_actors_that_idle_while_the_driver_computes(self) -> None:
+        story, main, _ = rollouts()
+        main.stack, main.goes_on = COMPUTES, True
+        story.run(600, lambda: main.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
+        assert story.engine.status(story.now)[0] == "healthy"
+
+    def test_an_actor_that_polls(self) -> None:
+        main, (poller,) = driver(), actors("Poller", 1, 10)
+        story = RayStory([main, poller])
+        story.drives(main)
+        poller.begins("run", story.now, SLEEPS)
+        story.call(main, poller, "run")
+
+        def poll() -> None:
+            if int(story.now) % 40 == 0:
+                poller.moved_at = story.now
+
+        story.run(600, poll)
+        assert story.engine.incidents(everything=True) == ()
+        state, sentence, _ = story.engine.status(story.now)
+        assert state == "unknown"
+        assert sentence.startswith("train_rl-2 waits: driver waits ")
+
+
+class TestUsual:
+    def test_a_wait_as_long_as_others_before_it(self) -> None:
+        """Rollouts that stand still for a minute in each call may stand for two, not for five."""
+        story, main, (first, _) = rollouts()
+        for _ in range(4):
+            first.begins("wait", story.now, SLEEPS)
+            first.moved_at = story.now
+            story.run(60)
+            first.rests(story.now)
+            story.run(2)
+        told = len(story.engine.incidents())
+        first.begins("wait", story.now, SLEEPS)
+        story.call(main, first, "wait")
+        begun = story.now
+        story.run(150)
+        assert len(story.engine.incidents()) == told
+        story.run(120)
+        last = story.engine.incidents()[-1]
+        assert len(story.engine.incidents()) == told + 1
+        assert last.confirmed_at is not None
+        assert 180.0 <= last.confirmed_at - begun <= 190.0
+
+    def test_calls_too_short_to_be_seen_are_known_by_what_ray_tells(self) -> None:
+        main, (first,) = driver(), actors("Rollout", 1, 10)
+        story = RayStory([main, first])
+        story.ended = {"Rollout.score": EndedCalls(count=50, longest=20.0)}
+        story.drives(main)
+        first.begins("score", story.now, SLEEPS)
+        story.call(main, first, "score")
+        begun = story.now
+        story.run(120)
+        confirmed = story.incident().confirmed_at
+        assert confirmed is not None
+        assert 60.0 <= confirmed - begun <= 70.0, "three times the longest of them"
+
+
+STORIES = (
+    asleep, spins, driver_asleep, circle, stopped, blocked, pending, first_constructor, mute,
+    ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("play", STORIES, ids=lambda play: play.__name__)
+def test_a_restart_on_the_way_changes_nothing(play: Callable[[], RayStory]) -> None:
+    events = play().log
+    goes_on_alike(events, set(range(0, len(events), 7)))
