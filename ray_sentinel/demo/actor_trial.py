@@ -169,9 +169,7 @@ class ActorTrial:
         limit = self._plan.limit
         late = limit is not None and status is not None and status.time > began + limit
         if late and status is not None and not self._well and self._job.ended() is None:
-            about = status.verdict.partition(WELL)
-            of_ours = about[1] and self._is_our_name(about[0].strip())
-            self._well = status.verdict if of_ours else ""
+            self._well = status.verdict if WELL in status.verdict else ""
 
     def _told(self) -> list[Incident]:
         pids = {pid for job in self._jobs() for pid in job.members()}
@@ -184,11 +182,10 @@ class ActorTrial:
     def _jobs(self) -> list[ActorJob]:
         return [job for job in (self._job, self._second) if job is not None]
 
-    def _is_our_name(self, job: str) -> bool:
-        return job in self._names or any(job.startswith(f"{ours.script}-") for ours in self._jobs())
-
     def _is_ours(self, incident: Incident, pids: set[int]) -> bool:
-        if self._is_our_name(incident.job):
+        if incident.job in self._names:
+            return True
+        if any(incident.job.startswith(f"{job.script}-") for job in self._jobs()):
             return True
         culprits = incident.verdict.culprits if incident.verdict else ()
         concerned = {culprit.pid for culprit in culprits}

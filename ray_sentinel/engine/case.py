@@ -110,12 +110,17 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             incident,
             kind=verdict.kind,
             milestones=added(self.milestones, *of_progress(self._shown(verdict, views))),
-            severity="warning" if verdict.kind in MILD else "critical",
+            severity="warning" if verdict.kind in MILD or self._told_mildly() else "critical",
             summary=verdict.summary,
             verdict=with_last_lines(verdict, incident.logs),
             suspects=tuple(view.rank.id for view in views),
             processes={str(view.rank.id.rank): view.rank.process for view in views},
         )
+
+    def _told_mildly(self) -> bool:
+        """Whether the rule that knows the whole verdict calls it a warning."""
+        known = (finding for finding in self.findings.values() if finding.verdict is not None)
+        return any(finding.severity == "warning" for finding in known)
 
     def _shown(self, verdict: Verdict, blamed: list[RankView]) -> list[RankView]:
         """The ranks that a report of it names and shows, those who are blamed first."""

@@ -11,6 +11,7 @@ from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
+from ray_sentinel.engine.ray_deaths import RayDeathBook, first_cause
 from ray_sentinel.engine.ray_jobs import RayJobs, RayJobView
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
@@ -185,6 +186,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     gpu_levels: GpuLevels = msgspec.field(default_factory=GpuLevels)
     scalars: Scalars = msgspec.field(default_factory=Scalars)
     ray: RayJobs = msgspec.field(default_factory=RayJobs)
+    deaths: RayDeathBook = msgspec.field(default_factory=RayDeathBook)
     open_incidents: dict[tuple[str, int], tuple[str, ...]] = {}
     """Ids of those that people know of, by job and attempt."""
 
@@ -210,6 +212,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         node.take(snapshot, now)
         self.telemetry.take(snapshot, now, node.offset)
         self.ray.take(snapshot, now, node.offset)
+        self.deaths.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
         for rank in map(self._placed, snapshot.ranks):
@@ -269,8 +272,10 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
 
     def _follow_ray(self, now: float) -> None:
         self.ray.advance(now)
-        for ray_job in self.ray.running():
-            if ray_job.roots or ray_job.standing:
+        self.deaths.advance(now, self.ray.jobs)
+        for ray_job in self.ray.jobs.values():
+            stands = ray_job.ended_at is None and (ray_job.roots or ray_job.standing)
+            if stands or first_cause(self.deaths.of_job(ray_job.id, now)):
                 self._ray_view(ray_job, now)
         for view in self.jobs.values():
             if view.ray_job:
@@ -318,6 +323,21 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         """The host label of a node, or its id where it was never seen."""
         view = self.nodes.get(node_id)
         return view.node.host if view else node_id
+
+    def host_at(self, address: str) -> str:
+        """The same of the node with this address."""
+        found = (node.node.host for node in self.nodes.values() if node.node.address == address)
+        return next(found, address)
+
+    def rank_at(self, node_id: str, pid: int) -> int | None:
+        """The number of the rank that is, or was, this process."""
+        found = (
+            rank.rank.id.rank
+            for job in self.jobs.values()
+            for rank in job.ranks.values()
+            if rank.rank.process.pid == pid and rank.node == node_id
+        )
+        return next(found, None)
 
     def _book(self, job: str) -> PhaseBook:
         """What is known of a job's phases; of too many jobs, those used longest ago go."""

@@ -26,6 +26,7 @@ from ray_sentinel.engine.events import (
     NoticeSent,
     PhasesRecalled,
     RasExplained,
+    RayDeathsTold,
     RayJobLooked,
     RayTableTold,
     RecorderExplained,
@@ -110,6 +111,9 @@ class Engine:
         match event:
             case RayTableTold():
                 self.view.ray.take_table(event.table, now)
+                self.view.deaths.take_table(event.table)
+            case RayDeathsTold():
+                self.view.deaths.take_deaths(event.deaths, now)
             case RayJobLooked():
                 self._take_look(event, now)
             case SnapshotReceived():

@@ -101,6 +101,17 @@ class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
     """One letter, as in ``ProcessState``."""
 
 
+class RayExit(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker or driver of Ray, of which a ``RayProcess`` was told, has ended."""
+
+    process: ProcessId
+    at: float
+    """On the agent's clock."""
+    code: int | None = None
+    """Exit status; None where a signal ended it, or nobody could tell."""
+    signal: int | None = None
+
+
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """A rank's process ended. ``order`` counts exits on this node in the order they were seen."""
 
@@ -138,6 +149,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     metrics_url: str = ""
     ray_processes: tuple[RayProcess, ...] = ()
     """The workers of Ray's jobs, and the drivers, on this node; ours are left out."""
+    ray_exits: tuple[RayExit, ...] = ()
+    """Of those, how they ended lately; each is told for some seconds."""
     clock_shift: float = 0.0
     """Seconds that the node's wall clock, on which its ranks stamp what they write, is ahead of the
     agent's: it was set since the agent started."""

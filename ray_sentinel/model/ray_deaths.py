@@ -11,6 +11,7 @@ DeathCause = Literal[
     "exception",
     "constructor",
     "signal",
+    "exited",
     "oom-kernel",
     "oom-ray",
     "killed-by-ray",
@@ -24,10 +25,11 @@ DeathCause = Literal[
 ]
 """``finished``: it ended as its program asked. ``exception``: of a task or a driver.
 ``constructor``: of an actor's ``__init__``. ``signal``: not one that another cause explains.
-``oom-kernel``: the kernel or the cgroup ran out of memory; ``oom-ray``: Ray's memory monitor killed
-it. ``killed-by-ray``: ``ray.kill``. ``owner-ended``, ``driver-ended``: it went because who made it
-did. ``node-drained``, ``node-lost``: it went with its node. ``runtime-env``: its environment could
-not be made. ``stopped``: ``ray stop``, ``ray job stop`` or Ctrl-C."""
+``exited``: it left by ``sys.exit`` or ``os._exit``, with whatever status. ``oom-kernel``: the
+kernel or the cgroup ran out of memory; ``oom-ray``: Ray's memory monitor killed it.
+``killed-by-ray``: ``ray.kill``. ``owner-ended``, ``driver-ended``: it went because who made it did.
+``node-drained``, ``node-lost``: it went with its node. ``runtime-env``: its environment could not
+be made. ``stopped``: ``ray stop``, ``ray job stop`` or Ctrl-C."""
 
 ECHOES: frozenset[DeathCause] = frozenset({"owner-ended", "driver-ended"})
 """Who ends so has ended because another did."""
@@ -49,8 +51,12 @@ class RayDeath(msgspec.Struct, frozen=True, kw_only=True):
     """"driver", the actor's name, or its class and number."""
     role: str = ""
     """"driver", the actor's class, or "task"."""
+    method: str = ""
+    """What it ran when it failed: "Rollout.generate"; empty where that is not known."""
     node: str = ""
-    """Ray's node id, in hex."""
+    """Ray's node id, in hex; empty where that is not known."""
+    address: str = ""
+    """Of its node."""
     host: str = ""
     pid: int = 0
     at: float = 0.0

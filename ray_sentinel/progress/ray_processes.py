@@ -14,8 +14,10 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.model.identity import Node, ProcessId
-from ray_sentinel.model.progress import RayProcess
+from ray_sentinel.model.progress import RayExit, RayProcess
+from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.proc_stat import Key, parse_schedstat, parse_stat
 from ray_sentinel.progress.process_memory import memory_files, read_file
 from ray_sentinel.progress.processes import Process
@@ -27,6 +29,8 @@ BUSY = 0.2
 threads use a hundredth."""
 MOST_TITLE = 200
 """Characters."""
+TOLD_SECONDS = 20.0
+"""For so long an exit is told again: a report may be lost."""
 _PREFIX = b"ray::"
 
 
@@ -43,9 +47,24 @@ class _Seen(msgspec.Struct, kw_only=True):
 class RayProcessWatch:
     """Keeps the last look at each process. One caller looks."""
 
-    def __init__(self, own_raylet: int | None, proc: Path = Path("/proc")) -> None:
-        self._raylet, self._proc = own_raylet, str(proc)
+    def __init__(
+        self, own_raylet: int | None, exits: ExitWatch, proc: Path = Path("/proc")
+    ) -> None:
+        self._raylet, self._exits, self._proc = own_raylet, exits, str(proc)
         self._seen: dict[Key, _Seen] = {}
+        self._told: dict[Key, ProcessId] = {}
+        """Processes whose exits are waited for."""
+        self._ended: list[RayExit] = []
+
+    def exits(self, now: float) -> tuple[RayExit, ...]:
+        """How processes that were told have ended in the last ``TOLD_SECONDS``."""
+        for ended in self._exits.drain():
+            process = self._told.pop(ended.key, None)
+            if process is not None:
+                code, signal = pidfd.describe(ended.status)
+                self._ended.append(RayExit(process=process, at=ended.at, code=code, signal=signal))
+        self._ended = [one for one in self._ended if now - one.at < TOLD_SECONDS][-MOST:]
+        return tuple(self._ended)
 
     def look(
         self,
@@ -69,9 +88,12 @@ class RayProcessWatch:
             if title is None or (title == "IDLE" and process.key not in self._seen):
                 continue
             seen = self._look(process, title, now)
+            identity = ProcessId(node.host, process.pid, process.start)
+            self._told[process.key] = identity
+            self._exits.watch(process.key)
             found.append(
                 RayProcess(
-                    process=ProcessId(node.host, process.pid, process.start),
+                    process=identity,
                     title=seen.title,
                     since=seen.since,
                     moved_at=seen.moved_at,
@@ -79,6 +101,10 @@ class RayProcessWatch:
                 )
             )
         return tuple(found)
+
+    def close(self) -> None:
+        """Stop waiting for exits."""
+        self._exits.close()
 
     def _is_worker(self, process: Process) -> bool:
         return (

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
-from ray_sentinel.model.progress import Exit, RankSnapshot, RayProcess
+from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess
 from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.departures import Departures, Followed
@@ -84,7 +84,7 @@ class NodeWatch:
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
         self._ray = RayRanks(own_raylet, proc)
-        self._ray_processes = RayProcessWatch(own_raylet, proc)
+        self._ray_processes = RayProcessWatch(own_raylet, ExitWatch(proc, now=now), proc)
         self._workers: tuple[RayWorker, ...] = ()
         self._drivers: tuple[tuple[str, int], ...] = ()
         self._now = now
@@ -125,6 +125,10 @@ class NodeWatch:
         """Ray's workers and drivers on this node, among the processes that the last poll saw."""
         now = self._now()
         return self._ray_processes.look(self.node, self._processes, self._drivers, now)
+
+    def ray_exits(self) -> tuple[RayExit, ...]:
+        """How those of them ended that have ended lately."""
+        return self._ray_processes.exits(self._now())
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -305,6 +309,7 @@ class NodeWatch:
     def close(self) -> None:
         """Stop the thread and close all files."""
         self._departures.close()
+        self._ray_processes.close()
         self.records.close()
 
 

@@ -39,7 +39,7 @@ from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.identity import Node, Rank
 from ray_sentinel.model.metrics import Family
-from ray_sentinel.model.progress import Exit, RankSnapshot, RayProcess, Snapshot
+from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess, Snapshot
 from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
@@ -94,6 +94,7 @@ class RanksSeen(NamedTuple):
 
     ranks: tuple[RankSnapshot, ...]
     ray_processes: tuple[RayProcess, ...]
+    ray_exits: tuple[RayExit, ...]
     at: float
 
 
@@ -246,7 +247,9 @@ class NodeMonitor:
         if self._noting is not None:
             self._noting.offer(tuple(found.rank for found in ranks))
         if self._reporting is not None:
-            self._reporting.offer(RanksSeen(ranks, self.watch.ray_processes(), now))
+            self._reporting.offer(
+                RanksSeen(ranks, self.watch.ray_processes(), self.watch.ray_exits(), now)
+            )
 
     def _note_problems(self) -> None:
         self._note_refused(self.runner.refused_plugins())
@@ -307,6 +310,7 @@ class NodeMonitor:
             events=self._outbox.take_events(),
             metrics_url=self.exporting.url,
             ray_processes=seen.ray_processes,
+            ray_exits=seen.ray_exits,
             clock_shift=self._clock.shift,
         )
         receipt = self._send(

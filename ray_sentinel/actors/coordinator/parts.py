@@ -33,6 +33,7 @@ from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.coordinator.ray_actors import RayActors
+from ray_sentinel.actors.coordinator.ray_deaths import RayDeathWatch
 from ray_sentinel.actors.coordinator.ray_table import TABLE_SECONDS, RayTable
 from ray_sentinel.actors.coordinator.recovery import Restored, restore, resumed_clock
 from ray_sentinel.actors.coordinator.roster import Roster
@@ -49,10 +50,11 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
-from ray_sentinel.engine.events import PhasesRecalled, RayTableTold
+from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTold
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import NodeStatus, Status
 from ray_sentinel.private_files import be_private
 from ray_sentinel.web.page import Owner, Page
@@ -95,6 +97,7 @@ class CoordinatorParts:
         self.fleet = Fleet(config, self.roster.heard, draining_now)
         self._ray_actors = RayActors()
         self._ray_table = RayTable(context.gcs_address, self._tell_table)
+        self._ray_deaths = RayDeathWatch(context.gcs_address, self._tell_deaths)
         self.clock, self.engine = self._recovered(deployment, restarted=bool(restarts))
         capture = self._config.capture
         self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
@@ -186,7 +189,7 @@ class CoordinatorParts:
         self._start("phases", 20.0, self._save_phases)
         if self._timed.wanted:
             self._start("timed-capture", 1.0, self._capture_when_due)
-        self._start("ray-table", TABLE_SECONDS / 2, self._ray_table.poll)
+        self._start("ray-table", TABLE_SECONDS / 4, self._look_at_table)
         self._start("history-file", 1.0, self.history.save_when_due)
         if self._prometheus.wanted:
             self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
@@ -210,7 +213,15 @@ class CoordinatorParts:
             if idle_for.get(node_id, 0.0) >= DRAINED_SECONDS:
                 self.fleet.release(node_id, DRAINED)
 
+    def _look_at_table(self) -> None:
+        self._ray_table.poll()
+        self._ray_deaths.poll()
+
+    def _tell_deaths(self, deaths: tuple[RayDeath, ...]) -> None:
+        self.engine.feed(RayDeathsTold(time=self.clock.now(), deaths=deaths))
+
     def _tell_table(self, table: RayCalls) -> None:
+        self._ray_deaths.take_table(table)
         self.engine.feed(RayTableTold(time=self.clock.now(), table=table))
 
     def _agents_are_back(self) -> bool:
@@ -257,6 +268,8 @@ class CoordinatorParts:
         engine's of it."""
         self.roster.take(report, self.clock.now(), number)
         node = report.snapshot.node
+        if self._ray_deaths.are_new(node.id, report.snapshot.ray_exits):
+            self._ray_table.hurry()
         version, workers = self._ray_actors.on(node.id, report.workers_version)
         targets_version, targets = self.roster.targets_beyond(report.targets_version)
         return Receipt(

@@ -37,7 +37,7 @@ class RayTable:
         self._address, self._tell, self._open = address, tell, open_store
         self._store: ControlStoreCalls | None = None
         self._known = RayCalls()
-        self._due = 0.0
+        self._due = self._soonest = 0.0
         self._said = ""
         self._lock = threading.Lock()
 
@@ -46,6 +46,12 @@ class RayTable:
         """Address and pid of each."""
         with self._lock:
             return tuple((driver.address, driver.pid) for driver in self._known.drivers)
+
+    @property
+    def table(self) -> RayCalls:
+        """As it was told last."""
+        with self._lock:
+            return self._known
 
     def poll(self) -> None:
         """Ask, where it is time to."""
@@ -58,11 +64,21 @@ class RayTable:
         self._said = found.problem
         ended = time.monotonic()
         rarely = 10.0 if found.problem else 1.0
-        self._due = ended + max(rarely * TABLE_SECONDS, (ended - begun) / MAX_SHARE)
+        with self._lock:
+            self._soonest = ended + (ended - begun) / MAX_SHARE
+            if found.problem:
+                self._soonest += rarely * TABLE_SECONDS
+            self._due = ended + max(rarely * TABLE_SECONDS, (ended - begun) / MAX_SHARE)
         if _without_time(found) != _without_time(self._known):
             with self._lock:
                 self._known = found
             self._tell(found)
+
+    def hurry(self) -> None:
+        """Something has ended: ask at the next ``poll``, but for where the store is slow or away.
+        Any thread may call."""
+        with self._lock:
+            self._due = min(self._due, self._soonest)
 
     def _ask(self) -> RayCalls:
         try:

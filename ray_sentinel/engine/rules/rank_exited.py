@@ -22,6 +22,7 @@ from ray_sentinel.engine.first_exits import (
 )
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ray_deaths import Place
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.identity import RankId
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Finding
@@ -49,6 +50,9 @@ class RankExited(Rule):
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
             exits = unannounced(view, job, job.exits_and_dying(), now)
+            if any(view.deaths.is_waiting(_place(exit_), at, now) for at, exit_ in exits):
+                continue
+            exits = [(at, exit_) for at, exit_ in exits if not view.deaths.spares(_place(exit_))]
             if exits and not self._a_node_is_missing(view, job, now):
                 finding = self._judge(view, job, exits, now)
                 if finding is not None:
@@ -220,6 +224,10 @@ class RankExited(Rule):
             if node is not None and 1.5 * interval + 0.5 < node.silence(now) < limit:
                 return True
         return False
+
+
+def _place(exit_: Exit) -> Place:
+    return exit_.rank.node, exit_.rank.process.pid
 
 
 def _item(at: float, exit_: Exit, text: str, weight: float = 0.0) -> EvidenceItem:

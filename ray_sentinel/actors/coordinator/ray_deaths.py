@@ -1,0 +1,427 @@
+"""Why actors and drivers of Ray jobs ended, asked of Ray's control store once they are gone.
+
+The store keeps a cause with each dead actor, an exit type with each dead worker, and of a driver
+the traceback that Ray's excepthook pushed (``custom_excepthook`` in ``ray/_private/worker.py``).
+Causes: ``ActorDeathCause`` in ``common.proto``; their words: ``gcs_actor_manager.cc`` of Ray 2.60.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ray_sentinel import regex as re
+from ray_sentinel.actors.coordinator.ray_calls import ANSWER_SECONDS, MOST_BYTES, NO_STORE
+from ray_sentinel.model.progress import RayExit
+from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
+from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
+from ray_sentinel.text import clean
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 200
+"""Dead actors that are asked for one by one; of more that vanish at once the rest goes untold."""
+MOST_FAILED = 200
+"""Failed calls of a job that are asked for."""
+TRIES = 6
+"""So often a death is asked for that the store does not know yet."""
+MOST_DETAIL = 300
+"""Characters."""
+SUBMISSION_TRIES = 4
+"""So long the end of a submitted job waits for its status, which is written after it."""
+
+_OWNER = re.compile(r"Owner Id: ([0-9a-f]+)")
+_EXIT_TYPE = re.compile(r"Worker exit type: ([A-Z_]+)")
+_EXIT_DETAIL = re.compile(r"Worker exit detail: (.*)")
+_STATUS = re.compile(r"exit code (\d+)\.")
+_OF_A_CALL = "as_instanceof_cause"
+"""In the traceback of a ``ray.get`` whose call has failed (``ray/_private/worker.py``)."""
+_INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
+_PLANNED = frozenset(
+    {"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_PREEMPTED", "AUTOSCALER_DRAIN_IDLE"}
+)
+"""Reasons of a node's end that somebody wanted (``NodeDeathInfo``)."""
+_REASONS: Mapping[str, DeathCause] = {
+    "RAY_KILL": "killed-by-ray",
+    "OUT_OF_SCOPE": "finished",
+    "REF_DELETED": "finished",
+}
+_JOB_STATUS: Mapping[str, DeathCause] = {"SUCCEEDED": "finished", "STOPPED": "stopped"}
+STORE = "control store"
+
+
+class RayDeathWatch:
+    """Compares tables of what lives, and asks why who is missing has ended. ``take_table`` and
+    ``poll`` are called by one thread."""
+
+    def __init__(
+        self,
+        address: str,
+        tell: Callable[[tuple[RayDeath, ...]], object],
+        open_store: Callable[[str], ControlStoreDeaths] | None = None,
+    ) -> None:
+        """``address`` is the control store's, HOST:PORT; ``tell`` gets each death once."""
+        self._address, self._tell = address, tell
+        self._open = open_store or ControlStoreDeaths
+        self._store: ControlStoreDeaths | None = None
+        self._table = RayCalls()
+        self._actors: dict[str, tuple[RayActor, int]] = {}
+        """Missing actors, and how often they were asked for."""
+        self._drivers: dict[str, tuple[RayDriver, int]] = {}
+        self._said = ""
+        self._exits: dict[str, tuple[RayExit, ...]] = {}
+
+    def are_new(self, node_id: str, exits: tuple[RayExit, ...]) -> bool:
+        """Whether an agent tells of exits that it had not told before. Called by any thread."""
+        known = self._exits.get(node_id, ())
+        self._exits[node_id] = exits
+        return any(one not in known for one in exits)
+
+    def take_table(self, table: RayCalls) -> None:
+        """What lives now."""
+        if table.problem:
+            return
+        living = {actor.id: actor for actor in table.actors}
+        jobs = {driver.job for driver in table.drivers}
+        for actor in self._table.actors:
+            now = living.get(actor.id)
+            gone = now is None or (actor.state == "ALIVE" and now.pid != actor.pid)
+            if gone and len(self._actors) < MOST_AT_ONCE:
+                self._actors.setdefault(actor.id, (actor, 0))
+        for driver in self._table.drivers:
+            if driver.job not in jobs:
+                self._drivers.setdefault(driver.job, (driver, 0))
+        self._table = table
+
+    def poll(self) -> None:
+        """Ask for those that are missing, if any are."""
+        if not self._actors and not self._drivers:
+            return
+        try:
+            if self._store is None:
+                self._store = self._open(self._address)
+            found = self._store.deaths(self._actors, self._drivers)
+        except NO_STORE as error:
+            self._complain(f"Ray's control store cannot be asked for deaths: {error}")
+            found = []
+        told = {death.id for death in found}
+        self._actors = _again(self._actors, told)
+        self._drivers = _again(self._drivers, told)
+        if found:
+            self._tell(tuple(sorted(found, key=_when)))
+
+    def _complain(self, problem: str) -> None:
+        if problem != self._said:
+            log.warning("%s", problem)
+        self._said = problem
+
+    def close(self) -> None:
+        """Close the channel."""
+        if self._store is not None:
+            self._store.close()
+
+
+def _when(death: RayDeath) -> float:
+    return death.at
+
+
+def _again(asked: Mapping[str, tuple[Any, int]], told: Collection[str]) -> dict[str, Any]:
+    """Those to ask for once more."""
+    return {
+        key: (one, tries + 1)
+        for key, (one, tries) in asked.items()
+        if key not in told and tries + 1 < TRIES
+    }
+
+
+class ControlStoreDeaths:
+    """The store's services on one channel. Used by one thread, and closed at the end. Raises what
+    is in ``NO_STORE`` where this version of Ray has none."""
+
+    def __init__(self, address: str) -> None:
+        import grpc  # type: ignore[import-untyped]
+        from ray._private.grpc_utils import init_grpc_channel
+        from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
+
+        self._common, self._gcs, self._service = common_pb2, gcs_pb2, gcs_service_pb2
+        self._refused = grpc.RpcError
+        limit = (("grpc.max_receive_message_length", MOST_BYTES),)
+        self._channel: Any = init_grpc_channel(address, options=limit)
+        self._actors = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(self._channel)
+        self._jobs = gcs_service_pb2_grpc.JobInfoGcsServiceStub(self._channel)
+        self._workers = gcs_service_pb2_grpc.WorkerInfoGcsServiceStub(self._channel)
+        self._tasks = gcs_service_pb2_grpc.TaskInfoGcsServiceStub(self._channel)
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._channel.close()
+
+    def deaths(
+        self,
+        actors: Mapping[str, tuple[RayActor, int]],
+        drivers: Mapping[str, tuple[RayDriver, int]],
+    ) -> list[RayDeath]:
+        """What the store knows of those, by the ids of actors and jobs; each with how often it was
+        asked for. Who is not known to be dead is left out."""
+        entries = self._job_entries({actor.job for actor, _ in actors.values()} | drivers.keys())
+        found: list[RayDeath] = []
+        for job, (driver, tries) in drivers.items():
+            entry = entries.get(job)
+            if entry is not None and entry.is_dead:
+                found += self._driver(entry, driver, tries)
+        for id_, (actor, _) in actors.items():
+            entry = self._actor_entry(id_)
+            if entry is None:
+                continue
+            job_entry = entries.get(actor.job)
+            driver_id = job_entry.driver_address.worker_id.hex() if job_entry is not None else ""
+            if death := actor_death(entry, actor, driver_id):
+                found.append(death)
+        return found
+
+    def _job_entries(self, wanted: Collection[str]) -> dict[str, Any]:
+        try:
+            reply = self._jobs.GetAllJobInfo(
+                self._service.GetAllJobInfoRequest(), timeout=ANSWER_SECONDS
+            )
+        except self._refused:
+            return {}
+        return {e.job_id.hex(): e for e in reply.job_info_list if e.job_id.hex() in wanted}
+
+    def _actor_entry(self, id_: str) -> Any | None:
+        request = self._service.GetActorInfoRequest(actor_id=bytes.fromhex(id_))
+        try:
+            return self._actors.GetActorInfo(request, timeout=ANSWER_SECONDS).actor_table_data
+        except self._refused:
+            return None
+
+    def _driver(self, job: Any, driver: RayDriver, tries: int) -> Iterator[RayDeath]:
+        """The driver's death, after that of an actor whose failure ended it."""
+        worker = None
+        request = self._service.GetWorkerInfoRequest(worker_id=job.driver_address.worker_id)
+        try:
+            worker = self._workers.GetWorkerInfo(request, timeout=ANSWER_SECONDS).worker_table_data
+        except self._refused:
+            pass
+        death = driver_death(job, worker, driver)
+        if death is None:
+            if tries < SUBMISSION_TRIES:
+                return
+            death = _of_driver(job, driver, "unknown", "")
+        if death.cause == "exception" and (failed := self._failed_call(job.job_id)):
+            detail = failure_of(failed.state_updates.error_info)
+            raised_by_call = worker is not None and _OF_A_CALL in _traceback(worker)
+            if raised_by_call or not _traceback(worker):
+                yield _of_call(failed, driver, detail)
+                death = msgspec.structs.replace(death, detail=detail or death.detail)
+        yield death
+
+    def _failed_call(self, job: bytes) -> Any | None:
+        """The call of an actor or task that failed last by an exception of its own."""
+        filters = self._service.GetTaskEventsRequest.Filters
+        equal = self._service.FilterPredicate.Value("EQUAL")
+        request = self._service.GetTaskEventsRequest(
+            limit=MOST_FAILED,
+            filters=filters(
+                job_filters=[filters.JobIdFilter(predicate=equal, job_id=job)],
+                state_filters=[filters.StateFilter(predicate=equal, state="FAILED")],
+                exclude_driver=True,
+            ),
+        )
+        try:
+            reply = self._tasks.GetTaskEvents(request, timeout=ANSWER_SECONDS)
+        except self._refused:
+            return None
+        raised = self._common.ErrorType.Value("TASK_EXECUTION_EXCEPTION")
+        failed = self._common.TaskStatus.Value("FAILED")
+        own = [
+            event
+            for event in reply.events_by_task
+            if event.state_updates.error_info.error_type == raised
+        ]
+        # What fails because of another fails later.
+        return min(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0), default=None)
+
+
+def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
+    """Of an ``ActorTableData``; None while it is not dead, nor begun again. ``actor``: as it was
+    when it lived; ``driver_id``: the worker id of its job's driver, in hex."""
+    restarts = entry.num_restarts > 0 and not entry.end_time
+    if not entry.end_time and not restarts:
+        return None
+    cause, detail = actor_cause(entry.death_cause, driver_id)
+    return RayDeath(
+        what="actor",
+        id=actor.id,
+        job=actor.job,
+        label=actor.label,
+        role=actor.kind,
+        node=actor.node or entry.address.node_id.hex(),
+        address=entry.address.ip_address,
+        pid=actor.pid or entry.pid,
+        at=entry.end_time / 1000 or time.time(),
+        cause=cause,
+        detail=detail,
+        witness=STORE,
+        restarts=restarts,
+    )
+
+
+def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:
+    """Cause and detail of an ``ActorDeathCause``."""
+    kind = death.WhichOneof("context")
+    if kind == "creation_task_failure_context":
+        said = death.creation_task_failure_context.formatted_exception_string
+        return "constructor", last_line(said)
+    if kind == "runtime_env_failed_context":
+        return "runtime-env", last_line(death.runtime_env_failed_context.error_message)
+    if kind == "oom_context":
+        return "oom-ray", _first_line(death.oom_context.error_message)
+    if kind != "actor_died_error_context":
+        return "unknown", ""
+    context = death.actor_died_error_context
+    reason = type(context).Reason.Name(context.reason)
+    if reason in _REASONS:
+        return _REASONS[reason], _first_line(context.error_message)
+    if reason == "OWNER_DIED":
+        owner = _OWNER.search(context.error_message)
+        of_driver = owner is not None and owner[1] == driver_id
+        return ("driver-ended" if of_driver else "owner-ended"), _exit_detail(context.error_message)
+    if reason == "NODE_DIED":
+        info = context.node_death_info
+        planned = type(info).Reason.Name(info.reason) in _PLANNED
+        return ("node-drained" if planned else "node-lost"), _first_line(info.reason_message)
+    return _worker_cause(context.error_message)
+
+
+def _worker_cause(said: str) -> tuple[DeathCause, str]:
+    """Of an actor whose worker has ended, by Ray's message."""
+    found = _EXIT_TYPE.search(said)
+    kind, detail = found[1] if found else "", _exit_detail(said)
+    if kind == "NODE_OUT_OF_MEMORY":
+        return "oom-ray", detail
+    if kind == "USER_ERROR":
+        return ("constructor" if "initialization method" in said else "exception"), detail
+    if kind == "INTENDED_SYSTEM_EXIT" and "job has" in said:
+        return "driver-ended", detail
+    if "exit_actor() is called" in said or kind == "INTENDED_SYSTEM_EXIT":
+        return "finished", detail
+    if status := _STATUS.search(detail):
+        return "exited", f"exited with status {status[1]}"
+    if kind in _INTENDED:
+        return "exited", detail
+    if "SIGTERM" in detail:
+        return "signal", "killed by SIGTERM"
+    return ("signal" if kind == "SYSTEM_ERROR" else "unknown"), detail
+
+
+def driver_death(job: Any, worker: Any | None, driver: RayDriver) -> RayDeath | None:
+    """Of a ``JobTableData`` whose driver has ended and its ``WorkerTableData``, which may be
+    missing; None while a submitted job has no status yet."""
+    if job.HasField("job_info"):
+        status = job.job_info.status
+        if status in _JOB_STATUS:
+            return _of_driver(job, driver, _JOB_STATUS[status], job.job_info.message)
+        if status != "FAILED":
+            return None
+    if traceback := _traceback(worker):
+        return _of_driver(job, driver, "exception", raised_at(traceback))
+    if worker is None:
+        return _of_driver(job, driver, "unknown", "")
+    name = type(worker).DESCRIPTOR.fields_by_name["exit_type"].enum_type.values_by_number
+    kind = name[worker.exit_type].name if worker.exit_type in name else ""
+    if kind in _INTENDED:
+        return _of_driver(job, driver, "finished", worker.exit_detail)
+    cause: DeathCause = "oom-ray" if kind == "NODE_OUT_OF_MEMORY" else "signal"
+    return _of_driver(job, driver, cause, worker.exit_detail)
+
+
+def _of_driver(job: Any, driver: RayDriver, cause: DeathCause, detail: str) -> RayDeath:
+    return RayDeath(
+        what="driver",
+        id=driver.job,
+        job=driver.job,
+        label="driver",
+        role="driver",
+        address=driver.address,
+        pid=driver.pid,
+        at=job.end_time / 1000,
+        cause=cause,
+        detail=_first_line(detail),
+        witness=STORE,
+    )
+
+
+def _of_call(event: Any, driver: RayDriver, detail: str) -> RayDeath:
+    """An actor or a task whose exception ended the driver."""
+    info, update = event.task_info, event.state_updates
+    method = info.name or info.func_or_class_name
+    role = method.rpartition(".")[0] or "task"
+    return RayDeath(
+        what="actor" if info.actor_id else "worker",
+        id=info.actor_id.hex() or update.worker_id.hex(),
+        job=driver.job,
+        label=role if info.actor_id else method,
+        role=role,
+        method=method,
+        node=update.node_id.hex(),
+        pid=update.worker_pid,
+        at=max(update.state_ts_ns.values(), default=0) / 1e9,
+        cause="exception",
+        detail=detail,
+        witness=STORE,
+    )
+
+
+def failure_of(info: Any) -> str:
+    """The last line of what a failed call said, of a ``RayErrorInfo``."""
+    return last_line(info.error_message)
+
+
+def _traceback(worker: Any | None) -> str:
+    if worker is None:
+        return ""
+    said = worker.worker_info.get("exception", b"")
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+
+
+def raised_at(traceback: str) -> str:
+    """The innermost place of a traceback whose last line, the exception, Ray does not keep.
+
+    >>> raised_at('  File "rl.py", line 7, in loop\\n    raise ValueError(step)\\n')
+    'raise ValueError(step) (File "rl.py", line 7, in loop)'
+    """
+    lines = [line.strip() for line in traceback.splitlines() if line.strip(" ^~\t")]
+    places = [at for at, line in enumerate(lines) if line.startswith("File ")]
+    if not places:
+        return _first_line(traceback)
+    code = " ".join(lines[places[-1] + 1 : places[-1] + 2])
+    place = lines[places[-1]]
+    return _cut(f"{code} ({place})" if code else place)
+
+
+def last_line(text: str) -> str:
+    """The last line that is no address of a frame.
+
+    >>> last_line("Traceback (most recent call last):\\n  File 'a'\\nValueError: no model\\n")
+    'ValueError: no model'
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return _cut(lines[-1]) if lines else ""
+
+
+def _exit_detail(said: str) -> str:
+    found = _EXIT_DETAIL.search(said)
+    return _cut(found[1].strip()) if found else _first_line(said)
+
+
+def _first_line(text: str) -> str:
+    return _cut(next((line.strip() for line in text.splitlines() if line.strip()), ""))
+
+
+def _cut(text: str) -> str:
+    return clean(text)[:MOST_DETAIL]

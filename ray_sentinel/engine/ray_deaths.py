@@ -1,0 +1,227 @@
+"""Deaths in Ray jobs: what the control store, the agents and the kernel tell of each, joined; and
+which of them was the first cause.
+
+Ray ends all actors of a driver that ends, and all that an actor has made when it ends. So of the
+deaths in a job only the first can be to blame, and it is only if nobody wanted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.engine.exits import SIGHUP, SIGINT, SIGNAL_NAMES, SIGTERM
+from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
+
+MOST = 2000
+"""Deaths, and exits of one node, that are remembered."""
+FORGET_SECONDS = 300.0
+WAIT_SECONDS = 3.0
+"""So long an exit of a rank that is a Ray actor waits for its cause."""
+JOIN_SECONDS = 1.5
+"""So long a death waits for what its node tells of it."""
+LOSS_SECONDS = 2.5
+"""So long the death of an actor waits for its driver's, which may follow."""
+BEFORE_SECONDS = 30.0
+"""A failure so long before its driver's end may have caused it."""
+CLOCKS_SECONDS = 1.0
+"""The clocks of two nodes, and the flushing of Ray's tables, may differ by this much."""
+ASKED = frozenset({SIGHUP, SIGINT, SIGTERM})
+"""Signals by which somebody ends a program."""
+_BY_SHELL = 128
+"""A program that ends because of a signal may exit with this and the signal's number."""
+UNEXPECTED: frozenset[DeathCause] = frozenset(
+    {"exception", "constructor", "signal", "exited", "oom-kernel", "oom-ray", "runtime-env"}
+)
+"""Nobody wanted it, and it follows from no other end."""
+
+KILLED = "killed by SIG"
+"""Begins the detail of a death whose signal is known."""
+IN_PEACE = "exited with status 0"
+"""The detail of an actor that left by ``sys.exit(0)``: it may have had enough."""
+
+Place = tuple[str, int]
+"""Node id and pid."""
+
+
+class SeenExit(msgspec.Struct, frozen=True):
+    """How the agent of its node saw a process end. ``at``: on the coordinator's clock."""
+
+    at: float
+    code: int | None
+    signal: int | None
+
+
+class ToldDeath(msgspec.Struct, kw_only=True):
+    """A death as the control store told it, and when we were told."""
+
+    death: RayDeath
+    told_at: float
+
+
+class RayDeathBook(msgspec.Struct, kw_only=True):
+    """Times are the coordinator's. Changed only by the engine."""
+
+    told: dict[str, ToldDeath] = {}
+    """By the id of the death: actor or job, and pid."""
+    exits: dict[str, dict[int, SeenExit]] = {}
+    """By node id and pid."""
+    addresses: dict[str, str] = {}
+    """Of the nodes: address → node id."""
+    oom: dict[str, dict[int, float]] = {}
+    """Processes that the kernel killed for memory, by node id and pid, and when."""
+    members: dict[str, dict[int, str]] = {}
+    """The jobs of all actors that were seen to live, by node id and pid."""
+    ended: dict[str, float] = {}
+    """Jobs whose drivers have ended, and when that was told."""
+
+    def take_table(self, table: RayCalls) -> None:
+        """Who lives, and in which job."""
+        for actor in table.actors:
+            if actor.pid and actor.node:
+                self.members.setdefault(actor.node, {})[actor.pid] = actor.job
+
+    def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
+        """What a node's agent saw; ``offset`` takes its clock to ours."""
+        node = snapshot.node.id
+        self.addresses[snapshot.node.address] = node
+        for ended in snapshot.ray_exits:
+            known = self.exits.setdefault(node, {})
+            pid = ended.process.pid
+            at = min(now, ended.at + offset)
+            if len(known) < MOST or pid in known:
+                known[pid] = SeenExit(at, ended.code, ended.signal)
+        for event in snapshot.events:
+            pid_text = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
+            if pid_text.isdecimal() and now - event.time - offset < WAIT_SECONDS * 10:
+                self.oom.setdefault(node, {})[int(pid_text)] = min(now, event.time + offset)
+
+    def take_deaths(self, deaths: Iterable[RayDeath], now: float) -> None:
+        """Those that are known already change nothing."""
+        for death in deaths:
+            key = f"{death.what} {death.id} {death.pid}"
+            if key not in self.told and len(self.told) < MOST:
+                self.told[key] = ToldDeath(death=death, told_at=now)
+            if death.what == "driver":
+                self.ended.setdefault(death.job, now)
+
+    def advance(self, now: float, jobs: Iterable[str]) -> None:
+        """Forget what was long ago, and members of jobs that are no more among ``jobs``."""
+        for key in [k for k, one in self.told.items() if now - one.told_at > FORGET_SECONDS]:
+            del self.told[key]
+        for job in [job for job, at in self.ended.items() if now - at > FORGET_SECONDS]:
+            del self.ended[job]
+        there = set(jobs) | self.ended.keys()
+        for node, pids in list(self.members.items()):
+            if any(job not in there for job in pids.values()):
+                self.members[node] = {pid: job for pid, job in pids.items() if job in there}
+        for node, exits in list(self.exits.items()):
+            if any(now - one.at > FORGET_SECONDS for one in exits.values()):
+                self.exits[node] = {
+                    pid: one for pid, one in exits.items() if now - one.at <= FORGET_SECONDS
+                }
+        for node, killed in list(self.oom.items()):
+            self.oom[node] = {pid: at for pid, at in killed.items() if now - at <= FORGET_SECONDS}
+
+    def of_job(self, job: str, now: float) -> list[RayDeath]:
+        """All deaths of a job that need wait for no other witness, the first first."""
+        ended_at = self.ended.get(job)
+        if ended_at is not None and now - ended_at < JOIN_SECONDS:
+            return []
+        wait = JOIN_SECONDS if ended_at is not None else LOSS_SECONDS
+        found = [
+            self._joined(one.death)
+            for one in self.told.values()
+            if one.death.job == job and now - one.told_at >= wait
+        ]
+        return sorted(found, key=_when)
+
+    def of_process(self, place: Place) -> RayDeath | None:
+        """Of the actor that was this process."""
+        node, pid = place
+        found = (
+            self._joined(one.death)
+            for one in self.told.values()
+            if one.death.what == "actor" and one.death.pid == pid and one.death.node == node
+        )
+        return next((one for one in found if one.cause != "exception"), None)
+
+    def is_waiting(self, place: Place, ended_at: float, now: float) -> bool:
+        """Whether the cause of a process's end may come yet."""
+        node, pid = place
+        ours = pid in self.members.get(node, {})
+        return ours and now - ended_at < WAIT_SECONDS and self.of_process(place) is None
+
+    def spares(self, place: Place) -> bool:
+        """Whether it ended because another did, or somebody wanted it; or its job's driver had
+        ended, and Ray had no word on it."""
+        death = self.of_process(place)
+        if death is not None:
+            return death.is_echo or death.is_intended
+        node, pid = place
+        return self.members.get(node, {}).get(pid, "") in self.ended
+
+    def _joined(self, death: RayDeath) -> RayDeath:
+        """With what the node's agent and the kernel tell of it: they saw it, Ray did not."""
+        node = death.node or self.addresses.get(death.address, "")
+        seen = self.exits.get(node, {}).get(death.pid)
+        if death.cause in ("signal", "unknown", "exited") and death.pid in self.oom.get(node, {}):
+            return _with(death, "oom-kernel", "the kernel killed it for memory", "kernel log")
+        if seen is None:
+            return death
+        signal = seen.signal
+        if death.what == "driver" and _asked_to_end(seen):
+            named = SIGNAL_NAMES.get(signal or (seen.code or 0) - _BY_SHELL, "a signal")
+            return _with(death, "stopped", f"ended by {named}", "pidfd")
+        failed = death.what == "driver" and death.cause == "finished" and bool(seen.code or signal)
+        known = death.cause not in ("signal", "unknown") or death.detail.startswith(KILLED)
+        if known and not failed:
+            return death
+        if signal is not None:
+            named = SIGNAL_NAMES.get(signal, f"SIG {signal}").removeprefix("SIG")
+            return _with(death, "signal", f"{KILLED}{named}", "pidfd")
+        if seen.code is not None:
+            return _with(death, "exited", f"exited with status {seen.code}", "pidfd")
+        return death
+
+
+def _asked_to_end(seen: SeenExit) -> bool:
+    if seen.signal is not None:
+        return seen.signal in ASKED
+    # Ray's driver turns SIGTERM into an exit with the signal's number.
+    return seen.code is not None and seen.code in {SIGTERM, *(_BY_SHELL + one for one in ASKED)}
+
+
+def _with(death: RayDeath, cause: DeathCause, detail: str, witness: str) -> RayDeath:
+    return msgspec.structs.replace(death, cause=cause, detail=detail, witness=witness)
+
+
+def _when(death: RayDeath) -> float:
+    return death.at
+
+
+def first_cause(deaths: Iterable[RayDeath]) -> RayDeath | None:
+    """Whose end ended the job, or is a loss to it: the first that nobody wanted; None where there
+    is none. ``deaths``: all of one job, the first first."""
+    deaths = list(deaths)
+    driver = next((death for death in deaths if death.what == "driver"), None)
+    others = [
+        death
+        for death in deaths
+        if death.what != "driver" and death.cause in UNEXPECTED and not death.restarts
+    ]
+    if driver is None or driver.cause in ("finished", "unknown"):
+        # What failed in a call was told to the program, which went on.
+        lost = (one for one in others if one.cause != "exception" and one.detail != IN_PEACE)
+        return next(lost, None)
+    if driver.cause not in UNEXPECTED:
+        return None
+    if driver.cause == "exception":
+        late = driver.at + CLOCKS_SECONDS
+        near = [one for one in others if driver.at - BEFORE_SECONDS <= one.at <= late]
+        if near:
+            return near[0]
+    return driver
