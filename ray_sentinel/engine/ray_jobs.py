@@ -28,6 +28,8 @@ UNKNOWN_PATIENCE = 120.0
 """For a method that is not known, in a job that is."""
 STARTUP_PATIENCE = 300.0
 """For a constructor, where no fellow has come through it: it may load a model."""
+NEWCOMER_PATIENCE = 60.0
+"""The same in a job that works already."""
 QUIET_SECONDS = 15.0
 """After so long without a change a job without a rhythm is looked at for the first time."""
 AGAIN_SECONDS = 5.0
@@ -188,7 +190,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         if known is not None and known.ended >= (1 if constructs else RHYTHM):
             return known.patience
         if constructs:
-            return STARTUP_PATIENCE
+            return NEWCOMER_PATIENCE if self.has_rhythm else STARTUP_PATIENCE
         return UNKNOWN_PATIENCE if self.has_rhythm else None
 
     @property

@@ -97,9 +97,15 @@ class JobProcesses:
             if process := started.get((actor.node, actor.pid)):
                 node = self._add(process, actor.job, actor.kind, actor.label, actor.id)
                 self._by_actor[actor.id] = node
+        made = {_creation_id(actor.id): actor for actor in ray.actors}
         for call in ray.calls:
             process = started.get((call.node, call.pid))
-            if process and process_node(process) not in self.known:
+            if not process or process_node(process) in self.known:
+                continue
+            if actor := made.get(call.id):  # its constructor runs: Ray tells no pid of it yet
+                node = self._add(process, actor.job, actor.kind, actor.label, actor.id)
+                self._by_actor[actor.id] = node
+            else:
                 self._add(process, call.job, "task", f"task {call.name}")
 
     def _add(

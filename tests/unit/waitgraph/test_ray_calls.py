@@ -304,6 +304,30 @@ def test_a_call_waits_for_the_actor_that_cannot_be_placed() -> None:
     assert "needs its actor Big.__init__ → needs a node with 64 CPU free" in root.sentence
 
 
+def test_an_actor_whose_constructor_runs_is_called_by_its_name() -> None:
+    cluster = Cluster()
+    actor = asleep(cluster, "Big")
+    cluster.calls.append(
+        RayCall(
+            id="f" * 16 + actor.id,
+            parent=DRIVER,
+            job=JOB,
+            kind="actor-creation",
+            name="Big.__init__",
+            actor=actor.id,
+            since=NOW - 50,
+            node=NODE,
+            pid=actor.pid,
+        )
+    )
+    # Ray tells where it is once it has come through.
+    cluster.actors[0] = msgspec.structs.replace(actor, state="PENDING_CREATION", node="", pid=0)
+    cluster.call(actor, "Big.hello", state="unplaced", node="", pid=0)
+    (root,) = cluster.roots()
+    assert (root.kind, root.who) == ("standing", ("Big 0",))
+    assert root.processes[0].methods == ("Big.__init__",)
+
+
 def test_the_drivers_of_other_jobs_are_waited_for_by_nobody() -> None:
     cluster = Cluster()
     other = "02000000"
