@@ -171,7 +171,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
         if death.cause in ("signal", "unknown", "exited") and death.pid in self.oom.get(node, {}):
             return _with(death, "oom-kernel", "the kernel killed it for memory", "kernel log")
         if seen is None:
-            return death
+            unclear = death.what == "driver" and death.cause == "exception" and not death.is_proven
+            return _with(death, "unknown", death.detail, death.witness) if unclear else death
         signal = seen.signal
         if death.what == "driver" and _asked_to_end(seen):
             named = SIGNAL_NAMES.get(signal or (seen.code or 0) - _BY_SHELL, "a signal")

@@ -66,6 +66,9 @@ class RayDeath(msgspec.Struct, frozen=True, kw_only=True):
     """One line: the exception, the signal, the memory that was used, who ended it."""
     witness: str = ""
     """Who says so: "control store", "pidfd", "kernel log", "cgroup", "raylet log"."""
+    is_proven: bool = True
+    """False for a driver that ended by an exception or by Ctrl-C, where only its exit status tells
+    which."""
     restarts: bool = False
     """Ray starts it again."""
     last_lines: tuple[str, ...] = ()

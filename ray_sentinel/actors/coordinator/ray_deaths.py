@@ -38,6 +38,8 @@ _OWNER = re.compile(r"Owner Id: ([0-9a-f]+)")
 _EXIT_TYPE = re.compile(r"Worker exit type: ([A-Z_]+)")
 _EXIT_DETAIL = re.compile(r"Worker exit detail: (.*)")
 _STATUS = re.compile(r"exit code (\d+)\.")
+_RAISED = re.compile(r"^(raise|assert)\b")
+"""Code that no Ctrl-C interrupts: it raises by itself."""
 _OF_A_CALL = "as_instanceof_cause"
 """In the traceback of a ``ray.get`` whose call has failed (``ray/_private/worker.py``)."""
 _INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
@@ -329,7 +331,8 @@ def driver_death(job: Any, worker: Any | None, driver: RayDriver) -> RayDeath | 
         if status != "FAILED":
             return None
     if traceback := _traceback(worker):
-        return _of_driver(job, driver, "exception", raised_at(traceback))
+        found = _of_driver(job, driver, "exception", raised_at(traceback))
+        return msgspec.structs.replace(found, is_proven=bool(_RAISED.search(found.detail)))
     if worker is None:
         return _of_driver(job, driver, "unknown", "")
     name = type(worker).DESCRIPTOR.fields_by_name["exit_type"].enum_type.values_by_number

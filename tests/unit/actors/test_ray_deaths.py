@@ -189,3 +189,13 @@ def test_the_store_is_asked_only_for_who_has_vanished_and_each_death_is_told_onc
         deaths.poll()
     assert store.asked == [{ROLLOUT.id, JOB}] * 2
     assert [death.what for death in told] == ["driver", "actor"]
+
+
+@pytest.mark.parametrize(
+    ("code", "proven"), [("raise E", True), ("assert x", True), ("time.sleep(60)", False)]
+)
+def test_a_statement_that_raises_tells_an_exception_from_ctrl_c(code: str, proven: bool) -> None:
+    entry = driver_worker("INTENDED_USER_EXIT", f'  File "a.py", line 3, in f\n    {code}\n')
+    death = driver_death(job(), entry, DRIVER)
+    assert death is not None
+    assert (death.cause, death.is_proven) == ("exception", proven)
