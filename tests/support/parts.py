@@ -47,6 +47,20 @@ PACKAGES = {
 }
 """Program → the Debian package that has it."""
 
+LIBRARIES = {
+    "verl": (
+        "verl==0.9.1",
+        "tensordict==0.15.3",
+        "omegaconf==2.4.0",
+        "cloudpickle==3.1.3",
+        "codetiming==1.4.0",
+        "pyvers==0.2.3",
+        "orjson==3.13.0",
+    ),
+}
+"""Folder in ``.deps/`` → what pip puts there, without what these want beside it: a stack is had
+whole only with the GPUs that it is made for, and its controller does without."""
+
 INSTALLED_ONLY = frozenset({"cc"})
 """Of no use unpacked: their other programs are looked for in fixed places."""
 
@@ -68,6 +82,15 @@ def require(name: str) -> str:
 
     how = f"{name} is missing: run `make deps`, or `apt-get install {PACKAGES.get(name, name)}`"
     raise pytest.fail.Exception(how) if CI else pytest.skip.Exception(how)
+
+
+def require_library(name: str) -> str:
+    """The folder of one of ``LIBRARIES``, for PYTHONPATH. Skips the test where it is missing; fails
+    with ``CI=true``."""
+    folder = DEPS / name
+    if not folder.is_dir():
+        lacking(f"{name} is missing: run `make deps`")
+    return str(folder)
 
 
 def lacking(why: str) -> NoReturn:
@@ -98,6 +121,9 @@ def require_module(name: str, package: str = "") -> ModuleType:
 
 def fetch() -> int:
     """Get what is missing. What cannot be had is said, and is no error: tests that need it skip."""
+    for library in LIBRARIES:
+        if not (DEPS / library).is_dir() and not _fetch_library(library):
+            print(f"{library}: could not be had; tests that need it will be skipped")
     missing = sorted({PACKAGES[name] for name in PACKAGES if find(name) is None})
     if not missing:
         return 0
@@ -116,6 +142,18 @@ def fetch() -> int:
             print(f"{package}: could not be had; tests that need it will be skipped")
     _write_wrappers()
     return 0
+
+
+def _fetch_library(name: str) -> bool:
+    """Whole or not at all: what is half there would be taken for all of it."""
+    own = ROOT / ".venv/bin/python"
+    made = DEPS / f"{name}.{os.getpid()}"
+    pip = [str(own) if own.exists() else sys.executable, "-m", "pip", "install", "--quiet"]
+    if not _run([*pip, "--no-deps", "--target", str(made), *LIBRARIES[name]]):
+        shutil.rmtree(made, ignore_errors=True)
+        return False
+    made.rename(DEPS / name)
+    return True
 
 
 def pip_wheel() -> int:
