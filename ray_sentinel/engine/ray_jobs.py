@@ -36,6 +36,8 @@ AGAIN_SECONDS = 5.0
 """Between two looks, while something is suspected."""
 EARLY_SECONDS = 6.0
 """So long before patience ends the first look is taken, so that the second can tell."""
+FIRST_LOOKS = 6
+"""So many are taken soon after each other."""
 SELDOM_SECONDS = 30.0
 """Between two looks later on, and when only the job's silence is suspicious."""
 MOST_SECONDS = 600.0
@@ -414,7 +416,8 @@ class RayJobs(msgspec.Struct, kw_only=True):
             return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
         if job.has_rhythm:
             silent = job.silence(now) > job.patience - EARLY_SECONDS
-            soon = unsure or job.fruitless < 2
+            # What works at one line in all of several looks may spin.
+            soon = unsure or job.fruitless < FIRST_LOOKS
             return (AGAIN_SECONDS if soon else SELDOM_SECONDS) if silent else None
         if job.silence(now) > QUIET_SECONDS - EARLY_SECONDS:
             soon = unsure and job.fruitless < 2

@@ -42,7 +42,7 @@ def _status(
     elif stuck:
         state = "stalled"
     elif waits is not None:
-        state = "unknown"
+        state = "slow" if waits.root.kind == "works" else "unknown"
     return JobStatus(
         job=job.name,
         attempt=0,
@@ -58,10 +58,18 @@ def _status(
 
 
 def _waits(job: RayJobView, now: float) -> SeenRoot | None:
-    """What holds the job up, where it has been silent for longer than it usually is."""
+    """What holds the job up, where it has been silent for longer than it usually is: what may do so
+    for ever, or else what works in a call that is overdue."""
     if job.looked_at is None or job.silence(now) <= job.patience:
         return None
-    return next(iter(job.stuck_roots()), None)
+    works = (seen for seen in job.roots if seen.root.kind == "works" and _is_late(job, seen, now))
+    return next(iter(job.stuck_roots()), None) or next(works, None)
+
+
+def _is_late(job: RayJobView, seen: SeenRoot, now: float) -> bool:
+    """Whether somebody has waited for long: of calls that follow each other each is new."""
+    since = [step.since for step in seen.root.chain if step.since is not None]
+    return bool(since) and seen.last_at - min(since) > job.patience
 
 
 def _members(

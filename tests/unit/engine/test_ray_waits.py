@@ -182,8 +182,15 @@ def asynchronous() -> RayStory:
     for worker in workers:
         worker.begins("generate", story.now, COMPUTES)
         worker.goes_on = True
-        story.call(main, worker, "generate")
-    story.run(200, lambda: [one.works(story.now) for one in story.processes])
+
+    def next_calls() -> None:
+        story.drives(main)
+        for one in story.processes:
+            one.works(story.now)
+        for worker in workers:
+            story.call(main, worker, "generate")
+
+    story.run(200, next_calls)
     return story
 
 
@@ -192,7 +199,12 @@ def one_of_many() -> RayStory:
     first = story.processes[1]
     first.stack, first.goes_on = SLEEPS, False
     others = [one for one in story.processes if one is not first]
-    story.run(60, lambda: [one.works(story.now) for one in others])
+
+    def go_on() -> None:
+        for one in others:
+            one.works(story.now)
+
+    story.run(60, go_on)
     return story
 
 
@@ -200,7 +212,12 @@ def two_jobs() -> RayStory:
     drivers = driver(), driver(OTHER_JOB, 2)
     mine, theirs = actors("Rollout", 2, 10), actors("Rollout", 2, 20, OTHER_JOB)
     story = RayStory([*drivers, *mine, *theirs])
-    story.run(WARM, lambda: (story.iterate(), story.iterate(job=OTHER_JOB))[0])
+
+    def both() -> None:
+        story.iterate()
+        story.iterate(job=OTHER_JOB)
+
+    story.run(WARM, both)
     mine[1].rests(story.now)
     story.drives(*drivers)
     mine[0].begins("generate", story.now, SLEEPS)
