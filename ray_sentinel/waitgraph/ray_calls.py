@@ -102,9 +102,11 @@ class JobProcesses:
             process = started.get((call.node, call.pid))
             if not process or process_node(process) in self.known:
                 continue
-            if actor := made.get(call.id):  # its constructor runs: Ray tells no pid of it yet
-                node = self._add(process, actor.job, actor.kind, actor.label, actor.id)
-                self._by_actor[actor.id] = node
+            if its_actor := made.get(call.id):  # its constructor runs: Ray tells no pid of it yet
+                node = self._add(
+                    process, its_actor.job, its_actor.kind, its_actor.label, its_actor.id
+                )
+                self._by_actor[its_actor.id] = node
             else:
                 self._add(process, call.job, "task", f"task {call.name}")
 
