@@ -298,7 +298,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             del self.nodes[node_id]
             self.telemetry.forget(node_id)
             self.gpu_levels.forget(node_id)
-            self.ray.tracks.pop(node_id, None)
+            self.ray.forget(node_id)
 
     def relearn(self, phases: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
         """Take over what earlier runs of jobs have shown of their phases: job → phase → seconds."""

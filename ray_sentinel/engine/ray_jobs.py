@@ -46,6 +46,8 @@ LATE_SECONDS = 30.0
 """A look that has not come by then is not waited for."""
 STOPPED_SECONDS = 2.0
 """So long a process must be stopped, or blocked in the kernel, before that is looked at."""
+HELD = frozenset({"T", "t", "D"})
+"""States of what is stopped, or blocked in the kernel."""
 SAME_SECONDS = 4.0
 """Two looks so far apart that show the same tell more than one."""
 ENDED_SECONDS = 60.0
@@ -80,7 +82,7 @@ class RayTrack(msgspec.Struct, kw_only=True):
 
     def stopped_for(self, now: float) -> float:
         """Seconds since it was stopped, or blocked in the kernel, without a moment on a CPU."""
-        held = self.state in ("T", "t", "D")
+        held = self.state in HELD
         return now - max(self.state_since, self.moved_at) if held else 0.0
 
 
@@ -250,7 +252,17 @@ def _key(root: WaitRoot) -> tuple[object, ...]:
     return (root.kind, root.who, root.why, tuple(one.process for one in root.processes))
 
 
-class RayJobs(msgspec.Struct, kw_only=True):
+class NodeMembers(msgspec.Struct):
+    """The actors of one job on one node that run a call, as its last snapshot showed them."""
+
+    tracks: list[RayTrack]
+    oldest: float
+    """Since when the one has stood still that has for longest."""
+    held: bool
+    """Whether any was stopped, or blocked in the kernel."""
+
+
+class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     """All Ray jobs. Changed only by the engine."""
 
     table: RayCalls = msgspec.field(default_factory=RayCalls)
@@ -261,9 +273,36 @@ class RayJobs(msgspec.Struct, kw_only=True):
     owners: dict[str, dict[int, str]] = {}
     """The jobs of living actors, likewise."""
 
+    def __post_init__(self) -> None:
+        self._index()
+
+    def _index(self) -> None:
+        """What is gone through in every tick, by job. It follows from the table and the tracks."""
+        self._actors: dict[str, list[RayActor]] = {}
+        for actor in self.table.actors:
+            self._actors.setdefault(actor.job, []).append(actor)
+        self._running: dict[str, dict[str, NodeMembers]] = {}
+        for node in self.tracks:
+            self._index_node(node)
+
+    def _index_node(self, node: str) -> None:
+        for by_node in self._running.values():
+            by_node.pop(node, None)
+        tracks = self.tracks.get(node, {})
+        for pid, job in self.owners.get(node, {}).items():
+            track = tracks.get(pid)
+            if track is None or not track.runs:
+                continue
+            by_node = self._running.setdefault(job, {})
+            members = by_node.setdefault(node, NodeMembers([], track.still_since, False))
+            members.tracks.append(track)
+            members.oldest = min(members.oldest, track.still_since)
+            members.held = members.held or track.state in HELD
+
     def take_table(self, table: RayCalls, now: float) -> None:
         """Ray's drivers, living actors and unplaced groups as they are now."""
         self.table, self.owners = table, {}
+        self._index()
         for actor in table.actors:
             self.owners.setdefault(actor.node, {})[actor.pid] = actor.job
         for driver in table.drivers:
@@ -289,8 +328,10 @@ class RayJobs(msgspec.Struct, kw_only=True):
     def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
         """What a node's agent sees; ``offset`` takes its clock to ours."""
         node = snapshot.node
-        known = self.tracks.pop(node.id, {})
+        known = self.tracks.get(node.id, {})
         if not snapshot.ray_processes:
+            if known:
+                self.forget(node.id)
             return
         tracks = self.tracks[node.id] = {}
         for told in snapshot.ray_processes:
@@ -299,6 +340,12 @@ class RayJobs(msgspec.Struct, kw_only=True):
                 track = None
             job = self._job_of(node.id, told)
             tracks[told.process.pid] = self._track(told, track, node, job, now, offset)
+        self._index_node(node.id)
+
+    def forget(self, node: str) -> None:
+        """Nothing of Ray is seen there any more."""
+        self.tracks.pop(node, None)
+        self._index_node(node)
 
     def _job_of(self, node: str, told: RayProcess) -> RayJobView | None:
         """Of a worker that runs tasks nobody says whose they are: where there is one job, its."""
@@ -373,9 +420,8 @@ class RayJobs(msgspec.Struct, kw_only=True):
 
     def actors_of(self, job: RayJobView) -> Iterator[tuple[RayActor, RayTrack | None]]:
         """Its living actors, each with its process where it is seen."""
-        for actor in self.table.actors:
-            if actor.job == job.id:
-                yield actor, self.tracks.get(actor.node, {}).get(actor.pid)
+        for actor in self._actors.get(job.id, ()):
+            yield actor, self.tracks.get(actor.node, {}).get(actor.pid)
 
     def track_of(self, process: ProcessId) -> RayTrack | None:
         """A process that is seen now."""
@@ -428,16 +474,20 @@ class RayJobs(msgspec.Struct, kw_only=True):
     def overdue(self, job: RayJobView, now: float) -> Iterator[float]:
         """For each process that stands still in a method for longer than it may, or soon will, by
         how many seconds; the least is ``-EARLY_SECONDS``."""
-        for _, track in self.actors_of(job):
-            if track is not None and track.runs and "." in track.runs:
-                patience = job.patience_in(track.runs)
+        for members in self._running.get(job.id, {}).values():
+            # Nobody's patience is shorter.
+            if now - members.oldest <= PATIENCE - EARLY_SECONDS:
+                continue
+            for track in members.tracks:
+                patience = job.patience_in(track.runs) if "." in track.runs else None
                 if patience is not None:
                     late = now - track.still_since - patience
                     if late > -EARLY_SECONDS:
                         yield late
 
     def _has_stopped(self, job: RayJobView, now: float) -> bool:
-        tracks = (track for _, track in self.actors_of(job) if track is not None and track.runs)
+        on_nodes = self._running.get(job.id, {}).values()
+        tracks = (track for members in on_nodes if members.held for track in members.tracks)
         return any(track.stopped_for(now) > STOPPED_SECONDS for track in tracks)
 
     def pending(self, job: RayJobView, now: float) -> bool:
