@@ -23,7 +23,7 @@ from ray_sentinel.progress.process_memory import memory_files, read_file
 from ray_sentinel.progress.processes import Process
 
 MOST = 512
-"""Processes of one node that are told; those that began first."""
+"""Processes of one node that are told: drivers, then workers that have run anything, by pid."""
 BUSY = 0.2
 """Share of a core that a process uses while it works in threads beside its main one. Ray's own
 threads use a hundredth."""
@@ -77,6 +77,8 @@ class RayProcessWatch:
         ``drivers`` (address and pid) that are here; ``now`` is the agent's time."""
         here = {pid for address, pid in drivers if address == node.address}
         workers = [p for p in table.values() if self._is_worker(p)]
+        # Ray starts workers ahead of need: they must take nobody's place.
+        workers.sort(key=self._has_never_run)
         chosen = list(
             itertools.islice((*(table[pid] for pid in sorted(here & table.keys())), *workers), MOST)
         )
@@ -113,6 +115,10 @@ class RayProcessWatch:
             and not process.environ.get(ROLE_VARIABLE)
             and (self._raylet is None or any(pid == self._raylet for pid, _ in process.lineage))
         )
+
+    def _has_never_run(self, process: Process) -> bool:
+        """As far as the table of processes knows, which reads titles seldom."""
+        return process.key not in self._seen and process.arguments[0].rstrip() == "ray::IDLE"
 
     def _look(self, process: Process, title: str, now: float) -> _Seen:
         seen = self._seen.setdefault(process.key, _Seen(title=title, since=now, moved_at=now))

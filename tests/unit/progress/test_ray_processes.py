@@ -1,0 +1,203 @@
+"""Workers of Ray as /proc shows them: real processes with Ray's titles, below one that plays the
+raylet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.model.identity import Node
+from ray_sentinel.model.progress import RayProcess
+from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.processes import ProcessTable
+from ray_sentinel.progress.ray_processes import MOST, RayProcessWatch
+from tests.support.proc_tree import ProcTree
+from tests.support.waiting import eventually
+
+WAKES = "exec 9<> <(:); while :; do read -t 0.05 -u 9; done"
+"""A program of a shell that sleeps for short whiles."""
+NODE = Node(id="n1", host="host1", address="10.0.0.1")
+
+
+class Raylet:
+    """A shell that starts processes under titles, and says their pids."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pids: list[int] = []
+
+    def start(self, title: str, program: str = "exec -a {title} sleep 1000") -> int:
+        line = program.format(title=f'"{title}"')
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"({line}) </dev/null >/dev/null & echo $!\n")
+        self.process.stdin.flush()
+        pid = int(self.process.stdout.readline())
+        self.pids.append(pid)
+        eventually(lambda: line_of(pid).startswith(b"ray::"), "it has its title")
+        return pid
+
+    def end(self) -> None:
+        for pid in self.pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.communicate()
+
+
+def line_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+class Agent:
+    """Looks at real processes, at times that the test chooses."""
+
+    def __init__(self, raylet: int) -> None:
+        self.now = 1000.0
+        self.drivers: list[tuple[str, int]] = []
+        self._table = ProcessTable()
+        self._watch = RayProcessWatch(raylet)
+
+    def look(self) -> dict[int, RayProcess]:
+        """A second later."""
+        self.now += 1.0
+        told = self._watch.look(NODE, self._table.refresh(self.now), self.drivers, self.now)
+        assert {one.process.host for one in told} <= {"host1"}
+        return {one.process.pid: one for one in told}
+
+    def sees(self, pid: int) -> RayProcess:
+        """Once it is seen; the table takes new processes in turns."""
+        return eventually(lambda: self.look().get(pid), f"process {pid} is seen")
+
+
+@pytest.fixture
+def raylet() -> Iterator[Raylet]:
+    made = Raylet()
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def agent(raylet: Raylet) -> Agent:
+    return Agent(raylet.process.pid)
+
+
+def test_what_runs_stands_in_the_title(raylet: Raylet, agent: Agent) -> None:
+    method, task = raylet.start("ray::Rollout.generate"), raylet.start("ray::preprocess()")
+    assert agent.sees(method).title == "Rollout.generate"
+    assert agent.sees(task).title == "preprocess"
+
+
+def test_one_that_sleeps_stands_still(raylet: Raylet, agent: Agent) -> None:
+    pid = raylet.start("ray::Rollout.generate")
+    agent.sees(pid)
+    first = agent.look()[pid]
+    for _ in range(5):
+        last = agent.look()[pid]
+    assert (last.since, last.moved_at, last.state) == (first.since, first.moved_at, "S")
+    assert last.moved_at < agent.now - 3.0
+
+
+def test_one_that_computes_or_wakes_moves(raylet: Raylet, agent: Agent) -> None:
+    computes = raylet.start("ray::Rollout.generate", "exec -a {title} sha1sum /dev/zero")
+    agent.sees(computes)
+    wakes = raylet.start("ray::Rollout.poll", f"exec -a {{title}} bash -c '{WAKES}'")
+    agent.sees(wakes)
+    for pid in (computes, wakes):
+        before = agent.look()[pid].moved_at
+        eventually(lambda p=pid, b=before: agent.look()[p].moved_at > b, "it moves")  # type: ignore[misc]
+        assert agent.look()[pid].since < agent.now - 1.0
+
+
+def test_a_stopped_one_and_one_that_ends(raylet: Raylet, agent: Agent) -> None:
+    pid = raylet.start("ray::Rollout.generate")
+    agent.sees(pid)
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: agent.look()[pid].state == "T", "it is stopped")
+    still = agent.look()[pid].moved_at
+    assert agent.look()[pid].moved_at == still
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: pid not in agent.look(), "it has ended")
+
+
+def test_a_title_that_changes_begins_anew(raylet: Raylet, agent: Agent) -> None:
+    begins = 'trap "exec -a ray::Rollout.generate sleep 1000" USR1'
+    pid = raylet.start("ray::Rollout", f"exec -a {{title}} bash -c '{begins}; {WAKES}'")
+    first = agent.sees(pid)
+    assert first.title == "Rollout"
+    os.kill(pid, signal.SIGUSR1)
+    eventually(lambda: agent.look()[pid].title == "Rollout.generate", "the call has begun")
+    called = agent.look()[pid]
+    assert called.since > first.since
+    assert called.process == first.process
+
+
+def test_others_are_left_out(raylet: Raylet, agent: Agent) -> None:
+    """Our own actors, workers of another raylet, those that never ran, and other programs."""
+    shown = raylet.start("ray::Rollout.generate")
+    raylet.start("ray::IDLE")
+    raylet.start("ray::Coordinator", f"export {ROLE_VARIABLE}=actor; exec -a {{title}} sleep 1000")
+    other = Raylet()
+    try:
+        foreign = other.start("ray::Rollout.generate")
+        agent.sees(shown)
+        for _ in range(10):
+            assert set(agent.look()) == {shown}
+        assert Agent(other.process.pid).sees(foreign).title == "Rollout.generate"
+    finally:
+        other.end()
+
+
+def test_a_driver_is_known_by_address_and_pid(raylet: Raylet, agent: Agent) -> None:
+    agent.drivers = [("10.0.0.1", os.getpid()), ("10.0.0.2", raylet.process.pid)]
+    seen = agent.sees(os.getpid())
+    assert (seen.title, seen.process.pid) == ("", os.getpid())
+    assert raylet.process.pid not in agent.look(), "it is the pid of a driver elsewhere"
+
+
+class Many:
+    """A node with more workers than are told; from files that look like /proc's."""
+
+    def __init__(self, root: Path) -> None:
+        self.tree = ProcTree(root)
+        self.tree.process(10, 1, "raylet", exe="/usr/bin/raylet", command="raylet")
+        self._table = ProcessTable(root)
+        self._watch = RayProcessWatch(10, root)
+        self._now = 1000.0
+
+    def look(self) -> dict[int, str]:
+        self._now += 1.0
+        told = self._watch.look(NODE, self._table.refresh(self._now), (), self._now)
+        return {one.process.pid: one.title for one in told}
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Many:
+    return Many(tmp_path / "proc")
+
+
+def test_their_number_is_bounded(many: Many) -> None:
+    for number in range(600):
+        many.tree.process(1000 + number, 10, "ray::Rollout.generate")
+    first = many.look()
+    assert sorted(first) == list(range(1000, 1000 + MOST))
+    assert many.look() == first
+
+
+def test_workers_that_never_ran_take_nobodys_place(many: Many) -> None:
+    for number in range(600):
+        many.tree.process(1000 + number, 10, "ray::IDLE")
+    many.tree.process(5000, 10, "ray::Rollout.generate")
+    assert many.look() == {5000: "Rollout.generate"}
+    many.tree.process(5000, 10, "ray::IDLE")
+    assert many.look() == {5000: "IDLE"}, "it has run something"
