@@ -1,0 +1,170 @@
+"""Ray's table, asked of a control store that answers, answers late, in part or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+import pytest
+from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
+
+from ray_sentinel.actors.coordinator import ray_calls, ray_table
+from ray_sentinel.actors.coordinator.ray_table import RayTable
+from ray_sentinel.model.ray_calls import RayCalls
+from tests.support.waiting import eventually
+
+JOB, OTHER = bytes([2, 0, 0, 0]), bytes([3, 0, 0, 0])
+
+
+class Store(
+    gcs_service_pb2_grpc.JobInfoGcsServiceServicer,
+    gcs_service_pb2_grpc.ActorInfoGcsServiceServicer,
+    gcs_service_pb2_grpc.PlacementGroupInfoGcsServiceServicer,
+    gcs_service_pb2_grpc.TaskInfoGcsServiceServicer,
+):
+    """Ray's services on a port of their own: they tell of jobs, and of one actor in each."""
+
+    def __init__(self) -> None:
+        self.jobs = [JOB]
+        self.asked = 0
+        self.silent = threading.Event()
+        """Set: actors are not told in time."""
+        self.over = threading.Event()
+        self._server = grpc.server(futures.ThreadPoolExecutor(8))
+        for name in ("JobInfo", "ActorInfo", "PlacementGroupInfo", "TaskInfo"):
+            getattr(gcs_service_pb2_grpc, f"add_{name}GcsServiceServicer_to_server")(
+                self, self._server
+            )
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def stop(self) -> None:
+        self.over.set()
+        self._server.stop(None).wait()
+
+    def GetAllJobInfo(self, request: Any, context: Any) -> Any:
+        self.asked += 1
+        told = [
+            gcs_pb2.JobTableData(
+                job_id=job, driver_pid=job[0], driver_ip_address="10.0.0.1", entrypoint="train.py"
+            )
+            for job in self.jobs
+        ]
+        return gcs_service_pb2.GetAllJobInfoReply(job_info_list=told)
+
+    def GetAllActorInfo(self, request: Any, context: Any) -> Any:
+        if self.silent.is_set():
+            self.over.wait(30.0)
+        alive = gcs_pb2.ActorTableData.ActorState.Value("ALIVE")
+        told = [
+            gcs_pb2.ActorTableData(
+                actor_id=job * 4, job_id=job, class_name="Rollout", state=alive, pid=9
+            )
+            for job in self.jobs
+            if request.filters.state == alive
+        ]
+        return gcs_service_pb2.GetAllActorInfoReply(actor_table_data=told)
+
+    def GetAllPlacementGroup(self, request: Any, context: Any) -> Any:
+        return gcs_service_pb2.GetAllPlacementGroupReply()
+
+    def GetTaskEvents(self, request: Any, context: Any) -> Any:
+        return gcs_service_pb2.GetTaskEventsReply()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    # A store that is away is asked again after a third of a second, and not waited for longer.
+    monkeypatch.setattr(ray_calls, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(ray_table, "TABLE_SECONDS", 0.03)
+    monkeypatch.setattr(ray_table, "MAX_SHARE", 0.5)
+    made = Store()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def told() -> list[RayCalls]:
+    return []
+
+
+@pytest.fixture
+def table(store: Store, told: list[RayCalls]) -> Iterator[RayTable]:
+    made = RayTable(store.address, told.append)
+    yield made
+    made.close()
+
+
+def poll(table: RayTable, store: Store, times: int) -> None:
+    """As the coordinator does, until the store was asked so often once more."""
+    wanted = store.asked + times
+
+    def asked() -> bool:
+        table.poll()
+        return store.asked >= wanted
+
+    eventually(asked, f"the store is asked {times} times", every=0.005)
+
+
+def jobs(told: list[RayCalls]) -> list[list[str]]:
+    return [[driver.job for driver in one.drivers] for one in told]
+
+
+def test_what_changes_is_told(table: RayTable, store: Store, told: list[RayCalls]) -> None:
+    poll(table, store, 3)
+    assert jobs(told) == [["02000000"]], "the same again is no news"
+    assert [actor.label for actor in told[0].actors] == ["Rollout 0"]
+    assert table.drivers == (("10.0.0.1", 2),)
+    store.jobs.append(OTHER)
+    poll(table, store, 2)
+    assert jobs(told) == [["02000000"], ["02000000", "03000000"]]
+    assert table.drivers == (("10.0.0.1", 2), ("10.0.0.1", 3))
+    store.jobs.clear()
+    poll(table, store, 2)
+    assert jobs(told)[-1] == []
+    assert table.drivers == ()
+
+
+def test_half_an_answer_takes_nothing_away(
+    table: RayTable, store: Store, told: list[RayCalls], caplog: pytest.LogCaptureFixture
+) -> None:
+    poll(table, store, 1)
+    store.silent.set()
+    store.jobs.append(OTHER)
+    poll(table, store, 2)
+    assert jobs(told)[-1] == ["02000000", "03000000"], "drivers are told all the same"
+    assert [actor.job for actor in told[-1].actors] == ["02000000"], "as they were before"
+    assert [record.levelname for record in caplog.records] == ["WARNING"], "it is said once"
+    assert "does not tell its actors" in caplog.text
+    store.silent.clear()
+    poll(table, store, 2)
+    assert [actor.job for actor in told[-1].actors] == ["02000000", "03000000"]
+
+
+def test_no_answer_is_no_end_of_the_jobs(
+    table: RayTable, store: Store, told: list[RayCalls], caplog: pytest.LogCaptureFixture
+) -> None:
+    poll(table, store, 1)
+    store.stop()
+
+    def said() -> bool:
+        table.poll()
+        return "does not tell its jobs" in caplog.text
+
+    eventually(said, "that the store is away is said")
+    assert jobs(told) == [["02000000"]]
+    assert table.drivers == (("10.0.0.1", 2),)
+
+
+def test_an_address_where_nobody_can_be_is_no_error(
+    told: list[RayCalls], caplog: pytest.LogCaptureFixture
+) -> None:
+    table = RayTable("nowhere:0", told.append)
+    table.poll()
+    table.close()
+    assert told == []
+    assert table.drivers == ()
+    assert "Ray's control store" in caplog.text
