@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from hypothesis import strategies as st
 
 from ray_sentinel.engine.events import (
@@ -20,16 +21,32 @@ from ray_sentinel.engine.events import (
     NodeLeft,
     PhasesRecalled,
     RasExplained,
+    RayJobLooked,
+    RayTableTold,
     StacksTaken,
     StragglersFound,
 )
+from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.metrics import Event
+from ray_sentinel.model.progress import RayProcess
 from ray_sentinel.model.ras import RasCulprit, RasFacts
+from ray_sentinel.model.ray_calls import (
+    LookedAt,
+    RayActor,
+    RayCall,
+    RayCalls,
+    RayDriver,
+    RayLook,
+)
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
+from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.straggler import StragglerFacts
 from tests.support.engine_sim import Sim, SimRank
 
 WORLD, NODES = 4, 2
+RAY_JOB = "02000000"
+DRIVER, ROLLOUT = 900, 901
+"""Their pids; 1000 is the first rank's."""
 
 
 class Story:
@@ -181,8 +198,85 @@ class Story:
         self.feed(CaptureDone(time=self.sim.now, incident=f"000{number}", bundle="/tmp/late"))
 
     def phases(self, number: int) -> None:
-        learned = {"job": {"compile": (30.0, 40.0 + number)}}
+        learned: dict[str, dict[str, tuple[float, ...]]] = {
+            "job": {"compile": (30.0, 40.0 + number)}
+        }
         self.feed(PhasesRecalled(time=self.sim.now, phases=learned))
+
+    def ray_table(self, number: int) -> None:
+        """Ray tells of a job of actors, of one whose first rank is among them, or of none."""
+        self.feed(RayTableTold(time=self.sim.now, table=self._ray(number)))
+
+    def ray_calls(self, number: int) -> None:
+        """The workers of Ray begin another method, are stopped, or are gone."""
+        now = self.sim.now
+        title = ("Rollout", "Rollout.generate", "Rollout.score", "IDLE")[number]
+        self.sim.ray_processes = tuple(
+            RayProcess(
+                process=ProcessId("host0", pid, 1),
+                title=title,
+                since=now,
+                moved_at=now,
+                state="T" if number == 2 else "S",
+            )
+            for pid in (ROLLOUT, 1000)
+            if number < 3 or pid == ROLLOUT
+        )
+
+    def ray_look(self, number: int) -> None:
+        """A look at the job, asked for or not: its driver waits for a rollout that sleeps, or that
+        cannot be seen."""
+        calls = self._ray(number)
+        parent = RayCall(
+            id="d", parent="", job=RAY_JOB, kind="driver", node="n0", pid=DRIVER, made=self.sim.now
+        )
+        call = RayCall(
+            id="c", parent="d", job=RAY_JOB, kind="actor-task", name="Rollout.generate", actor="a0",
+            node="n0", pid=ROLLOUT, made=self.sim.now,
+        )  # fmt: skip
+        rollout = ProcessId("host0", ROLLOUT, 1)
+        fact = StackFact(
+            process=rollout,
+            at=self.sim.now,
+            signature=("score (reward.py:88)",),
+            activity="sleep",
+            label="sleeping",
+            waits_for_others=False,
+            error="" if number < 2 else "not allowed",
+        )
+        waits = msgspec.structs.replace(
+            fact,
+            process=ProcessId("host0", DRIVER, 1),
+            signature=("get (ray/_private/worker.py:2800)",),
+            activity="network-wait",
+            label="in ray.get",
+            error="",
+        )
+        look = RayLook(
+            calls=msgspec.structs.replace(calls, calls=(parent, call)),
+            processes=tuple(
+                LookedAt(node="n0", address="10.0.0.0", process=one.process)
+                for one in (fact, waits)
+            ),
+            rounds=((fact, waits), (fact, waits)),
+        )
+        self.feed(RayJobLooked(time=self.sim.now, ray_job=RAY_JOB, look=look))
+
+    def _ray(self, number: int) -> RayCalls:
+        if number == 3:
+            return RayCalls()
+        driver = RayDriver(job=RAY_JOB, pid=DRIVER, address="10.0.0.0", name="train_rl-2")
+        pids = (ROLLOUT, 1000)[: 1 + number % 2]
+        return RayCalls(
+            drivers=(driver,),
+            actors=tuple(
+                RayActor(
+                    id=f"a{n}", job=RAY_JOB, kind="Rollout", number=n, node="n0", pid=pid,
+                    state="ALIVE" if number < 2 else "PENDING_CREATION",
+                )
+                for n, pid in enumerate(pids)
+            ),
+        )  # fmt: skip
 
     def feed(self, event: AnyEvent) -> None:
         self.sim.feed(event)
@@ -193,7 +287,8 @@ MOVES: tuple[Callable[[Story, int], None], ...] = (
     Story.go_on, Story.save, Story.die, Story.raise_error, Story.leave, Story.restart_all,
     Story.lose_node, Story.drain, Story.heat, Story.kernel_line, Story.out_of_memory,
     Story.ask_for_a_dump, Story.recorders, Story.ras, Story.straggler, Story.slow_stacks,
-    Story.late_stacks, Story.late_bundle, Story.phases,
+    Story.late_stacks, Story.late_bundle, Story.phases, Story.ray_table, Story.ray_calls,
+    Story.ray_look,
 )  # fmt: skip
 
 _MOVE = st.tuples(st.sampled_from(MOVES), st.integers(0, WORLD - 1))

@@ -33,6 +33,7 @@ from ray_sentinel.model.progress import (
     ProcessState,
     Progress,
     RankSnapshot,
+    RayProcess,
     Snapshot,
 )
 from ray_sentinel.model.recorder import RecorderFacts
@@ -131,6 +132,8 @@ class Sim:
         """What a capture brings of the ranks' output."""
         self.gauges: dict[str, float] = {}
         """The key series of the first node."""
+        self.ray_processes: tuple[RayProcess, ...] = ()
+        """Workers of Ray on the first node; their times are on the coordinator's clock."""
         self.held = False
         """All wait for something outside: no step can end."""
         self._done_at = START
@@ -294,6 +297,7 @@ class Sim:
             exits=exits,
             events=events,
             samples=sampled(self.gauges) if node is self.nodes[0] else (),
+            ray_processes=self.ray_processes if node is self.nodes[0] else (),
         )
         self.feed(SnapshotReceived(time=self.now, snapshot=snapshot))
 
