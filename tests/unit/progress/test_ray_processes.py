@@ -14,6 +14,7 @@ import pytest
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import RayProcess
 from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.processes import ProcessTable
 from ray_sentinel.progress.ray_processes import MOST, RayProcessWatch
 from tests.support.proc_tree import ProcTree
@@ -64,7 +65,7 @@ class Agent:
         self.now = 1000.0
         self.drivers: list[tuple[str, int]] = []
         self._table = ProcessTable()
-        self._watch = RayProcessWatch(raylet)
+        self._watch = RayProcessWatch(raylet, ExitWatch())
 
     def look(self) -> dict[int, RayProcess]:
         """A second later."""
@@ -172,7 +173,7 @@ class Many:
         self.tree = ProcTree(root)
         self.tree.process(10, 1, "raylet", exe="/usr/bin/raylet", command="raylet")
         self._table = ProcessTable(root)
-        self._watch = RayProcessWatch(10, root)
+        self._watch = RayProcessWatch(10, ExitWatch(root), root)
         self._now = 1000.0
 
     def look(self) -> dict[int, str]:
