@@ -1,4 +1,5 @@
-"""``ray-sentinel stacks`` on real jobs of actors, none of which has a process group."""
+"""What is told of real jobs of actors, none of which has a process group: by ``stacks`` when it is
+asked, and by ``status`` and ``incidents`` without being asked."""
 
 from __future__ import annotations
 
@@ -74,6 +75,64 @@ def expected(told: Told) -> bool:
     )
 
 
+def by_job(cluster: RayCluster, told: Told) -> tuple[Told, Told]:
+    """The status of each job and its incident, as programs read them."""
+    status = json.loads(cluster.run("status", "--json").stdout)
+    incidents = json.loads(cluster.run("incidents", "--json").stdout)
+    states = {one["ray_job"]: one for one in status["jobs"]}
+    found = {one["job"]: one for one in incidents}
+    assert len(found) == len(incidents), "one each"
+    named = {name: states[job["job"]] for name, job in told.items() if job["job"] in states}
+    return named, {name: found[one["job"]] for name, one in named.items() if one["job"] in found}
+
+
+KINDS = {"asleep": "actor-stuck", "circle": "call-deadlock", "group": "pending"}
+
+
+def is_told_by_itself(cluster: RayCluster, told: Told) -> None:
+    """The incidents of those jobs that are surely stuck, and of no others."""
+    seen: list[Any] = []
+
+    def explained() -> tuple[Told, Told] | None:
+        states, incidents = by_job(cluster, told)
+        seen[:] = [states, incidents]
+        kinds = {name: one["kind"] for name, one in incidents.items()}
+        ready = all(one["state"] == "explained" for one in incidents.values())
+        waits = states.get("async", {}).get("waits")
+        return (states, incidents) if kinds == KINDS and ready and waits else None
+
+    try:
+        states, incidents = eventually(explained, "all is told", 120.0, every=2.0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {json.dumps(seen, indent=1)}") from None
+    verdict = incidents["asleep"]["verdict"]
+    (culprit,) = verdict["culprits"]
+    assert (culprit["role"], culprit["actor"]) == ("Rollout", "Rollout 2")
+    assert culprit["method"] == "Rollout.generate"
+    assert culprit.get("rank") is None
+    assert culprit["pid"] > 0
+    assert culprit["reason"].startswith("sleeping in Rollout.score (call_jobs.py:")
+    assert [(link["from"], link["to"]) for link in verdict["chain"]] == [
+        ("driver", "Trainer.update at Trainer 0"),
+        ("Trainer.update at Trainer 0", "Rollout.generate at Rollout 2"),
+    ]
+    assert len(incidents["circle"]["verdict"]["chain"]) == 3
+    actors = {one["actor"] for one in incidents["circle"]["verdict"]["culprits"]}
+    assert actors == {"Trainer 0", "Trainer 1"}
+    assert incidents["group"]["verdict"]["culprits"] == []
+    states_of = {name: one["state"] for name, one in states.items()}
+    assert states_of == {
+        "asleep": "hung", "circle": "hung", "group": "stalled", "async": "unknown",
+        "flight": "healthy",
+    }  # fmt: skip
+    assert "Rollout.score" in states["async"]["waits"]
+    members = {one["label"]: one for one in states["asleep"]["members"]}
+    assert members["Rollout 2"]["method"] == "Rollout.generate"
+    assert members["Rollout 2"]["pid"] == culprit["pid"]
+    assert set(members) == {one["label"] for one in told["asleep"]["processes"]}
+
+
+@pytest.mark.timeout(360)
 @pytest.mark.usefixtures("watched")
 def test_who_waits_for_whom_in_jobs_of_actors(ray_cluster: RayCluster) -> None:
     with running(ray_cluster, *JOBS):
@@ -105,6 +164,7 @@ def test_who_waits_for_whom_in_jobs_of_actors(ray_cluster: RayCluster) -> None:
         assert asleep["roots"][0]["why"] in shown.stdout
         assert "sleeping: Rollout 2" in shown.stdout
         assert "circle" not in shown.stdout
+        is_told_by_itself(ray_cluster, told)
 
 
 def test_a_cluster_without_agents_says_so(ray_cluster: RayCluster) -> None:
