@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.progress import RayProcess
+from ray_sentinel.model.progress import RayExit, RayProcess
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.processes import ProcessTable
@@ -73,6 +74,9 @@ class Agent:
         told = self._watch.look(NODE, self._table.refresh(self.now), self.drivers, self.now)
         assert {one.process.host for one in told} <= {"host1"}
         return {one.process.pid: one for one in told}
+
+    def exits(self) -> tuple[RayExit, ...]:
+        return self._watch.exits(time.time())
 
     def sees(self, pid: int) -> RayProcess:
         """Once it is seen; the table takes new processes in turns."""
@@ -164,6 +168,14 @@ def test_a_driver_is_known_by_address_and_pid(raylet: Raylet, agent: Agent) -> N
     seen = agent.sees(os.getpid())
     assert (seen.title, seen.process.pid) == ("", os.getpid())
     assert raylet.process.pid not in agent.look(), "it is the pid of a driver elsewhere"
+
+
+def test_how_one_has_ended_is_told(raylet: Raylet, agent: Agent) -> None:
+    pid = raylet.start("ray::Rollout.generate")
+    process = agent.sees(pid).process
+    os.kill(pid, signal.SIGKILL)
+    (ended,) = eventually(agent.exits, "its exit is told")
+    assert ended.process == process
 
 
 class Many:
