@@ -158,8 +158,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """Of the last look."""
     notes: tuple[str, ...] = ()
     """What that look could not see."""
-    free: dict[str, float] = {}
-    """What was free then."""
+    free_on: dict[str, dict[str, float]] = {}
+    """By node id: what was free then of the resources that the job asks for."""
     roots: list[SeenRoot] = []
     unready_since: float | None = None
     """Since when an actor of it has not been made."""
@@ -215,7 +215,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
     ) -> None:
         """What the newest look shows, None where it shows nothing of the job; what was seen before
         and is seen no more is forgotten. ``notes``: what could not be seen."""
-        self.looked_at, self.notes, self.free = now, notes, calls.free
+        self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         for name, told in calls.ended.items():
             self.method(name).take(told)
         self.fruitless += 1
@@ -497,3 +497,26 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             for group in self.table.groups
         )
         return groups or (job.unready_since is not None and now - job.unready_since > PATIENCE)
+
+
+def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
+    """By node: how much is free of each resource that a job asks for and has not been given."""
+    asked = {
+        name
+        for call in calls.calls
+        if call.job == job and call.state == "unplaced"
+        for name in call.needs
+    }
+    asked |= {
+        name
+        for group in calls.groups
+        if group.job == job
+        for bundle in group.bundles
+        for name in bundle
+    }
+    if not asked:
+        return {}
+    return {
+        node: {name: free.get(name, 0.0) for name in sorted(asked)}
+        for node, free in calls.free_on.items()
+    }

@@ -50,6 +50,8 @@ OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 SPIN_SECONDS = 30.0
 SPIN_FACTOR = 10.0
 SPIN_LOOKS = 4
+MOST_NODES = 4
+"""Of which is told what they have free."""
 OURS_SECONDS = 15.0
 """For the case of the ranks to be decided, before a rank is named without it."""
 
@@ -220,8 +222,7 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         names = " and ".join(member.label for member in root.processes)
         return f"{names} wait for each other's calls"
     if kind in ("pending", "object-store"):
-        free = ", ".join(f"{amount:g} {name}" for name, amount in sorted(job.free.items()))
-        has = f"; free are {free}" if free and kind == "pending" else ""
+        has = _free(view, job) if kind == "pending" else ""
         return f"nothing in the cluster has {root.who[0]}{has}; {others}"
     member = root.processes[0]
     if kind == "unknown":
@@ -235,6 +236,24 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         return f"{member.label} on {member.process.host} spins: {place}{others}"
     runs = f" in {member.methods[0]}" if member.methods else ""
     return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{others}"
+
+
+def _free(view: ClusterView, job: RayJobView) -> str:
+    """How much is free on the nodes that have most of what the job asks for: what many nodes have
+    together is of no use to who needs it on one."""
+    nodes = sorted(
+        ((view.host_of(node), free) for node, free in job.free_on.items() if any(free.values())),
+        key=lambda node: (sorted(node[1].values(), reverse=True), node[0]),
+        reverse=True,
+    )
+    if not nodes:
+        return "; nothing of it is free on any node" if job.free_on else ""
+    told = ", ".join(
+        f"{' and '.join(f'{amount:g} {name}' for name, amount in free.items())} on {host}"
+        for host, free in nodes[:MOST_NODES]
+    )
+    more = len(nodes) - MOST_NODES
+    return f"; free are {told}{f' and no more on {more} others' if more > 0 else ''}"
 
 
 def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:

@@ -112,8 +112,8 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[PendingGroup, ...] = ()
     ended: dict[str, EndedCalls] = {}
     """By name, where they were asked for."""
-    free: dict[str, float] = {}
-    """Resources that nobody uses, of all nodes."""
+    free_on: dict[str, dict[str, float]] = {}
+    """By node id: the resources that nobody uses there."""
     left_off: int = 0
     """Unfinished calls beyond those in ``calls``."""
     problem: str = ""

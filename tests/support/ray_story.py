@@ -183,7 +183,7 @@ class RayStory:
     engine: Engine = field(default_factory=Engine)
     calls: list[RayCall] = field(default_factory=list)
     groups: tuple[PendingGroup, ...] = ()
-    free: dict[str, float] = field(default_factory=lambda: {"CPU": 1.0})
+    free_on: dict[str, dict[str, float]] = field(default_factory=lambda: {"node1": {"CPU": 1.0}})
     ended: dict[str, EndedCalls] = field(default_factory=dict)
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
@@ -202,7 +202,7 @@ class RayStory:
 
     def tell_table(self) -> None:
         """Ray's table as it is now."""
-        table = msgspec.structs.replace(self._known(), calls=(), free={}, ended={})
+        table = msgspec.structs.replace(self._known(), calls=(), free_on={}, ended={})
         self.feed(RayTableTold(time=self.now, table=table))
 
     def run(self, seconds: int, each: Callable[[], object] = lambda: None) -> None:
@@ -330,7 +330,7 @@ class RayStory:
             ),
             calls=tuple(self.calls),
             groups=self.groups,
-            free=self.free,
+            free_on=self.free_on,
             ended=self.ended,
         )
 

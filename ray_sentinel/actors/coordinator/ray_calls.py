@@ -59,8 +59,11 @@ _STATES: Mapping[str, CallState] = {
     "RUNNING_IN_RAY_WAIT": "running",
 }
 _ENDED = ("FINISHED", "FAILED")
-_COUNTED = ("CPU", "GPU")
-"""What is told of what is free: the other resources are Ray's own, or each node's."""
+_NODES_OWN = "node:"
+"""How the resources begin by which Ray addresses a node; those of a placed group are of no use to
+others either."""
+MAX_NODES = 2000
+"""Of which is told what they have free."""
 
 
 def unfinished_calls(
@@ -137,7 +140,7 @@ class ControlStoreCalls:
         known = {driver.job for driver in table.drivers}
         living = {actor.id for actor in table.actors}
         calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
-        free = self._asked("free resources", self._free, {})
+        free_on = self._asked("free resources", self._free, {})
         return msgspec.structs.replace(
             table,
             calls=tuple(
@@ -145,22 +148,24 @@ class ControlStoreCalls:
                 for call in calls
                 if call.job in known and (call.kind != "actor-task" or call.actor in living)
             ),
-            free=free,
+            free_on=free_on,
             ended=self._asked("ended calls", lambda: self._ended(job), {}) if times else {},
             left_off=left_off,
             problem="; ".join(self._problems),
         )
 
-    def _free(self) -> dict[str, float]:
+    def _free(self) -> dict[str, dict[str, float]]:
         stub = self._stubs.NodeResourceInfoGcsServiceStub(self._channel)
         request = self._service.GetAllAvailableResourcesRequest()
         reply = stub.GetAllAvailableResources(request, timeout=ANSWER_SECONDS)
-        free: Counter[str] = Counter()
-        for node in reply.resources_list:
-            for name, amount in node.resources_available.items():
-                if name in _COUNTED:
-                    free[name] += amount
-        return dict(free)
+        return {
+            node.node_id.hex(): {
+                _cut(name): amount
+                for name, amount in node.resources_available.items()
+                if not name.startswith(_NODES_OWN) and "_group_" not in name
+            }
+            for node in reply.resources_list[:MAX_NODES]
+        }
 
     def _asked(self, what: str, ask: Callable[[], Any], nothing: Any) -> Any:
         try:

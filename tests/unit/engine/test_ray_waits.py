@@ -109,8 +109,9 @@ def blocked() -> RayStory:
     return story
 
 
-def pending() -> RayStory:
+def pending(**free_on: dict[str, float]) -> RayStory:
     story, main, _ = rollouts()
+    story.free_on = free_on or story.free_on
     main.stack = PLACES
     group = PendingGroup(
         id="29a1" * 8, name="big", job=JOB, bundles=({"CPU": 64.0},), since=story.now
@@ -287,10 +288,29 @@ class TestNamed:
         assert incident.kind == "pending"
         assert story.culprits() == ()
         assert incident.summary == (
-            "nothing in the cluster has placement group big (64 CPU); free are 1 CPU; "
+            "nothing in the cluster has placement group big (64 CPU); free are 1 CPU on node1; "
             "1 process waits"
         )
         assert story.engine.status(story.now)[0] == "stalled"
+
+    def test_what_is_free_is_told_by_node_and_only_of_what_is_asked_for(self) -> None:
+        story = pending(node1={"CPU": 48.0, "GPU": 8.0}, node2={"CPU": 56.0}, node3={"GPU": 8.0})
+        assert story.incident().summary == (
+            "nothing in the cluster has placement group big (64 CPU); free are 56 CPU on node2, "
+            "48 CPU on node1; 1 process waits"
+        )
+
+    def test_of_many_nodes_those_with_most_are_told(self) -> None:
+        story = pending(**{f"node{n}": {"CPU": float(n)} for n in range(1, 8)})
+        told = (
+            "7 CPU on node7, 6 CPU on node6, 5 CPU on node5, 4 CPU on node4 and no more on 3 others"
+        )
+        assert f"free are {told};" in story.incident().summary
+
+    def test_nothing_is_free_of_what_is_asked_for(self) -> None:
+        assert (
+            "; nothing of it is free on any node;" in pending(node1={"GPU": 8.0}).incident().summary
+        )
 
     def test_the_first_constructor_after_minutes(self) -> None:
         story = first_constructor()
