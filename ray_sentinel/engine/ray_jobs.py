@@ -506,6 +506,8 @@ def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
         for call in calls.calls
         if call.job == job and call.state == "unplaced"
         for name in call.needs
+        # A part of a placement group is free for nobody else.
+        if "_group_" not in name
     }
     asked |= {
         name
