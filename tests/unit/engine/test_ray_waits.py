@@ -307,6 +307,19 @@ class TestNamed:
         )
         assert f"free are {told};" in story.incident().summary
 
+    def test_a_task_in_the_group_does_not_add_the_parts_of_the_group(self) -> None:
+        story, main, others = rollouts()
+        group = PendingGroup(
+            id="29a1" * 8, name="big", job=JOB, bundles=({"CPU": 64.0},), since=0.0
+        )
+        needs = {f"CPU_group_0_{group.id}": 1.0}
+        story.call(main, others[0], "generate", "unplaced")
+        story.calls[-1] = msgspec.structs.replace(story.calls[-1], needs=needs)
+        main.stack, story.groups = PLACES, (group,)
+        story.tell_table()
+        story.run(60)
+        assert "free are 1 CPU on node1;" in story.incident().summary
+
     def test_nothing_is_free_of_what_is_asked_for(self) -> None:
         assert (
             "; nothing of it is free on any node;" in pending(node1={"GPU": 8.0}).incident().summary
