@@ -170,9 +170,12 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
         seen = self.exits.get(node, {}).get(death.pid)
         if death.cause in ("signal", "unknown", "exited") and death.pid in self.oom.get(node, {}):
             return _with(death, "oom-kernel", "the kernel killed it for memory", "kernel log")
+        unclear = death.what == "driver" and death.cause == "exception" and not death.is_proven
+        if unclear and (seen is None or not _asked_to_end(seen)):
+            # With Ray's excepthook a driver ends with status 1 after Ctrl-C too.
+            return _with(death, "unknown", death.detail, death.witness)
         if seen is None:
-            unclear = death.what == "driver" and death.cause == "exception" and not death.is_proven
-            return _with(death, "unknown", death.detail, death.witness) if unclear else death
+            return death
         signal = seen.signal
         if death.what == "driver" and _asked_to_end(seen):
             named = SIGNAL_NAMES.get(signal or (seen.code or 0) - _BY_SHELL, "a signal")

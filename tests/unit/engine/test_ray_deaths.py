@@ -296,7 +296,7 @@ def test_an_actor_that_left_in_peace_is_told_only_if_the_driver_fell_over_it(
     assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 1"], "critical")]
 
 
-def test_what_may_have_been_ctrl_c_accuses_no_driver_while_its_status_is_not_known(
+def test_what_may_have_been_ctrl_c_accuses_no_driver(
     cluster: Cluster,
 ) -> None:
     cluster.tell(dead(10, "exception", at=cluster.now, is_proven=False))
@@ -305,4 +305,4 @@ def test_what_may_have_been_ctrl_c_accuses_no_driver_while_its_status_is_not_kno
     assert cluster.told() == []
     cluster.end(10, code=1)
     cluster.wait(3)
-    assert cluster.told() == [("train_rl-1", "driver-dead", ["driver"], "critical")]
+    assert cluster.told() == [], "with Ray's excepthook Ctrl-C gives this status too"

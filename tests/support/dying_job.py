@@ -1,0 +1,90 @@
+"""A Ray job that ends, or loses an actor, in the way that the name of its file says. argv: a file
+that is written, with the driver's pid, once all actors live; it goes on once the file FILE.go is
+there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+
+
+@ray.remote(num_cpus=0)
+class Engine:
+    def pid(self) -> int:
+        return os.getpid()
+
+    def generate(self, step: int) -> int:
+        if step == 3:
+            raise KeyError("prompt 3")
+        return step
+
+    def leave(self) -> None:
+        os._exit(3)
+
+    def make(self) -> Any:
+        self.child = _engines.options(name="child").remote()
+        return ray.get(self.child.pid.remote())
+
+
+_engines: Any = Engine
+
+
+def engine(name: str) -> Any:
+    made = _engines.options(name=name).remote()
+    ray.get(made.pid.remote())
+    return made
+
+
+def ends_first(handle: Any, how: int) -> None:
+    os.kill(ray.get(handle.pid.remote()), how)
+
+
+KEPT: list[Any] = []
+"""Ray ends actors whose handles are dropped."""
+
+
+def losses() -> None:
+    """Actors die in all ways while their driver goes on."""
+    names = ("killed", "crashed", "unwanted", "left", "owner")
+    killed, crashed, unwanted, left, owner = map(engine, names)
+    ray.get(owner.make.remote())
+    time.sleep(4)  # an actor that lives no longer is not seen
+    ends_first(killed, signal.SIGKILL)
+    ends_first(crashed, signal.SIGSEGV)
+    ray.kill(unwanted)
+    left.leave.remote()
+    ends_first(owner, signal.SIGKILL)
+    KEPT.extend((killed, crashed, unwanted, left, owner))
+
+
+def main() -> None:
+    how = Path(__file__).stem
+    ray.init(log_to_driver=False)
+    one = engine(how)
+    other = engine(f"{how}-other")
+    time.sleep(4)  # a job that lives no longer is not seen
+    Path(sys.argv[1]).write_text(str(os.getpid()))
+    while not Path(f"{sys.argv[1]}.go").exists():
+        time.sleep(0.05)
+    if how == "losses":
+        losses()
+    if how in ("losses", "waits", "killed", "interrupted"):
+        time.sleep(600)
+    if how == "raises":
+        raise ValueError("no data")
+    if how == "falls":
+        for step in range(10):
+            ray.get([one.generate.remote(step), other.pid.remote()])
+    if how == "misses":
+        ends_first(other, signal.SIGKILL)
+        while True:
+            ray.get([one.generate.remote(0), other.pid.remote()])
+
+
+main()
