@@ -67,9 +67,10 @@ def _waits(job: RayJobView, now: float) -> SeenRoot | None:
 
 
 def _is_late(job: RayJobView, seen: SeenRoot, now: float) -> bool:
-    """Whether somebody has waited for long: of calls that follow each other each is new."""
+    """Whether somebody has waited for longer than usual: of calls that follow each other each is
+    new, and where nothing is usual nothing that works is late."""
     since = [step.since for step in seen.root.chain if step.since is not None]
-    return bool(since) and seen.last_at - min(since) > job.patience
+    return job.has_rhythm and bool(since) and seen.last_at - min(since) > job.patience
 
 
 def _members(

@@ -70,5 +70,13 @@ def test_requests_that_do_not_end(served: Watched, tmp_path: Path) -> None:
 
     note = eventually(noted, "it is noted", SECONDS)
     assert "1 running, 0 waiting requests, and no request has made progress for" in note
-    assert served.status().jobs == ()
+    (job,) = served.status().jobs
+    assert (job.job.rpartition("-")[0], job.ranks) == ("serve_app", ())
+    assert job.state not in ("hung", "stalled"), "a service has no rhythm that it fell out of"
+    assert {one.role for one in job.members} == {
+        "driver",
+        "ServeController",
+        "ProxyActor",
+        "ServeReplica:app:Model",
+    }
     assert served.ask("incidents", tuple[Incident, ...]) == ()
