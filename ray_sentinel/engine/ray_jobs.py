@@ -175,8 +175,12 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     @property
     def has_rhythm(self) -> bool:
-        """Whether any of its methods has one."""
-        return any(known.ended >= RHYTHM for known in self.methods.values())
+        """Whether any of its methods has one; that its actors were made is none."""
+        return any(
+            known.ended >= RHYTHM
+            for title, known in self.methods.items()
+            if not title.endswith(".__init__")
+        )
 
     def method(self, title: str) -> KnownMethod:
         """What is known of it; of too many methods nothing new is learned."""
