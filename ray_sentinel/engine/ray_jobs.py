@@ -191,7 +191,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     def patience_in(self, title: str) -> float | None:
         """Seconds for which a process may stand still in a method; None where no time tells.
 
-        A constructor is known once a fellow has come through it.
+        A constructor is known once a fellow has come through it; where none has, it has a patience
+        of its own.
         """
         known = self.methods.get(title)
         constructs = title.endswith(".__init__")
@@ -306,9 +307,9 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     def take_table(self, table: RayCalls, now: float) -> None:
         """Ray's drivers, living actors and unplaced groups as they are now."""
         self.table, self.owners = table, {}
-        self._index()
         for actor in table.actors:
             self.owners.setdefault(actor.node, {})[actor.pid] = actor.job
+        self._index()
         for driver in table.drivers:
             known = self.jobs.get(driver.job)
             if known is None:

@@ -62,11 +62,11 @@ def _waits(job: RayJobView, now: float) -> SeenRoot | None:
     for ever, or else what works in a call that is overdue."""
     if job.looked_at is None or job.silence(now) <= job.patience:
         return None
-    works = (seen for seen in job.roots if seen.root.kind == "works" and _is_late(job, seen, now))
+    works = (seen for seen in job.roots if seen.root.kind == "works" and _is_late(job, seen))
     return next(iter(job.stuck_roots()), None) or next(works, None)
 
 
-def _is_late(job: RayJobView, seen: SeenRoot, now: float) -> bool:
+def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
     """Whether somebody has waited for longer than usual: of calls that follow each other each is
     new, and where nothing is usual nothing that works is late."""
     since = [step.since for step in seen.root.chain if step.since is not None]

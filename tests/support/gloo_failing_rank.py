@@ -51,7 +51,7 @@ def run(way: str, rank: int, world: int, folder: Path) -> None:
     """Train until the wrong call ends it; leaves ``FOLDER/trace_RANK.json`` at an exception."""
     try:
         train(way, rank, world, folder)
-    except BaseException:
+    except RuntimeError:
         from torch._C._distributed_c10d import _dump_fr_trace_json
 
         (folder / f"trace_{rank}.json").write_bytes(_dump_fr_trace_json())

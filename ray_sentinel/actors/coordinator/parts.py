@@ -348,6 +348,8 @@ class CoordinatorParts:
             self.engine.close,
             self.history.close,
             self._prometheus.close,
+            self._ray_table.close,
+            self._ray_deaths.close,
             self._pruner.close,
         )
         # At once, each on a thread of its own: a disk that hangs keeps none of the others waiting.

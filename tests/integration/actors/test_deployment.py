@@ -33,8 +33,6 @@ def _groups(ray: object) -> dict[str, str]:
 def test_one_coordinator_from_eight_processes_at_once(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
-    # What a test before had attach in the background may have come after its end.
-    ray_cluster.down()
     started = [
         subprocess.Popen(
             [sys.executable, "-c", ENSURE, str(tmp_path)],
