@@ -183,6 +183,8 @@ def test_the_supervised_torchrun_job_goes_on_after_a_crash(tmp_path: Path) -> No
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "CKPT": str(tmp_path / "checkpoints"),
         "RAY_SENTINEL_LOG_DIR": str(tmp_path / "log"),
+        # Else it has the cluster watched that other tests use, into a folder that they do not know.
+        "RAY_ADDRESS": "127.0.0.1:1",
         "PORT": port,
         "RETRY_DELAY": "0.5",
         "GLOO_SOCKET_IFNAME": "lo",

@@ -230,6 +230,7 @@ def test_a_training_in_a_deleted_folder_or_with_bad_settings_goes_on(tmp_path: P
         "print('goes on')\n"
     )
     told = {"RAY_SENTINEL_RECORD_DIR": str(tmp_path), "RAY_SENTINEL_HANG": "9"}
+    told["RAY_ADDRESS"] = "127.0.0.1:1"  # else that of other tests would be watched
     for extra in ({}, {"RAY_SENTINEL_HANG__SILENCE_SECONDS": "1"}):
         folder.mkdir()
         ended = subprocess.run(

@@ -33,6 +33,8 @@ def _groups(ray: object) -> dict[str, str]:
 def test_one_coordinator_from_eight_processes_at_once(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
+    with ray_cluster.connected() as ray:
+        assert ray.util.list_named_actors(all_namespaces=True) == [], "left by another test"
     started = [
         subprocess.Popen(
             [sys.executable, "-c", ENSURE, str(tmp_path)],
