@@ -14,7 +14,7 @@ from tests.support.parts import require_library
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
 
 SCRIPT = Path(__file__).parents[2] / "support" / "verl_job.py"
 NAME = "tinyWorkerDict_0:1"
@@ -38,7 +38,7 @@ def test_the_worker_that_stands_still_in_its_rollout_is_named(
         stderr=subprocess.DEVNULL,
     ) as driver:
         try:
-            incident = eventually(lambda: _about(watched, NAME), "it is named", 150.0, every=1.0)
+            incident = eventually(lambda: _about(watched, NAME), "it is named", 240.0, every=1.0)
         finally:
             driver.kill()
     assert incident.verdict is not None
