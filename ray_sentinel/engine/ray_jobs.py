@@ -13,15 +13,19 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import Node, ProcessId
 from ray_sentinel.model.progress import RayProcess, Snapshot
 from ray_sentinel.model.ray_calls import EndedCalls, RayActor, RayCalls, RayDriver
-from ray_sentinel.waitgraph.picture import JobPicture, RootMember, WaitRoot
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
 
 PATIENCE = 15.0
 """Seconds in which nothing is suspected, whatever is usual."""
 FACTOR = 3.0
 """So many times the usual is suspicious."""
+ROUND_FACTOR = 10.0
+"""The same of who computes without a rest."""
 RHYTHM = 3
 """A method that has ended so often is known."""
 UNKNOWN_PATIENCE = 120.0
@@ -69,11 +73,18 @@ class RayTrack(msgspec.Struct, kw_only=True):
     moved_at: float
     state: str = ""
     state_since: float = 0.0
+    busy_since: float | None = None
+    """Since when its main thread has not rested; None while it rests."""
 
     @property
     def still_since(self) -> float:
         """Since when it has neither moved nor begun anything else."""
         return max(self.since, self.moved_at)
+
+    @property
+    def restless_since(self) -> float | None:
+        """Since when its main thread has not rested in what it runs; None while it rests."""
+        return None if self.busy_since is None else max(self.since, self.busy_since)
 
     @property
     def runs(self) -> str:
@@ -96,6 +107,8 @@ class KnownMethod(msgspec.Struct, kw_only=True):
     """How long a process stood still in it."""
     longest: float = 0.0
     """Seconds that a call of it took, as Ray told."""
+    told: int = 0
+    """Of so many calls."""
 
     @property
     def patience(self) -> float:
@@ -104,10 +117,19 @@ class KnownMethod(msgspec.Struct, kw_only=True):
             return self.stood.timeout(PATIENCE, FACTOR)
         return max(PATIENCE, FACTOR * self.longest)
 
+    @property
+    def round_patience(self) -> float:
+        """Seconds for which a process may go round in it without a rest: who computes goes on, so
+        that only what takes many times as long as ever is suspicious."""
+        # A title may last for several calls.
+        by_title = self.lasted.timeout(0.0, 1.0) if self.told < RHYTHM else 0.0
+        return max(PATIENCE, ROUND_FACTOR * max(self.longest, by_title))
+
     def take(self, told: EndedCalls) -> None:
         """What Ray tells of its calls: those that are too short to be seen are known by it."""
         self.ended = max(self.ended, told.count)
         self.longest = max(self.longest, told.longest)
+        self.told = max(self.told, told.count)
 
 
 class SeenRoot(msgspec.Struct, kw_only=True):
@@ -116,21 +138,26 @@ class SeenRoot(msgspec.Struct, kw_only=True):
     root: WaitRoot
     first_at: float
     last_at: float
-    looks: int = 1
 
     def is_sure(self) -> bool:
         """Whether two looks with time in between showed the same."""
-        return self.looks > 1 and self.last_at - self.first_at >= SAME_SECONDS
+        return self.last_at - self.first_at >= SAME_SECONDS
 
 
 class StandingMember(msgspec.Struct, kw_only=True):
-    """A process that stands where it waits for nobody."""
+    """A process that stands where it waits for nobody, or goes round there on a CPU."""
 
     member: RootMember
     place: str
     """What it does, and where: "sleeping in score (reward.py:88)"."""
     called_by: str
     """Who made the call that it runs."""
+    began: float | None = None
+    """When that began, as Ray tells."""
+    round_in: StackFact | None = None
+    """Where it went round in the first of the looks that show the same."""
+    keeps_gil: bool = False
+    """Whether it had the GIL at one line in all of them."""
     first_at: float
     last_at: float
 
@@ -164,7 +191,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
     unready_since: float | None = None
     """Since when an actor of it has not been made."""
     standing: dict[ProcessId, StandingMember] = {}
-    """Who stood still in the last look while it runs something, and since which look."""
+    """Who stood still, or went round in one place, in the last look, and since which look."""
     fruitless: int = 0
     """Looks at it, one after the other, in which nothing has begun or ended."""
 
@@ -187,6 +214,14 @@ class RayJobView(msgspec.Struct, kw_only=True):
         if title not in self.methods and len(self.methods) >= MOST_METHODS:
             return KnownMethod()
         return self.methods.setdefault(title, KnownMethod())
+
+    def round_patience_in(self, title: str) -> float | None:
+        """Seconds for which a process may go round in a method, or in the driver (an empty title);
+        None where no time tells."""
+        if not title:
+            return self.pauses.timeout(PATIENCE, ROUND_FACTOR) if self.has_rhythm else None
+        known = self.methods.get(title)
+        return known.round_patience if known is not None and known.ended >= RHYTHM else None
 
     def patience_in(self, title: str) -> float | None:
         """Seconds for which a process may stand still in a method; None where no time tells.
@@ -230,21 +265,12 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.roots = []
         for root in picture.roots:
             seen = known.get(_key(root))
-            first, looks = (now, 1) if seen is None else (seen.first_at, seen.looks + 1)
-            self.roots.append(SeenRoot(root=root, first_at=first, last_at=now, looks=looks))
-        standing = {}
-        for one in picture.standing:
-            process = one.member.process
-            old = self.standing.get(process)
-            same = old is not None and old.place == one.place
-            standing[process] = StandingMember(
-                member=one.member,
-                place=one.place,
-                called_by=one.called_by,
-                first_at=old.first_at if same and old is not None else now,
-                last_at=now,
-            )
-        self.standing = standing
+            first = now if seen is None else seen.first_at
+            self.roots.append(SeenRoot(root=root, first_at=first, last_at=now))
+        self.standing = {
+            one.member.process: _standing(one, self.standing.get(one.member.process), now)
+            for one in picture.standing
+        }
         # The stacks would be kept with every snapshot.
         self.picture = msgspec.structs.replace(picture, facts=())
 
@@ -257,12 +283,42 @@ def _key(root: WaitRoot) -> tuple[object, ...]:
     return (root.kind, root.who, root.why, tuple(one.process for one in root.processes))
 
 
+def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> StandingMember:
+    """As this look and those before it show it."""
+    fact = one.round_in
+    new = StandingMember(
+        member=one.member,
+        place=one.place,
+        called_by=one.called_by,
+        began=one.began,
+        round_in=fact,
+        keeps_gil=fact is not None and fact.holds_gil is True,
+        first_at=now,
+        last_at=now,
+    )
+    if old is None:
+        return new
+    before = old.round_in
+    if fact is None or before is None:
+        same = fact is before and old.place == new.place
+        return msgspec.structs.replace(new, first_at=old.first_at) if same else new
+    moved = movement((before, fact))
+    if moved not in ("stuck", "in-place"):
+        return new
+    return msgspec.structs.replace(
+        new,
+        first_at=old.first_at,
+        round_in=before,
+        keeps_gil=old.keeps_gil and new.keeps_gil and moved == "stuck",
+    )
+
+
 class NodeMembers(msgspec.Struct):
     """The actors of one job on one node that run a call, as its last snapshot showed them."""
 
     tracks: list[RayTrack]
     oldest: float
-    """Since when the one has stood still that has for longest."""
+    """Since when the one has stood still, or not rested, that has for longest."""
     held: bool
     """Whether any was stopped, or blocked in the kernel."""
 
@@ -301,7 +357,9 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             by_node = self._running.setdefault(job, {})
             members = by_node.setdefault(node, NodeMembers([], track.still_since, False))
             members.tracks.append(track)
-            members.oldest = min(members.oldest, track.still_since)
+            restless = track.restless_since
+            stays = track.still_since if restless is None else min(track.still_since, restless)
+            members.oldest = min(members.oldest, stays)
             members.held = members.held or track.state in HELD
 
     def take_table(self, table: RayCalls, now: float) -> None:
@@ -380,6 +438,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                 moved_at=moved,
                 state=told.state,
                 state_since=now,
+                busy_since=_ours(told.busy_since, offset),
             )
         if track.state != told.state:
             track.state, track.state_since = told.state, now
@@ -393,6 +452,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                 self._note_change(job, track, begun)
             track.title, track.since = told.title, begun
         track.moved_at = max(track.moved_at, moved)
+        track.busy_since = _ours(told.busy_since, offset)
         return track
 
     @staticmethod
@@ -477,18 +537,23 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         return None
 
     def overdue(self, job: RayJobView, now: float) -> Iterator[float]:
-        """For each process that stands still in a method for longer than it may, or soon will, by
-        how many seconds; the least is ``-EARLY_SECONDS``."""
+        """For each process that stands still in a method, or goes without a rest in it, for longer
+        than it may, or soon will, by how many seconds; the least is ``-EARLY_SECONDS``."""
         for members in self._running.get(job.id, {}).values():
             # Nobody's patience is shorter.
             if now - members.oldest <= PATIENCE - EARLY_SECONDS:
                 continue
             for track in members.tracks:
-                patience = job.patience_in(track.runs) if "." in track.runs else None
-                if patience is not None:
-                    late = now - track.still_since - patience
-                    if late > -EARLY_SECONDS:
-                        yield late
+                if "." not in track.runs:
+                    continue
+                for since, patience in (
+                    (track.still_since, job.patience_in(track.runs)),
+                    (track.restless_since, _until_look(job, track.runs)),
+                ):
+                    if since is not None and patience is not None:
+                        late = now - since - patience
+                        if late > -EARLY_SECONDS:
+                            yield late
 
     def _has_stopped(self, job: RayJobView, now: float) -> bool:
         on_nodes = self._running.get(job.id, {}).values()
@@ -502,6 +567,19 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             for group in self.table.groups
         )
         return groups or (job.unready_since is not None and now - job.unready_since > PATIENCE)
+
+
+def _until_look(job: RayJobView, title: str) -> float | None:
+    """Seconds without a rest after which a process is looked at: of calls whose durations Ray has
+    not told, sooner than it can be judged, for the look brings them."""
+    known = job.methods.get(title)
+    untold = known is not None and known.told < RHYTHM
+    return PATIENCE if untold else job.round_patience_in(title)
+
+
+def _ours(at: float | None, offset: float) -> float | None:
+    """A time of an agent's clock on ours."""
+    return None if at is None else at + offset
 
 
 def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:

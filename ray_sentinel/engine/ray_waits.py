@@ -2,7 +2,8 @@
 
 What a root is tells how much more must be known: a circle of calls, something that cannot be placed
 and a process that cannot go on are proof by themselves; a process that merely stands still is one
-only where it has stood for longer than it does, and is asked for nothing more.
+only where it has stood for longer than it does, and is asked for nothing more; one that goes round
+in one function on a CPU, where it has not rested for many times as long as its calls ever took.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ray_jobs import (
     PATIENCE,
-    RHYTHM,
     STOPPED_SECONDS,
     RayJobView,
-    RayTrack,
     SeenRoot,
     StandingMember,
 )
@@ -37,7 +37,7 @@ from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 
 RULE = "ray.waits"
-SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "mute": 0.3}
+SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
 """Confidence, by the kind of root."""
 BROKEN: tuple[tuple[str, FaultKind], ...] = (
     ("is stopped", "rank-stopped"),
@@ -47,9 +47,6 @@ BROKEN: tuple[tuple[str, FaultKind], ...] = (
 """How the proof begins, and the kind that it is of."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be told of, and lie outside the ranks."""
-SPIN_SECONDS = 30.0
-SPIN_FACTOR = 10.0
-SPIN_LOOKS = 4
 MOST_NODES = 4
 """Of which is told what they have free."""
 OURS_SECONDS = 15.0
@@ -107,7 +104,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
         return "driver-stuck" if stuck and job.silence(now) > job.patience else None
     if root.kind == "works":
-        return "cpu-spin" if track and _spins(job, seen, track, now) else None
+        standing = job.standing.get(member.process)
+        return _round_kind(view, job, standing, now) if standing is not None else None
     if root.kind == "mute":
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.patience
         return "unknown" if sure else None
@@ -118,7 +116,9 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
 def _standing_kind(
     view: ClusterView, job: RayJobView, standing: StandingMember, now: float
 ) -> FaultKind | None:
-    """Of a process that runs something and stands still in it."""
+    """Of a process that runs something, and stands still or goes round in it."""
+    if standing.round_in is not None:
+        return _round_kind(view, job, standing, now)
     track = view.ray.track_of(standing.member.process)
     if track is None or not standing.is_sure() or track.still_since > standing.first_at:
         return None
@@ -127,15 +127,26 @@ def _standing_kind(
     return "actor-stuck" if stuck else None
 
 
-def _spins(job: RayJobView, seen: SeenRoot, track: RayTrack, now: float) -> bool:
-    """Whether it was on a CPU at one line in all of several looks, in a call that is long overdue:
-    a call that computes for long is seen at several."""
-    known = job.methods.get(track.runs)
-    if known is None or known.ended < RHYTHM or not seen.root.why:
-        return False
-    usual = max(known.longest, known.lasted.timeout(0.0, 1.0))
-    overdue = now - track.since > max(SPIN_SECONDS, SPIN_FACTOR * usual)
-    return overdue and seen.looks >= SPIN_LOOKS and seen.is_sure()
+def _round_kind(
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
+) -> FaultKind | None:
+    """Of a process that was on a CPU in one function at all looks, and has not rested since before
+    the first of them: a call that computes for long is seen in several functions."""
+    track, fact = view.ray.track_of(standing.member.process), standing.round_in
+    if track is None or fact is None or not standing.is_sure() or track.restless_since is None:
+        return None
+    if track.restless_since > standing.first_at or fact.activity in LONG_ACTIVITIES:
+        return None
+    driver = standing.member.role == "driver"
+    patience = None if takes_long(fact) else job.round_patience_in("" if driver else track.runs)
+    # Ray knows the call; a title is one also of several that follow each other.
+    began = job.changed_at if driver else (standing.began or track.since)
+    if patience is None or now - max(began, track.restless_since) <= patience:
+        return None
+    if driver:
+        return "driver-stuck"
+    # Whoever keeps the GIL in C, and a loop of one line, are seen alike.
+    return "actor-stuck" if standing.keeps_gil else "cpu-spin"
 
 
 def _root_of(standing: StandingMember) -> WaitRoot:
@@ -144,7 +155,7 @@ def _root_of(standing: StandingMember) -> WaitRoot:
     place = f"{method} at {standing.member.label}" if method else standing.member.label
     link = ChainLink(start=standing.called_by, end=place, how="called", witness="ray")
     return WaitRoot(
-        kind="standing",
+        kind="works" if standing.round_in is not None else "standing",
         who=(standing.member.label,),
         why=standing.place,
         waiters=0,
@@ -231,10 +242,10 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
             f"learned: {root.why}"
         )
     others = f"; {others}" if root.waiters else ""
-    if kind == "cpu-spin":
-        place = root.why.removeprefix(GOES_ON)
-        return f"{member.label} on {member.process.host} spins: {place}{others}"
     runs = f" in {member.methods[0]}" if member.methods else ""
+    if root.kind == "works":
+        place = root.why.removeprefix(GOES_ON)
+        return f"{member.label} on {member.process.host} spins{runs}: {place}{others}"
     return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{others}"
 
 

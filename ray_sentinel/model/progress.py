@@ -99,6 +99,9 @@ class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
     """When its main thread last ran, or its threads used a CPU together."""
     state: str = ""
     """One letter, as in ``ProcessState``."""
+    busy_since: float | None = None
+    """Since when its main thread has run, or waited for a CPU, without a rest; None while it
+    rests."""
 
 
 class RayExit(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ MOST = 512
 BUSY = 0.2
 """Share of a core that a process uses while it works in threads beside its main one. Ray's own
 threads use a hundredth."""
+RESTLESS = 0.95
+"""Share of the time that a main thread runs or waits for a CPU where it does not rest."""
 MOST_TITLE = 200
 """Characters."""
 TOLD_SECONDS = 20.0
@@ -39,6 +41,9 @@ class _Seen(msgspec.Struct, kw_only=True):
     since: float
     moved_at: float
     switches: int = -1
+    wanted: float = 0.0
+    """Seconds that its main thread has run or waited for a CPU."""
+    busy_since: float | None = None
     cpu_seconds: float = 0.0
     at: float = 0.0
     state: str = ""
@@ -100,6 +105,7 @@ class RayProcessWatch:
                     since=seen.since,
                     moved_at=seen.moved_at,
                     state=seen.state,
+                    busy_since=seen.busy_since,
                 )
             )
         return tuple(found)
@@ -125,15 +131,20 @@ class RayProcessWatch:
         if seen.title != title:
             seen.title, seen.since, seen.moved_at = title, now, now
         try:
-            switches = parse_schedstat(self._read(process.pid, "schedstat")).switches
+            main = parse_schedstat(self._read(process.pid, "schedstat"))
             stat = parse_stat(self._read(process.pid, "stat"))
         except ValueError:
             return seen  # it has ended
         used = stat.cpu_seconds
         busy = used - seen.cpu_seconds > BUSY * (now - seen.at) > 0.0
-        if switches != seen.switches or (busy and seen.at):
+        if main.switches != seen.switches or (busy and seen.at):
             seen.moved_at = now
-        seen.switches, seen.cpu_seconds, seen.at = switches, used, now
+        wanted = main.cpu_seconds + main.delay_seconds
+        if not seen.at or wanted - seen.wanted < RESTLESS * (now - seen.at):
+            seen.busy_since = None
+        elif seen.busy_since is None:
+            seen.busy_since = seen.at
+        seen.switches, seen.wanted, seen.cpu_seconds, seen.at = main.switches, wanted, used, now
         seen.state = stat.state
         return seen
 

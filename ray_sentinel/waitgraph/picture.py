@@ -67,13 +67,18 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that runs a call and stands where it waits for nobody, whoever waits for it."""
+    """A process that runs a call and stands where it waits for nobody, or goes round there on a
+    CPU, whoever waits for it; of drivers, only one that goes round."""
 
     member: RootMember
     place: str
     """What it does, and where: "sleeping in score (reward.py:88)"."""
     called_by: str = ""
     """The name of who made the call."""
+    began: float | None = None
+    """Unix time at which the call began, as Ray tells."""
+    round_in: StackFact | None = None
+    """Where it goes round."""
 
 
 class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,16 +197,22 @@ def _standing(
     """Each with the job that it is of."""
     moving = {fact.process for fact in facts if isinstance(fact, Moves)}
     for fact in facts:
-        if not isinstance(fact, Elsewhere) or fact.process in moving or not fact.place:
+        if not isinstance(fact, Elsewhere) or not fact.place:
             continue
-        if not (runs := translated.runs(fact.process)):
+        found, runs = translated.processes.known[fact.process], translated.runs(fact.process)
+        goes_round = translated.goes_round(fact.process)
+        if goes_round is None and (fact.process in moving or not runs):
+            continue
+        if not runs and found.role != "driver":
             continue
         yield (
-            translated.processes.known[fact.process].job,
+            found.job,
             StandingProcess(
                 member=_member(fact.process, translated),
                 place=fact.text,
-                called_by=translated.maker(runs[0]),
+                called_by=translated.maker(runs[0]) if runs else "",
+                began=runs[0].since if runs else None,
+                round_in=goes_round,
             ),
         )
 

@@ -240,6 +240,13 @@ class RayFacts:
         node = self._runner.get(call.parent)
         return self.names.get(node, "") if node is not None else ""
 
+    def goes_round(self, node: WaitNode) -> StackFact | None:
+        """The stack of a process that was on a CPU, and in one function at every look; None of any
+        other. A long call that computes may be seen so, and one that never ends is."""
+        fact = self._stacks.get(node)
+        here = self._movements.get(node) in ("stuck", "in-place")
+        return fact if fact is not None and fact.active and here else None
+
     def _of_call(self, call: RayCall) -> Iterator[WaitFact]:
         node, runner = call_node(call.id), self._runner.get(call.id)
         if call.kind == "driver":

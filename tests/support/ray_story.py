@@ -116,6 +116,10 @@ class StoryProcess:
     stack: StackFact = RESTS
     goes_on: bool = False
     """Its stack is another one in each round."""
+    goes_round: bool = False
+    """In each round it is at another line of its innermost function."""
+    busy_since: float | None = None
+    """Since when it has not rested."""
     state: str = "S"
     actor_state: str = "ALIVE"
     since: float = START
@@ -139,6 +143,11 @@ class StoryProcess:
         self.since = self.moved_at = now
         self.stack = stack
 
+    def spins(self, method: str, now: float, stack: StackFact = COMPUTES) -> None:
+        """From now on it runs ``method`` without a rest, in one function."""
+        self.begins(method, now, stack)
+        self.busy_since = now
+
     def works(self, now: float) -> None:
         """It was on a CPU in the last second."""
         self.moved_at = now - 0.1
@@ -147,13 +156,16 @@ class StoryProcess:
     def rests(self, now: float) -> None:
         """Its call has ended."""
         self.title, self.stack, self.goes_on = self.kind, RESTS, False
+        self.goes_round, self.busy_since = False, None
         self.since = self.moved_at = now
 
     def fact(self, at: float) -> StackFact:
         """What a tool sees of it."""
         signature = self.stack.signature
         if self.goes_on:
-            signature = (*signature, f"token (rollout.py:{int(at) % 997})")
+            signature = (*signature, f"layer_{int(at) % 7} (rollout.py:{int(at) % 997})")
+        if self.goes_round:
+            signature = (*signature[:-1], f"score (reward.py:{88 + int(at) % 3})")
         return msgspec.structs.replace(self.stack, process=self.id, at=at, signature=signature)
 
 
@@ -347,6 +359,7 @@ class RayStory:
                     since=one.since,
                     moved_at=one.moved_at,
                     state=one.state,
+                    busy_since=one.busy_since,
                 )
                 for one in self.processes
             ),

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
+from ray_sentinel.model.stacks import StackFact
 from tests.support import ray_story
 from tests.support.ray_story import (
     COMPUTES,
@@ -65,11 +66,24 @@ def asleep() -> RayStory:
     return story
 
 
-def spins() -> RayStory:
+def spins(stack: StackFact = COMPUTES, *, goes_round: bool = False) -> RayStory:
     story, main, (first, _) = rollouts()
-    first.begins("generate", story.now, COMPUTES)
+    first.spins("generate", story.now, stack)
+    first.goes_round = goes_round
     story.call(main, first, "generate")
-    story.run(180, lambda: first.works(story.now))
+    story.run(60, lambda: first.works(story.now))
+    return story
+
+
+def loops() -> RayStory:
+    return spins(goes_round=True)
+
+
+def driver_spins() -> RayStory:
+    story, main, _ = rollouts()
+    main.stack = msgspec.structs.replace(COMPUTES, signature=("main (train_rl.py:40)",))
+    main.busy_since = story.now
+    story.run(90, lambda: main.works(story.now))
     return story
 
 
@@ -195,14 +209,19 @@ def asynchronous() -> RayStory:
     return story
 
 
-def one_of_many() -> RayStory:
+def one_of_many(stack: StackFact = SLEEPS) -> RayStory:
     story = asynchronous()
     first = story.processes[1]
-    first.stack, first.goes_on = SLEEPS, False
-    others = [one for one in story.processes if one is not first]
+    first.stack, first.goes_on = stack, False
+    moving = list(story.processes)
+    if stack is COMPUTES:
+        first.busy_since = story.now
+        story.ended = {"Rollout.generate": EndedCalls(count=200, longest=1.0)}
+    else:
+        moving.remove(first)
 
     def go_on() -> None:
-        for one in others:
+        for one in moving:
             one.works(story.now)
 
     story.run(60, go_on)
@@ -255,6 +274,33 @@ class TestNamed:
         assert story.incident().kind == "cpu-spin"
         assert (culprit.actor, culprit.pid) == ("Rollout 0", 10)
         assert "score (reward.py:88)" in culprit.reason
+        assert "Rollout 0 on host1 spins in Rollout.generate: " in story.incident().summary
+
+    def test_a_rollout_that_goes_round_in_a_loop(self) -> None:
+        """Each look shows another line of it."""
+        story = loops()
+        assert story.incident().kind == "cpu-spin"
+        assert [one.pid for one in story.culprits()] == [10]
+
+    def test_a_rollout_that_spins_and_keeps_its_gil(self) -> None:
+        story = spins(msgspec.structs.replace(COMPUTES, holds_gil=True))
+        assert story.incident().kind == "actor-stuck", "a loop of one line is seen alike"
+        assert [one.pid for one in story.culprits()] == [10]
+
+    def test_one_of_many_that_spins_while_the_others_go_on(self) -> None:
+        story = one_of_many(COMPUTES)
+        assert story.incident().kind == "cpu-spin"
+        assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+        assert story.chain() == [("driver", "Rollout.generate at Rollout 0", "ray.wait")]
+        confirmed = story.incident().confirmed_at
+        assert confirmed is not None
+        assert confirmed - (ray_story.START + WARM + 200) <= 20.0
+
+    def test_a_driver_that_spins(self) -> None:
+        story = driver_spins()
+        (culprit,) = story.culprits()
+        assert story.incident().kind == "driver-stuck"
+        assert (culprit.role, culprit.pid) == ("driver", 1)
 
     def test_a_driver_that_sleeps(self) -> None:
         story = driver_asleep()
@@ -454,6 +500,44 @@ class TestNoIncident:
         story.run(900, lambda: first.works(story.now))
         assert story.engine.incidents(everything=True) == ()
 
+    def test_a_long_generation_without_a_rest(self) -> None:
+        """It is seen in several functions."""
+        story, main, (first, _) = rollouts()
+        first.spins("generate", story.now)
+        first.goes_on = True
+        story.call(main, first, "generate")
+        story.run(900, lambda: first.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
+
+    def test_a_long_loop_that_rests_now_and_then(self) -> None:
+        story, main, (first, _) = rollouts()
+        first.begins("generate", story.now, COMPUTES)
+        first.goes_round = True
+        story.call(main, first, "generate")
+
+        def work() -> None:
+            first.works(story.now)
+            first.busy_since = story.now - story.now % 10.0
+
+        story.run(900, work)
+        assert story.engine.incidents(everything=True) == ()
+
+    def test_a_checkpoint_that_is_written_at_one_line(self) -> None:
+        story, main, (first, _) = rollouts()
+        place = "save_checkpoint (trainer.py:70)"
+        first.spins("generate", story.now, msgspec.structs.replace(COMPUTES, signature=(place,)))
+        story.call(main, first, "generate")
+        story.run(300, lambda: first.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
+
+    def test_a_call_that_computes_ten_times_as_long_as_others_before_it(self) -> None:
+        story, main, (first, _) = rollouts()
+        first.spins("generate", story.now)
+        story.ended = {"Rollout.generate": EndedCalls(count=15, longest=10.0)}
+        story.call(main, first, "generate")
+        story.run(100, lambda: first.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
+
     def test_a_large_file_that_is_written(self) -> None:
         story, main, (first, _) = rollouts()
         first.begins("save", story.now, WRITES)
@@ -535,8 +619,8 @@ class TestUsual:
 
 
 STORIES = (
-    asleep, spins, driver_asleep, circle, stopped, blocked, pending, first_constructor, mute,
-    ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
+    asleep, spins, loops, driver_spins, driver_asleep, circle, stopped, blocked, pending,
+    first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
 )  # fmt: skip
 
 

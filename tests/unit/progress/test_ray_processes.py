@@ -189,9 +189,12 @@ class Many:
         self._now = 1000.0
 
     def look(self) -> dict[int, str]:
+        return {one.process.pid: one.title for one in self.told()}
+
+    def told(self) -> tuple[RayProcess, ...]:
+        """A second later."""
         self._now += 1.0
-        told = self._watch.look(NODE, self._table.refresh(self._now), (), self._now)
-        return {one.process.pid: one.title for one in told}
+        return self._watch.look(NODE, self._table.refresh(self._now), (), self._now)
 
 
 @pytest.fixture
@@ -214,3 +217,21 @@ def test_workers_that_never_ran_take_nobodys_place(many: Many) -> None:
     assert many.look() == {5000: "Rollout.generate"}
     many.tree.process(5000, 10, "ray::IDLE")
     assert many.look() == {5000: "IDLE"}, "it has run something"
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "since"), [(1.0, 0.0, 1001.0), (0.1, 0.88, 1001.0), (0.5, 0.2, None)]
+)
+def test_a_main_thread_rests_or_does_not(
+    many: Many, ran: float, waited: float, since: float | None
+) -> None:
+    """Who waits for a CPU does not rest. ``ran`` and ``waited``: seconds of each second."""
+    many.tree.process(1000, 10, "ray::Rollout.generate")
+    counts = many.tree.root / "1000" / "schedstat"
+    for second in range(5):
+        counts.write_text(f"{int(ran * second * 1e9)} {int(waited * second * 1e9)} {second}\n")
+        (seen,) = many.told()
+    assert seen.busy_since == since
+    counts.write_text(f"{int(ran * 4e9)} {int(waited * 4e9)} 5\n")
+    (seen,) = many.told()
+    assert seen.busy_since is None, "it has rested for a second"
