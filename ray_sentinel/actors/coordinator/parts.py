@@ -33,7 +33,8 @@ from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.coordinator.ray_actors import RayActors
-from ray_sentinel.actors.coordinator.ray_deaths import RayDeathWatch
+from ray_sentinel.actors.coordinator.ray_deaths import ControlStoreDeaths, RayDeathWatch
+from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.actors.coordinator.ray_table import TABLE_SECONDS, RayTable
 from ray_sentinel.actors.coordinator.recovery import Restored, restore, resumed_clock
 from ray_sentinel.actors.coordinator.roster import Roster
@@ -96,8 +97,9 @@ class CoordinatorParts:
         self.roster = Roster(self._config)
         self.fleet = Fleet(config, self.roster.heard, draining_now)
         self._ray_actors = RayActors()
-        self._ray_table = RayTable(context.gcs_address, self._tell_table)
-        self._ray_deaths = RayDeathWatch(context.gcs_address, self._tell_deaths)
+        self._ray_store = RayStore(context.gcs_address)
+        self._ray_table = RayTable(self._ray_store, self._tell_table)
+        self._ray_deaths = RayDeathWatch(ControlStoreDeaths(self._ray_store), self._tell_deaths)
         self.clock, self.engine = self._recovered(deployment, restarted=bool(restarts))
         capture = self._config.capture
         self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
@@ -348,8 +350,7 @@ class CoordinatorParts:
             self.engine.close,
             self.history.close,
             self._prometheus.close,
-            self._ray_table.close,
-            self._ray_deaths.close,
+            self._ray_store.close,
             self._pruner.close,
         )
         # At once, each on a thread of its own: a disk that hangs keeps none of the others waiting.

@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.actors.coordinator.ray_calls import ANSWER_SECONDS, MOST_BYTES, NO_STORE
+from ray_sentinel.actors.coordinator.ray_replies import enum_name, id_of
+from ray_sentinel.actors.coordinator.ray_store import RayStore
+from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.progress import RayExit
 from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
@@ -29,6 +31,8 @@ MOST_FAILED = 200
 """Failed calls of a job that are asked for."""
 TRIES = 6
 """So often a death is asked for that the store does not know yet."""
+AWAY_SECONDS = 10.0
+"""Between two questions where the store does not answer."""
 MOST_DETAIL = 300
 """Characters."""
 SUBMISSION_TRIES = 4
@@ -62,14 +66,13 @@ class RayDeathWatch:
 
     def __init__(
         self,
-        address: str,
+        store: ControlStoreDeaths,
         tell: Callable[[tuple[RayDeath, ...]], object],
-        open_store: Callable[[str], ControlStoreDeaths] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``address`` is the control store's, HOST:PORT; ``tell`` gets each death once."""
-        self._address, self._tell = address, tell
-        self._open = open_store or ControlStoreDeaths
-        self._store: ControlStoreDeaths | None = None
+        """``tell`` gets each death once."""
+        self._store, self._tell, self._monotonic = store, tell, monotonic
+        self._due = 0.0
         self._table = RayCalls()
         self._actors: dict[str, tuple[RayActor, int]] = {}
         """Missing actors, and how often they were asked for."""
@@ -101,30 +104,23 @@ class RayDeathWatch:
 
     def poll(self) -> None:
         """Ask for those that are missing, if any are."""
-        if not self._actors and not self._drivers:
+        if not (self._actors or self._drivers) or self._monotonic() < self._due:
             return
+        found, told, problem = list[RayDeath](), set[str](), ""
         try:
-            if self._store is None:
-                self._store = self._open(self._address)
-            found = self._store.deaths(self._actors, self._drivers)
-        except NO_STORE as error:
-            self._complain(f"Ray's control store cannot be asked for deaths: {error}")
-            found = []
-        told = {death.id for death in found}
+            for death in self._store.deaths(self._actors, self._drivers):
+                found.append(death)
+                told.add(death.id)
+        except UnreachableError as error:
+            problem = f"Ray's control store cannot be asked for deaths: {error}"
+            self._due = self._monotonic() + AWAY_SECONDS
+        if problem and problem != self._said:
+            log.warning("%s", problem)
+        self._said = problem
         self._actors = _again(self._actors, told)
         self._drivers = _again(self._drivers, told)
         if found:
             self._tell(tuple(sorted(found, key=_when)))
-
-    def _complain(self, problem: str) -> None:
-        if problem != self._said:
-            log.warning("%s", problem)
-        self._said = problem
-
-    def close(self) -> None:
-        """Close the channel."""
-        if self._store is not None:
-            self._store.close()
 
 
 def _when(death: RayDeath) -> float:
@@ -141,112 +137,82 @@ def _again(asked: Mapping[str, tuple[Any, int]], told: Collection[str]) -> dict[
 
 
 class ControlStoreDeaths:
-    """The store's services on one channel. Used by one thread, and closed at the end. Raises what
-    is in ``NO_STORE`` where this version of Ray has none."""
+    """What the store tells of those that have ended. Used by one thread."""
 
-    def __init__(self, address: str) -> None:
-        import grpc  # type: ignore[import-untyped]
-        from ray._private.grpc_utils import init_grpc_channel
-        from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
-
-        self._common, self._gcs, self._service = common_pb2, gcs_pb2, gcs_service_pb2
-        self._refused = grpc.RpcError
-        limit = (("grpc.max_receive_message_length", MOST_BYTES),)
-        self._channel: Any = init_grpc_channel(address, options=limit)
-        self._actors = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(self._channel)
-        self._jobs = gcs_service_pb2_grpc.JobInfoGcsServiceStub(self._channel)
-        self._workers = gcs_service_pb2_grpc.WorkerInfoGcsServiceStub(self._channel)
-        self._tasks = gcs_service_pb2_grpc.TaskInfoGcsServiceStub(self._channel)
-
-    def close(self) -> None:
-        """Close the channel."""
-        self._channel.close()
+    def __init__(self, store: RayStore) -> None:
+        self._store = store
 
     def deaths(
         self,
         actors: Mapping[str, tuple[RayActor, int]],
         drivers: Mapping[str, tuple[RayDriver, int]],
-    ) -> list[RayDeath]:
+    ) -> Iterator[RayDeath]:
         """What the store knows of those, by the ids of actors and jobs; each with how often it was
-        asked for. Who is not known to be dead is left out."""
+        asked for. Who is not known to be dead is left out. Raises UnreachableError."""
         entries = self._job_entries({actor.job for actor, _ in actors.values()} | drivers.keys())
-        found: list[RayDeath] = []
         for job, (driver, tries) in drivers.items():
             entry = entries.get(job)
             if entry is not None and entry.is_dead:
-                found += self._driver(entry, driver, tries)
+                yield from self._driver(entry, driver, tries)
         for id_, (actor, _) in actors.items():
-            entry = self._actor_entry(id_)
-            if entry is None:
-                continue
             job_entry = entries.get(actor.job)
-            driver_id = job_entry.driver_address.worker_id.hex() if job_entry is not None else ""
-            if death := actor_death(entry, actor, driver_id):
-                found.append(death)
-        return found
+            driver_id = id_of(job_entry.driver_address.worker_id) if job_entry is not None else ""
+            if death := actor_death(self._actor_entry(id_), actor, driver_id):
+                yield death
 
     def _job_entries(self, wanted: Collection[str]) -> dict[str, Any]:
-        try:
-            reply = self._jobs.GetAllJobInfo(
-                self._service.GetAllJobInfoRequest(), timeout=ANSWER_SECONDS
-            )
-        except self._refused:
-            return {}
-        return {e.job_id.hex(): e for e in reply.job_info_list if e.job_id.hex() in wanted}
+        reply = self._store.ask("JobInfo", "GetAllJobInfo")
+        return {id_of(e.job_id): e for e in reply.job_info_list if id_of(e.job_id) in wanted}
 
-    def _actor_entry(self, id_: str) -> Any | None:
-        request = self._service.GetActorInfoRequest(actor_id=bytes.fromhex(id_))
-        try:
-            return self._actors.GetActorInfo(request, timeout=ANSWER_SECONDS).actor_table_data
-        except self._refused:
-            return None
+    def _actor_entry(self, id_: str) -> Any:
+        reply = self._store.ask("ActorInfo", "GetActorInfo", actor_id=bytes.fromhex(id_))
+        return reply.actor_table_data
 
     def _driver(self, job: Any, driver: RayDriver, tries: int) -> Iterator[RayDeath]:
         """The driver's death, after that of an actor whose failure ended it."""
-        worker = None
-        request = self._service.GetWorkerInfoRequest(worker_id=job.driver_address.worker_id)
-        try:
-            worker = self._workers.GetWorkerInfo(request, timeout=ANSWER_SECONDS).worker_table_data
-        except self._refused:
-            pass
+        worker_id = job.driver_address.worker_id
+        reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
+        worker = reply.worker_table_data if reply.HasField("worker_table_data") else None
         death = driver_death(job, worker, driver)
         if death is None:
             if tries < SUBMISSION_TRIES:
                 return
             death = _of_driver(job, driver, "unknown", "")
         if death.cause == "exception" and (failed := self._failed_call(job.job_id)):
-            detail = failure_of(failed.state_updates.error_info)
+            call = failed_call(failed, driver)
             raised_by_call = worker is not None and _OF_A_CALL in _traceback(worker)
             if raised_by_call or not _traceback(worker):
-                yield _of_call(failed, driver, detail)
-                death = msgspec.structs.replace(death, detail=detail or death.detail)
+                yield call
+                death = msgspec.structs.replace(death, detail=call.detail or death.detail)
         yield death
 
     def _failed_call(self, job: bytes) -> Any | None:
         """The call of an actor or task that failed last by an exception of its own."""
-        filters = self._service.GetTaskEventsRequest.Filters
-        equal = self._service.FilterPredicate.Value("EQUAL")
-        request = self._service.GetTaskEventsRequest(
+        reply = self._store.ask(
+            "TaskInfo",
+            "GetTaskEvents",
             limit=MOST_FAILED,
-            filters=filters(
-                job_filters=[filters.JobIdFilter(predicate=equal, job_id=job)],
-                state_filters=[filters.StateFilter(predicate=equal, state="FAILED")],
-                exclude_driver=True,
-            ),
+            filters={
+                "job_filters": [{"predicate": "EQUAL", "job_id": job}],
+                "state_filters": [{"predicate": "EQUAL", "state": "FAILED"}],
+                "exclude_driver": True,
+            },
         )
-        try:
-            reply = self._tasks.GetTaskEvents(request, timeout=ANSWER_SECONDS)
-        except self._refused:
-            return None
-        raised = self._common.ErrorType.Value("TASK_EXECUTION_EXCEPTION")
-        failed = self._common.TaskStatus.Value("FAILED")
-        own = [
-            event
-            for event in reply.events_by_task
-            if event.state_updates.error_info.error_type == raised
-        ]
-        # What fails because of another fails later.
-        return min(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0), default=None)
+        return first_failure(reply)
+
+
+def first_failure(reply: Any) -> Any | None:
+    """The call that failed first by an exception of its own, of a ``GetTaskEventsReply``: what
+    fails because of another fails later."""
+    from ray.core.generated import common_pb2
+
+    failed = common_pb2.TaskStatus.Value("FAILED")
+    own = [
+        event
+        for event in reply.events_by_task
+        if enum_name(event.state_updates.error_info, "error_type") == "TASK_EXECUTION_EXCEPTION"
+    ]
+    return min(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0), default=None)
 
 
 def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
@@ -262,8 +228,8 @@ def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
         job=actor.job,
         label=actor.label,
         role=actor.kind,
-        node=actor.node or entry.address.node_id.hex(),
-        address=entry.address.ip_address,
+        node=actor.node or id_of(entry.address.node_id),
+        address=_cut(entry.address.ip_address),
         pid=actor.pid or entry.pid,
         at=entry.end_time / 1000 or time.time(),
         cause=cause,
@@ -286,7 +252,7 @@ def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:
     if kind != "actor_died_error_context":
         return "unknown", ""
     context = death.actor_died_error_context
-    reason = type(context).Reason.Name(context.reason)
+    reason = enum_name(context, "reason")
     if reason in _REASONS:
         return _REASONS[reason], _first_line(context.error_message)
     if reason == "OWNER_DIED":
@@ -295,7 +261,7 @@ def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:
         return ("driver-ended" if of_driver else "owner-ended"), _exit_detail(context.error_message)
     if reason == "NODE_DIED":
         info = context.node_death_info
-        planned = type(info).Reason.Name(info.reason) in _PLANNED
+        planned = enum_name(info, "reason") in _PLANNED
         return ("node-drained" if planned else "node-lost"), _first_line(info.reason_message)
     return _worker_cause(context.error_message)
 
@@ -335,8 +301,7 @@ def driver_death(job: Any, worker: Any | None, driver: RayDriver) -> RayDeath | 
         return msgspec.structs.replace(found, is_proven=bool(_RAISED.search(found.detail)))
     if worker is None:
         return _of_driver(job, driver, "unknown", "")
-    name = type(worker).DESCRIPTOR.fields_by_name["exit_type"].enum_type.values_by_number
-    kind = name[worker.exit_type].name if worker.exit_type in name else ""
+    kind = enum_name(worker, "exit_type")
     if kind in _INTENDED:
         return _of_driver(job, driver, "finished", worker.exit_detail)
     cause: DeathCause = "oom-ray" if kind == "NODE_OUT_OF_MEMORY" else "signal"
@@ -352,30 +317,30 @@ def _of_driver(job: Any, driver: RayDriver, cause: DeathCause, detail: str) -> R
         role="driver",
         address=driver.address,
         pid=driver.pid,
-        at=job.end_time / 1000,
+        at=job.end_time / 1000 or time.time(),
         cause=cause,
         detail=_first_line(detail),
         witness=STORE,
     )
 
 
-def _of_call(event: Any, driver: RayDriver, detail: str) -> RayDeath:
+def failed_call(event: Any, driver: RayDriver) -> RayDeath:
     """An actor or a task whose exception ended the driver."""
     info, update = event.task_info, event.state_updates
-    method = info.name or info.func_or_class_name
+    method = _cut(info.name or info.func_or_class_name)
     role = method.rpartition(".")[0] or "task"
     return RayDeath(
         what="actor" if info.actor_id else "worker",
-        id=info.actor_id.hex() or update.worker_id.hex(),
+        id=id_of(info.actor_id) or id_of(update.worker_id),
         job=driver.job,
         label=role if info.actor_id else method,
         role=role,
         method=method,
-        node=update.node_id.hex(),
+        node=id_of(update.node_id),
         pid=update.worker_pid,
         at=max(update.state_ts_ns.values(), default=0) / 1e9,
         cause="exception",
-        detail=detail,
+        detail=failure_of(update.error_info),
         witness=STORE,
     )
 
@@ -427,4 +392,4 @@ def _first_line(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return clean(text)[:MOST_DETAIL]
+    return clean(text[:MOST_DETAIL])[:MOST_DETAIL]

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.ray_calls import NO_STORE, ControlStoreCalls
+from ray_sentinel.actors.coordinator.ray_calls import ControlStoreCalls
+from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.model.ray_calls import RayCalls
 
 log = logging.getLogger(__name__)
@@ -26,16 +27,9 @@ MAX_SHARE = 0.02
 class RayTable:
     """``poll`` is called by one thread, ``drivers`` by any."""
 
-    def __init__(
-        self,
-        address: str,
-        tell: Callable[[RayCalls], object],
-        open_store: Callable[[str], ControlStoreCalls] = ControlStoreCalls,
-    ) -> None:
-        """``address`` is the control store's, HOST:PORT; ``tell`` gets the table when it is another
-        one than before."""
-        self._address, self._tell, self._open = address, tell, open_store
-        self._store: ControlStoreCalls | None = None
+    def __init__(self, store: RayStore, tell: Callable[[RayCalls], object]) -> None:
+        """``tell`` gets the table when it is another one than before."""
+        self._calls, self._tell = ControlStoreCalls(store), tell
         self._known = RayCalls()
         self._due = self._soonest = 0.0
         self._said = ""
@@ -58,7 +52,7 @@ class RayTable:
         begun = time.monotonic()
         if begun < self._due:
             return
-        found = self._ask()
+        found = self._calls.table(time.time())
         if found.problem and found.problem != self._said:
             log.warning("%s", found.problem)
         self._said = found.problem
@@ -79,20 +73,6 @@ class RayTable:
         Any thread may call."""
         with self._lock:
             self._due = min(self._due, self._soonest)
-
-    def _ask(self) -> RayCalls:
-        try:
-            if self._store is None:
-                self._store = self._open(self._address)
-            return self._store.table(time.time())
-        except NO_STORE as error:
-            problem = f"Ray's control store cannot be asked: {error}"
-            return msgspec.structs.replace(self._known, problem=problem)
-
-    def close(self) -> None:
-        """Close the channel."""
-        if self._store is not None:
-            self._store.close()
 
 
 def _without_time(table: RayCalls) -> RayCalls:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator.ray_deaths import RayDeathWatch
+from ray_sentinel.actors.coordinator.ray_deaths import ControlStoreDeaths, RayDeathWatch
+from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.actors.coordinator.ray_table import RayTable
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.ray_deaths import RayDeath
@@ -81,8 +82,9 @@ def test_the_control_store_tells_one_cause_for_each(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
     told: list[RayDeath] = []
-    deaths = RayDeathWatch(ray_cluster.address, told.extend)
-    table = RayTable(ray_cluster.address, deaths.take_table)
+    store = RayStore(ray_cluster.address)
+    deaths = RayDeathWatch(ControlStoreDeaths(store), told.extend)
+    table = RayTable(store, deaths.take_table)
 
     def all_told() -> bool:
         table.poll()
@@ -90,11 +92,7 @@ def test_the_control_store_tells_one_cause_for_each(
         ended = {death.label for death in told}
         return ended >= LOSSES.keys() and sum(d.what == "driver" for d in told) == len(DRIVERS)
 
-    with (
-        contextlib.closing(deaths),
-        contextlib.closing(table),
-        dying(ray_cluster, tmp_path, "losses", *DRIVERS) as jobs,
-    ):
+    with store, dying(ray_cluster, tmp_path, "losses", *DRIVERS) as jobs:
         table.hurry()
         table.poll()
         for job in jobs.values():

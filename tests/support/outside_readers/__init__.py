@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.outside_readers.control_store import CONTROL_STORE
 from tests.support.outside_readers.evidence import EVIDENCE
 from tests.support.outside_readers.logs import LOGS
 from tests.support.outside_readers.reader import FIXTURES, Reader
@@ -9,4 +10,4 @@ from tests.support.outside_readers.tools import TOOLS
 
 __all__ = ["FIXTURES", "READERS", "Reader"]
 
-READERS: tuple[Reader, ...] = (*LOGS, *EVIDENCE, *TOOLS)
+READERS: tuple[Reader, ...] = (*LOGS, *EVIDENCE, *TOOLS, *CONTROL_STORE)

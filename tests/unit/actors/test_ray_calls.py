@@ -11,6 +11,8 @@ import pytest
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
 from ray_sentinel.actors.coordinator.ray_calls import ControlStoreCalls
+from ray_sentinel.actors.coordinator.ray_store import RayStore
+from ray_sentinel.errors import UnreachableError
 
 
 class Resources(gcs_service_pb2_grpc.NodeResourceInfoGcsServiceServicer):  # type: ignore[misc]
@@ -33,9 +35,8 @@ def store() -> Iterator[ControlStoreCalls]:
     gcs_service_pb2_grpc.add_NodeResourceInfoGcsServiceServicer_to_server(Resources(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    calls = ControlStoreCalls(f"127.0.0.1:{port}")
-    yield calls
-    calls.close()
+    with RayStore(f"127.0.0.1:{port}") as asked:
+        yield ControlStoreCalls(asked)
     server.stop(None).wait()
 
 
@@ -52,3 +53,18 @@ def test_a_part_that_is_refused_costs_that_part_alone(store: ControlStoreCalls) 
     assert "does not tell its calls" in found.problem
     assert "free resources" not in found.problem
     assert found.drivers == found.calls == ()
+
+
+def test_the_whole_reason_of_a_refusal_is_told(store: ControlStoreCalls) -> None:
+    found = store.look(0.0)
+    assert "its jobs: UNIMPLEMENTED: Method not found!; " in found.problem
+
+
+def test_a_closed_channel_answers_nobody() -> None:
+    with RayStore("127.0.0.1:9") as asked:
+        with pytest.raises(UnreachableError, match=r"AttributeError: .*Moon"):
+            asked.ask("Moon", "GetAllJobInfo")
+        with pytest.raises(UnreachableError, match=r"UNAVAILABLE: .*127.0.0.1:9"):
+            asked.ask("JobInfo", "GetAllJobInfo")
+    with pytest.raises(UnreachableError, match="closed"):
+        asked.ask("JobInfo", "GetAllJobInfo")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ray.core.generated import common_pb2, gcs_pb2
 
 from ray_sentinel.actors.coordinator.ray_deaths import (
+    AWAY_SECONDS,
     ControlStoreDeaths,
     RayDeathWatch,
     actor_cause,
     actor_death,
     driver_death,
 )
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
 
@@ -160,24 +164,22 @@ def test_a_submitted_job_is_judged_by_its_status_once_it_has_one() -> None:
 class Store(ControlStoreDeaths):
     """Knows what it is told to; the first time it is asked it knows nothing."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self) -> None:
         self.asked: list[set[str]] = []
 
-    def deaths(self, actors: Any, drivers: Any) -> list[RayDeath]:
+    def deaths(self, actors: Any, drivers: Any) -> Iterator[RayDeath]:
         self.asked.append({*actors, *drivers})
         if len(self.asked) == 1:
-            return []
-        found = [
-            RayDeath(what="actor", id=id_, job=JOB, label="a", at=2.0) for id_ in sorted(actors)
-        ]
-        return found + [
-            RayDeath(what="driver", id=id_, job=id_, label="driver", at=1.0) for id_ in drivers
-        ]
+            return
+        for id_ in sorted(actors):
+            yield RayDeath(what="actor", id=id_, job=JOB, label="a", at=2.0)
+        for id_ in drivers:
+            yield RayDeath(what="driver", id=id_, job=id_, label="driver", at=1.0)
 
 
 def test_the_store_is_asked_only_for_who_has_vanished_and_each_death_is_told_once() -> None:
-    store, told = Store(""), list[RayDeath]()
-    deaths = RayDeathWatch("", told.extend, lambda address: store)
+    store, told = Store(), list[RayDeath]()
+    deaths = RayDeathWatch(store, told.extend)
     deaths.take_table(RayCalls(drivers=(DRIVER,), actors=(ROLLOUT,)))
     deaths.poll()
     assert not store.asked
@@ -189,6 +191,36 @@ def test_the_store_is_asked_only_for_who_has_vanished_and_each_death_is_told_onc
         deaths.poll()
     assert store.asked == [{ROLLOUT.id, JOB}] * 2
     assert [death.what for death in told] == ["driver", "actor"]
+
+
+class HalfAway(Store):
+    """Answers of drivers, and is away then."""
+
+    def deaths(self, actors: Any, drivers: Any) -> Iterator[RayDeath]:
+        if actors:
+            yield from super().deaths({}, drivers)
+            raise UnreachableError("UNAVAILABLE: it restarts")
+        yield from super().deaths(actors, drivers)
+
+
+def test_half_an_answer_is_told_and_the_rest_asked_for_again_after_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, told, now = HalfAway(), list[RayDeath](), FakeClock()
+    deaths = RayDeathWatch(store, told.extend, now.monotonic)
+    deaths.take_table(RayCalls(drivers=(DRIVER,), actors=(ROLLOUT,)))
+    deaths.take_table(RayCalls())
+    for _ in range(3):
+        deaths.poll()
+    assert store.asked == [{JOB}], "it is not asked at once again"
+    for _ in range(2):
+        now.advance(AWAY_SECONDS)
+        deaths.poll()
+    assert [death.what for death in told] == ["driver"]
+    assert store.asked == [{JOB}, {JOB}, set()]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Ray's control store cannot be asked for deaths: UNAVAILABLE: it restarts"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import grpc
 import pytest
 from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
-from ray_sentinel.actors.coordinator import ray_calls, ray_table
+from ray_sentinel.actors.coordinator import ray_store, ray_table
+from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.actors.coordinator.ray_table import RayTable
 from ray_sentinel.model.ray_calls import RayCalls
 from tests.support.waiting import eventually
@@ -78,7 +79,7 @@ class Store(
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     # A store that is away is asked again after a third of a second, and not waited for longer.
-    monkeypatch.setattr(ray_calls, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(ray_store, "ANSWER_SECONDS", 0.3)
     monkeypatch.setattr(ray_table, "TABLE_SECONDS", 0.03)
     monkeypatch.setattr(ray_table, "MAX_SHARE", 0.5)
     made = Store()
@@ -93,9 +94,8 @@ def told() -> list[RayCalls]:
 
 @pytest.fixture
 def table(store: Store, told: list[RayCalls]) -> Iterator[RayTable]:
-    made = RayTable(store.address, told.append)
-    yield made
-    made.close()
+    with RayStore(store.address) as asked:
+        yield RayTable(asked, told.append)
 
 
 def poll(table: RayTable, store: Store, times: int) -> None:
@@ -162,9 +162,9 @@ def test_no_answer_is_no_end_of_the_jobs(
 def test_an_address_where_nobody_can_be_is_no_error(
     told: list[RayCalls], caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = RayTable("nowhere:0", told.append)
-    table.poll()
-    table.close()
+    with RayStore("nowhere:0") as asked:
+        table = RayTable(asked, told.append)
+        table.poll()
     assert told == []
     assert not table.drivers
     assert "Ray's control store" in caplog.text

@@ -1,0 +1,83 @@
+"""Ray's control store (GCS) asked by gRPC, on one channel: no dashboard is needed, no driver is
+registered and no job appears.
+
+Services and messages: ``gcs_service.proto``, ``gcs.proto`` and ``common.proto`` of Ray.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.text import one_line
+
+ANSWER_SECONDS = 5.0
+"""For each answer of the store."""
+MOST_BYTES = 64 << 20
+"""Of one answer."""
+
+
+class RayStore:
+    """The channel, which the first question opens. One thread asks; any may close."""
+
+    def __init__(self, address: str) -> None:
+        """``address`` is the control store's, HOST:PORT."""
+        self._address = address
+        self._channel: Any = None
+        self._stubs: dict[str, Any] = {}
+        self._closed = False
+
+    def __enter__(self) -> RayStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, service: str, method: str, **fields: Any) -> Any:
+        """The reply of ``method`` of ``service`` ("JobInfo") to a request with these fields.
+
+        Raises UnreachableError with the whole reason where the store refuses or does not answer in
+        time, or this version of Ray has no such service, method or field.
+        """
+        try:
+            import grpc  # type: ignore[import-untyped]
+            from ray.core.generated import gcs_service_pb2
+
+            request = getattr(gcs_service_pb2, f"{method}Request")(**fields)
+            call = getattr(self._stub(service), method)
+        except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+            raise UnreachableError(one_line(f"{type(error).__name__}: {error}")) from error
+        try:
+            return call(request, timeout=ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            raise UnreachableError(_reason(error)) from error
+        except ValueError as error:
+            # The channel was closed meanwhile.
+            raise UnreachableError(one_line(str(error))) from error
+
+    def _stub(self, service: str) -> Any:
+        from ray._private.grpc_utils import init_grpc_channel
+        from ray.core.generated import gcs_service_pb2_grpc
+
+        if self._closed:
+            raise RuntimeError("the channel is closed")
+        if self._channel is None:
+            limit = (("grpc.max_receive_message_length", MOST_BYTES),)
+            self._channel = init_grpc_channel(self._address, options=limit)
+        if service not in self._stubs:
+            made = getattr(gcs_service_pb2_grpc, f"{service}GcsServiceStub")
+            self._stubs[service] = made(self._channel)
+        return self._stubs[service]
+
+    def close(self) -> None:
+        """Close the channel; whoever asks afterwards gets no answer."""
+        self._closed = True
+        if self._channel is not None:
+            self._channel.close()
+
+
+def _reason(error: Any) -> str:
+    """All of what gRPC says: its own text has the reason in a later line."""
+    said = error.details() if hasattr(error, "details") else str(error)
+    code = error.code().name if hasattr(error, "code") and error.code() else ""
+    return one_line(": ".join(filter(None, (code, said))))

@@ -1,0 +1,174 @@
+"""Readers of the replies of Ray's control store: protocol buffers, with names that programs chose.
+
+Entries of one list stand one behind the other in them, so a reply may be filled with one again and
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
+
+from ray_sentinel.actors.coordinator import ray_deaths, ray_replies
+from ray_sentinel.model.ray_calls import RayActor, RayDriver
+from tests.support.outside_readers.reader import Reader
+
+ACTOR = RayActor(id="11" * 16, job="01000000", kind="Rollout", pid=77)
+DRIVER = RayDriver(job="01000000", pid=10, address="10.0.0.1")
+STATUS = common_pb2.TaskStatus.Value
+TRACEBACK = b'Traceback (most recent call last):\n  File "rl.py", line 7, in f\n    raise E(1)\n'
+WORDS = (
+    b"train.py",
+    b"raise ValueError(1)",
+    b'  File "rl.py", line 7, in f\n',
+    b"Worker exit type: SYSTEM_ERROR Worker exit detail: ",
+    b"Owner Id: ab12 ",
+    b"exit code 3.",
+)
+
+
+def _actor(entry: Any) -> object:
+    # Every cause of death that a real one may have.
+    return ray_deaths.actor_death(entry, ACTOR, "ab" * 28)
+
+
+def _driver(job: Any) -> object:
+    worker = gcs_pb2.WorkerTableData(worker_info={"exception": job.entrypoint.encode()})
+    return ray_deaths.driver_death(job, worker, DRIVER)
+
+
+def _failure(reply: Any) -> object:
+    failed = ray_deaths.first_failure(reply)
+    return failed and ray_deaths.failed_call(failed, DRIVER)
+
+
+def _events(*states: str) -> gcs_service_pb2.GetTaskEventsReply:
+    """Calls of all kinds in these states, some of which contradict each other."""
+    reply = gcs_service_pb2.GetTaskEventsReply(num_truncated=3)
+    for number, kind in enumerate(common_pb2.TaskType.keys()):
+        for state in states:
+            event = reply.events_by_task.add(
+                task_id=bytes([number]) * 24, job_id=b"\1\0\0\0", attempt_number=number % 2
+            )
+            event.task_info.type = kind
+            event.task_info.name = f"Rollout.generate{number}"
+            event.task_info.required_resources["GPU"] = 1.0
+            event.state_updates.worker_pid = 77
+            for at, status in enumerate(("RUNNING", state, "FINISHED")[: 2 + number % 2]):
+                event.state_updates.state_ts_ns[STATUS(status)] = 10**18 + at * 10**9 // 2
+            if state == "FAILED":
+                event.state_updates.error_info.error_type = "TASK_EXECUTION_EXCEPTION"
+                event.state_updates.error_info.error_message = TRACEBACK.decode()
+    return reply
+
+
+def _actors() -> list[gcs_pb2.ActorTableData]:
+    said = "Worker exit type: SYSTEM_ERROR Worker exit detail: exit code 3. Owner Id: ab12 "
+    died = common_pb2.ActorDiedErrorContext(error_message=said, reason="WORKER_DIED")
+    raised = common_pb2.RayException(formatted_exception_string=TRACEBACK.decode())
+    causes = [
+        common_pb2.ActorDeathCause(actor_died_error_context=died),
+        common_pb2.ActorDeathCause(creation_task_failure_context=raised),
+        common_pb2.ActorDeathCause(oom_context={"error_message": said}),
+        common_pb2.ActorDeathCause(runtime_env_failed_context={"error_message": said}),
+    ]
+    return [
+        gcs_pb2.ActorTableData(
+            actor_id=bytes([number]) * 16,
+            job_id=b"\1\0\0\0",
+            class_name="f.<locals>.Rollout",
+            name=f"a-{number}",
+            pid=number,
+            state=number % 5,
+            end_time=5000,
+            start_time=1000,
+            death_cause=cause,
+        )
+        for number, cause in enumerate(causes)
+    ]
+
+
+def _jobs() -> list[gcs_pb2.JobTableData]:
+    entrypoint = f"env A=b python -u -X dev train.py\n{TRACEBACK.decode()}"
+    return [
+        gcs_pb2.JobTableData(
+            job_id=bytes([number, 0, 0, 0]),
+            entrypoint=entrypoint,
+            driver_ip_address="10.0.0.1",
+            is_dead=bool(number),
+            end_time=5000,
+        )
+        for number in (0, 1)
+    ]
+
+
+def _group() -> gcs_pb2.PlacementGroupTableData:
+    group = gcs_pb2.PlacementGroupTableData(name="pg", state="PENDING")
+    group.bundles.add().unit_resources["GPU"] = 8.0
+    group.stats.scheduling_state = "INFEASIBLE"
+    return group
+
+
+def _free() -> gcs_service_pb2.GetAllAvailableResourcesReply:
+    reply = gcs_service_pb2.GetAllAvailableResourcesReply()
+    for name in ("GPU", "CPU", "node:10.0.0.1"):
+        reply.resources_list.add(node_id=b"a" * 28).resources_available[name] = 1.0
+    return reply
+
+
+def _reader(
+    name: str, kind: Any, read: Callable[[Any], object], *samples: Any, most: int = 256 << 10
+) -> Reader:
+    whole = [sample.SerializeToString() for sample in samples]
+    return Reader(
+        name=f"control store: {name}",
+        read=lambda data: read(kind.FromString(data)),
+        errors=(DecodeError,),
+        words=(*whole[:1], *WORDS),
+        made=lambda: whole,
+        most=most,
+    )
+
+
+_ACTORS = gcs_service_pb2.GetAllActorInfoReply
+_EVENTS = gcs_service_pb2.GetTaskEventsReply
+
+CONTROL_STORE: tuple[Reader, ...] = (
+    _reader(
+        "drivers",
+        gcs_service_pb2.GetAllJobInfoReply,
+        ray_replies.drivers_of,
+        gcs_service_pb2.GetAllJobInfoReply(job_info_list=_jobs()),
+    ),
+    _reader(
+        "actors",
+        _ACTORS,
+        lambda reply: list(ray_replies.actors_of(reply.actor_table_data, {})),
+        _ACTORS(actor_table_data=_actors()),
+    ),
+    _reader(
+        "placement groups",
+        gcs_service_pb2.GetAllPlacementGroupReply,
+        ray_replies.groups_of,
+        gcs_service_pb2.GetAllPlacementGroupReply(placement_group_table_data=[_group()]),
+    ),
+    _reader(
+        "free resources",
+        gcs_service_pb2.GetAllAvailableResourcesReply,
+        ray_replies.free_of,
+        _free(),
+    ),
+    _reader(
+        "calls",
+        _EVENTS,
+        lambda reply: (ray_replies.calls_of(reply), dict(ray_replies.made_at(reply))),
+        _events("RUNNING", "SUBMITTED_TO_WORKER", "PENDING_NODE_ASSIGNMENT"),
+    ),
+    _reader("ended calls", _EVENTS, ray_replies.ended_of, _events("FINISHED")),
+    _reader("failed calls", _EVENTS, _failure, _events("FAILED")),
+    _reader("a dead actor", gcs_pb2.ActorTableData, _actor, *_actors()),
+    _reader("a dead driver", gcs_pb2.JobTableData, _driver, *_jobs()),
+)
