@@ -12,7 +12,7 @@ from ray_sentinel.diagnose.case import TOP_LEVEL, DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.diagnose.playbooks import Playbook, named, playbooks
+from ray_sentinel.diagnose.playbooks import Playbook, answer_of, named, playbooks
 from ray_sentinel.diagnose.plotting import plots
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.diagnose.view import View
@@ -48,7 +48,7 @@ def examine(
     inventory = take_stock(case)
     if chosen is not None:
         progress(chosen.TITLE)
-        diagnosis = chosen.run(case)
+        diagnosis = answer_of(chosen, case)
         others: tuple[Diagnosis, ...] = ()
     else:
         diagnosis, others = _best(case, progress)
@@ -113,7 +113,7 @@ def _best(
     for playbook in playbooks():
         if playbook.applies(case) > 0:
             progress(playbook.TITLE)
-            answers.append(playbook.run(case))
+            answers.append(answer_of(playbook, case))
     answers = _without_passed(answers)
     # Where several explain the job, the one that the log's own words point to comes first.
     said = EXPECTED.get(case.logs.failure, frozenset())

@@ -57,20 +57,11 @@ def size(value: float) -> str:
 
 
 def plain(
-    case: JobCase, playbook: str, analysis: str, outcome: Outcome, cause: str, text: str,
-    confidence: float, evidence: tuple[Figure, ...] = (), next_steps: tuple[str, ...] = (),
-) -> Diagnosis:  # fmt: skip
+    outcome: Outcome, cause: str, text: str, confidence: float, evidence: tuple[Figure, ...] = ()
+) -> Diagnosis:
     """An answer without culprits."""
     return Diagnosis(
-        analysis=analysis,
-        playbook=playbook,
-        outcome=outcome,
-        cause=cause,
-        root_cause=text,
-        confidence=confidence,
-        window=(case.line.start, case.line.end),
-        evidence=evidence,
-        next_steps=next_steps,
+        outcome=outcome, cause=cause, root_cause=text, confidence=confidence, evidence=evidence
     )
 
 

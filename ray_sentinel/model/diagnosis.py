@@ -73,10 +73,11 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of one playbook, or of all of them together."""
 
-    analysis: str
+    analysis: str = ""
     """"hang", "heartbeat", "oom", "hardware", "gpu-health", "network-health",
     "training-stability", "checkpoint-fs-error" or "health-check"."""
-    playbook: str
+    playbook: str = ""
+    """This and ``analysis`` are written by whoever runs the playbook, which knows its name."""
     outcome: Outcome
     cause: str
     """The kind of root cause in one word, such as "rdma-link"; "none" where all is well."""
@@ -86,6 +87,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     weight: float = 0.0
     """How well this playbook explains the job; the greatest one is reported first."""
     window: tuple[float, float] = (0.0, 0.0)
+    """Unix seconds; a playbook that leaves it out speaks of the whole job."""
     onset: float | None = None
     ended_job: bool = False
     """The cause stopped the job."""

@@ -29,10 +29,6 @@ class DriverTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     at: float
-    slow_cycles: int
-    """Cycles at the time-out, among quick ones."""
-    holes: float
-    """Share of the GPU samples that are missing between the first and the last."""
     dstate: float
     """Processes in D state at the end, above the level at the start."""
     wchan: str
@@ -45,18 +41,13 @@ def find(case: JobCase) -> tuple[DriverTrouble, ...]:
     for host in case.hosts:
         signs = [sign for sign in (_cycles(case, host), _holes(case, host), _dstate(case, host))
                  if sign is not None]  # fmt: skip
-        by_kind = {sign.kind: sign for sign in signs}
-        if len(signs) < 2 and "host.dstate" not in by_kind:
+        dstate = next((sign for sign in signs if sign.kind == "host.dstate"), None)
+        if len(signs) < 2 and dstate is None:
             continue
-        dstate = by_kind.get("host.dstate")
         found.append(
             DriverTrouble(
                 host=host,
                 at=min(sign.at for sign in signs),
-                slow_cycles=int(by_kind["host.slow-cycles"].size)
-                if "host.slow-cycles" in by_kind
-                else 0,
-                holes=by_kind["gpu.holes"].size if "gpu.holes" in by_kind else 0.0,
                 dstate=dstate.size if dstate else 0.0,
                 wchan=dstate.unit if dstate else "",
                 anomalies=tuple(sorted(signs, key=lambda sign: sign.at)),

@@ -42,7 +42,6 @@ class StalledGpu(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     power: float
     working_power: float
-    idle_power: float
     utilisation: float
 
 
@@ -90,7 +89,7 @@ def _state(
     if state == "waiting" and power is not None and not _steady(power[inside]):
         state = "computing"
     return StalledGpu(host=host, gpu=gpu, state=state, power=now, working_power=work,
-                    idle_power=idle, utilisation=use)  # fmt: skip
+                    utilisation=use)  # fmt: skip
 
 
 def _judge(now: float, work: float, idle: float, use: float) -> State:

@@ -12,6 +12,8 @@ import importlib
 import pkgutil
 from typing import Protocol, cast
 
+import msgspec
+
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.diagnosis import Diagnosis
@@ -40,6 +42,17 @@ def playbooks() -> list[Playbook]:
         for name in names
         if not name.startswith("_")
     ]
+
+
+def answer_of(playbook: Playbook, case: JobCase) -> Diagnosis:
+    """The playbook's answer, which bears its name."""
+    answer = playbook.run(case)
+    return msgspec.structs.replace(
+        answer,
+        analysis=playbook.ANALYSIS,
+        playbook=playbook.NAME,
+        window=answer.window if any(answer.window) else (case.line.start, case.line.end),
+    )
 
 
 def named(name: str) -> Playbook:

@@ -18,9 +18,6 @@ from ray_sentinel.model.diagnosis import (
     Outcome,
 )
 
-NAME = "collective-hang"
-ANALYSIS = "hang"
-
 
 def answer(
     case: JobCase,
@@ -40,8 +37,6 @@ def answer(
         text += " It went on by itself afterwards."
         confidence *= 0.8
     return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
         outcome=outcome,
         cause=cause,
         root_cause=text,

@@ -85,11 +85,11 @@ def run(case: JobCase) -> Diagnosis:
     failed = case.once(failed_checkpoint)
     if failed is None:
         text = "No checkpoint is said to have failed, and the job did not stop in one."
-        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
+        return wording.plain("not-this", "none", text, 0.85)
     earlier = [one for one in case.checkpoints if one.end < failed.start]
     if not earlier or (len(earlier) < 2 and not failed.said):
         text = "No earlier checkpoint is known that the failed one could be compared with."
-        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-comparison", text, 0.3)
+        return wording.plain("unknown", "no-comparison", text, 0.3)
     changes = _changes(case, failed, [(one.start, one.end) for one in earlier])
     worse = _convincing([one for one in changes if one.anomaly is not None])
     if worse:
@@ -100,7 +100,7 @@ def run(case: JobCase) -> Diagnosis:
         "quota, a vanished file)."
     )
     outcome: Outcome = "found" if failed.said else "not-this"
-    diagnosis = wording.plain(case, NAME, ANALYSIS, outcome, "checkpoint-not-congestion", text, 0.7)
+    diagnosis = wording.plain(outcome, "checkpoint-not-congestion", text, 0.7)
     return msgspec.structs.replace(
         diagnosis,
         tables=(_table(case, changes),),
@@ -220,8 +220,6 @@ def _storage(
              uncertainty=failed.end - failed.start)
     )  # fmt: skip
     return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
         outcome="found",
         cause="checkpoint-storage",
         root_cause=text,

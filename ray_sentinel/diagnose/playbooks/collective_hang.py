@@ -19,10 +19,12 @@ from ray_sentinel.diagnose.detect.candidates import tcp_culprit
 from ray_sentinel.diagnose.detect.levels import StalledGpu
 from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.diagnose.playbooks._hang_answer import ANALYSIS, NAME, answer
+from ray_sentinel.diagnose.playbooks._hang_answer import answer
 from ray_sentinel.diagnose.playbooks._hang_context import TRIGGER_SECONDS, HangContext, look
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis
 
+NAME = "collective-hang"
+ANALYSIS = "hang"
 ALIASES: tuple[str, ...] = ("nccl-hang", "rccl-hang", "1")
 TITLE = "Collective hang"
 
@@ -61,9 +63,9 @@ def _not_stopped(case: JobCase) -> Diagnosis:
     if not case.line.trained:
         text = "No step was ever done and the GPUs never worked: the job hung before training, or "
         text += "its steps are not recorded."
-        return wording.plain(case, NAME, ANALYSIS, "unknown", "never-trained", text, 0.3)
+        return wording.plain("unknown", "never-trained", text, 0.3)
     text = "Not a hang: steps went on to the end of the data."
-    return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
+    return wording.plain("not-this", "none", text, 0.9)
 
 
 def _completed(case: JobCase, scene: HangContext) -> Diagnosis | None:

@@ -90,17 +90,17 @@ def run(case: JobCase) -> Diagnosis:
         return _present(case, found)
     if not case.view.panel("gpu.power").rows and not case.view.panel("gpu.temp").rows:
         text = "No GPU series: nothing can be said of the GPUs."
-        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
+        return wording.plain("unknown", "no-data", text, 0.3)
     fatal = [one for one in case.once(faults.find) if one.severity == "fatal" and one.gpu]
     if fatal:
         text = f"{fatal[0].anomaly.text}: see the playbook node-hardware-failure."
-        plain = wording.plain(case, NAME, ANALYSIS, "not-this", "device-fault", text, 0.85)
+        plain = wording.plain("not-this", "device-fault", text, 0.85)
         return _with_summary(case, plain)
     text = f"The GPUs are healthy: {_few_errors(case)}, no card out of line."
     notes = _notes(case)
     if notes:
         text = f"{text[:-1]}. Worth a look: {'; '.join(note.text for note in notes)}."
-    plain = wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.85, notes)
+    plain = wording.plain("healthy", "none", text, 0.85, notes)
     anomalies = tuple(note.text for note in notes)
     return _with_summary(case, msgspec.structs.replace(plain, anomalies=anomalies))
 
@@ -131,14 +131,11 @@ def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
     return _with_summary(
         case,
         Diagnosis(
-            analysis=ANALYSIS,
-            playbook=NAME,
             outcome="found",
             cause=candidate.cause,
             root_cause=text,
             confidence=0.88,
             weight=0.85,
-            window=(case.line.start, case.line.end),
             onset=candidate.at,
             passed=fit.recovered,
             culprits=candidate.culprits,
@@ -229,14 +226,11 @@ def _hot_room(case: JobCase) -> Diagnosis | None:
     return _with_summary(
         case,
         Diagnosis(
-            analysis=ANALYSIS,
-            playbook=NAME,
             outcome="found",
             cause="overheating",
             root_cause=f"{text}. {_effect(case)}",
             confidence=0.85 if throttle else 0.6,
             weight=0.6 if throttle else 0.45,
-            window=(case.line.start, case.line.end),
             onset=first.at,
             culprits=() if shared else wording.culprits_of(found),
             chain=tuple(wording.linked(sorted(found, key=lambda one: one.at)[:6])),
@@ -316,14 +310,11 @@ def _present(case: JobCase, found: list[tuple[str, float, Anomaly]]) -> Diagnosi
     return _with_summary(
         case,
         Diagnosis(
-            analysis=ANALYSIS,
-            playbook=NAME,
             outcome="found",
             cause=cause,
             root_cause=text,
             confidence=0.75,
             weight=weight,
-            window=(case.line.start, case.line.end),
             onset=first.at,
             culprits=wording.culprits_of(same),
             chain=tuple(wording.linked(same[:6])),

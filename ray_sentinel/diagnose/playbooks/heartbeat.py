@@ -68,13 +68,11 @@ def run(case: JobCase) -> Diagnosis:
         if not case.logs.files and (early := case.once(idle_onset.first)) is not None:
             return _unsaid(case, early)
         if not _ended_abruptly(case):
-            return _not_this(case)
+            text = (
+                "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
+            )
+            return wording.plain("not-this", "none", text, 0.85)
     return _judged(case)
-
-
-def _not_this(case: JobCase) -> Diagnosis:
-    text = "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
-    return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
 
 
 def _judged(case: JobCase) -> Diagnosis:
@@ -87,14 +85,14 @@ def _judged(case: JobCase) -> Diagnosis:
             f"No GPU series of the accused hosts ({listed(moment.accused)}) at the time when the "
             "heartbeats stopped: the accusation can be neither proven nor disproven."
         )
-        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
+        return wording.plain("unknown", "no-data", text, 0.3)
     idle = _dead(case, moment, own)
     if idle and not moment.named:
         text = (
             f"Not a heartbeat false positive: {listed(idle)} did no work before the job ended, and "
             "nobody speaks of a heartbeat."
         )
-        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.6)
+        return wording.plain("not-this", "none", text, 0.6)
     if idle:
         text = (
             f"Probably a true heartbeat timeout: {listed(idle)} did no work any more when the "
@@ -111,7 +109,7 @@ def _unsaid(case: JobCase, early: idle_onset.Rested) -> Diagnosis:
         text = (
             f"{listed(early.hosts)} rested first; a fault, an OOM kill or a lost node explains it."
         )
-        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.6)
+        return wording.plain("not-this", "none", text, 0.6)
     gap = early.others_at - early.at
     moment = HeartbeatLoss(crash=early.others_at, stopped=early.at + case.cell, timeout=gap,
                     accused=early.hosts, named=False)  # fmt: skip
@@ -342,8 +340,6 @@ def _answer(
         at=moment.stopped,
     )
     return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
         outcome="found",
         cause=cause,
         root_cause=text,

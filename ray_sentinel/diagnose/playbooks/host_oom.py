@@ -49,13 +49,13 @@ def run(case: JobCase) -> Diagnosis:
         return _leaking(case, leaking)
     if not hosts:
         text = "Host memory is not recorded, and no OOM kill was counted."
-        return wording.plain(case, NAME, ANALYSIS, "not-this", "no-data", text, 0.5)
+        return wording.plain("not-this", "no-data", text, 0.5)
     top = hosts[0]
     text = (
         f"No host ran out of memory: no OOM kill, and at most {top.peak_share:.0%} of the limit "
         f"used ({top.host})."
     )
-    return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.92)
+    return wording.plain("not-this", "none", text, 0.92)
 
 
 def _died_full(case: JobCase, near: list[HostMemory]) -> bool:
@@ -182,15 +182,12 @@ def _answer(
 ) -> Diagnosis:  # fmt: skip
     known = {one.host: one for one in own}
     return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
         outcome="found",
         cause=cause,
         root_cause=text,
         confidence=confidence,
         weight=weight,
         ended_job=any(link.role == "symptom" for link in chain),
-        window=(case.line.start, case.line.end),
         onset=chain[0].at if chain else None,
         culprits=tuple(
             CauseLocation(

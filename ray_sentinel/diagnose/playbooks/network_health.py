@@ -7,6 +7,7 @@ node excluded.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
@@ -17,7 +18,7 @@ from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.candidates import port_culprit
 from ray_sentinel.diagnose.panel import SeriesPanel, listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
+from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable
 from ray_sentinel.model.thresholds import TCP_BACKGROUND
 
 # Errors that a host's network cards count: bad frames, checksums, aborted transmissions.
@@ -134,19 +135,20 @@ def _slowed(case: JobCase, fit: Attribution) -> Diagnosis:
             at=candidate.at,
         ),
     )
-    return _answer(
-        case,
-        candidate.cause,
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause=candidate.cause,
+        root_cause=text,
         confidence=0.9,
         weight=0.86,
         passed=fit.recovered,
         onset=candidate.at,
         culprits=candidate.culprits,
         chain=(*wording.linked(candidate.anomalies), slow_link(case, fit)),
-        facts=facts,
+        evidence=facts,
         anomalies=tuple(anomaly.text for anomaly in candidate.anomalies),
     )
+    return _with_figures(case, found)
 
 
 def _present(case: JobCase, ports: list[rdma.PortTrouble]) -> Diagnosis:
@@ -154,18 +156,19 @@ def _present(case: JobCase, ports: list[rdma.PortTrouble]) -> Diagnosis:
     anomalies = sorted((a for port in ports for a in port.anomalies), key=lambda a: a.at)
     priority = min(port.priority for port in ports)
     text = f"RDMA trouble on {where} ({_WHY[priority]}); no effect on the step time is seen."
-    return _answer(
-        case,
-        "rdma-link",
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause="rdma-link",
+        root_cause=text,
         confidence=0.8,
         weight=0.6 if priority == 1 else 0.5,
         onset=anomalies[0].at,
         culprits=tuple(port_culprit(port) for port in ports),
         chain=tuple(wording.linked(tuple(anomalies))),
-        facts=tuple(anomaly.fact() for anomaly in anomalies),
+        evidence=tuple(anomaly.fact() for anomaly in anomalies),
         anomalies=tuple(anomaly.text for anomaly in anomalies),
     )
+    return _with_figures(case, found)
 
 
 def _congested(case: JobCase, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
@@ -178,17 +181,18 @@ def _congested(case: JobCase, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis
         + (": the fabric, not a node, is congested" if wide else f" ({listed(hosts)})")
         + "; no effect on the step time is seen."
     )
-    return _answer(
-        case,
-        "congestion",
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause="congestion",
+        root_cause=text,
         confidence=0.6,
         weight=0.35,
         onset=anomalies[0].at,
         chain=tuple(wording.linked(tuple(anomalies[:4]))),
-        facts=tuple(anomaly.fact() for anomaly in anomalies[:8]),
+        evidence=tuple(anomaly.fact() for anomaly in anomalies[:8]),
         anomalies=tuple(anomaly.text for anomaly in anomalies[:12]),
     )
+    return _with_figures(case, found)
 
 
 def _cards(case: JobCase, cards: tuple[Anomaly, ...]) -> Diagnosis:
@@ -201,18 +205,19 @@ def _cards(case: JobCase, cards: tuple[Anomaly, ...]) -> Diagnosis:
         (card.host, card.unit): CauseLocation(host=card.host, device=card.unit, reason=card.text)
         for card in cards
     }
-    return _answer(
-        case,
-        "nic-errors",
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause="nic-errors",
+        root_cause=text,
         confidence=0.65,
         weight=0.38,
         onset=min(card.at for card in cards),
         culprits=tuple(culprits.values()),
         chain=tuple(wording.linked(sorted(cards, key=lambda card: card.at)[:4])),
-        facts=tuple(card.fact() for card in cards[:8]),
+        evidence=tuple(card.fact() for card in cards[:8]),
         anomalies=tuple(card.text for card in cards[:12]),
     )
+    return _with_figures(case, found)
 
 
 def _mild(case: JobCase, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
@@ -224,13 +229,10 @@ def _mild(case: JobCase, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
         text += " Worth a look: a link or a switch on the way loses packets."
     facts = tuple(a.fact() for port in ports for a in port.anomalies)
     return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
         outcome="healthy",
         cause="none",
         root_cause=text,
         confidence=0.7,
-        window=(case.line.start, case.line.end),
         evidence=(*facts, *_tcp_facts(case)),
         tables=_tables(case),
         anomalies=tuple(fact.text for fact in facts),
@@ -242,11 +244,11 @@ def _clean(case: JobCase) -> Diagnosis:
     tcp = _tcp_facts(case)
     if not seen:
         text = "No RDMA series: the collectives' network can neither be cleared nor blamed."
-        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3, tcp)
+        return wording.plain("unknown", "no-data", text, 0.3, tcp)
     text = f"The network is healthy: {_counts(case)}."
     if any(fact.unit for fact in tcp):
         text += " TCP retransmits alone do not slow collectives."
-    return wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.9, tcp)
+    return wording.plain("healthy", "none", text, 0.9, tcp)
 
 
 def _counts(case: JobCase) -> str:
@@ -338,28 +340,12 @@ def _tables(case: JobCase) -> tuple[FigureTable, ...]:
     )
 
 
-def _answer(
-    case: JobCase, cause: str, text: str, *, confidence: float, weight: float, onset: float,
-    chain: tuple[Link, ...], facts: tuple[Figure, ...], anomalies: tuple[str, ...],
-    culprits: tuple[CauseLocation, ...] = (), passed: bool = False,
-) -> Diagnosis:  # fmt: skip
-    return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
-        outcome="found",
-        cause=cause,
-        root_cause=text,
-        confidence=confidence,
-        weight=weight,
-        window=(case.line.start, case.line.end),
-        onset=onset,
-        passed=passed,
-        culprits=culprits,
-        chain=chain,
-        evidence=(*facts, *_tcp_facts(case)),
+def _with_figures(case: JobCase, found: Diagnosis) -> Diagnosis:
+    return msgspec.structs.replace(
+        found,
+        evidence=(*found.evidence, *_tcp_facts(case)),
         tables=_tables(case),
-        anomalies=anomalies,
-        next_steps=_next_steps(case, cause),
+        next_steps=_next_steps(case, found.cause),
     )
 
 

@@ -131,23 +131,23 @@ def run(case: JobCase) -> Diagnosis:
             + "."
         )
         facts = tuple(fault.anomaly.fact() for fault in degrading)
-        return wording.plain(case, NAME, ANALYSIS, "not-this", "degrading", text, 0.7, facts)
+        return wording.plain("not-this", "degrading", text, 0.7, facts)
     dead = case.once(series_end.hosts)
     if dead:
         names = listed([one.host for one in dead])
         text = f"{names} went away without any hardware error having been counted."
         facts = tuple(one.anomaly.fact() for one in dead)
-        return wording.plain(case, NAME, ANALYSIS, "unknown", "node-lost", text, 0.5, facts)
+        return wording.plain("unknown", "node-lost", text, 0.5, facts)
     if not _counted(case):
         text = "No error counter of any GPU, link or driver is recorded: faults would not be seen."
-        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
+        return wording.plain("unknown", "no-data", text, 0.3)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
     if few := [fault.anomaly for fault in found]:
         said = listed([anomaly.text for anomaly in few], 3)
         text = f"No hardware fault: what was counted is what healthy parts count ({said})."
         facts = tuple(anomaly.fact() for anomaly in few[:6])
-        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85, facts)
-    return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
+        return wording.plain("not-this", "none", text, 0.85, facts)
+    return wording.plain("not-this", "none", text, 0.9)
 
 
 def _ended(case: JobCase, fault: DeviceErrors) -> bool:
@@ -272,14 +272,11 @@ def _answer(
     if stopped is not None:
         links.append(wording.job_stops(case, stopped, stopped.at))
     return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
         outcome="found",
         cause=cause,
         root_cause=text,
         confidence=0.9,
         weight=weight,
-        window=(case.line.start, case.line.end),
         onset=anomalies[0].at if anomalies else None,
         ended_job=stopped is not None,
         culprits=kept,

@@ -23,14 +23,7 @@ from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.curve import Curve
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import (
-    CauseLocation,
-    Diagnosis,
-    Figure,
-    FigureTable,
-    Link,
-    Outcome,
-)
+from ray_sentinel.model.diagnosis import Diagnosis, Figure, FigureTable, Link, Outcome
 from ray_sentinel.model.thresholds import CONTAINER_FULL
 
 NAME = "training-stability"
@@ -111,7 +104,7 @@ def _matters(tempo: pace.StepPace) -> bool:
 
 
 def _plain(case: JobCase, outcome: Outcome, cause: str, text: str, confidence: float) -> Diagnosis:
-    plain = wording.plain(case, NAME, ANALYSIS, outcome, cause, text, confidence, _facts(case))
+    plain = wording.plain(outcome, cause, text, confidence, _facts(case))
     return msgspec.structs.replace(plain, tables=(_checklist(case),))
 
 
@@ -135,17 +128,18 @@ def _broken(case: JobCase, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagn
     tempo = case.once(pace.find)
     if _matters(tempo):
         chain.append(slow_link(case))
-    return _found(
-        case,
-        root.kind,
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause=root.kind,
+        root_cause=text,
         confidence=0.88 if final else 0.7,
         weight=0.87 if final else PASSED_WEIGHT,
         onset=root.at,
         chain=tuple(chain),
-        facts=tuple(c.anomaly.fact() for c in ordered),
+        evidence=tuple(c.anomaly.fact() for c in ordered),
         anomalies=tuple(c.anomaly.text for c in ordered),
     )
+    return _with_figures(case, found)
 
 
 def _contended(case: JobCase, fits: tuple[Attribution, ...]) -> Diagnosis:
@@ -161,19 +155,20 @@ def _contended(case: JobCase, fits: tuple[Attribution, ...]) -> Diagnosis:
         for other in fits[1:3]
         for anomaly in other.candidate.anomalies[:2]
     ]
-    return _found(
-        case,
-        candidate.cause,
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause=candidate.cause,
+        root_cause=text,
         confidence=0.82,
         weight=0.82 if tempo.regressed else 0.5,
         passed=fit.recovered,
         onset=candidate.at,
         culprits=candidate.culprits,
         chain=(*links, slow_link(case, fit)),
-        facts=tuple(a.fact() for a in candidate.anomalies),
+        evidence=tuple(a.fact() for a in candidate.anomalies),
         anomalies=tuple(a.text for other in fits for a in other.candidate.anomalies[:4]),
     )
+    return _with_figures(case, found)
 
 
 def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
@@ -183,10 +178,10 @@ def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
         f"Throughput regression of unknown cause: the step time {how} to {spell.factor:.2f} times "
         "its best level, and no source of contention on the checklist explains it."
     )
-    return _found(
-        case,
-        "slow-unexplained",
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause="slow-unexplained",
+        root_cause=text,
         confidence=0.5,
         weight=0.4,
         onset=spell.start,
@@ -195,45 +190,31 @@ def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
             slow_link(case),
         ),
     )
+    return _with_figures(case, found)
 
 
 def _routing(case: JobCase, curve: Curve) -> Diagnosis:
     text = f"Expert routing shifted: {curve.anomaly.text}; no effect on the step time is seen."
-    return _found(
-        case,
-        "moe-shift",
-        text,
+    found = Diagnosis(
+        outcome="found",
+        cause="moe-shift",
+        root_cause=text,
         confidence=0.7,
         weight=0.45,
         onset=curve.at,
         chain=(curve.anomaly.link("root"),),
-        facts=(curve.anomaly.fact(),),
+        evidence=(curve.anomaly.fact(),),
         anomalies=(curve.anomaly.text,),
     )
+    return _with_figures(case, found)
 
 
-def _found(
-    case: JobCase, cause: str, text: str, *, confidence: float, weight: float, onset: float,
-    chain: tuple[Link, ...], facts: tuple[Figure, ...] = (), anomalies: tuple[str, ...] = (),
-    culprits: tuple[CauseLocation, ...] = (), passed: bool = False,
-) -> Diagnosis:  # fmt: skip
-    return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
-        outcome="found",
-        cause=cause,
-        root_cause=text,
-        confidence=confidence,
-        weight=weight,
-        window=(case.line.start, case.line.end),
-        onset=onset,
-        passed=passed,
-        culprits=culprits,
-        chain=chain,
-        evidence=(*facts, *_facts(case)),
+def _with_figures(case: JobCase, found: Diagnosis) -> Diagnosis:
+    return msgspec.structs.replace(
+        found,
+        evidence=(*found.evidence, *_facts(case)),
         tables=(_checklist(case),),
-        anomalies=anomalies,
-        next_steps=_next_steps(cause),
+        next_steps=_next_steps(found.cause),
     )
 
 
