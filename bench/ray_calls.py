@@ -3,9 +3,9 @@
     python bench/ray_calls.py [--actors 10000] [--finished 100000] [--looks 5]
 
 The store is a program of its own with Ray's services. It keeps to the limits that a request names,
-as Ray's does: of 100,000 ended calls it tells 10,000. Prints the median in milliseconds of our
-CPU, and of time, most of which that store takes, which is written in Python; and what the peak of our
-memory has grown by: for the table of drivers and actors, for a look at the calls, and for one that
+as Ray's does: of 100,000 ended calls it tells 10,000. Prints the median in milliseconds of our CPU,
+and of time, most of which that store takes, which is written in Python; and by how much the peak of
+our memory has grown: for the table of drivers and actors, for a look at the calls, and for one that
 asks how long ended calls took too.
 """
 
