@@ -22,9 +22,11 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
-WORLD = 4
+WORLD = 3
 CALM = {"checkpoint": ("40", "22"), "long-step": ("12", "22"), "dataloader": ("0", "60")}
 """What takes long, how many seconds, and how many steps there are."""
+OTHERS = {"short": ("nothing", "0", "12"), "long": ("nothing", "0", "60")}
+"""The one ends while the other runs."""
 
 
 def incidents(watched: Watched, job: str) -> list[Incident]:
@@ -32,7 +34,7 @@ def incidents(watched: Watched, job: str) -> list[Incident]:
 
 
 def test_the_demo_names_the_rank_and_leaves_a_report(tmp_path: Path) -> None:
-    outcome = run(draw("fifo", seed=11, attach="attach"), tmp_path, tell=silent)
+    outcome = run(draw("fifo", seed=38, attach="attach", world=4), tmp_path, tell=silent)
     assert outcome.wrong == ""
     assert outcome.incident is not None
     folder = Path(outcome.incident.bundle)
@@ -84,24 +86,12 @@ def watched(watched_by_all: Watched) -> Watched:
 
 
 @pytest.fixture(scope="module")
-def calm(ray_cluster: RayCluster, watched_by_all: Watched) -> Iterator[Mapping[str, HealthyJob]]:
+def healthy(ray_cluster: RayCluster, watched_by_all: Watched) -> Iterator[Mapping[str, HealthyJob]]:
     """They run beside each other, for they mostly wait."""
-    jobs = {what: HealthyJob(ray_cluster, what, what, *more) for what, more in CALM.items()}
+    jobs = {name: HealthyJob(ray_cluster, name, *more) for name, more in OTHERS.items()}
+    jobs |= {what: HealthyJob(ray_cluster, what, what, *more) for what, more in CALM.items()}
     yield jobs
     for job in jobs.values():
-        job.end()
-
-
-@pytest.fixture
-def start(ray_cluster: RayCluster) -> Iterator[Callable[..., HealthyJob]]:
-    jobs: list[HealthyJob] = []
-
-    def begin(name: str, *arguments: str) -> HealthyJob:
-        jobs.append(HealthyJob(ray_cluster, name, *arguments))
-        return jobs[-1]
-
-    yield begin
-    for job in jobs:
         job.end()
 
 
@@ -117,26 +107,11 @@ def ended(watched: Watched, name: str) -> Callable[[], bool]:
     return look
 
 
-@pytest.mark.parametrize("what", CALM)
-def test_a_healthy_job_raises_nothing(
-    what: str, watched: Watched, calm: Mapping[str, HealthyJob]
-) -> None:
-    job = calm[what]
-    eventually(lambda: job_status(watched, what), "the job is seen", 90)
-    job.wait(200)
-    eventually(ended(watched, what), "the end is seen", 20)
-    seen = job_status(watched, what)
-    assert seen is not None
-    assert sorted(rank.rank for rank in seen.ranks) == list(range(WORLD))
-    time.sleep(3)
-    assert incidents(watched, what) == []
-
-
 def test_a_job_that_ends_while_another_runs_raises_nothing(
-    watched: Watched, start: Callable[..., HealthyJob]
+    watched: Watched, healthy: Mapping[str, HealthyJob]
 ) -> None:
-    long, short = start("long", "nothing", "0", "40"), start("short", "nothing", "0", "12")
-    short.wait(150)
+    long, short = healthy["long"], healthy["short"]
+    short.wait(250)
     eventually(ended(watched, "short"), "the end of the short one is seen", 20)
     still = job_status(watched, "long")
     assert still is not None
@@ -145,3 +120,18 @@ def test_a_job_that_ends_while_another_runs_raises_nothing(
     eventually(ended(watched, "long"), "the end of the long one is seen", 20)
     time.sleep(3)
     assert incidents(watched, "long") + incidents(watched, "short") == []
+
+
+@pytest.mark.parametrize("what", CALM)
+def test_a_healthy_job_raises_nothing(
+    what: str, watched: Watched, healthy: Mapping[str, HealthyJob]
+) -> None:
+    job = healthy[what]
+    eventually(lambda: job_status(watched, what), "the job is seen", 150)
+    job.wait(200)
+    eventually(ended(watched, what), "the end is seen", 20)
+    seen = job_status(watched, what)
+    assert seen is not None
+    assert sorted(rank.rank for rank in seen.ranks) == list(range(WORLD))
+    time.sleep(3)
+    assert incidents(watched, what) == []
