@@ -18,7 +18,9 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ray_jobs import (
     PATIENCE,
+    RHYTHM,
     STOPPED_SECONDS,
+    UNKNOWN_PATIENCE,
     RayJobView,
     SeenRoot,
     StandingMember,
@@ -110,7 +112,29 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.patience
         return "unknown" if sure else None
     standing = job.standing.get(member.process)
-    return _standing_kind(view, job, standing, now) if standing is not None else None
+    kind = _standing_kind(view, job, standing, now) if standing is not None else None
+    return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
+    """Whether an actor holds up the whole job, and has for many times as long as its calls ever
+    took. Its calls may run in coroutines and threads, of which the process's main thread, by which
+    patience is measured else, tells nothing; and what they await may be another's to bring, where
+    another runs anything."""
+    root, member = seen.root, seen.root.processes[0]
+    called_at = root.chain[-1].since if root.chain else None
+    if job.picture is None or called_at is None or not seen.is_sure():
+        return False
+    known = (job.methods[name] for name in member.methods if name in job.methods)
+    usual = [method.round_patience for method in known if method.ended >= RHYTHM]
+    if not usual or min(now - called_at, job.silence(now)) <= max(UNKNOWN_PATIENCE, *usual):
+        return False
+    held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}
+    return all(
+        (one.host, one.pid) in held_up
+        for one in job.picture.processes
+        if one.calls or one.role == "driver"
+    )
 
 
 def _standing_kind(

@@ -66,6 +66,34 @@ def asleep() -> RayStory:
     return story
 
 
+def awaits() -> RayStory:
+    """A coroutine of an actor awaits what never comes: its main thread rests, and has no title."""
+    story, main, (first, _) = rollouts()
+    story.call(main, first, "generate")
+    story.run(180)
+    return story
+
+
+def in_thread() -> RayStory:
+    """A thread of an actor stands still, while its main thread, which serves Ray, goes on."""
+    story, main, (first, _) = rollouts()
+    first.begins("generate", story.now, SLEEPS)
+    story.call(main, first, "generate")
+    story.run(180, lambda: first.works(story.now))
+    return story
+
+
+def awaits_another() -> RayStory:
+    """The same, but another actor, which nobody waits for, is in a call of its own."""
+    story, main, (first, second) = rollouts()
+    story.call(main, first, "generate")
+    story.call(second, second, "bring")
+    second.goes_on = True
+    second.begins("bring", story.now, COMPUTES)
+    story.run(180, lambda: second.works(story.now))
+    return story
+
+
 def spins(stack: StackFact = COMPUTES, *, goes_round: bool = False) -> RayStory:
     story, main, (first, _) = rollouts()
     first.spins("generate", story.now, stack)
@@ -393,6 +421,15 @@ class TestNamed:
         assert story.incident().kind == "actor-stuck"
         assert [one.actor for one in story.culprits()] == ["Rollout 0"]
 
+    @pytest.mark.parametrize("play", [awaits, in_thread])
+    def test_one_whose_main_thread_tells_nothing(self, play: Callable[[], RayStory]) -> None:
+        story = play()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.actor) == ("actor-stuck", "Rollout 0")
+        assert culprit.method == "Rollout.generate"
+        assert incident.confirmed_at is not None
+        assert 120.0 < incident.confirmed_at - ray_story.START - WARM < 160.0
+
     def test_one_of_two_jobs(self) -> None:
         story = two_jobs()
         assert story.incident().job == "train_rl-2"
@@ -487,6 +524,16 @@ class TestOver:
 
 
 class TestNoIncident:
+    def test_a_coroutine_that_awaits_what_another_may_bring(self) -> None:
+        assert awaits_another().engine.incidents(everything=True) == ()
+
+    def test_a_thread_whose_method_is_not_known(self) -> None:
+        story, main, (first, _) = rollouts()
+        first.begins("load", story.now, SLEEPS)
+        story.call(main, first, "load")
+        story.run(300, lambda: first.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
+
     def test_calls_that_follow_one_another(self) -> None:
         story = asynchronous()
         assert story.engine.incidents(everything=True) == ()
