@@ -35,6 +35,19 @@ class Engine:
 _engines: Any = Engine
 
 
+@ray.remote(num_cpus=0)
+class Broken:
+    def __init__(self) -> None:
+        raise LookupError("no model")
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+_broken: Any = Broken
+NOT_THERE = {"working_dir": "gcs://_ray_pkg_0123456789abcdef.zip"}
+
+
 def engine(name: str) -> Any:
     made = _engines.options(name=name).remote()
     ray.get(made.pid.remote())
@@ -78,6 +91,11 @@ def main() -> None:
         time.sleep(600)
     if how == "raises":
         raise ValueError("no data")
+    if how == "builds":
+        ray.get(_broken.options(name="broken").remote().pid.remote())
+    if how == "unpacks":
+        bare = _engines.options(name="bare", runtime_env=NOT_THERE).remote()
+        ray.get(bare.pid.remote())
     if how == "falls":
         for step in range(10):
             ray.get([one.generate.remote(step), other.pid.remote()])

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.actors.coordinator.ray_replies import enum_name, id_of
+from ray_sentinel.actors.coordinator.ray_replies import class_name, cut, enum_name, id_of
 from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.progress import RayExit
@@ -29,6 +29,8 @@ MOST_AT_ONCE = 200
 """Dead actors that are asked for one by one; of more that vanish at once the rest goes untold."""
 MOST_FAILED = 200
 """Failed calls of a job that are asked for."""
+MOST_DEAD = 2000
+"""Dead actors of a job whose driver has failed that are looked through."""
 TRIES = 6
 """So often a death is asked for that the store does not know yet."""
 AWAY_SECONDS = 10.0
@@ -56,6 +58,7 @@ _REASONS: Mapping[str, DeathCause] = {
     "OUT_OF_SCOPE": "finished",
     "REF_DELETED": "finished",
 }
+_NEVER_BEGAN = frozenset({"constructor", "runtime-env"})
 _JOB_STATUS: Mapping[str, DeathCause] = {"SUCCEEDED": "finished", "STOPPED": "stopped"}
 STORE = "control store"
 
@@ -153,7 +156,7 @@ class ControlStoreDeaths:
         for job, (driver, tries) in drivers.items():
             entry = entries.get(job)
             if entry is not None and entry.is_dead:
-                yield from self._driver(entry, driver, tries)
+                yield from self._driver(entry, driver, tries, actors.keys())
         for id_, (actor, _) in actors.items():
             job_entry = entries.get(actor.job)
             driver_id = id_of(job_entry.driver_address.worker_id) if job_entry is not None else ""
@@ -168,8 +171,11 @@ class ControlStoreDeaths:
         reply = self._store.ask("ActorInfo", "GetActorInfo", actor_id=bytes.fromhex(id_))
         return reply.actor_table_data
 
-    def _driver(self, job: Any, driver: RayDriver, tries: int) -> Iterator[RayDeath]:
-        """The driver's death, after that of an actor whose failure ended it."""
+    def _driver(
+        self, job: Any, driver: RayDriver, tries: int, asked: Collection[str]
+    ) -> Iterator[RayDeath]:
+        """The driver's death, after those of actors whose failure may have ended it. ``asked``:
+        actors that are asked for by themselves."""
         worker_id = job.driver_address.worker_id
         reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
         worker = reply.worker_table_data if reply.HasField("worker_table_data") else None
@@ -178,6 +184,8 @@ class ControlStoreDeaths:
             if tries < SUBMISSION_TRIES:
                 return
             death = _of_driver(job, driver, "unknown", "")
+        if death.cause == "exception":
+            yield from self._unseen(job, driver, asked)
         if death.cause == "exception" and (failed := self._failed_call(job.job_id)):
             call = failed_call(failed, driver)
             raised_by_call = worker is not None and _OF_A_CALL in _traceback(worker)
@@ -185,6 +193,21 @@ class ControlStoreDeaths:
                 yield call
                 death = msgspec.structs.replace(death, detail=call.detail or death.detail)
         yield death
+
+    def _unseen(self, job: Any, driver: RayDriver, asked: Collection[str]) -> Iterator[RayDeath]:
+        """Actors of a job that never began to work: they end too soon for a table that is looked at
+        every two seconds."""
+        reply = self._store.ask(
+            "ActorInfo",
+            "GetAllActorInfo",
+            limit=MOST_DEAD,
+            filters={"state": "DEAD", "job_id": job.job_id},
+        )
+        for entry in reply.actor_table_data:
+            if id_of(entry.actor_id) not in asked:
+                death = unseen_death(entry, driver)
+                if death is not None and death.cause in _NEVER_BEGAN:
+                    yield death
 
     def _failed_call(self, job: bytes) -> Any | None:
         """The call of an actor or task that failed last by an exception of its own."""
@@ -237,6 +260,14 @@ def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
         witness=STORE,
         restarts=restarts,
     )
+
+
+def unseen_death(entry: Any, driver: RayDriver) -> RayDeath | None:
+    """Of an ``ActorTableData`` that was in no table of those that live: its number is not known."""
+    kind = class_name(entry)
+    actor = RayActor(id=id_of(entry.actor_id), job=driver.job, kind=kind, name=cut(entry.name))
+    death = actor_death(entry, actor, "")
+    return death and msgspec.structs.replace(death, label=actor.name or kind)
 
 
 def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:

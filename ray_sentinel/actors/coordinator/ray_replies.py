@@ -102,7 +102,7 @@ def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[R
         return made.get(creation_id(entry.actor_id), own), entry.actor_id
 
     for entry in sorted(entries, key=order):
-        kind = cut(entry.class_name.rpartition("<locals>.")[2])
+        kind = class_name(entry)
         key = (id_of(entry.job_id), kind)
         yield RayActor(
             id=id_of(entry.actor_id),
@@ -116,6 +116,11 @@ def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[R
             owner=owner_of(entry),
         )
         numbers[key] += 1
+
+
+def class_name(entry: Any) -> str:
+    """Of an ``ActorTableData``, without the function that it was defined in."""
+    return cut(entry.class_name.rpartition("<locals>.")[2])
 
 
 def owner_of(entry: Any) -> str:

@@ -46,7 +46,9 @@ class RayDeaths(Rule):
             if well
             else (", and the job with it" if first.what != "driver" else "")
         )
-        summary = f"{first.label} on {host} {reason}{ended}"
+        # What has no runtime environment never came to a node.
+        where = f"{first.label} on {host}" if host else first.label
+        summary = f"{where} {reason}{ended}"
         echoes = sum(death.is_echo for death in deaths)
         verdict = Verdict(
             kind=kind,

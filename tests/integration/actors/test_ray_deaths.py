@@ -75,7 +75,11 @@ DRIVERS = {
     "raises": ("exception", "ValueError"),
     "finishes": ("finished", ""),
     "falls": ("exception", "KeyError"),
+    "builds": ("exception", ""),
+    "unpacks": ("exception", ""),
 }
+NEVER_BEGAN = {"broken": "constructor", "bare": "runtime-env"}
+"""Actors that their drivers failed by."""
 
 
 def test_the_control_store_tells_one_cause_for_each(
@@ -116,6 +120,8 @@ def test_the_control_store_tells_one_cause_for_each(
     assert {how: (d.cause, DRIVERS[how][1] in d.detail) for how, d in ends.items()} == {
         how: (cause, True) for how, (cause, _) in DRIVERS.items()
     }
+    began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
+    assert began == NEVER_BEGAN
     (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
     assert (raised.method, raised.role) == ("Engine.generate", "Engine")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ray.core.generated import common_pb2, gcs_pb2
+from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator.ray_deaths import (
     AWAY_SECONDS,
@@ -16,6 +16,7 @@ from ray_sentinel.actors.coordinator.ray_deaths import (
     actor_death,
     driver_death,
 )
+from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
@@ -117,6 +118,46 @@ def test_an_actor_that_lives_is_not_dead_and_one_that_ray_starts_again_is_said_t
     dead = actor_death(entry, ROLLOUT, DRIVER_ID)
     assert dead is not None
     assert (dead.label, dead.pid, dead.at, dead.restarts) == ("Rollout 2", 77, 5.0, False)
+
+
+def told_dead(number: int, cause: Any) -> Any:
+    return gcs_pb2.ActorTableData(
+        actor_id=bytes([number]) * 16, class_name="Trainer", end_time=8500, death_cause=cause
+    )
+
+
+class Replies(RayStore):
+    """Replies by their methods."""
+
+    def __init__(self, **replies: Any) -> None:
+        super().__init__("")
+        self.replies = replies
+        self.asked: list[str] = []
+
+    def ask(self, service: str, method: str, **fields: Any) -> Any:
+        self.asked.append(method)
+        return self.replies[method]
+
+
+def test_an_actor_that_never_began_to_work_is_told_with_the_driver_that_failed_by_it() -> None:
+    driver = gcs_pb2.JobTableData(job_id=bytes.fromhex(JOB), is_dead=True, end_time=9000)
+    raised = driver_worker("INTENDED_USER_EXIT", '  File "worker.py", line 9\n    raise value\n')
+    dead = [told_dead(1, RAISED), told_dead(2, NO_ENVIRONMENT), told_dead(3, owner(DRIVER_ID))]
+    store = Replies(
+        GetAllJobInfo=gcs_service_pb2.GetAllJobInfoReply(job_info_list=[driver]),
+        GetWorkerInfo=gcs_service_pb2.GetWorkerInfoReply(worker_table_data=raised),
+        GetAllActorInfo=gcs_service_pb2.GetAllActorInfoReply(actor_table_data=dead),
+        GetTaskEvents=gcs_service_pb2.GetTaskEventsReply(),
+    )
+    found = list(ControlStoreDeaths(store).deaths({}, {JOB: (DRIVER, 0)}))
+    assert [(death.label, death.cause, death.detail) for death in found] == [
+        ("Trainer", "constructor", "ValueError: no model"),
+        ("Trainer", "runtime-env", "no conda"),
+        ("driver", "exception", 'raise value (File "worker.py", line 9)'),
+    ]
+    store.replies["GetWorkerInfo"].worker_table_data.worker_info.clear()
+    list(ControlStoreDeaths(store).deaths({}, {JOB: (DRIVER, 0)}))
+    assert store.asked.count("GetAllActorInfo") == 1, "not where the driver ended well"
 
 
 def job(**more: Any) -> Any:
