@@ -305,7 +305,8 @@ def _worker_cause(said: str) -> tuple[DeathCause, str]:
         return "oom-ray", detail
     if kind == "USER_ERROR":
         return ("constructor" if "initialization method" in said else "exception"), detail
-    if kind == "INTENDED_SYSTEM_EXIT" and "job has" in said:
+    # Of a worker that is in a call, Ray says that its user wanted it.
+    if kind in _INTENDED and "its job has" in detail:
         return "driver-ended", detail
     if "exit_actor() is called" in said or kind == "INTENDED_SYSTEM_EXIT":
         return "finished", detail

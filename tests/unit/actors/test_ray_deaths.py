@@ -98,6 +98,11 @@ OOM = common_pb2.ActorDeathCause(
             "driver-ended",
             None,
         ),
+        (
+            worker("INTENDED_USER_EXIT", "Worker force exited because its job has finished"),
+            "driver-ended",
+            None,
+        ),
         (common_pb2.ActorDeathCause(), "unknown", ""),
     ],
 )
