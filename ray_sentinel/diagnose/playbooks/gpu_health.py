@@ -80,6 +80,11 @@ def applies(case: JobCase) -> float:
 
 def run(case: JobCase) -> Diagnosis:
     """A GPU that slows the job, else one that is not well, else the all-clear; with the figures."""
+    answer = _judged(case)
+    return answer if answer.cause == "no-data" else _with_summary(case, answer)
+
+
+def _judged(case: JobCase) -> Diagnosis:
     fits = case.once(attribution.find)
     if fits and fits[0].candidate.domain in {"thermal", "power"}:
         return _slows(case, fits[0])
@@ -94,15 +99,13 @@ def run(case: JobCase) -> Diagnosis:
     fatal = [one for one in case.once(faults.find) if one.severity == "fatal" and one.gpu]
     if fatal:
         text = f"{fatal[0].anomaly.text}: see the playbook node-hardware-failure."
-        plain = wording.plain("not-this", "device-fault", text, 0.85)
-        return _with_summary(case, plain)
+        return wording.plain("not-this", "device-fault", text, 0.85)
     text = f"The GPUs are healthy: {_few_errors(case)}, no card out of line."
     notes = _notes(case)
     if notes:
         text = f"{text[:-1]}. Worth a look: {'; '.join(note.text for note in notes)}."
     plain = wording.plain("healthy", "none", text, 0.85, notes)
-    anomalies = tuple(note.text for note in notes)
-    return _with_summary(case, msgspec.structs.replace(plain, anomalies=anomalies))
+    return msgspec.structs.replace(plain, anomalies=tuple(note.text for note in notes))
 
 
 def _few_errors(case: JobCase) -> str:
@@ -128,22 +131,19 @@ def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
     anomalies = sorted(candidate.anomalies, key=lambda anomaly: anomaly.at)
     anomalies.sort(key=lambda anomaly: anomaly.kind != "gpu.hot")
     links = wording.linked(anomalies)
-    return _with_summary(
-        case,
-        Diagnosis(
-            outcome="found",
-            cause=candidate.cause,
-            root_cause=text,
-            confidence=0.88,
-            weight=0.85,
-            onset=candidate.at,
-            passed=fit.recovered,
-            culprits=candidate.culprits,
-            chain=(*links, slow_link(case, fit)),
-            evidence=tuple(anomaly.fact() for anomaly in anomalies),
-            anomalies=tuple(anomaly.text for anomaly in anomalies),
-            next_steps=_next_steps(candidate.cause if candidate.culprits else "facility"),
-        ),
+    return Diagnosis(
+        outcome="found",
+        cause=candidate.cause,
+        root_cause=text,
+        confidence=0.88,
+        weight=0.85,
+        onset=candidate.at,
+        passed=fit.recovered,
+        culprits=candidate.culprits,
+        chain=(*links, slow_link(case, fit)),
+        evidence=tuple(anomaly.fact() for anomaly in anomalies),
+        anomalies=tuple(anomaly.text for anomaly in anomalies),
+        next_steps=_next_steps(candidate.cause if candidate.culprits else "facility"),
     )
 
 
@@ -223,21 +223,18 @@ def _hot_room(case: JobCase) -> Diagnosis | None:
     text += f"; from {GPU_NEAR_THROTTLING.limit:.0f} °C on they throttle" if throttle else ""
     text += ". What cools all of them fails: the facility, no card" if shared else ""
     first = min(found, key=lambda one: one.at)
-    return _with_summary(
-        case,
-        Diagnosis(
-            outcome="found",
-            cause="overheating",
-            root_cause=f"{text}. {_effect(case)}",
-            confidence=0.85 if throttle else 0.6,
-            weight=0.6 if throttle else 0.45,
-            onset=first.at,
-            culprits=() if shared else wording.culprits_of(found),
-            chain=tuple(wording.linked(sorted(found, key=lambda one: one.at)[:6])),
-            evidence=tuple(anomaly.fact() for anomaly in found[:12]),
-            anomalies=tuple(anomaly.text for anomaly in found),
-            next_steps=_next_steps("facility" if shared else "overheating"),
-        ),
+    return Diagnosis(
+        outcome="found",
+        cause="overheating",
+        root_cause=f"{text}. {_effect(case)}",
+        confidence=0.85 if throttle else 0.6,
+        weight=0.6 if throttle else 0.45,
+        onset=first.at,
+        culprits=() if shared else wording.culprits_of(found),
+        chain=tuple(wording.linked(sorted(found, key=lambda one: one.at)[:6])),
+        evidence=tuple(anomaly.fact() for anomaly in found[:12]),
+        anomalies=tuple(anomaly.text for anomaly in found),
+        next_steps=_next_steps("facility" if shared else "overheating"),
     )
 
 
@@ -307,21 +304,18 @@ def _present(case: JobCase, found: list[tuple[str, float, Anomaly]]) -> Diagnosi
     same = [anomaly for other, _, anomaly in found if other == cause]
     names = [f"GPU {one.gpu} of {one.host}" if one.gpu else one.host for one in same]
     text = f"{_TITLES[cause]}: {listed(names)}. {first.text}. No effect on the step time is shown."
-    return _with_summary(
-        case,
-        Diagnosis(
-            outcome="found",
-            cause=cause,
-            root_cause=text,
-            confidence=0.75,
-            weight=weight,
-            onset=first.at,
-            culprits=wording.culprits_of(same),
-            chain=tuple(wording.linked(same[:6])),
-            evidence=tuple(anomaly.fact() for _, _, anomaly in found[:12]),
-            anomalies=tuple(anomaly.text for _, _, anomaly in found),
-            next_steps=_next_steps(cause),
-        ),
+    return Diagnosis(
+        outcome="found",
+        cause=cause,
+        root_cause=text,
+        confidence=0.75,
+        weight=weight,
+        onset=first.at,
+        culprits=wording.culprits_of(same),
+        chain=tuple(wording.linked(same[:6])),
+        evidence=tuple(anomaly.fact() for _, _, anomaly in found[:12]),
+        anomalies=tuple(anomaly.text for _, _, anomaly in found),
+        next_steps=_next_steps(cause),
     )
 
 

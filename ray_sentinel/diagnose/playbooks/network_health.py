@@ -94,6 +94,16 @@ def applies(case: JobCase) -> float:
 
 def run(case: JobCase) -> Diagnosis:
     """Bad ports first, with their effect on the steps; congestion; then TCP, which is cleared."""
+    answer = _judged(case)
+    return msgspec.structs.replace(
+        answer,
+        evidence=(*answer.evidence, *_tcp_facts(case)),
+        tables=_tables(case),
+        next_steps=_next_steps(case, answer.cause) if answer.outcome == "found" else (),
+    )
+
+
+def _judged(case: JobCase) -> Diagnosis:
     causes = [fit for fit in case.once(attribution.find) if fit.candidate.domain == "network"]
     root = case.once(attribution.find)[:1]
     ports = case.once(rdma.find)
@@ -135,7 +145,7 @@ def _slowed(case: JobCase, fit: Attribution) -> Diagnosis:
             at=candidate.at,
         ),
     )
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause=candidate.cause,
         root_cause=text,
@@ -148,7 +158,6 @@ def _slowed(case: JobCase, fit: Attribution) -> Diagnosis:
         evidence=facts,
         anomalies=tuple(anomaly.text for anomaly in candidate.anomalies),
     )
-    return _with_figures(case, found)
 
 
 def _present(case: JobCase, ports: list[rdma.PortTrouble]) -> Diagnosis:
@@ -156,7 +165,7 @@ def _present(case: JobCase, ports: list[rdma.PortTrouble]) -> Diagnosis:
     anomalies = sorted((a for port in ports for a in port.anomalies), key=lambda a: a.at)
     priority = min(port.priority for port in ports)
     text = f"RDMA trouble on {where} ({_WHY[priority]}); no effect on the step time is seen."
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause="rdma-link",
         root_cause=text,
@@ -168,7 +177,6 @@ def _present(case: JobCase, ports: list[rdma.PortTrouble]) -> Diagnosis:
         evidence=tuple(anomaly.fact() for anomaly in anomalies),
         anomalies=tuple(anomaly.text for anomaly in anomalies),
     )
-    return _with_figures(case, found)
 
 
 def _congested(case: JobCase, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
@@ -181,7 +189,7 @@ def _congested(case: JobCase, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis
         + (": the fabric, not a node, is congested" if wide else f" ({listed(hosts)})")
         + "; no effect on the step time is seen."
     )
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause="congestion",
         root_cause=text,
@@ -192,7 +200,6 @@ def _congested(case: JobCase, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis
         evidence=tuple(anomaly.fact() for anomaly in anomalies[:8]),
         anomalies=tuple(anomaly.text for anomaly in anomalies[:12]),
     )
-    return _with_figures(case, found)
 
 
 def _cards(case: JobCase, cards: tuple[Anomaly, ...]) -> Diagnosis:
@@ -205,7 +212,7 @@ def _cards(case: JobCase, cards: tuple[Anomaly, ...]) -> Diagnosis:
         (card.host, card.unit): CauseLocation(host=card.host, device=card.unit, reason=card.text)
         for card in cards
     }
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause="nic-errors",
         root_cause=text,
@@ -217,7 +224,6 @@ def _cards(case: JobCase, cards: tuple[Anomaly, ...]) -> Diagnosis:
         evidence=tuple(card.fact() for card in cards[:8]),
         anomalies=tuple(card.text for card in cards[:12]),
     )
-    return _with_figures(case, found)
 
 
 def _mild(case: JobCase, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
@@ -233,22 +239,20 @@ def _mild(case: JobCase, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
         cause="none",
         root_cause=text,
         confidence=0.7,
-        evidence=(*facts, *_tcp_facts(case)),
-        tables=_tables(case),
+        evidence=facts,
         anomalies=tuple(fact.text for fact in facts),
     )
 
 
 def _clean(case: JobCase) -> Diagnosis:
     seen = not case.view.panel("rdma.retx").empty or not case.view.panel("rdma.port").empty
-    tcp = _tcp_facts(case)
     if not seen:
         text = "No RDMA series: the collectives' network can neither be cleared nor blamed."
-        return wording.plain("unknown", "no-data", text, 0.3, tcp)
+        return wording.plain("unknown", "no-data", text, 0.3)
     text = f"The network is healthy: {_counts(case)}."
-    if any(fact.unit for fact in tcp):
+    if any(fact.unit for fact in _tcp_facts(case)):
         text += " TCP retransmits alone do not slow collectives."
-    return wording.plain("healthy", "none", text, 0.9, tcp)
+    return wording.plain("healthy", "none", text, 0.9)
 
 
 def _counts(case: JobCase) -> str:
@@ -337,15 +341,6 @@ def _tables(case: JobCase) -> tuple[FigureTable, ...]:
             rows=tuple(rows[:24]),
             promql=case.promql("rdma.retx"),
         ),
-    )
-
-
-def _with_figures(case: JobCase, found: Diagnosis) -> Diagnosis:
-    return msgspec.structs.replace(
-        found,
-        evidence=(*found.evidence, *_tcp_facts(case)),
-        tables=_tables(case),
-        next_steps=_next_steps(case, found.cause),
     )
 
 

@@ -23,7 +23,7 @@ from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.curve import Curve
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import Diagnosis, Figure, FigureTable, Link, Outcome
+from ray_sentinel.model.diagnosis import Diagnosis, Figure, FigureTable, Link
 from ray_sentinel.model.thresholds import CONTAINER_FULL
 
 NAME = "training-stability"
@@ -50,6 +50,16 @@ def applies(case: JobCase) -> float:
 
 def run(case: JobCase) -> Diagnosis:
     """Broken curves first, then a regression of the step time with its source of contention."""
+    answer = _judged(case)
+    return msgspec.structs.replace(
+        answer,
+        evidence=(*answer.evidence, *_facts(case)),
+        tables=(_checklist(case),),
+        next_steps=_next_steps(answer.cause) if answer.outcome == "found" else (),
+    )
+
+
+def _judged(case: JobCase) -> Diagnosis:
     curves = case.once(learning.find)
     fits, tempo = case.once(attribution.find), case.once(pace.find)
     bad = [curve for curve in curves if curve.kind in _FINAL and curve.lasting]
@@ -64,7 +74,7 @@ def run(case: JobCase) -> Diagnosis:
             f"Training itself is stable; steps are slow because of the {other.domain} domain: "
             f"{other.text}."
         )
-        return _plain(case, "not-this", other.cause, text, 0.85)
+        return wording.plain("not-this", other.cause, text, 0.85)
     if setback:
         return _broken(case, curves, setback)
     if tempo.regressed:
@@ -73,14 +83,14 @@ def run(case: JobCase) -> Diagnosis:
     if shifted:
         return _routing(case, shifted[0])
     if not case.line.trained:
-        return _plain(case, "unknown", "never-trained", "No training steps are recorded.", 0.3)
+        return wording.plain("unknown", "never-trained", "No training steps are recorded.", 0.3)
     notes = f" Passing events: {listed([c.anomaly.text for c in curves], 3)}." if curves else ""
     odd = _settings(case)
     if odd:
         notes += f" Worth a look: {'; '.join(odd)}."
     text = f"Training is stable: losses, gradients and step times keep their course.{notes}"
-    plain = _plain(case, "healthy", "none", text, 0.88)
-    return msgspec.structs.replace(plain, anomalies=(*plain.anomalies, *odd))
+    plain = wording.plain("healthy", "none", text, 0.88)
+    return msgspec.structs.replace(plain, anomalies=odd)
 
 
 def _settings(case: JobCase) -> tuple[str, ...]:
@@ -103,11 +113,6 @@ def _matters(tempo: pace.StepPace) -> bool:
     return tempo.worst >= 1.0 + pace.SLOWER
 
 
-def _plain(case: JobCase, outcome: Outcome, cause: str, text: str, confidence: float) -> Diagnosis:
-    plain = wording.plain(outcome, cause, text, confidence, _facts(case))
-    return msgspec.structs.replace(plain, tables=(_checklist(case),))
-
-
 def _broken(case: JobCase, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosis:
     first_bad = min(bad, key=lambda curve: curve.at)
     before = [
@@ -128,7 +133,7 @@ def _broken(case: JobCase, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagn
     tempo = case.once(pace.find)
     if _matters(tempo):
         chain.append(slow_link(case))
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause=root.kind,
         root_cause=text,
@@ -139,7 +144,6 @@ def _broken(case: JobCase, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagn
         evidence=tuple(c.anomaly.fact() for c in ordered),
         anomalies=tuple(c.anomaly.text for c in ordered),
     )
-    return _with_figures(case, found)
 
 
 def _contended(case: JobCase, fits: tuple[Attribution, ...]) -> Diagnosis:
@@ -155,7 +159,7 @@ def _contended(case: JobCase, fits: tuple[Attribution, ...]) -> Diagnosis:
         for other in fits[1:3]
         for anomaly in other.candidate.anomalies[:2]
     ]
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause=candidate.cause,
         root_cause=text,
@@ -168,7 +172,6 @@ def _contended(case: JobCase, fits: tuple[Attribution, ...]) -> Diagnosis:
         evidence=tuple(a.fact() for a in candidate.anomalies),
         anomalies=tuple(a.text for other in fits for a in other.candidate.anomalies[:4]),
     )
-    return _with_figures(case, found)
 
 
 def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
@@ -178,7 +181,7 @@ def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
         f"Throughput regression of unknown cause: the step time {how} to {spell.factor:.2f} times "
         "its best level, and no source of contention on the checklist explains it."
     )
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause="slow-unexplained",
         root_cause=text,
@@ -190,12 +193,11 @@ def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
             slow_link(case),
         ),
     )
-    return _with_figures(case, found)
 
 
 def _routing(case: JobCase, curve: Curve) -> Diagnosis:
     text = f"Expert routing shifted: {curve.anomaly.text}; no effect on the step time is seen."
-    found = Diagnosis(
+    return Diagnosis(
         outcome="found",
         cause="moe-shift",
         root_cause=text,
@@ -205,16 +207,6 @@ def _routing(case: JobCase, curve: Curve) -> Diagnosis:
         chain=(curve.anomaly.link("root"),),
         evidence=(curve.anomaly.fact(),),
         anomalies=(curve.anomaly.text,),
-    )
-    return _with_figures(case, found)
-
-
-def _with_figures(case: JobCase, found: Diagnosis) -> Diagnosis:
-    return msgspec.structs.replace(
-        found,
-        evidence=(*found.evidence, *_facts(case)),
-        tables=(_checklist(case),),
-        next_steps=_next_steps(found.cause),
     )
 
 
