@@ -82,7 +82,7 @@ class Fetched(msgspec.Struct):
 
 @contextmanager
 def fetched(
-    session: Path | None, node: str = "", address: str = "", seconds: float = SECONDS
+    session: Path | None, node: str = "", address: str = ""
 ) -> Iterator[tuple[Path, Fetched]]:
     """(folder, what is in it): the logs of the nodes that ``node`` names, or of all but this one.
 
@@ -90,20 +90,20 @@ def fetched(
     reached: ``problems`` says so.
     """
     with tempfile.TemporaryDirectory(prefix="ray_sentinel_logs_") as folder:
-        yield Path(folder), _fetch(session, node, address, Path(folder), seconds)
+        yield Path(folder), _fetch(session, node, address, Path(folder))
 
 
-def _fetch(session: Path | None, node: str, address: str, folder: Path, seconds: float) -> Fetched:
+def _fetch(session: Path | None, node: str, address: str, folder: Path) -> Fetched:
     target = address_of(session, address)
     if not target:
         return Fetched(problems=[_unread("its cluster's address is not known (--address)")])
     if problem := cluster.answers(target.removeprefix("ray://")):
         return Fetched(problems=[_unread(f"Ray's control store at {target}: {problem}")])
     here = str(session.resolve()) if session is not None else ""
-    task = LogRequest(target, node, str(folder), _workers(session), seconds, here)
+    task = LogRequest(target, node, str(folder), _workers(session), SECONDS, here)
     command = process.python_module("ray_sentinel.actors.node_logs")
     done = process.run(
-        command, deadline=seconds + _START_SECONDS, input=msgspec.msgpack.encode(task)
+        command, deadline=SECONDS + _START_SECONDS, input=msgspec.msgpack.encode(task)
     )
     try:
         return msgspec.msgpack.decode(done.stdout, type=Fetched)

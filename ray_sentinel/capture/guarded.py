@@ -6,7 +6,6 @@ import os
 import select
 import subprocess
 import sys
-from types import TracebackType
 
 from ray_sentinel import process as programs
 from ray_sentinel.capture import watchman
@@ -47,12 +46,7 @@ class Watched:
         self.ready = readable(handle, READY) and os.read(handle, 1) == b"r"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         child = self._child
         if child is None:
             return

@@ -33,10 +33,10 @@ def state_and_tracer(pid: int, start: int) -> tuple[str, bool] | None:
     return fields[0].decode(), traced
 
 
-def let_run(pid: int, start: int, patience: float = PATIENCE) -> bool:
+def let_run(pid: int, start: int) -> bool:
     """Continue the process if it stays stopped though nobody traces it. Returns whether it did."""
     continued = False
-    end = time.monotonic() + patience
+    end = time.monotonic() + PATIENCE
     quiet = 0
     while time.monotonic() < end:
         seen = state_and_tracer(pid, start)

@@ -6,7 +6,7 @@ import os
 import selectors
 import socket
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -62,8 +62,6 @@ def collect_once(
     host: str,
     roots: Roots,
     state_dir: Path | None = None,
-    environ: Mapping[str, str] = os.environ,
-    start_deadline: float = 30.0,
     cluster: Callable[[], RayCluster | None] = lambda: None,
 ) -> list[CollectorResult]:
     """Run each collector once, side by side, each in a process of its own under its deadline.
@@ -78,7 +76,7 @@ def collect_once(
             clock=clock,
             selector=selector,
             children=ChildRegistry(None),
-            environ=environ,
+            environ=os.environ,
             write_log=lambda name, line: _keep(logs.setdefault(name, []), line),
             on_events=lambda events: None,  # they wait in ``held_events``
             proc=roots.proc.absolute(),
@@ -86,7 +84,6 @@ def collect_once(
             dev=roots.dev.absolute(),
             live=roots.live,
             state_dir=state_dir,
-            start_deadline=start_deadline,
             cluster=cluster,
         )
         versions = [Version(source, settings, around) for source, settings in wanted]

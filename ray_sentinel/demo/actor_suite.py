@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -122,15 +121,11 @@ def needs_dashboard(plans: Iterable[ActorTrialPlan]) -> bool:
     return any(plan.fault == "job-stop" for plan in plans)
 
 
-def actor_trial(
-    plan: ActorTrialPlan, machines: Machines, folder: Path | None = None
-) -> ActorTrialOutcome:
-    """One trial, in ``folder`` or one of its own; what comes to nothing is told, not raised."""
-    with contextlib.ExitStack() as undo:
-        if folder is None:
-            folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fault-")))
+def actor_trial(plan: ActorTrialPlan, machines: Machines) -> ActorTrialOutcome:
+    """One trial in a folder of its own; what comes to nothing is told, not raised."""
+    with tempfile.TemporaryDirectory(prefix="fault-") as folder:
         try:
-            return ActorTrial(plan, machines, Stage(machines.ray), folder).play()
+            return ActorTrial(plan, machines, Stage(machines.ray), Path(folder)).play()
         except (SentinelError, OSError) as error:
             return ActorTrialOutcome(plan=plan, broken=str(error))
 

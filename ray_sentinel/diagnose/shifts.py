@@ -18,6 +18,8 @@ from ray_sentinel.diagnose.series import Floats
 
 CLIP = 3.0
 """Standard deviations from the level at which a value is cut: a spike is no shift."""
+MOST_SHIFTS = 12
+"""In one series."""
 MIN_SIDE = 4
 """Fewest known cells on either side of a split."""
 STRENGTH = 4.5
@@ -42,7 +44,7 @@ class Shift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_shifts(
-    values: Floats, times: Floats, *, least: float, relative: float = 0.0, most: int = 12
+    values: Floats, times: Floats, *, least: float, relative: float = 0.0
 ) -> list[Shift]:
     """Level shifts of one series (T,) that has holes, in order of time.
 
@@ -54,7 +56,7 @@ def find_shifts(
         return []
     series = values[known]
     noise = _noise(series)
-    splits = sorted(_segment(series, noise, 0, series.size, least, relative, most))
+    splits = sorted(_segment(series, noise, 0, series.size, least, relative, MOST_SHIFTS))
     edges = [0, *splits, series.size]
     shifts = []
     for left, split, right in zip(edges, edges[1:], edges[2:], strict=False):

@@ -222,9 +222,10 @@ class View:
         return msgspec.structs.replace(panel, values=values)
 
 
-def cell_size(interval: float, seconds: float, limit: int = MAX_CELLS) -> float:
-    """Seconds of a cell: the scrape interval, or the multiple of it that keeps to ``limit``."""
-    return interval * max(1, int(np.ceil(seconds / interval / limit)))
+def cell_size(interval: float, seconds: float) -> float:
+    """Seconds of a cell: the scrape interval, or the multiple of it that makes no more than
+    ``MAX_CELLS``."""
+    return interval * max(1, int(np.ceil(seconds / interval / MAX_CELLS)))
 
 
 def scrape_interval(source: TimeSeries, families: Iterable[str], start: float, end: float) -> float:

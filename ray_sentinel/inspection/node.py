@@ -120,7 +120,6 @@ def view_node(
     node_id: str = "",
     address: str = "",
     session: Path | None = None,
-    kernel_count: int = KERNEL_LINES,
 ) -> NodeView:
     """Look at this node. ``session`` is the Ray session whose logs are read; None for none.
 
@@ -130,7 +129,7 @@ def view_node(
     problems: list[str] = []
     gpus, processes, trouble = gpus_here()
     problems += [trouble] if trouble else []
-    kernel, trouble = kernel_lines(catalogue, kernel_count)
+    kernel, trouble = kernel_lines(catalogue, KERNEL_LINES)
     problems += [trouble] if trouble else []
     transport: TransportLines = TransportLines()
     errors: tuple[LogLine, ...] = ()

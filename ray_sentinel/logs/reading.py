@@ -66,7 +66,7 @@ def open_log(path: Path, packed: str) -> IO[bytes]:
 
 
 def read_chunks(
-    file: Readable, start: int = 0, end: int | None = None, chunk: int = CHUNK
+    file: Readable, start: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
     """(offset, bytes of whole lines) from ``start`` to ``end``.
 
@@ -75,7 +75,7 @@ def read_chunks(
     offset, rest = start, b""
     position = start
     while True:
-        want = chunk if end is None else min(chunk, end - position)
+        want = CHUNK if end is None else min(CHUNK, end - position)
         data = file.read(want) if want > 0 else b""
         position += len(data)
         if not data:

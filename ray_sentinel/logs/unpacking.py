@@ -16,7 +16,6 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from ray_sentinel.errors import InputError
@@ -76,12 +75,7 @@ class _Limited:
     def __enter__(self) -> _Limited:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _allowed(self, size: int) -> int:

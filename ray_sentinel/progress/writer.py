@@ -25,7 +25,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol, SupportsFloat
 
 import msgspec
@@ -61,12 +60,7 @@ class Phase:
         self._token = self._told.begin_phase(self._name)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._told.end_phase(self._token)
 
 

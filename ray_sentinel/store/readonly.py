@@ -70,7 +70,7 @@ SCRATCH = "ray-sentinel-prometheus-"
 
 @contextmanager
 def read_only_prometheus(
-    folder: Path, *, binary: str = "", port: int = 0, deadline: float = START_DEADLINE
+    folder: Path, *, binary: str = "", port: int = 0
 ) -> Iterator[tuple[str, Database, list[str]]]:
     """The URL of a Prometheus over the data in ``folder``, what is there, and what to know.
 
@@ -88,14 +88,12 @@ def read_only_prometheus(
     with scratch_folder(SCRATCH) as scratch:
         database, missing = mirror_steadily(folder, scratch / "data")
         notes = [*(f"left out, {text}" for text in database.broken), *missing]
-        with _server(program, scratch, port, deadline, notes) as url:
+        with _server(program, scratch, port, notes) as url:
             yield url, database, notes
 
 
 @contextmanager
-def _server(
-    program: str, scratch: Path, port: int, deadline: float, notes: list[str]
-) -> Iterator[str]:
+def _server(program: str, scratch: Path, port: int, notes: list[str]) -> Iterator[str]:
     (scratch / "prometheus.yml").write_text("global: {}\n")
     problem = ""
     for _ in range(TRIES):
@@ -105,7 +103,7 @@ def _server(
             child = spawn(_arguments(program, scratch, chosen), stdout=output, stderr=output)
         try:
             url = f"http://127.0.0.1:{chosen}"
-            problem = _wait_ready(url, child, log, deadline)
+            problem = _wait_ready(url, child, log)
             if not problem:
                 yield url
                 return
@@ -145,16 +143,16 @@ def _arguments(program: str, scratch: Path, port: int) -> list[str]:
     ]
 
 
-def _wait_ready(url: str, child: subprocess.Popen[bytes], log: Path, deadline: float) -> str:
+def _wait_ready(url: str, child: subprocess.Popen[bytes], log: Path) -> str:
     """Empty once it answers; else what it said last."""
-    give_up = time.monotonic() + deadline
+    give_up = time.monotonic() + START_DEADLINE
     while time.monotonic() < give_up:
         if child.poll() is not None:
             return _last_words(log) or f"it ended with status {child.returncode}"
         if answers(url):
             return ""
         time.sleep(0.05)
-    return f"it was not ready after {deadline:.0f} s; {_last_words(log)}"
+    return f"it was not ready after {START_DEADLINE:.0f} s; {_last_words(log)}"
 
 
 def _last_words(log: Path) -> str:

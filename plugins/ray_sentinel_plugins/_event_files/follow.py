@@ -19,6 +19,8 @@ from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, scan
 CHUNK = 1 << 20
 """Bytes read at once."""
 MARK = "tfevents"
+MOST_FOLDERS, DEPTH = 200, 6
+"""Folders that are found, and levels of folders that are looked into for them."""
 _NAME = re.compile(
     r"tfevents\.(?P<time>\d+)(?:\.(?P<host>.+?)(?:\.(?P<pid>\d+)\.(?P<number>\d+))?)?(?:\.v2)?$"
 )
@@ -195,11 +197,11 @@ class FollowedFolder:
         )
 
 
-def event_folders(root: Path, most: int = 200, depth: int = 6) -> list[Path]:
+def event_folders(root: Path) -> list[Path]:
     """The folders at or below ``root`` that hold event files, in order; no links are followed."""
     found = []
     level = [root]
-    for _ in range(depth):
+    for _ in range(DEPTH):
         below: list[Path] = []
         for folder in level:
             holds = False
@@ -209,8 +211,8 @@ def event_folders(root: Path, most: int = 200, depth: int = 6) -> list[Path]:
                 holds |= MARK in entry.name
             if holds:
                 found.append(folder)
-        level = sorted(below)[: most * 10]
-    return sorted(found)[:most]
+        level = sorted(below)[: MOST_FOLDERS * 10]
+    return sorted(found)[:MOST_FOLDERS]
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

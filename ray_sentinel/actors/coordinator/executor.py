@@ -99,9 +99,7 @@ PROBE_SECONDS = 1.0
 _REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
 
 
-def raylet_answers(
-    address: str, port: int, seconds: float = PROBE_SECONDS
-) -> tuple[bool | None, str]:
+def raylet_answers(address: str, port: int) -> tuple[bool | None, str]:
     """(True, ...) where a connection was taken, (False, why) where there is nobody, else None.
 
     None where nothing can be said: no port is known, or this machine itself has no way out.
@@ -109,9 +107,9 @@ def raylet_answers(
     if not address or not port:
         return None, "its port is not known"
     try:
-        socket.create_connection((address, port), timeout=seconds).close()
+        socket.create_connection((address, port), timeout=PROBE_SECONDS).close()
     except TimeoutError:
-        return False, f"{address}:{port} did not accept within {seconds:.0f} s"
+        return False, f"{address}:{port} did not accept within {PROBE_SECONDS:.0f} s"
     except OSError as error:
         text = f"{address}:{port}: {error.strerror or error}"
         if error.errno in _REFUSED or error.errno in (errno.EHOSTUNREACH, errno.EHOSTDOWN):

@@ -91,8 +91,8 @@ class NodeLock:
     The file names a witness: this node's agent. While that process lives, the cluster is watched.
     """
 
-    def __init__(self, address: str, folder: Path | None = None) -> None:
-        root = folder or Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
+    def __init__(self, address: str) -> None:
+        root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
         self._path = root / f"deploy-{safe_name(address) or 'auto'}.lock"
         self._file = -1
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
 
 HELP = "run a Prometheus for a job here, until Ctrl-C"
 STEP_SECONDS = 2.0
+START_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,13 +91,10 @@ def _downloaded(*, wanted: bool) -> str:
 
 
 def _until_it_answers(
-    server: JobPrometheus,
-    agents: tuple[str, ...],
-    ray: Mapping[str, str],
-    seconds: float = 60.0,
+    server: JobPrometheus, agents: tuple[str, ...], ray: Mapping[str, str]
 ) -> None:
     """Raises UnreachableError, with what it says, where it does not in time."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + START_SECONDS
     while True:
         server.step(agents, ray)
         if server.ready():

@@ -35,6 +35,10 @@ _ERRORS = {
 }
 
 
+HotPorts = dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]]
+"""Port → kind of trouble → the cells in which it had it, and what is said of it."""
+
+
 class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
     """One port of one host, and everything that went wrong on it."""
 
@@ -80,7 +84,7 @@ def congested(case: JobCase) -> tuple[PortTrouble, ...]:
 
 
 def _all(case: JobCase) -> tuple[PortTrouble, ...]:
-    hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]] = {}
+    hot: HotPorts = {}
     for key, title in _VOLUME.items():
         _volume(case, case.view.panel(f"rdma.{key}"), key, title, hot)
     for key, title in _ERRORS.items():
@@ -94,13 +98,7 @@ def _key(row: SeriesOwner) -> SeriesOwner:
     return SeriesOwner(row.host, "", row.unit)
 
 
-def _volume(
-    case: JobCase,
-    panel: SeriesPanel,
-    key: str,
-    title: str,
-    hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]],
-) -> None:
+def _volume(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPorts) -> None:
     if panel.empty:
         return
     rates = panel.rates()
@@ -138,13 +136,7 @@ def lasting(case: JobCase, flags: Bools, rate: Floats, limit: float, step: float
     return out
 
 
-def _errors(
-    case: JobCase,
-    panel: SeriesPanel,
-    key: str,
-    title: str,
-    hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]],
-) -> None:
+def _errors(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPorts) -> None:
     if panel.empty:
         return
     grown = panel.increases()
@@ -161,7 +153,7 @@ def _errors(
         hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
 
-def _ports(panel: SeriesPanel, hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]]) -> None:
+def _ports(panel: SeriesPanel, hot: HotPorts) -> None:
     """Ports that went down; one that never was up is not in use."""
     for row, values in zip(panel.rows, panel.values, strict=True):
         with np.errstate(invalid="ignore"):

@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
 
 import pytest
 
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
-from tests.support.log_cases import (
-    assorted,
-    attempts,
-    broken,
-    buried,
-    collectives,
-    endings,
-    failures,
-    frameworks,
-    launchers,
-    machines,
-    many_files,
-    slurm_jax,
-    stages,
-    surroundings,
-    wrapped,
-)
+from tests.support import log_cases
 from tests.support.log_cases.parts import ANYBODY, NOBODY, Case
 
 CASES = {
-    f"{module.__name__.rpartition('.')[2]}: {name}": case
-    for module in (
-        assorted,
-        attempts,
-        broken,
-        buried,
-        collectives,
-        endings,
-        failures,
-        frameworks,
-        launchers,
-        machines,
-        many_files,
-        slurm_jax,
-        stages,
-        surroundings,
-        wrapped,
-    )
-    for name, case in module.CASES.items()
+    f"{name}: {about}": case
+    for _, name, _ in pkgutil.iter_modules(log_cases.__path__)
+    if name != "parts"
+    for about, case in importlib.import_module(f"{log_cases.__name__}.{name}").CASES.items()
 }
 
 

@@ -21,17 +21,6 @@ from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.timeline import WIDTH, timeline
-from tests.support.engine_sim import Sim
-
-
-@pytest.fixture
-def incident() -> Incident:
-    sim = Sim()
-    sim.run(30)
-    sim.stick(4)
-    sim.run(20)
-    (found,) = sim.incidents()
-    return found
 
 
 def test_the_contract_has_what_it_promises(incident: Incident) -> None:

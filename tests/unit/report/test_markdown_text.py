@@ -27,7 +27,6 @@ from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.html import diagnosis_html
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
 from ray_sentinel.text import CONTROL, one_line
-from tests.support.engine_sim import Sim
 
 NASTY = [
     "| a | b |", "`", "``", "```", "~~~", "<script>alert(1)</script>", "<!--", "<b>", "</td>",
@@ -144,16 +143,6 @@ def _choices(kind: type) -> set[str]:
                 note(one)
 
     note(msgspec.json.schema(kind))
-    return found
-
-
-@pytest.fixture(scope="module")
-def incident() -> Incident:
-    sim = Sim()
-    sim.run(30)
-    sim.stick(4)
-    sim.run(20)
-    (found,) = sim.incidents()
     return found
 
 
