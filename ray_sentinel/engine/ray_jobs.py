@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.engine.placement import Missing, missing_of
 from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import Node, ProcessId
 from ray_sentinel.model.progress import RayProcess, Snapshot
@@ -187,6 +188,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """What that look could not see."""
     free_on: dict[str, dict[str, float]] = {}
     """By node id: what was free then of the resources that the job asks for."""
+    missing: dict[str, Missing] = {}
+    """By what the waits call it: what is missing to what could not be placed then."""
     roots: list[SeenRoot] = []
     unready_since: float | None = None
     """Since when an actor of it has not been made."""
@@ -256,6 +259,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """What the newest look shows, None where it shows nothing of the job; what was seen before
         and is seen no more is forgotten. ``notes``: what could not be seen."""
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
+        self.missing = missing_of(calls, self.id)
         for name, told in calls.ended.items():
             self.method(name).take(told)
         self.fruitless += 1

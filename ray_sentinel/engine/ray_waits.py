@@ -15,6 +15,7 @@ import msgspec
 from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.placement import Missing, told
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ray_jobs import (
     PATIENCE,
@@ -37,6 +38,7 @@ from ray_sentinel.model.incident import (
 )
 from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
+from ray_sentinel.waitgraph.ray_calls import NO_NODE
 
 RULE = "ray.waits"
 SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
@@ -258,7 +260,13 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         return f"{names} wait for each other's calls"
     if kind in ("pending", "object-store"):
         has = _free(view, job) if kind == "pending" else ""
-        return f"nothing in the cluster has {root.who[0]}{has}; {others}"
+        missing = job.missing.get(root.who[0], Missing())
+        if missing.never:
+            name = root.who[0].removeprefix("a node with ").removesuffix(" free")
+            what = name.replace(NO_NODE, "")
+            scaler = f"; {missing.autoscaler}" if missing.autoscaler else ""
+            return f"the cluster as it is can never hold {what}: {missing.never}{scaler}; {others}"
+        return f"nothing in the cluster has {root.who[0]}{has}{told(missing)}; {others}"
     member = root.processes[0]
     if kind == "unknown":
         return (

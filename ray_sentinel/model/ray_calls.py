@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.placement import Placement
 from ray_sentinel.model.stacks import StackFact
 
 CallKind = Literal["driver", "task", "actor-creation", "actor-task"]
@@ -87,6 +88,8 @@ class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     job: str = ""
     bundles: tuple[dict[str, float], ...] = ()
+    strategy: str = ""
+    """Ray's word: ``PACK``, ``SPREAD``, ``STRICT_PACK``, ``STRICT_SPREAD``."""
     infeasible: bool = False
     """No node could ever hold it."""
     since: float | None = None
@@ -114,6 +117,8 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """By name, where they were asked for."""
     free_on: dict[str, dict[str, float]] = {}
     """By node id: the resources that nobody uses there."""
+    placement: Placement | None = None
+    """Where something has not been placed for long, and it was asked for."""
     left_off: int = 0
     """Unfinished calls beyond those in ``calls``."""
     problem: str = ""

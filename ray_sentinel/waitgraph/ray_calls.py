@@ -275,11 +275,7 @@ class RayFacts:
         for name in call.needs:
             if match := _GROUP.search(name):
                 return self._group(match[1])
-        if call.state == "unplaced":
-            needs = _amounts(call.needs)
-            text = f"{_NODE_KEY}{needs} free" if needs else "a worker to run in"
-        else:
-            text = _LACKING[call.state]
+        text = need_text(call.needs) if call.state == "unplaced" else _LACKING[call.state]
         node = WaitNode("resource", f"{text} ({call.job})")
         self.names[node] = text
         return node
@@ -287,7 +283,7 @@ class RayFacts:
     def _group(self, group_id: str) -> WaitNode:
         node = WaitNode("resource", f"{_GROUP_KEY}{group_id}")
         group = self._groups.get(group_id)
-        self.names[node] = _group_text(group) if group else f"placement group {group_id[:8]}"
+        self.names[node] = group_text(group) if group else f"placement group {group_id[:8]}"
         return node
 
     def _wait(self, who: WaitNode, awaited: WaitNode, how: str, call: RayCall) -> WaitsFor:
@@ -489,6 +485,7 @@ _LACKING = {
     "fetching": "its arguments, which are on their way",
     "queued": "its actor, of which no process is known",
 }
+NO_NODE = ", which no node can hold"
 GROUP_WAIT = "PlacementGroup.wait"
 _WAITS = {"get": "ray.get", "get_objects": "ray.get", "wait": "ray.wait"}
 
@@ -514,17 +511,28 @@ def _broken(fact: StackFact) -> str:
     return ""
 
 
-def _amounts(resources: Mapping[str, float]) -> str:
+def need_text(needs: Mapping[str, float]) -> str:
+    """What a call waits for that is not placed.
+
+    >>> need_text({"CPU": 8.0})
+    'a node with 8 CPU free'
     """
-    >>> _amounts({"CPU": 8.0, "GPU": 0.5})
+    return f"{_NODE_KEY}{amounts_text(needs)} free" if needs else "a worker to run in"
+
+
+def amounts_text(resources: Mapping[str, float]) -> str:
+    """Resources, as people write them.
+
+    >>> amounts_text({"CPU": 8.0, "GPU": 0.5})
     '8 CPU, 0.5 GPU'
     """
     return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
 
 
-def _group_text(group: PendingGroup) -> str:
-    bundles = " + ".join(_amounts(bundle) for bundle in group.bundles[:MOST_BUNDLES])
+def group_text(group: PendingGroup) -> str:
+    """A placement group with what it asks for."""
+    bundles = " + ".join(amounts_text(bundle) for bundle in group.bundles[:MOST_BUNDLES])
     more = len(group.bundles) - MOST_BUNDLES
     rest = f" and {more} bundles more" if more > 0 else ""
-    never = ", which no node can hold" if group.infeasible else ""
+    never = NO_NODE if group.infeasible else ""
     return f"placement group {group.name or group.id[:8]} ({bundles}{rest}{never})"

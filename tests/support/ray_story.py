@@ -25,6 +25,7 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident
+from ray_sentinel.model.placement import Placement
 from ray_sentinel.model.progress import ProcessState, RankSnapshot, RayProcess, Snapshot
 from ray_sentinel.model.ray_calls import (
     CallKind,
@@ -196,6 +197,7 @@ class RayStory:
     calls: list[RayCall] = field(default_factory=list)
     groups: tuple[PendingGroup, ...] = ()
     free_on: dict[str, dict[str, float]] = field(default_factory=lambda: {"node1": {"CPU": 1.0}})
+    placement: Placement | None = None
     ended: dict[str, EndedCalls] = field(default_factory=dict)
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
@@ -214,7 +216,9 @@ class RayStory:
 
     def tell_table(self) -> None:
         """Ray's table as it is now."""
-        table = msgspec.structs.replace(self._known(), calls=(), free_on={}, ended={})
+        table = msgspec.structs.replace(
+            self._known(), calls=(), free_on={}, placement=None, ended={}
+        )
         self.feed(RayTableTold(time=self.now, table=table))
 
     def run(self, seconds: int, each: Callable[[], object] = lambda: None) -> None:
@@ -343,6 +347,7 @@ class RayStory:
             calls=tuple(self.calls),
             groups=self.groups,
             free_on=self.free_on,
+            placement=self.placement,
             ended=self.ended,
         )
 

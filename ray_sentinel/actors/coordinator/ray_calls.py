@@ -9,21 +9,28 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from ray_sentinel.actors.coordinator import ray_replies
+from ray_sentinel.actors.coordinator.ray_holders import Held, placement_of
 from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.errors import UnreachableError
+from ray_sentinel.model.placement import Placement
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup, RayActor, RayCall, RayCalls
 
 MOST_CALLS = 10_000
 MOST_ACTORS = 10_000
 MOST_CLASSES = 50
 """Whose actors are numbered in the order in which they were asked for; beyond that, of starts."""
+UNPLACED_SECONDS = 10.0
+"""After which it is asked why something is not placed."""
+_AUTOSCALER = b"__autoscaling_status"
+"""Where Ray's monitor writes what it does (``DEBUG_AUTOSCALING_STATUS``)."""
 _LIVING = ("ALIVE", "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
 _ENDED = ("FINISHED", "FAILED")
+_UNPLACED = ("PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT")
 
 
 def unfinished_calls(
@@ -75,6 +82,9 @@ class ControlStoreCalls:
         living = {actor.id for actor in table.actors}
         calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
         free_on = self._asked("free resources", self._free, {})
+        waits = [one.since for one in table.groups if one.job == job or not job]
+        waits += [call.since for call in calls if call.state == "unplaced"]
+        late = any(since is not None and at - since > UNPLACED_SECONDS for since in waits)
         return msgspec.structs.replace(
             table,
             calls=tuple(
@@ -83,6 +93,7 @@ class ControlStoreCalls:
                 if call.job in known and (call.kind != "actor-task" or call.actor in living)
             ),
             free_on=free_on,
+            placement=self._placement(free_on) if late else None,
             ended=self._asked("ended calls", lambda: self._ended(job), {}) if times else {},
             left_off=left_off,
             problem="; ".join(self._problems),
@@ -104,6 +115,42 @@ class ControlStoreCalls:
 
     def _free(self) -> dict[str, dict[str, float]]:
         return ray_replies.free_of(self._store.ask("NodeResourceInfo", "GetAllAvailableResources"))
+
+    def _placement(self, free_on: dict[str, dict[str, float]]) -> Placement | None:
+        ask = self._store.ask
+        running = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_UNPLACED)]
+
+        def holding() -> tuple[Any, ...]:
+            states = ("ALIVE", "PENDING_CREATION")
+            asked = [{"limit": MOST_ACTORS, "filters": {"state": state}} for state in states]
+            replies = [ask("ActorInfo", "GetAllActorInfo", **fields) for fields in asked]
+            return tuple(entry for reply in replies for entry in reply.actor_table_data)
+
+        asked = self._asked
+        held = Held(
+            jobs=asked("ended jobs", lambda: ask("JobInfo", "GetAllJobInfo"), None),
+            actors=asked("holding actors", holding, ()),
+            groups=asked(
+                "placed groups", lambda: ask("PlacementGroupInfo", "GetAllPlacementGroup"), None
+            ),
+            running=asked(
+                "running tasks", lambda: self._events(MOST_CALLS, state_filters=running), None
+            ),
+            totals=asked(
+                "resources", lambda: ask("NodeResourceInfo", "GetAllTotalResources"), None
+            ),
+            status=asked("autoscaler", self._autoscaler, None),
+        )
+        return cast(
+            "Placement | None",
+            asked("holders of resources", lambda: placement_of(held, free_on), None),
+        )
+
+    def _autoscaler(self) -> bytes:
+        known = self._store.ask("InternalKV", "InternalKVExists", key=_AUTOSCALER)
+        if not known.exists:
+            return b""
+        return bytes(self._store.ask("InternalKV", "InternalKVGet", key=_AUTOSCALER).value)
 
     def _actors(self) -> tuple[RayActor, ...]:
         found: list[Any] = []

@@ -145,6 +145,7 @@ def groups_of(reply: Any) -> tuple[PendingGroup, ...]:
             bundles=tuple(
                 amounts(bundle.unit_resources) for bundle in islice(group.bundles, MOST_BUNDLES)
             ),
+            strategy=enum_name(group, "strategy"),
             infeasible=enum_name(group.stats, "scheduling_state") == "INFEASIBLE",
             since=group.placement_group_creation_timestamp_ms / 1000 or None,
         )

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator import ray_deaths, ray_replies
+from ray_sentinel.actors.coordinator.ray_holders import Held, autoscaler_of, placement_of
 from ray_sentinel.model.ray_calls import RayActor, RayDriver
 from tests.support.outside_readers.reader import Reader
 
@@ -119,6 +120,12 @@ def _free() -> gcs_service_pb2.GetAllAvailableResourcesReply:
     return reply
 
 
+def _totals() -> gcs_service_pb2.GetAllTotalResourcesReply:
+    reply = gcs_service_pb2.GetAllTotalResourcesReply()
+    reply.resources_list.add(node_id=b"a" * 28).resources_total["GPU"] = 1.0
+    return reply
+
+
 def _reader(
     name: str, kind: Any, read: Callable[[Any], object], *samples: Any, most: int = 256 << 10
 ) -> Reader:
@@ -160,6 +167,32 @@ CONTROL_STORE: tuple[Reader, ...] = (
         gcs_service_pb2.GetAllAvailableResourcesReply,
         ray_replies.free_of,
         _free(),
+    ),
+    _reader(
+        "who holds resources: placed groups and jobs",
+        gcs_service_pb2.GetAllPlacementGroupReply,
+        lambda reply: placement_of(Held(groups=reply), {}),
+        gcs_service_pb2.GetAllPlacementGroupReply(placement_group_table_data=[_group()]),
+    ),
+    _reader(
+        "who holds resources: running calls",
+        _EVENTS,
+        lambda reply: placement_of(Held(running=reply), {}),
+        _events("RUNNING"),
+    ),
+    _reader(
+        "who holds resources: totals",
+        gcs_service_pb2.GetAllTotalResourcesReply,
+        lambda reply: placement_of(Held(totals=reply), {}),
+        _totals(),
+    ),
+    Reader(
+        name="control store: the autoscaler's status",
+        read=autoscaler_of,
+        errors=(),
+        words=(b"autoscaler_report", b"node_type_mapping", *WORDS),
+        made=lambda: [b'{"autoscaler_report": {"node_type_mapping": {"ab": "node_ab"}}}'],
+        most=256 << 10,
     ),
     _reader(
         "calls",

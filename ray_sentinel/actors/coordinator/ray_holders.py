@@ -1,0 +1,235 @@
+"""What the replies of Ray's control store say of who holds the resources of its nodes.
+
+Actors and tasks in a placement group hold parts of that group, not of a node. What waits in
+``ray.get`` gives its CPUs back meanwhile, which the store does not say: where actors and tasks
+would hold more of a node than is used there, the tasks are left out, and then the actors.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.actors.coordinator.ray_actors import job_name
+from ray_sentinel.actors.coordinator.ray_replies import (
+    MAX_NODES,
+    amounts,
+    cut,
+    enum_name,
+    id_of,
+    is_internal,
+)
+from ray_sentinel.model.placement import HolderKind, Placement, ResourceHolder
+
+MOST_HOLDERS = 32
+"""That are told on."""
+MOST_STATUS = 1 << 20
+"""Bytes of the autoscaler's status that are read."""
+NO_AUTOSCALER = "no autoscaler adds nodes"
+_KINDS: tuple[HolderKind, ...] = ("placement group", "actor", "task")
+"""The order in which it is sure that they hold what they were given."""
+_OF_GROUP = "_group_"
+_SLACK = 1e-4
+"""Ray counts resources in steps of this size."""
+
+
+class _Job(msgspec.Struct, frozen=True):
+    name: str
+    over: bool
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """Resources of one node that one actor, task or bundle was given."""
+
+    holder: tuple[HolderKind, str, str, str]
+    """Kind, name, job and why it is an orphan."""
+    node: str
+    holds: dict[str, float]
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The replies that tell it; of a part that was not told, None."""
+
+    jobs: Any = None
+    actors: tuple[Any, ...] = ()
+    groups: Any = None
+    running: Any = None
+    """The calls that run."""
+    totals: Any = None
+    status: bytes | None = None
+    """The autoscaler's."""
+
+
+def placement_of(held: Held, free_on: Mapping[str, Mapping[str, float]]) -> Placement:
+    """The whole answer; ``free_on`` is what no one uses, by node."""
+    totals = totals_of(held.totals) if held.totals is not None else {}
+    jobs = _jobs(held.jobs) if held.jobs is not None else {}
+    given = [*_actors(held.actors, jobs)]
+    given += _groups(held.groups, jobs) if held.groups is not None else ()
+    given += _tasks(held.running, jobs) if held.running is not None else ()
+    return Placement(
+        total_on=totals,
+        holders=_told(_sure(given, totals, free_on)),
+        autoscaler=autoscaler_of(held.status) if held.status is not None else "",
+    )
+
+
+def totals_of(reply: Any) -> dict[str, dict[str, float]]:
+    """What each node has, by node id, of a ``GetAllTotalResourcesReply``."""
+    return {
+        id_of(node.node_id): amounts(
+            {name: amount for name, amount in node.resources_total.items() if _OF_GROUP not in name}
+        )
+        for node in reply.resources_list[:MAX_NODES]
+    }
+
+
+def autoscaler_of(status: bytes) -> str:
+    """Why no node is added, by the status that Ray's monitor writes.
+
+    Where nobody configured an autoscaler, the monitor only watches, and each node is a type of its
+    own that is named after it. Version 2 of the autoscaler writes no such status, so that none
+    proves nothing.
+    """
+    if len(status) > MOST_STATUS:
+        return ""
+    try:
+        report = msgspec.json.decode(status, type=_Status).autoscaler_report
+    except msgspec.DecodeError:
+        return ""
+    types = report.node_type_mapping
+    if types and all(kind == f"node_{node}" for node, kind in types.items()):
+        return NO_AUTOSCALER
+    launches = sum(report.pending_launches.values()) + len(report.pending_nodes)
+    if launches:
+        return f"the autoscaler waits for {launches} new node{'s' * (launches != 1)}"
+    if report.failed_nodes:
+        failed = len(report.failed_nodes)
+        return f"{failed} node{'s' * (failed != 1)} of the autoscaler failed"
+    return ""
+
+
+class _Report(msgspec.Struct, frozen=True):
+    node_type_mapping: dict[str, str] = {}
+    pending_launches: dict[str, int] = {}
+    pending_nodes: tuple[Any, ...] = ()
+    failed_nodes: tuple[Any, ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True):
+    autoscaler_report: _Report = _Report()
+
+
+def _jobs(reply: Any) -> dict[str, _Job]:
+    return {
+        id_of(job.job_id): _Job(cut(job_name(job.entrypoint, id_of(job.job_id))), job.is_dead)
+        for job in reply.job_info_list
+    }
+
+
+def _actors(entries: Iterable[Any], jobs: Mapping[str, _Job]) -> Iterator[_Given]:
+    for entry in entries:
+        node = id_of(entry.address.node_id)
+        if not node or is_internal(entry.ray_namespace):
+            continue
+        job = jobs.get(id_of(entry.job_id))
+        orphan = ""
+        if job is not None and job.over:
+            orphan = "detached, and its job is over" if entry.is_detached else "its driver is gone"
+        name = cut(entry.name or entry.class_name.rpartition("<locals>.")[2])
+        yield from _given("actor", name, id_of(entry.job_id), job, orphan, node, entry)
+
+
+def _groups(reply: Any, jobs: Mapping[str, _Job]) -> Iterator[_Given]:
+    for group in reply.placement_group_table_data:
+        if enum_name(group, "state") != "CREATED" or is_internal(group.ray_namespace):
+            continue
+        id_ = id_of(group.creator_job_id)
+        orphan = ""
+        # One that an actor made lives as long as that does.
+        if group.creator_job_dead and (group.creator_actor_dead or not group.creator_actor_id):
+            orphan = "detached, and its job is over" if group.is_detached else "its job is over"
+        job = jobs.get(id_)
+        name = cut(group.name) or id_of(group.placement_group_id)[:8]
+        for bundle in group.bundles:
+            if bundle.node_id:
+                holder = ("placement group", name, job.name if job else id_, orphan)
+                yield _Given(holder, id_of(bundle.node_id), amounts(bundle.unit_resources))  # type: ignore[arg-type]
+
+
+def _tasks(reply: Any, jobs: Mapping[str, _Job]) -> Iterator[_Given]:
+    for event in reply.events_by_task:
+        info, node = event.task_info, id_of(event.state_updates.node_id)
+        if enum_name(info, "type") == "NORMAL_TASK" and node:
+            id_ = id_of(event.job_id)
+            name = cut(info.name or info.func_or_class_name)
+            yield from _given("task", name, id_, jobs.get(id_), "", node, info)
+
+
+def _given(
+    kind: HolderKind, name: str, id_: str, job: _Job | None, orphan: str, node: str, entry: Any
+) -> Iterator[_Given]:
+    holds = amounts(entry.required_resources)
+    if holds and not any(_OF_GROUP in resource for resource in holds):
+        yield _Given((kind, name, job.name if job else id_, orphan), node, holds)
+
+
+def _sure(
+    given: list[_Given],
+    totals: Mapping[str, Mapping[str, float]],
+    free_on: Mapping[str, Mapping[str, float]],
+) -> Iterator[_Given]:
+    """What is surely held."""
+    by_node: dict[str, dict[HolderKind, list[_Given]]] = defaultdict(lambda: defaultdict(list))
+    for one in given:
+        by_node[one.node][one.holder[0]].append(one)
+    for node, kinds in by_node.items():
+        if node not in totals or node not in free_on:
+            continue
+        left = {
+            name: amount - free_on[node].get(name, 0.0) for name, amount in totals[node].items()
+        }
+        for kind in _KINDS:
+            held: dict[str, float] = defaultdict(float)
+            for one in kinds[kind]:
+                for name, amount in one.holds.items():
+                    held[name] += amount
+            sure = {name for name in held if held[name] <= left.get(name, 0.0) + _SLACK}
+            for name in sure:
+                left[name] -= held[name]
+            for one in kinds[kind]:
+                holds = {name: amount for name, amount in one.holds.items() if name in sure}
+                if holds:
+                    yield msgspec.structs.replace(one, holds=holds)
+
+
+def _told(given: Iterable[_Given]) -> tuple[ResourceHolder, ...]:
+    counts: dict[tuple[HolderKind, str, str, str], int] = defaultdict(int)
+    holds: dict[tuple[HolderKind, str, str, str], dict[str, float]] = defaultdict(dict)
+    for one in given:
+        counts[one.holder] += 1
+        together = holds[one.holder]
+        for name, amount in one.holds.items():
+            together[name] = together.get(name, 0.0) + amount
+    found = [
+        ResourceHolder(
+            kind=key[0],
+            name=key[1],
+            job=key[2],
+            orphan=key[3],
+            count=1 if key[0] == "placement group" else count,
+            holds=holds[key],
+        )
+        for key, count in counts.items()
+    ]
+    return tuple(
+        nsmallest(
+            MOST_HOLDERS,
+            found,
+            key=lambda one: (not one.orphan, -max(one.holds.values()), one.job, one.name),
+        )
+    )

@@ -1,0 +1,36 @@
+"""What stands in the way of what is not placed in a Ray cluster: who holds what is missing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+HolderKind = Literal["actor", "task", "placement group"]
+
+
+class ResourceHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """An actor, a task or a placed group, or several alike, that was given resources of nodes."""
+
+    kind: HolderKind
+    name: str
+    """Of an actor its name or class, of a task that of its function, of a group its name or id."""
+    job: str
+    """As people know it: "train_rl-1"."""
+    count: int = 1
+    """So many of one job have this name."""
+    holds: dict[str, float]
+    """All of them together."""
+    orphan: str = ""
+    """Why nobody will end it: "detached, and its job is over"; empty where somebody may."""
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """What the control store says where something has not been placed for long."""
+
+    total_on: dict[str, dict[str, float]] = {}
+    """By node id: the resources that a node has, used or not."""
+    holders: tuple[ResourceHolder, ...] = ()
+    """Orphans first, then those that hold most."""
+    autoscaler: str = ""
+    """Why no node is added: "no autoscaler adds nodes"; empty where that is not known."""
