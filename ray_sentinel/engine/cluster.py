@@ -281,11 +281,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             if view.ray_job:
                 known = self.ray.jobs.get(view.ray_job)
                 moved_at = known.changed_at if known is not None else view.stirred_at
-                view.follow(moved_at, known.ended_at if known is not None else now)
+                gone_at = view.ended_at if view.ended_at is not None else now
+                view.follow(moved_at, known.ended_at if known is not None else gone_at)
 
     def _ray_view(self, ray_job: RayJobView, now: float) -> None:
-        """The record of a Ray job's incidents: a job without ranks."""
-        self._job(ray_job.name, 0, now).ray_job = ray_job.id
+        """The record of a Ray job's incidents: a job without ranks. One that has ended is not
+        begun anew by what is known of its end."""
+        known = self.jobs.get((ray_job.name, 0))
+        if known is None or known.ray_job != ray_job.id:
+            self._job(ray_job.name, 0, now).ray_job = ray_job.id
 
     def _forget_nodes(self, now: float) -> None:
         """Those not heard of for long: they left, or were released. What jobs that are remembered

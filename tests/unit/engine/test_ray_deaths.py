@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import RayDeathsTold, RayTableTold, SnapshotReceived, Tick
+from ray_sentinel.engine.events import (
+    CaptureDone,
+    RayDeathsTold,
+    RayTableTold,
+    SnapshotReceived,
+    Tick,
+)
+from ray_sentinel.engine.jobs import FORGET_SECONDS
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident
@@ -125,6 +132,10 @@ class Cluster:
         if any(death.what == "driver" for death in deaths):
             self._feed(RayTableTold(time=self.now, table=RayCalls()))
 
+    def take_capture(self, incident: Incident) -> None:
+        """The evidence that was asked for has come."""
+        self._feed(CaptureDone(time=self.now, incident=incident.id, bundle="/b"))
+
     def end_all(self, cause: str) -> None:
         """Ray ends all actors."""
         for pid in (20, 21, 30, 31):
@@ -162,6 +173,32 @@ def test_a_driver_that_was_killed_is_named_and_none_of_its_actors(cluster: Clust
     (culprit,) = _culprits(cluster.engine.incidents()[0])
     assert (culprit.host, culprit.pid, culprit.rank) == ("one", 10, None)
     assert culprit.reason == "was killed: killed by SIGKILL"
+
+
+def test_a_death_has_one_incident_for_as_long_as_it_is_remembered(cluster: Cluster) -> None:
+    cluster.end(10, signal=9)
+    cluster.tell(dead(10, "signal", at=cluster.now))
+    cluster.end_all("driver-ended")
+    cluster.wait(8)
+    (incident,) = cluster.engine.incidents()
+    cluster.take_capture(incident)
+    cluster.wait(120)
+    (incident,) = cluster.engine.incidents(everything=True)
+    assert (incident.kind, incident.state) == ("driver-dead", "resolved")
+
+
+def test_the_record_of_a_job_goes_some_time_after_the_job(cluster: Cluster) -> None:
+    cluster.end(10, signal=9)
+    cluster.tell(dead(10, "signal", at=cluster.now))
+    cluster.end_all("driver-ended")
+    cluster.wait(8)
+    (incident,) = cluster.engine.incidents()
+    cluster.take_capture(incident)
+    assert ("train_rl-1", 0) in cluster.engine.view.jobs
+    for _ in range(8):
+        cluster.now += FORGET_SECONDS / 3
+        cluster.wait(1)
+    assert cluster.engine.view.jobs == {}
 
 
 def test_a_driver_that_raised_is_named_with_its_exception(cluster: Cluster) -> None:
