@@ -152,7 +152,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
     def is_waiting(self, place: Place, ended_at: float, now: float) -> bool:
         """Whether the cause of a process's end may come yet."""
         node, pid = place
-        ours = pid in self.members.get(node, {})
+        # Ray's table may be older than the process, of which the agent saw that Ray had started it.
+        ours = pid in self.members.get(node, {}) or pid in self.exits.get(node, {})
         return ours and now - ended_at < WAIT_SECONDS and self.of_process(place) is None
 
     def spares(self, place: Place) -> bool:

@@ -79,7 +79,8 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
     """Those with the most waiters first."""
     for seen in job.roots:
         kind = _kind(view, job, seen, now)
-        if kind and not _is_the_ranks(view, seen.root.processes, now):
+        circle = seen.root.kind == "circle"  # no case of ranks would show it
+        if kind and not _is_the_ranks(view, seen.root.processes, now, may_wait=not circle):
             yield _verdict(view, job, seen.root, kind)
     for standing in job.standing.values():
         # Others go on without it, so that it holds nobody up yet; it never ends all the same.
@@ -202,16 +203,18 @@ def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
     return now - min(known) if known else job.silence(now)
 
 
-def _is_the_ranks(view: ClusterView, members: Iterable[RootMember], now: float) -> bool:
-    """Whether one is a rank that the case of its own job tells more of."""
+def _is_the_ranks(
+    view: ClusterView, members: Iterable[RootMember], now: float, *, may_wait: bool = True
+) -> bool:
+    """Whether one is a rank that the case of its own job tells more of; with ``may_wait`` also one
+    that may be about to."""
     for member in members:
         rank = _rank_of(view, member.process)
         if rank is None:
             continue
         job, _ = rank
-        if view.open_incidents.get(job.key) or (
-            job.training() and job.silence(now) < job.timeout() + OURS_SECONDS
-        ):
+        soon = job.training() and job.silence(now) < job.timeout() + OURS_SECONDS
+        if view.open_incidents.get(job.key) or (may_wait and soon):
             return True
     return False
 
@@ -308,13 +311,22 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
         return None
     ranks = {rank.rank.process for rank in job.live}
     roots = ray_job.stuck_roots()
-    own = (s for s in roots if ranks & {member.process for member in s.root.processes})
+    # That its members wait for each other, no case of ranks would show.
+    own = (s for s in roots if s.root.kind != "circle" and ranks & _members(s.root))
     if (held := next(own, None)) is not None:
         return held if view.open_incidents.get((ray_job.name, 0)) else None
-    found = (seen for seen in roots if seen.root.kind in OUTSIDE and ranks & set(seen.root.waiting))
+    found = (
+        s
+        for s in roots
+        if s.root.kind in OUTSIDE and ranks & (_members(s.root) | set(s.root.waiting))
+    )
     seen = next(found, None)
     soon = job.silence(now) < job.timeout() + OURS_SECONDS
     return seen if seen is not None and (soon or _kind(view, ray_job, seen, now)) else None
+
+
+def _members(root: WaitRoot) -> set[ProcessId]:
+    return {member.process for member in root.processes}
 
 
 def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:

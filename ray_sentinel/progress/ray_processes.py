@@ -29,6 +29,8 @@ BUSY = 0.2
 threads use a hundredth."""
 RESTLESS = 0.95
 """Share of the time that a main thread runs or waits for a CPU where it does not rest."""
+ZOMBIE = "Z"
+"""State of a process that has ended, and that its parent has not asked for."""
 MOST_TITLE = 200
 """Characters."""
 TOLD_SECONDS = 20.0
@@ -95,6 +97,8 @@ class RayProcessWatch:
             if title is None or (title == "IDLE" and process.key not in self._seen):
                 continue
             seen = self._look(process, title, now)
+            if seen.state == ZOMBIE:
+                continue  # its end has been told, or nobody saw it live
             identity = ProcessId(node.host, process.pid, process.start)
             self._told[process.key] = identity
             self._exits.watch(process.key)

@@ -132,13 +132,16 @@ def _jobs(reply: Any) -> dict[str, _Job]:
 
 
 def _actors(entries: Iterable[Any], jobs: Mapping[str, _Job]) -> Iterator[_Given]:
+    entries = list(entries)
+    living = {entry.address.worker_id for entry in entries if entry.address.worker_id}
     for entry in entries:
         node = id_of(entry.address.node_id)
         if not node or is_internal(entry.ray_namespace):
             continue
         job = jobs.get(id_of(entry.job_id))
         orphan = ""
-        if job is not None and job.over:
+        # What a detached actor made, as Ray Serve's controller does its replicas, lives with it.
+        if job is not None and job.over and entry.owner_address.worker_id not in living:
             orphan = "detached, and its job is over" if entry.is_detached else "its driver is gone"
         name = cut(entry.name or entry.class_name.rpartition("<locals>.")[2])
         yield from _given("actor", name, id_of(entry.job_id), job, orphan, node, entry)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator.ray_holders import (
@@ -17,7 +19,7 @@ NODE = b"n" * 4
 FREE = {NODE.hex(): {"CPU": 1.0}}
 
 
-def actor(name: str, job: bytes, *, detached: bool = False, **needs: float) -> object:
+def actor(name: str, job: bytes, *, detached: bool = False, **needs: float) -> Any:
     one = gcs_pb2.ActorTableData(
         name=name, job_id=job, is_detached=detached, state="ALIVE", class_name="Rollout"
     )
@@ -69,6 +71,21 @@ def test_orphans_come_first_and_those_alike_are_told_together() -> None:
         ),
         ResourceHolder(kind="actor", name="Rollout", job=f"{job}-2", count=2, holds={"CPU": 2.0}),
     )  # fmt: skip
+
+
+def test_what_a_living_actor_of_an_ended_job_has_made_is_no_orphan() -> None:
+    controller = actor("controller", b"\x01", detached=True, CPU=1.0)
+    controller.address.worker_id = b"w"
+    replica = actor("replica", b"\x01", detached=True, CPU=1.0)
+    replica.owner_address.worker_id = b"w"
+    left = actor("left", b"\x01", CPU=1.0)
+    left.owner_address.worker_id = b"gone"
+    found = placement_of(held(controller, replica, left), FREE)
+    assert {one.name: one.orphan for one in found.holders if one.kind == "actor"} == {
+        "controller": "detached, and its job is over",
+        "replica": "",
+        "left": "its driver is gone",
+    }
 
 
 def test_tasks_that_may_have_given_their_cpus_back_are_not_named() -> None:

@@ -70,7 +70,8 @@ def dead(pid: int, cause: str, *, at: float = 0.0, **more: object) -> RayDeath:
 class Cluster:
     """A Ray job of two trainers, which are ranks, and two rollouts, on one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: tuple[RayActor, ...] = ACTORS) -> None:
+        """``table``: the actors as Ray has told them."""
         self.engine = Engine()
         self.now = 1000.0
         self.sequence = 0
@@ -78,7 +79,7 @@ class Cluster:
         self.ray_exits: list[RayExit] = []
         self.exits: list[Exit] = []
         self.cut = False
-        self._feed(RayTableTold(time=self.now, table=RayCalls(drivers=(DRIVER,), actors=ACTORS)))
+        self._feed(RayTableTold(time=self.now, table=RayCalls(drivers=(DRIVER,), actors=table)))
         self.wait(12)
 
     def _feed(self, event: object) -> None:
@@ -309,6 +310,17 @@ def test_a_rank_whose_cause_nobody_tells_is_named_within_five_seconds(cluster: C
     cluster.end(20, signal=9)
     cluster.wait(5)
     assert cluster.told() == [("train_rl-1.Trainer", "rank-dead", ["rank 0"], "critical")]
+
+
+def test_a_rank_that_is_newer_than_rays_table_waits_for_its_cause_too() -> None:
+    cluster = Cluster(tuple(msgspec.structs.replace(one, pid=0, node="") for one in ACTORS))
+    for pid in (20, 21):
+        cluster.end(pid, code=1)
+    cluster.wait(2.5)
+    assert cluster.told() == []
+    cluster.tell(dead(10, "stopped"), *(dead(pid, "driver-ended") for pid in (20, 21)))
+    cluster.wait(10)
+    assert cluster.told() == []
 
 
 def test_a_driver_that_left_with_a_status_of_failure_is_named(cluster: Cluster) -> None:

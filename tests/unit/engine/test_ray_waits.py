@@ -133,6 +133,20 @@ def circle() -> RayStory:
     return story
 
 
+def circle_with_a_rank() -> RayStory:
+    """One trainer and the rollout wait for each other, and the other trainer in a collective."""
+    story, main, rollout, (first, second) = with_ranks()
+    first.begins("update", story.now, GETS)
+    second.begins("update", story.now, REDUCES)
+    rollout.begins("ask", story.now, GETS)
+    for one, method in ((first, "update"), (second, "update"), (rollout, "ask")):
+        story.call(main, one, method)
+    story.call(first, rollout, "answer", "queued")
+    story.call(rollout, first, "answer", "queued")
+    story.run(120)
+    return story
+
+
 def stopped() -> RayStory:
     story, main, (first, _) = rollouts()
     first.begins("generate", story.now, STOPPED)
@@ -439,6 +453,14 @@ class TestNamed:
 
 
 class TestRanks:
+    def test_one_in_a_circle_is_told_of_at_once(self) -> None:
+        story = circle_with_a_rank()
+        incident = story.incident()
+        assert (incident.kind, incident.job) == ("call-deadlock", "train_rl-2")
+        assert sorted(one.actor for one in story.culprits()) == ["Rollout 0", "Trainer 0"]
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START - WARM < 25.0
+
     def test_wait_for_a_rollout(self) -> None:
         story = ranks_wait()
         assert story.incident().kind == "actor-stuck", "and their own job has no incident"
@@ -666,7 +688,8 @@ class TestUsual:
 
 
 STORIES = (
-    asleep, spins, loops, driver_spins, driver_asleep, circle, stopped, blocked, pending,
+    asleep, spins, loops, driver_spins, driver_asleep, circle,
+    circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
 )  # fmt: skip
 

@@ -170,6 +170,20 @@ def test_a_driver_is_known_by_address_and_pid(raylet: Raylet, agent: Agent) -> N
     assert raylet.process.pid not in agent.look(), "it is the pid of a driver elsewhere"
 
 
+def test_the_end_of_a_zombie_is_told_once(agent: Agent) -> None:
+    driver = subprocess.Popen(["sleep", "1000"])
+    try:
+        agent.drivers = [(NODE.address, driver.pid)]
+        agent.sees(driver.pid)
+    finally:
+        driver.kill()
+    (ended,) = eventually(agent.exits, "its exit is told")
+    for _ in range(3):
+        assert driver.pid not in agent.look()
+        assert agent.exits() == (ended,)
+    driver.wait()
+
+
 def test_how_one_has_ended_is_told(raylet: Raylet, agent: Agent) -> None:
     pid = raylet.start("ray::Rollout.generate")
     process = agent.sees(pid).process
