@@ -17,7 +17,7 @@ import msgspec
 
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.program_text import ProgramText
-from ray_sentinel.capture.states import uses_cuda
+from ray_sentinel.capture.states import read_switches, uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import CaptureConfig, safe_name
@@ -89,7 +89,15 @@ def sample_processes(
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
         found = list(pool.map(lambda process: _harmless(process, deadline), processes))
     reader = StackReader()
-    return tuple(classify_process([run.trace for run in runs], reader) for runs in found)
+    facts = (classify_process([run.trace for run in runs], reader) for runs in found)
+    return tuple(_with_switches(fact) for fact in facts)
+
+
+def _with_switches(fact: StackFact) -> StackFact:
+    """The tools do not wake what they sample: only a thread that runs has more later."""
+    if fact.tid is None:
+        return fact
+    return msgspec.structs.replace(fact, switches=read_switches(fact.process.pid, fact.tid))
 
 
 def _harmless(process: ProcessId, deadline: float) -> list[Traced]:

@@ -6,7 +6,7 @@ import os
 import signal
 
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.progress.proc_stat import Stat, parse_stat
+from ray_sentinel.progress.proc_stat import Stat, parse_schedstat, parse_stat
 
 STOPPED = ("T", "t")
 
@@ -25,6 +25,15 @@ def read_state(pid: int, tid: int | None = None) -> str:
     """One letter, of the main thread or of ``tid``; empty where it is gone."""
     stat = read_stat(pid, tid)
     return stat.state if stat else ""
+
+
+def read_switches(pid: int, tid: int) -> int | None:
+    """How often a thread has been put on a CPU; None where it is gone, or that is not counted."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
+            return parse_schedstat(file.read()).switches
+    except (OSError, ValueError):
+        return None
 
 
 def any_stopped(pid: int) -> bool:

@@ -119,12 +119,21 @@ class KnownMethod(msgspec.Struct, kw_only=True):
         return max(PATIENCE, FACTOR * self.longest)
 
     @property
+    def thread_patience(self) -> float:
+        """Seconds for which a thread may stand still in it that is not the main one."""
+        return max(PATIENCE, FACTOR * self._longest_call)
+
+    @property
     def round_patience(self) -> float:
         """Seconds for which a process may go round in it without a rest: who computes goes on, so
         that only what takes many times as long as ever is suspicious."""
+        return max(PATIENCE, ROUND_FACTOR * self._longest_call)
+
+    @property
+    def _longest_call(self) -> float:
         # A title may last for several calls.
         by_title = self.lasted.timeout(0.0, 1.0) if self.told < RHYTHM else 0.0
-        return max(PATIENCE, ROUND_FACTOR * max(self.longest, by_title))
+        return max(self.longest, by_title)
 
     def take(self, told: EndedCalls) -> None:
         """What Ray tells of its calls: those that are too short to be seen are known by it."""
@@ -159,6 +168,10 @@ class StandingMember(msgspec.Struct, kw_only=True):
     """Where it went round in the first of the looks that show the same."""
     keeps_gil: bool = False
     """Whether it had the GIL at one line in all of them."""
+    switches: int | None = None
+    """As of ``StandingProcess``."""
+    thread_still_since: float | None = None
+    """The first of the looks since which that thread has not run; None of a main thread."""
     first_at: float
     last_at: float
 
@@ -240,6 +253,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
             return NEWCOMER_PATIENCE if self.has_rhythm else STARTUP_PATIENCE
         return UNKNOWN_PATIENCE if self.has_rhythm else None
 
+    def thread_patience_in(self, methods: Iterable[str]) -> float | None:
+        """Seconds for which a thread other than the main one may stand still while its process runs
+        these methods; None where none of them is known: it may serve as long as the job lasts."""
+        known = [self.methods[name] for name in methods if name in self.methods]
+        usual = [method.thread_patience for method in known if method.ended >= RHYTHM]
+        return max(usual, default=None)
+
     @property
     def patience(self) -> float:
         """Seconds for which nothing need begin or end in it."""
@@ -297,6 +317,8 @@ def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> S
         began=one.began,
         round_in=fact,
         keeps_gil=fact is not None and fact.holds_gil is True,
+        switches=one.switches,
+        thread_still_since=None if one.switches is None else now,
         first_at=now,
         last_at=now,
     )
@@ -304,8 +326,10 @@ def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> S
         return new
     before = old.round_in
     if fact is None or before is None:
-        same = fact is before and old.place == new.place
-        return msgspec.structs.replace(new, first_at=old.first_at) if same else new
+        if fact is not before or old.place != new.place:
+            return new
+        still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
+        return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
     moved = movement((before, fact))
     if moved not in ("stuck", "in-place"):
         return new

@@ -20,6 +20,7 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ray_jobs import (
     PATIENCE,
     RHYTHM,
+    SAME_SECONDS,
     STOPPED_SECONDS,
     UNKNOWN_PATIENCE,
     RayJobView,
@@ -147,7 +148,14 @@ def _standing_kind(
     if standing.round_in is not None:
         return _round_kind(view, job, standing, now)
     track = view.ray.track_of(standing.member.process)
-    if track is None or not standing.is_sure() or track.still_since > standing.first_at:
+    if track is None or not standing.is_sure():
+        return None
+    if (still_since := standing.thread_still_since) is not None:
+        patience = job.thread_patience_in(standing.member.methods)
+        still = standing.last_at - still_since >= SAME_SECONDS  # what was not seen proves nothing
+        late = patience is not None and now - still_since > patience
+        return "actor-stuck" if still and late else None
+    if track.still_since > standing.first_at:
         return None
     patience = job.patience_in(track.runs) if track.runs else None
     stuck = patience is not None and now - track.still_since > patience

@@ -112,6 +112,11 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """The collective or transfer that it is in ("all_reduce", "recv"), where the frames name it."""
     thread: str = ""
     """Name or id of the telling thread."""
+    tid: int | None = None
+    """Of the telling thread, where the tool says it."""
+    switches: int | None = None
+    """How often the telling thread had been put on a CPU (third field of its schedstat): one that
+    has not been since the look before has done nothing. None where that was not read."""
     active: bool | None = None
     """The tool's word on whether the telling thread was on a CPU."""
     state: str = ""

@@ -79,6 +79,9 @@ class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time at which the call began, as Ray tells."""
     round_in: StackFact | None = None
     """Where it goes round."""
+    switches: int | None = None
+    """Of the thread that stands there, where that is not the main one: how often it had been put on
+    a CPU."""
 
 
 class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +216,7 @@ def _standing(
                 called_by=translated.maker(runs[0]) if runs else "",
                 began=runs[0].since if runs else None,
                 round_in=goes_round,
+                switches=translated.thread_switches(fact.process),
             ),
         )
 

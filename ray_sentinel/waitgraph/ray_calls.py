@@ -247,6 +247,14 @@ class RayFacts:
         here = self._movements.get(node) in ("stuck", "in-place")
         return fact if fact is not None and fact.active and here else None
 
+    def thread_switches(self, node: WaitNode) -> int | None:
+        """How often the telling thread of a process had been put on a CPU; None where it is the
+        main thread, or that is not known."""
+        fact = self._stacks.get(node)
+        if fact is None or fact.tid == fact.process.pid:
+            return None
+        return fact.switches
+
     def _of_call(self, call: RayCall) -> Iterator[WaitFact]:
         node, runner = call_node(call.id), self._runner.get(call.id)
         if call.kind == "driver":

@@ -71,6 +71,7 @@ def classify(
         waits_for_others=meaning.waits if meaning else None,
         operation=reading.operation,
         thread=thread.name or (str(thread.tid) if thread.tid else ""),
+        tid=thread.tid,
         active=thread.active,
         state=_state(trace, thread),
         holds_gil=thread.holds_gil,

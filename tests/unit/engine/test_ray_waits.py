@@ -83,6 +83,22 @@ def in_thread() -> RayStory:
     return story
 
 
+def thread_stands(*, runs: bool = False, method: str = "generate") -> RayStory:
+    """The same, and the thread is known not to have run, or to run now and then."""
+    story, main, (first, _) = rollouts()
+    first.begins(method, story.now, msgspec.structs.replace(SLEEPS, tid=99, switches=7))
+    first.title = first.kind  # as Ray leaves it where calls run in threads
+    story.call(main, first, method)
+
+    def second() -> None:
+        first.works(story.now)
+        if runs:
+            first.stack = msgspec.structs.replace(first.stack, switches=int(story.now))
+
+    story.run(100, second)
+    return story
+
+
 def awaits_another() -> RayStory:
     """The same, but another actor, which nobody waits for, is in a call of its own."""
     story, main, (first, second) = rollouts()
@@ -444,6 +460,13 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert 120.0 < incident.confirmed_at - ray_story.START - WARM < 160.0
 
+    def test_one_whose_thread_has_not_run(self) -> None:
+        story = thread_stands()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.method) == ("actor-stuck", "Rollout.generate")
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START - WARM < 40.0
+
     def test_one_of_two_jobs(self) -> None:
         story = two_jobs()
         assert story.incident().job == "train_rl-2"
@@ -548,6 +571,12 @@ class TestOver:
 class TestNoIncident:
     def test_a_coroutine_that_awaits_what_another_may_bring(self) -> None:
         assert awaits_another().engine.incidents(everything=True) == ()
+
+    def test_a_thread_that_runs_now_and_then(self) -> None:
+        assert thread_stands(runs=True).engine.incidents(everything=True) == ()
+
+    def test_a_thread_that_serves_as_long_as_the_job_lasts(self) -> None:
+        assert thread_stands(method="serve").engine.incidents(everything=True) == ()
 
     def test_a_thread_whose_method_is_not_known(self) -> None:
         story, main, (first, _) = rollouts()
@@ -691,6 +720,7 @@ STORIES = (
     asleep, spins, loops, driver_spins, driver_asleep, circle,
     circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
+    awaits, in_thread, thread_stands,
 )  # fmt: skip
 
 
