@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,12 @@ with cluster.connect(ship=True) as ray:
 """
 
 
+def _ours(ray: Any) -> list[str]:
+    """The names of our actors."""
+    named = ray.util.list_named_actors(all_namespaces=True)
+    return [entry["name"] for entry in named if entry["namespace"] == "ray_sentinel"]
+
+
 def _groups(ray: object) -> dict[str, str]:
     from ray_sentinel.actors.deployment import placement
 
@@ -34,7 +41,7 @@ def test_one_coordinator_from_eight_processes_at_once(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
     with ray_cluster.connected() as ray:
-        assert ray.util.list_named_actors(all_namespaces=True) == [], "left by another test"
+        assert _ours(ray) == [], "left by another test"
     started = [
         subprocess.Popen(
             [sys.executable, "-c", ENSURE, str(tmp_path)],
@@ -63,8 +70,7 @@ def test_down_leaves_nothing(ray_cluster: RayCluster, tmp_path: Path) -> None:
     ray_cluster.down()
     with ray_cluster.connected() as ray:
         assert _groups(ray) == {}
-        names = ray.util.list_named_actors(all_namespaces=True)
-        assert [entry for entry in names if entry["namespace"] == "ray_sentinel"] == []
+        assert _ours(ray) == []
     eventually(
         lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids),
         "the agents' processes have ended",
