@@ -133,9 +133,17 @@ class Cluster:
         if any(death.what == "driver" for death in deaths):
             self._feed(RayTableTold(time=self.now, table=RayCalls()))
 
-    def take_capture(self, incident: Incident) -> None:
-        """The evidence that was asked for has come."""
+    def take_capture(self) -> None:
+        """The evidence for the only incident has come."""
+        (incident,) = self.engine.incidents()
         self._feed(CaptureDone(time=self.now, incident=incident.id, bundle="/b"))
+
+    def kill_driver(self) -> None:
+        """By SIGKILL; Ray ends all actors, and it is told."""
+        self.end(10, signal=9)
+        self.tell(dead(10, "signal", at=self.now))
+        self.end_all("driver-ended")
+        self.wait(8)
 
     def end_all(self, cause: str) -> None:
         """Ray ends all actors."""
@@ -166,10 +174,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 
 def test_a_driver_that_was_killed_is_named_and_none_of_its_actors(cluster: Cluster) -> None:
-    cluster.end(10, signal=9)
-    cluster.tell(dead(10, "signal", at=cluster.now))
-    cluster.end_all("driver-ended")
-    cluster.wait(8)
+    cluster.kill_driver()
     assert cluster.told() == [("train_rl-1", "driver-dead", ["driver"], "critical")]
     (culprit,) = _culprits(cluster.engine.incidents()[0])
     assert (culprit.host, culprit.pid, culprit.rank) == ("one", 10, None)
@@ -177,24 +182,16 @@ def test_a_driver_that_was_killed_is_named_and_none_of_its_actors(cluster: Clust
 
 
 def test_a_death_has_one_incident_for_as_long_as_it_is_remembered(cluster: Cluster) -> None:
-    cluster.end(10, signal=9)
-    cluster.tell(dead(10, "signal", at=cluster.now))
-    cluster.end_all("driver-ended")
-    cluster.wait(8)
-    (incident,) = cluster.engine.incidents()
-    cluster.take_capture(incident)
+    cluster.kill_driver()
+    cluster.take_capture()
     cluster.wait(120)
     (incident,) = cluster.engine.incidents(everything=True)
     assert (incident.kind, incident.state) == ("driver-dead", "resolved")
 
 
 def test_the_record_of_a_job_goes_some_time_after_the_job(cluster: Cluster) -> None:
-    cluster.end(10, signal=9)
-    cluster.tell(dead(10, "signal", at=cluster.now))
-    cluster.end_all("driver-ended")
-    cluster.wait(8)
-    (incident,) = cluster.engine.incidents()
-    cluster.take_capture(incident)
+    cluster.kill_driver()
+    cluster.take_capture()
     assert ("train_rl-1", 0) in cluster.engine.view.jobs
     for _ in range(8):
         cluster.now += FORGET_SECONDS / 3
