@@ -12,7 +12,7 @@ import msgspec
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.incident import RankOutput
+from ray_sentinel.model.incident import RankOutput, Writer
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.samples import StreamName, TableHeld
@@ -153,13 +153,13 @@ class Dumps(msgspec.Struct, frozen=True, kw_only=True):
 class OutputRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whose last lines of output are wanted from one node."""
 
-    ranks: tuple[Rank, ...]
+    writers: tuple[Writer, ...]
     most_bytes: int = 0
     """Of all of them in the answer."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
-    """The last lines of some ranks of a node, masked; one for each that was asked about."""
+    """The last lines of some processes of a node, masked; one for each that was asked about."""
 
     found: tuple[RankOutput, ...] = ()
 

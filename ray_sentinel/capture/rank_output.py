@@ -1,7 +1,8 @@
-"""The last lines that ranks wrote to their standard output and error, dead ranks' too.
+"""The last lines that ranks, actors and drivers wrote to their standard output and error, also of
+those that have ended.
 
 The files that a process has open as descriptors 1 and 2 are noted while it lives, so that they are
-found when it has ended. Only regular files of the rank's own user are read (``evidence_file``):
+found when it has ended. Only regular files of the process's own user are read (``evidence_file``):
 reading from a pipe or a terminal would take the lines away from their reader. Where Ray keeps a
 worker's output itself, the file is found by its name.
 
@@ -30,8 +31,8 @@ from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.last_lines import telling_line
 from ray_sentinel.evidence_file import open_descriptor, open_evidence, uid_of
 from ray_sentinel.masking import mask, mask_record, mask_tail
-from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.incident import RankLog, RankOutput
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import RankLog, RankOutput, Writer
 from ray_sentinel.progress.proc_stat import TICK, Key, parse_stat
 from ray_sentinel.text import clean
 
@@ -118,14 +119,14 @@ class RankOutputs:
         self._reads: Bounded[Key, RankOutput] = Bounded(READ_SECONDS, most=8)
         self._noting, self._reading = threading.Lock(), threading.Lock()
 
-    def note(self, ranks: Iterable[Rank]) -> None:
-        """Note which files living ranks have open; a file is examined only when it has changed to
-        another one."""
+    def note(self, processes: Iterable[ProcessId]) -> None:
+        """Note which files living processes have open; a file is examined only when it has changed
+        to another one."""
         with self._noting:
             now = time.monotonic()
             changed = {}
-            for rank in ranks:
-                key = (rank.process.pid, rank.process.start)
+            for process in processes:
+                key = (process.pid, process.start)
                 targets = self._targets(key)
                 before = self._known.get(key)
                 same = before and {n: s.target for n, s in before.streams.items()} == targets
@@ -184,34 +185,40 @@ class RankOutputs:
             return False
         return found.start == key[1] and found.state not in ("Z", "X")
 
-    def gather(self, ranks: Iterable[Rank], most_bytes: int) -> tuple[RankOutput, ...]:
+    def gather(self, writers: Iterable[Writer], most_bytes: int) -> tuple[RankOutput, ...]:
         """The last lines of each, or why there are none; ``most_bytes`` of all together."""
-        by_key = {(rank.process.pid, rank.process.start): rank for rank in ranks}
+        by_key = {_key(writer): writer for writer in writers}
         if not self._reading.acquire(timeout=WAIT_SECONDS):
-            why = "the output of other ranks is being read"
-            return tuple(self._without(rank, why) for rank in by_key.values())
+            why = "the output of others is being read"
+            return tuple(self._without(writer, why) for writer in by_key.values())
         try:
-            self.note(by_key.values())
+            self.note(writer.process for writer in by_key.values())
             share = min(MOST_BYTES, most_bytes // max(1, len(by_key)))
-            work = {key: partial(self._of, rank, share) for key, rank in by_key.items()}
+            work = {key: partial(self._of, writer, share) for key, writer in by_key.items()}
             found, failures = self._reads.run(work)
         finally:
             self._reading.release()
         return tuple(
             found[key]
             if key in found
-            else self._without(rank, f"its file system does not answer: {failures[key]}")
-            for key, rank in by_key.items()
+            else self._without(writer, f"its file system does not answer: {failures[key]}")
+            for key, writer in by_key.items()
         )
 
-    def _without(self, rank: Rank, why: str) -> RankOutput:
-        key = (rank.process.pid, rank.process.start)
-        ended = not self._lives(key)
-        log = RankLog(rank=rank.id.rank, host=self._host, pid=key[0], ended=ended, missing=why)
+    def _without(self, writer: Writer, why: str) -> RankOutput:
+        key = _key(writer)
+        log = RankLog(
+            rank=writer.rank,
+            label=writer.label,
+            host=self._host,
+            pid=key[0],
+            ended=not self._lives(key),
+            missing=why,
+        )
         return RankOutput(log=log)
 
-    def _of(self, rank: Rank, share: int) -> RankOutput:
-        key = (rank.process.pid, rank.process.start)
+    def _of(self, writer: Writer, share: int) -> RankOutput:
+        key = _key(writer)
         ended = not self._lives(key)
         sources, problems = self._sources(key, self._known.get(key) or _Known(os.geteuid()))
         told, parts, own = [], [], []
@@ -233,7 +240,8 @@ class RankOutputs:
         if told and not parts:
             problems.append("nothing was written there")
         log = RankLog(
-            rank=rank.id.rank,
+            rank=writer.rank,
+            label=writer.label,
             host=self._host,
             pid=key[0],
             ended=ended,
@@ -333,6 +341,10 @@ class RankOutputs:
                 return handle
             os.close(handle)
         return open_evidence(Path(source.path.removesuffix(_DELETED)), source.owner)
+
+
+def _key(writer: Writer) -> Key:
+    return writer.process.pid, writer.process.start
 
 
 def last_lines(text: str, most: int, *, cut: bool = False) -> str:

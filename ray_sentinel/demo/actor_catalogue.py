@@ -207,6 +207,7 @@ ACTOR_FAULTS: dict[str, ActorFaultSpec] = {
         kinds=("actor-stuck", "startup-stuck"),
         way="sleep",
         place="constructor",
+        clock="start-up",  # its class has no fellow that has come through it
     ),
     "constructor-first": ActorFaultSpec(
         what="an actor sleeps in its constructor as the job begins",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, Writer
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
@@ -83,6 +83,8 @@ class Capture(Action, frozen=True, tag="capture"):
     others: tuple[Rank, ...] = ()
     gone: tuple[Rank, ...] = ()
     """Ranks that have ended; their last output may still be there."""
+    members: tuple[Writer, ...] = ()
+    """Drivers and actors that are named and are no ranks."""
     thorough: bool = False
     """cuda-gdb, where it is configured, on all of them."""
 

@@ -11,6 +11,7 @@ from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder, Capture,
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.exits import has_own_words, is_abnormal, was_overrun
 from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Writer
 
 MOST_ROUNDS = 60
 """Of stacks in one case, one soon after the other."""
@@ -86,8 +87,16 @@ def may_be_thorough(settings: Settings) -> bool:
     return settings.enabled and settings.cuda_gdb and at_once > 0
 
 
-def capture(case: Case, now: float, settings: Settings, *, thorough: bool = False) -> Capture:
-    """All tools; every live rank is in exactly one of the three lists."""
+def capture(
+    case: Case,
+    now: float,
+    settings: Settings,
+    members: tuple[Writer, ...] = (),
+    *,
+    thorough: bool = False,
+) -> Capture:
+    """All tools; every live rank is in exactly one of the three lists. ``members``: those that are
+    named and are no ranks."""
     case.captured_at = now  # also where this fails: it is tried again after the cooldown
     everyone = [view.rank for view in case.job.live]
     seconds = capture_seconds(everyone, settings, thorough=thorough)
@@ -107,6 +116,7 @@ def capture(case: Case, now: float, settings: Settings, *, thorough: bool = Fals
         waiters=tuple(waiters.values()),
         others=tuple(view.rank for view in live if view.rank.process not in picked),
         gone=tuple(view.rank for view in case.job.ranks.values() if not view.alive),
+        members=members,
         thorough=thorough,
     )
     case.captures += 1

@@ -117,6 +117,11 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             processes={str(view.rank.id.rank): view.rank.process for view in views},
         )
 
+    def is_made_worse_by(self, finding: Finding) -> bool:
+        """Whether the rule that knew the whole verdict called it a warning, and does no more."""
+        told = self.incident.confirmed_at is not None and self._told_mildly()
+        return told and finding.rule in self.findings and finding.severity == "critical"
+
     def _told_mildly(self) -> bool:
         """Whether the rule that knows the whole verdict calls it a warning."""
         known = (finding for finding in self.findings.values() if finding.verdict is not None)

@@ -16,6 +16,7 @@ from ray_sentinel.engine.ray_jobs import RayJobs, RayJobView
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank
+from ray_sentinel.model.incident import Culprit, Writer
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 
 LOST_SECONDS = 60.0
@@ -30,6 +31,8 @@ CLOCK_JUMP = 1.0
 """Seconds; when the offset of so many as OFFSETS snapshots in a row has grown by more, the node's
 clock stood still or began anew: what is merely under way for long comes to an end."""
 OFFSETS = 5
+WHY_SECONDS = 10.0
+"""So long the end of a Ray job waits for the cause of it."""
 TOGETHER_SECONDS = 60.0
 """Ranks of one attempt are first seen within so long: launchers start theirs at one moment, agents
 are deployed within seconds. What is left of an old attempt was there before."""
@@ -282,7 +285,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 known = self.ray.jobs.get(view.ray_job)
                 moved_at = known.changed_at if known is not None else view.stirred_at
                 gone_at = view.ended_at if view.ended_at is not None else now
-                view.follow(moved_at, known.ended_at if known is not None else gone_at)
+                view.follow(moved_at, self._known_end(known, now) if known is not None else gone_at)
+
+    def _known_end(self, ray_job: RayJobView, now: float) -> float | None:
+        """When a Ray job ended, once it is told why: what was told of it may be worse by that."""
+        ended = ray_job.ended_at
+        if ended is None or now - ended > WHY_SECONDS:
+            return ended
+        told = self.deaths.of_job(ray_job.id, now)
+        return ended if any(death.what == "driver" for death in told) else None
 
     def _ray_view(self, ray_job: RayJobView, now: float) -> None:
         """The record of a Ray job's incidents: a job without ranks. One that has ended is not
@@ -332,6 +343,26 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         """The same of the node with this address."""
         found = (node.node.host for node in self.nodes.values() if node.node.address == address)
         return next(found, address)
+
+    def members(self, culprits: Iterable[Culprit]) -> tuple[Writer, ...]:
+        """Those of them that are drivers or actors and no ranks, and whose node is known."""
+        nodes = {node.node.host: key for key, node in self.nodes.items()}
+        return tuple(
+            Writer(
+                process=self._process(nodes[one.host], one.host, one.pid),
+                node=nodes[one.host],
+                label=one.actor or one.role,
+            )
+            for one in culprits
+            if one.rank is None and one.pid is not None and one.host in nodes
+        )
+
+    def _process(self, node_id: str, host: str, pid: int) -> ProcessId:
+        """Of Ray, whether it lives or has ended."""
+        if (track := self.ray.tracks.get(node_id, {}).get(pid)) is not None:
+            return track.process
+        seen = self.deaths.exits.get(node_id, {}).get(pid)
+        return ProcessId(host, pid, seen.start if seen is not None else 0)
 
     def rank_at(self, node_id: str, pid: int) -> int | None:
         """The number of the rank that is, or was, this process."""

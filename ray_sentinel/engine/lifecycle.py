@@ -102,9 +102,12 @@ class IncidentLifecycle:
     ) -> list[AnyAction]:
         """A rule has found something. ``slowed``: who slowed the job down before."""
         job = self._view.jobs[finding.job, finding.attempt]
+        case = self._store.case_for(finding, job)
+        if case is not None and finding.verdict is not None and case.is_made_worse_by(finding):
+            case.findings[finding.rule] = finding
+            return self._tell(case.with_verdict(case.incident, finding.verdict))
         if self._store.is_answered(finding, job):
             return []
-        case = self._store.case_for(finding, job)
         if case is None:
             return asking.everything(self._suspect(finding, job, now, slowed), now)
         if case.incident.state == "suspected":
@@ -326,7 +329,9 @@ class IncidentLifecycle:
         """Ask for everything that tells of the case; nothing where it is about ourselves."""
         if case.about_ourselves:
             return []
-        return [asking.capture(case, now, self._config.capture, thorough=thorough)]
+        verdict = case.incident.verdict
+        members = self._view.members(verdict.culprits) if verdict is not None else ()
+        return [asking.capture(case, now, self._config.capture, members, thorough=thorough)]
 
     def _watch_the_end(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         why = _why_over(case, self._view.jobs.get(case.job.key), found)

@@ -53,6 +53,8 @@ class SeenExit(msgspec.Struct, frozen=True):
     at: float
     code: int | None
     signal: int | None
+    start: int = 0
+    """As of its ``ProcessId``."""
 
 
 class ToldDeath(msgspec.Struct, kw_only=True):
@@ -93,7 +95,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
             pid = ended.process.pid
             at = min(now, ended.at + offset)
             if len(known) < MOST or pid in known:
-                known[pid] = SeenExit(at, ended.code, ended.signal)
+                known[pid] = SeenExit(at, ended.code, ended.signal, ended.process.start)
         for event in snapshot.events:
             pid_text = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
             if pid_text.isdecimal() and now - event.time - offset < WAIT_SECONDS * 10:
@@ -181,7 +183,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
         if death.what == "driver" and _asked_to_end(seen):
             named = SIGNAL_NAMES.get(signal or (seen.code or 0) - _BY_SHELL, "a signal")
             return _with(death, "stopped", f"ended by {named}", "pidfd")
-        failed = death.what == "driver" and death.cause == "finished" and bool(seen.code or signal)
+        # A signal that comes after it had left Ray (a crash as the interpreter ends) was no cause.
+        failed = death.what == "driver" and death.cause == "finished" and bool(seen.code)
         known = death.cause not in ("signal", "unknown") or death.detail.startswith(KILLED)
         if known and not failed:
             return death

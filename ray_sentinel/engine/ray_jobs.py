@@ -110,6 +110,8 @@ class KnownMethod(msgspec.Struct, kw_only=True):
     """Seconds that a call of it took, as Ray told."""
     told: int = 0
     """Of so many calls."""
+    last_at: float = 0.0
+    """When the last of them ended."""
 
     @property
     def patience(self) -> float:
@@ -135,11 +137,14 @@ class KnownMethod(msgspec.Struct, kw_only=True):
         by_title = self.lasted.timeout(0.0, 1.0) if self.told < RHYTHM else 0.0
         return max(self.longest, by_title)
 
-    def take(self, told: EndedCalls) -> None:
-        """What Ray tells of its calls: those that are too short to be seen are known by it."""
+    def take(self, told: EndedCalls) -> bool:
+        """What Ray tells of its calls: those that are too short to be seen are known by it. Whether
+        any has ended since it last told."""
         self.ended = max(self.ended, told.count)
         self.longest = max(self.longest, told.longest)
         self.told = max(self.told, told.count)
+        before, self.last_at = self.last_at, max(self.last_at, told.last_at)
+        return self.last_at > before
 
 
 class SeenRoot(msgspec.Struct, kw_only=True):
@@ -227,6 +232,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     def method(self, title: str) -> KnownMethod:
         """What is known of it; of too many methods nothing new is learned."""
+        title = _method_of(title)
         if title not in self.methods and len(self.methods) >= MOST_METHODS:
             return KnownMethod()
         return self.methods.setdefault(title, KnownMethod())
@@ -236,7 +242,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         None where no time tells."""
         if not title:
             return self.pauses.timeout(PATIENCE, ROUND_FACTOR) if self.has_rhythm else None
-        known = self.methods.get(title)
+        known = self.methods.get(_method_of(title))
         return known.round_patience if known is not None and known.ended >= RHYTHM else None
 
     def patience_in(self, title: str) -> float | None:
@@ -245,7 +251,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         A constructor is known once a fellow has come through it; where none has, it has a patience
         of its own.
         """
-        known = self.methods.get(title)
+        known = self.methods.get(_method_of(title))
         constructs = title.endswith(".__init__")
         if known is not None and known.ended >= (1 if constructs else RHYTHM):
             return known.patience
@@ -256,7 +262,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     def thread_patience_in(self, methods: Iterable[str]) -> float | None:
         """Seconds for which a thread other than the main one may stand still while its process runs
         these methods; None where none of them is known: it may serve as long as the job lasts."""
-        known = [self.methods[name] for name in methods if name in self.methods]
+        names = (_method_of(name) for name in methods)
+        known = [self.methods[name] for name in names if name in self.methods]
         usual = [method.thread_patience for method in known if method.ended >= RHYTHM]
         return max(usual, default=None)
 
@@ -280,9 +287,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
         and is seen no more is forgotten. ``notes``: what could not be seen."""
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
-        for name, told in calls.ended.items():
-            self.method(name).take(told)
         self.fruitless += 1
+        for name, told in calls.ended.items():
+            if self.method(name).take(told) and (ended := min(now, told.last_at)) > self.changed_at:
+                # Calls that follow each other at once have one title.
+                self.changed_at, self.fruitless = ended, 0
         if picture is None:
             return
         known = {_key(seen.root): seen for seen in self.roots}
@@ -597,10 +606,19 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         return groups or (job.unready_since is not None and now - job.unready_since > PATIENCE)
 
 
+def _method_of(title: str) -> str:
+    """The name under which all of a class know it: Ray puts an actor's name before its constructor.
+
+    >>> _method_of("left:Rollout.__init__"), _method_of("Rollout.generate")
+    ('Rollout.__init__', 'Rollout.generate')
+    """
+    return title.rpartition(":")[2] if title.endswith(".__init__") else title
+
+
 def _until_look(job: RayJobView, title: str) -> float | None:
     """Seconds without a rest after which a process is looked at: of calls whose durations Ray has
     not told, sooner than it can be judged, for the look brings them."""
-    known = job.methods.get(title)
+    known = job.methods.get(_method_of(title))
     untold = known is not None and known.told < RHYTHM
     return PATIENCE if untold else job.round_patience_in(title)
 

@@ -150,7 +150,7 @@ def with_last_lines(
 
 
 def _told(log: RankLog) -> str:
-    who = f"rank {log.rank} on {log.host}"
+    who = f"{log.who} on {log.host}"
     if not log.file:
         return f"The last lines of {who} are not in the bundle: {log.missing or 'it wrote none'}."
     if log.telling:

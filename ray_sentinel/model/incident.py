@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.straggler import StragglerStatus
 
@@ -143,12 +143,31 @@ class Transition(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class RankLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank wrote last to its standard output and error, in the incident's bundle."""
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """A process whose last output is wanted: a rank, or a driver or an actor that is none."""
 
-    rank: int
+    process: ProcessId
+    node: str
+    """Ray's node id, in hex."""
+    rank: int | None = None
+    label: str = ""
+    """What one that is no rank is called: "driver", "Rollout 2"."""
+
+
+def writer_of(rank: Rank) -> Writer:
+    """A rank as one whose output is wanted."""
+    return Writer(process=rank.process, node=rank.node, rank=rank.id.rank)
+
+
+class RankLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rank, actor or driver wrote last to its standard output and error, in the incident's
+    bundle."""
+
+    rank: int | None
     host: str
     pid: int
+    label: str = ""
+    """As of ``Writer``."""
     file: str = ""
     """In the bundle; empty where there is none."""
     sources: tuple[str, ...] = ()
@@ -164,9 +183,14 @@ class RankLog(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     """The last ones, of a culprit: what a report shows."""
 
+    @property
+    def who(self) -> str:
+        """ "rank 3" or "Rollout 2"."""
+        return f"rank {self.rank}" if self.rank is not None else self.label
+
 
 class RankOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's last lines on their way to the bundle, masked; ``log`` names no file yet."""
+    """A process's last lines on their way to the bundle, masked; ``log`` names no file yet."""
 
     log: RankLog
     data: bytes = b""

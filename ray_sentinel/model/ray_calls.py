@@ -102,6 +102,8 @@ class EndedCalls(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     longest: float
     """Seconds that one of them ran."""
+    last_at: float = 0.0
+    """Unix time at which the last of them ended."""
 
 
 class RayCalls(msgspec.Struct, frozen=True, kw_only=True):

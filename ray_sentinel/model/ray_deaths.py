@@ -71,8 +71,6 @@ class RayDeath(msgspec.Struct, frozen=True, kw_only=True):
     which."""
     restarts: bool = False
     """Ray starts it again."""
-    last_lines: tuple[str, ...] = ()
-    """The end of its log."""
 
     @property
     def is_echo(self) -> bool:

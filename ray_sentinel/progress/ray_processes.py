@@ -29,6 +29,9 @@ BUSY = 0.2
 threads use a hundredth."""
 RESTLESS = 0.95
 """Share of the time that a main thread runs or waits for a CPU where it does not rest."""
+UNCOUNTED = 0.75
+"""Seconds of that which the kernel may not have counted yet: it adds a wait for a CPU when it is
+over, and what runs at its next tick."""
 ZOMBIE = "Z"
 """State of a process that has ended, and that its parent has not asked for."""
 MOST_TITLE = 200
@@ -46,6 +49,8 @@ class _Seen(msgspec.Struct, kw_only=True):
     wanted: float = 0.0
     """Seconds that its main thread has run or waited for a CPU."""
     busy_since: float | None = None
+    busy_wanted: float = 0.0
+    """The same seconds, as they were then."""
     cpu_seconds: float = 0.0
     at: float = 0.0
     state: str = ""
@@ -144,16 +149,27 @@ class RayProcessWatch:
         if main.switches != seen.switches or (busy and seen.at):
             seen.moved_at = now
         wanted = main.cpu_seconds + main.delay_seconds
-        if not seen.at or wanted - seen.wanted < RESTLESS * (now - seen.at):
+        if not _wants(wanted - seen.wanted, now - seen.at) or not seen.at:
             seen.busy_since = None
         elif seen.busy_since is None:
-            seen.busy_since = seen.at
+            seen.busy_since, seen.busy_wanted = seen.at, seen.wanted
+        elif not _wants(wanted - seen.busy_wanted, now - seen.busy_since):
+            seen.busy_since = None
         seen.switches, seen.wanted, seen.cpu_seconds, seen.at = main.switches, wanted, used, now
         seen.state = stat.state
         return seen
 
     def _read(self, pid: int, name: str) -> bytes:
         return read_file(self._proc, pid, name) or b""
+
+
+def _wants(seconds: float, of: float) -> bool:
+    """Whether a thread that has run or waited for a CPU for some seconds may not have rested.
+
+    >>> _wants(0.4, 1.0), _wants(0.1, 1.0), _wants(27.0, 30.0), _wants(29.5, 30.0)
+    (True, False, False, True)
+    """
+    return seconds >= min(RESTLESS * of, of - UNCOUNTED)
 
 
 def _title(line: bytes | None) -> str | None:

@@ -103,7 +103,7 @@ def _stacks(verdict: Verdict) -> Iterator[str]:
 def _logs(incident: Incident) -> Iterator[str]:
     for log in incident.logs:
         if log.lines:
-            yield from _section(f"Last lines of rank {log.rank} on {cell(log.host)}", _quote(log))
+            yield from _section(f"Last lines of {cell(log.who)} on {cell(log.host)}", _quote(log))
     others = [f"- {cell(who_wrote(log))}: {_file(log)}" for log in incident.logs if not log.lines]
     yield from _section(others_title(incident), others)
 

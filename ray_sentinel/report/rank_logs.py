@@ -1,4 +1,4 @@
-"""What ranks wrote last, as every report says it."""
+"""What ranks, actors and drivers wrote last, as every report says it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINKED = re.compile(r"(?:look_[0-9]{1,4}/)?logs/[A-Za-z0-9._-]+")
 
 def who_wrote(log: RankLog) -> str:
     """``rank 3 on host-a (pid 77, ended)``."""
-    return f"rank {log.rank} on {log.host} (pid {log.pid}{', ended' if log.ended else ''})"
+    return f"{log.who} on {log.host} (pid {log.pid}{', ended' if log.ended else ''})"
 
 
 def said_of(log: RankLog) -> str:
@@ -22,4 +22,5 @@ def said_of(log: RankLog) -> str:
 def others_title(incident: Incident) -> str:
     """The heading over the ranks whose lines are not quoted."""
     quoted = any(log.lines for log in incident.logs)
-    return f"What the {'other ' if quoted else ''}ranks wrote last"
+    what = "ranks" if all(log.rank is not None for log in incident.logs) else "processes"
+    return f"What the {'other ' if quoted else ''}{what} wrote last"

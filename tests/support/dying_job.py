@@ -1,6 +1,6 @@
 """A Ray job that ends, or loses an actor, in the way that the name of its file says. argv: a file
 that is written, with the driver's pid, once all actors live; it goes on once the file FILE.go is
-there."""
+there, for who watches must have seen them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ import ray
 
 @ray.remote(num_cpus=0)
 class Engine:
+    def __init__(self) -> None:
+        print("the engine is up", flush=True)
+
     def pid(self) -> int:
         return os.getpid()
 
@@ -58,35 +61,29 @@ def ends_first(handle: Any, how: int) -> None:
     os.kill(ray.get(handle.pid.remote()), how)
 
 
-KEPT: list[Any] = []
-"""Ray ends actors whose handles are dropped."""
+LOST = ("killed", "crashed", "unwanted", "left", "owner")
 
 
-def losses() -> None:
+def losses(made: dict[str, Any]) -> None:
     """Actors die in all ways while their driver goes on."""
-    names = ("killed", "crashed", "unwanted", "left", "owner")
-    killed, crashed, unwanted, left, owner = map(engine, names)
-    ray.get(owner.make.remote())
-    time.sleep(12)  # the table of a busy machine may not show what lives no longer
-    ends_first(killed, signal.SIGKILL)
-    ends_first(crashed, signal.SIGSEGV)
-    ray.kill(unwanted)
-    left.leave.remote()
-    ends_first(owner, signal.SIGKILL)
-    KEPT.extend((killed, crashed, unwanted, left, owner))
+    ends_first(made["killed"], signal.SIGKILL)
+    ends_first(made["crashed"], signal.SIGSEGV)
+    ray.kill(made["unwanted"])
+    made["left"].leave.remote()
+    ends_first(made["owner"], signal.SIGKILL)
 
 
 def main() -> None:
     how = Path(__file__).stem
     ray.init(log_to_driver=False)
-    one = engine(how)
-    other = engine(f"{how}-other")
-    time.sleep(4)  # a job that lives no longer is not seen
+    made = {name: engine(name) for name in (LOST if how == "losses" else (how, f"{how}-other"))}
+    if how == "losses":
+        ray.get(made["owner"].make.remote())
     Path(sys.argv[1]).write_text(str(os.getpid()))
     while not Path(f"{sys.argv[1]}.go").exists():
         time.sleep(0.05)
     if how == "losses":
-        losses()
+        losses(made)
     if how in ("losses", "waits", "killed", "interrupted"):
         time.sleep(600)
     if how == "raises":
@@ -98,11 +95,11 @@ def main() -> None:
         ray.get(bare.pid.remote())
     if how == "falls":
         for step in range(10):
-            ray.get([one.generate.remote(step), other.pid.remote()])
+            ray.get([made[how].generate.remote(step), made[f"{how}-other"].pid.remote()])
     if how == "misses":
-        ends_first(other, signal.SIGKILL)
+        ends_first(made["misses-other"], signal.SIGKILL)
         while True:
-            ray.get([one.generate.remote(0), other.pid.remote()])
+            ray.get([actor.pid.remote() for actor in made.values()])
 
 
 main()

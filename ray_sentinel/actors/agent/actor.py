@@ -56,9 +56,9 @@ class Agent:
         return pack_masked(self._monitor.evidence.dumps.gather(wanted))
 
     def rank_output(self, request: bytes) -> bytes:
-        """What some ranks wrote last, an ``OutputRequest``: ``Outputs``."""
+        """What some processes wrote last, an ``OutputRequest``: ``Outputs``."""
         wanted = unpack(request, OutputRequest)
-        found = self._monitor.evidence.outputs.gather(wanted.ranks, wanted.most_bytes)
+        found = self._monitor.evidence.outputs.gather(wanted.writers, wanted.most_bytes)
         return pack_masked(Outputs(found=found))
 
     def nccl_ras(self, ranks: bytes) -> bytes:

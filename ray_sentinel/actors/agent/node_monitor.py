@@ -37,7 +37,7 @@ from ray_sentinel.collect.runner import Runner, RunnerSettings
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
-from ray_sentinel.model.identity import Node, Rank
+from ray_sentinel.model.identity import Node, ProcessId
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess, Snapshot
 from ray_sentinel.model.ray_cluster import RayCluster
@@ -145,7 +145,7 @@ class NodeMonitor:
         self._loop: Loop | None = None
         self._clustering: Loop | None = None
         self._reporting: Newest[RanksSeen] | None = None
-        self._noting: Newest[tuple[Rank, ...]] | None = None
+        self._noting: Newest[tuple[ProcessId, ...]] | None = None
         self._closing = threading.Lock()
         self._closed = False
         missing = missing_tracer()
@@ -244,12 +244,13 @@ class NodeMonitor:
         self._servers.watch((found.rank for found in ranks), self.watch.serves)
         self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
+        of_ray = self.watch.ray_processes()
         if self._noting is not None:
-            self._noting.offer(tuple(found.rank for found in ranks))
+            # Ray keeps what its workers write, and where, but not its drivers'.
+            drivers = (one.process for one in of_ray if not one.title)
+            self._noting.offer((*(found.rank.process for found in ranks), *drivers))
         if self._reporting is not None:
-            self._reporting.offer(
-                RanksSeen(ranks, self.watch.ray_processes(), self.watch.ray_exits(), now)
-            )
+            self._reporting.offer(RanksSeen(ranks, of_ray, self.watch.ray_exits(), now))
 
     def _note_problems(self) -> None:
         self._note_refused(self.runner.refused_plugins())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayError
@@ -18,7 +18,9 @@ from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.messages import pack
 from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Writer
 
+Placed = TypeVar("Placed", Rank, Writer)
 Answers = tuple[dict[str, bytes], list[str]]
 """What was answered, by node id, and what went wrong."""
 Late = Callable[[bytes], None]
@@ -88,9 +90,9 @@ def _hand_on(late_answer: Late, answered: Future[bytes]) -> None:
         late_answer(answered.result())
 
 
-def by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:
-    """Ranks by their node's id."""
-    nodes: dict[str, list[Rank]] = {}
-    for rank in ranks:
-        nodes.setdefault(rank.node, []).append(rank)
+def by_node(placed: Iterable[Placed]) -> dict[str, tuple[Placed, ...]]:
+    """Ranks, or other processes, by their node's id."""
+    nodes: dict[str, list[Placed]] = {}
+    for one in placed:
+        nodes.setdefault(one.node, []).append(one)
     return {node: tuple(found) for node, found in nodes.items()}

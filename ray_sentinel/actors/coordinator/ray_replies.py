@@ -229,7 +229,11 @@ def ended_of(reply: Any) -> dict[str, EndedCalls]:
         if running in times and ended in times and name:
             seconds = max(0.0, (times[ended] - times[running]) / 1e9)
             old = found.get(name, EndedCalls(count=0, longest=0.0))
-            found[name] = EndedCalls(count=old.count + 1, longest=max(old.longest, seconds))
+            found[name] = EndedCalls(
+                count=old.count + 1,
+                longest=max(old.longest, seconds),
+                last_at=max(old.last_at, times[ended] / 1e9),
+            )
     return found
 
 

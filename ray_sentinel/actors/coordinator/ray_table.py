@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 TABLE_SECONDS = 2.0
 """Between two questions, at least; ten times that where Ray does not answer."""
 MAX_SHARE = 0.02
-"""Of the coordinator's time that is spent on asking, at most."""
+"""Of a core that is spent on asking, at most."""
+MAX_WAITING = 0.25
+"""Of the time that is spent on waiting for answers, at most: a store that is slow is asked less."""
 
 
 class RayTable:
@@ -49,7 +51,7 @@ class RayTable:
 
     def poll(self) -> None:
         """Ask, where it is time to."""
-        begun = time.monotonic()
+        begun, used = time.monotonic(), time.thread_time()
         if begun < self._due:
             return
         found = self._calls.table(time.time())
@@ -57,12 +59,14 @@ class RayTable:
             log.warning("%s", found.problem)
         self._said = found.problem
         ended = time.monotonic()
+        # A busy machine answers late: that is no reason to know nothing for minutes.
+        pause = max((time.thread_time() - used) / MAX_SHARE, (ended - begun) / MAX_WAITING)
         rarely = 10.0 if found.problem else 1.0
         with self._lock:
-            self._soonest = ended + (ended - begun) / MAX_SHARE
+            self._soonest = ended + pause
             if found.problem:
                 self._soonest += rarely * TABLE_SECONDS
-            self._due = ended + max(rarely * TABLE_SECONDS, (ended - begun) / MAX_SHARE)
+            self._due = ended + max(rarely * TABLE_SECONDS, pause)
         if _without_time(found) != _without_time(self._known):
             with self._lock:
                 self._known = found

@@ -32,14 +32,15 @@ class DyingJob:
     def __init__(self, cluster: RayCluster, folder: Path, how: str) -> None:
         self.how, self._ready = how, folder / f"{how}.ready"
         script = shutil.copy(SCRIPT, folder / f"{how}.py")
-        self.driver = subprocess.Popen(
-            [sys.executable, "-W", "ignore", script, str(self._ready)],
-            env=cluster.environ(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            # A test runner in the background ignores Ctrl-C, and so would its children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
+        with open(folder / f"{how}.out", "wb") as out:
+            self.driver = subprocess.Popen(
+                [sys.executable, "-W", "ignore", script, str(self._ready)],
+                env=cluster.environ(),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # A test runner in the background ignores Ctrl-C, and so would its children.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
 
     def until_ready(self) -> None:
         eventually(self._ready.exists, f"the actors of {self.how} live", 60.0)
@@ -78,6 +79,10 @@ DRIVERS = {
     "builds": ("exception", ""),
     "unpacks": ("exception", ""),
 }
+LIVED = {("losses", name) for name in LOSSES} | {
+    (how, name) for how in DRIVERS for name in (how, f"{how}-other")
+}
+"""Job and actor, before anything ends."""
 NEVER_BEGAN = {"broken": "constructor", "bare": "runtime-env"}
 """Actors that their drivers failed by."""
 
@@ -96,16 +101,22 @@ def test_the_control_store_tells_one_cause_for_each(
         ended = {death.label for death in told}
         return ended >= LOSSES.keys() and sum(d.what == "driver" for d in told) == len(DRIVERS)
 
-    with store, dying(ray_cluster, tmp_path, "losses", *DRIVERS) as jobs:
-        table.hurry()
+    def all_seen() -> bool:
         table.poll()
+        return {(names().get(a.job), a.label) for a in table.table.actors if a.pid} >= LIVED
+
+    def names() -> dict[str, str]:
+        return {d.job: d.name.partition("-")[0] for d in table.table.drivers}
+
+    with store, dying(ray_cluster, tmp_path, "losses", *DRIVERS) as jobs:
+        eventually(all_seen, "the table shows all actors", 60.0)
+        of = names()
         for job in jobs.values():
             job.go_on()
         jobs["killed"].driver.kill()
-        names = {driver.job: driver.name for driver in table.table.drivers}
         with contextlib.suppress(AssertionError):
             eventually(all_told, "all deaths are told", 60.0)
-    lost = {d.label: d for d in told if d.what == "actor" and names[d.job].startswith("losses")}
+    lost = {d.label: d for d in told if d.what == "actor" and of[d.job] == "losses"}
     found = {
         label: (
             lost[label].cause,
@@ -116,7 +127,7 @@ def test_the_control_store_tells_one_cause_for_each(
         if label in lost
     }
     assert found == LOSSES
-    ends = {names[d.job].partition("-")[0]: d for d in told if d.what == "driver"}
+    ends = {of[d.job]: d for d in told if d.what == "driver"}
     assert {how: (d.cause, DRIVERS[how][1] in d.detail) for how, d in ends.items()} == {
         how: (cause, True) for how, (cause, _) in DRIVERS.items()
     }
@@ -148,10 +159,35 @@ def seen(watched: Watched) -> dict[str, tuple[str, str, list[str], str]]:
     return found
 
 
+LAST_LINES = {
+    ("misses", "misses-other"): "the engine is up",
+    ("raises", "driver"): "ValueError: no data",
+}
+"""What an actor that was killed wrote last, by Ray's own file of it, and a driver that raised."""
+
+
+def quoted(watched: Watched) -> dict[tuple[str, str], str]:
+    """The last lines in the bundles, by job and who wrote them."""
+    return {
+        (one.job.partition("-")[0], log.who): "\n".join(log.lines)
+        for one in watched.ask("incidents", tuple[Incident, ...])
+        for log in one.logs
+        if log.lines
+    }
+
+
+def living(watched: Watched) -> set[tuple[str, str]]:
+    """Job and actor, as the status tells them."""
+    jobs = watched.status().jobs
+    return {(job.job.partition("-")[0], m.label) for job in jobs for m in job.members}
+
+
 def test_the_first_that_ended_is_named_and_none_of_the_others(
     ray_cluster: RayCluster, watched: Watched, tmp_path: Path
 ) -> None:
+    expected = {(how, name) for how in (*NAMED, *UNNAMED) for name in (how, f"{how}-other")}
     with dying(ray_cluster, tmp_path, *NAMED, *UNNAMED) as jobs:
+        eventually(lambda: expected <= living(watched), "all actors are in the status", 60.0)
         for job in jobs.values():
             job.go_on()
         jobs["killed"].driver.kill()
@@ -159,4 +195,8 @@ def test_the_first_that_ended_is_named_and_none_of_the_others(
         eventually(lambda: len(seen(watched)) >= len(NAMED), "the deaths are named", 40.0)
         for how in ("finishes", "interrupted"):
             jobs[how].driver.wait(20)
+        eventually(lambda: LAST_LINES.keys() <= quoted(watched).keys(), "last lines are there")
     assert seen(watched) == NAMED
+    lines = quoted(watched)
+    for who, said in LAST_LINES.items():
+        assert said in lines[who], lines

@@ -19,6 +19,7 @@ from ray_sentinel.model.incident import (
     RankLog,
     RankOutput,
     Verdict,
+    Writer,
 )
 from tests.support.incidents import an_incident
 
@@ -43,15 +44,16 @@ class Answering:
         assert method == "rank_output"
         self.asked = requests
         answers = {
-            node: pack(Outputs(found=tuple(map(self.found, request.ranks))))
+            node: pack(Outputs(found=tuple(map(self.found, request.writers))))
             for node, request in requests.items()
             if node not in self.silent
         }
         return answers, [f"node {node[:8]}: no answer within 12 s" for node in self.silent]
 
     @staticmethod
-    def found(rank: Rank) -> RankOutput:
-        log = RankLog(rank=rank.id.rank, host=rank.process.host, pid=rank.process.pid)
+    def found(writer: Writer) -> RankOutput:
+        host, pid = writer.process.host, writer.process.pid
+        log = RankLog(rank=writer.rank, label=writer.label, host=host, pid=pid)
         return RankOutput(log=log, data="".join(f"line {n}\n" for n in range(20)).encode())
 
 
@@ -84,6 +86,23 @@ def test_those_that_the_report_names_are_asked_culprits_first() -> None:
     assert logs[1].lines == ()
 
 
+def test_a_driver_and_an_actor_that_are_named_come_before_the_ranks() -> None:
+    culprits = (
+        Culprit(rank=None, host="host0", pid=7, actor="Rollout 2", reason="was killed"),
+        Culprit(rank=None, host="host1", pid=8, role="driver", reason="raised"),
+    )
+    verdict = Verdict(kind="actor-dead", summary="s", culprits=culprits)
+    members = (
+        Writer(process=ProcessId("host0", 7), node="node0-of-the-cluster", label="Rollout 2"),
+        Writer(process=ProcessId("host1", 8), node="node1-of-the-cluster", label="driver"),
+    )
+    action = Capture(incident=an_incident(verdict=verdict), members=members, suspects=(RANKS[3],))
+    files, logs = gather(Answering(), action)
+    assert [log.who for log in logs] == ["Rollout 2", "driver", "rank 3"]
+    assert list(files) == ["logs/Rollout-2.log", "logs/driver.log", "logs/rank-3.log"]
+    assert [len(log.lines) for log in logs] == [12, 12, 0]
+
+
 def test_where_nobody_is_named_all_are_asked_and_the_bytes_are_shared() -> None:
     agents = Answering()
     _, logs = gather(agents, Capture(incident=an_incident(), others=tuple(RANKS)))
@@ -92,7 +111,7 @@ def test_where_nobody_is_named_all_are_asked_and_the_bytes_are_shared() -> None:
 
 
 def test_of_too_many_ranks_the_culprits_stay(monkeypatch: Any) -> None:
-    monkeypatch.setattr(cluster_outputs, "MOST_RANKS", 2)
+    monkeypatch.setattr(cluster_outputs, "MOST_WRITERS", 2)
     action = Capture(incident=blaming(5), suspects=(), others=tuple(RANKS), waiters=(RANKS[0],))
     _, logs = gather(Answering(), action)
     assert [log.rank for log in logs] == [5, 0]

@@ -121,4 +121,4 @@ def test_of_events_that_contradict_each_other_the_last_counts() -> None:
     event.task_info.name = "f"
     event.state_updates.state_ts_ns[status("FINISHED")] = 3
     event.state_updates.state_ts_ns[status("RUNNING")] = 7
-    assert ray_replies.ended_of(reply) == {"f": EndedCalls(count=1, longest=0.0)}
+    assert ray_replies.ended_of(reply) == {"f": EndedCalls(count=1, longest=0.0, last_at=3e-9)}

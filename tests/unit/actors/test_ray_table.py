@@ -31,6 +31,8 @@ class Store(
     def __init__(self) -> None:
         self.jobs = [JOB]
         self.asked = 0
+        self.late = 0.0
+        """Seconds until it tells of jobs."""
         self.silent = threading.Event()
         """Set: actors are not told in time."""
         self.over = threading.Event()
@@ -47,6 +49,7 @@ class Store(
         self._server.stop(None).wait()
 
     def GetAllJobInfo(self, request: Any, context: Any) -> Any:
+        self.over.wait(self.late)
         self.asked += 1
         told = [
             gcs_pb2.JobTableData(
@@ -98,7 +101,7 @@ def table(store: Store, told: list[RayCalls]) -> Iterator[RayTable]:
         yield RayTable(asked, told.append)
 
 
-def poll(table: RayTable, store: Store, times: int) -> None:
+def poll(table: RayTable, store: Store, times: int, seconds: float = 30.0) -> None:
     """As the coordinator does, until the store was asked so often once more."""
     wanted = store.asked + times
 
@@ -106,7 +109,7 @@ def poll(table: RayTable, store: Store, times: int) -> None:
         table.poll()
         return store.asked >= wanted
 
-    eventually(asked, f"the store is asked {times} times", every=0.005)
+    eventually(asked, f"the store is asked {times} times", seconds, every=0.005)
 
 
 def jobs(told: list[RayCalls]) -> list[list[str]]:
@@ -142,6 +145,15 @@ def test_half_an_answer_takes_nothing_away(
     store.silent.clear()
     poll(table, store, 2)
     assert [actor.job for actor in told[-1].actors] == ["02000000", "03000000"]
+
+
+def test_a_busy_store_is_asked_again_in_time(
+    table: RayTable, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_table, "MAX_SHARE", 0.02)
+    store.late = 0.2
+    # By the time that answers take, it would be asked three times in half a minute.
+    poll(table, store, 4, 20.0)
 
 
 def test_no_answer_is_no_end_of_the_jobs(

@@ -15,7 +15,7 @@ from ray_sentinel.actors.messages import Outputs, pack_masked
 from ray_sentinel.capture.rank_output import MOST_BYTES, MOST_LINES, RankOutputs, last_lines
 from ray_sentinel.clock import BootClock, WallHistory
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.model.incident import RankOutput
+from ray_sentinel.model.incident import RankOutput, writer_of
 from ray_sentinel.progress.own_process import start_ticks
 from tests.support.waiting import eventually
 
@@ -49,7 +49,7 @@ def start() -> Iterator[Start]:
 
 
 def only(outputs: RankOutputs, rank: Rank, most: int = PLENTY) -> RankOutput:
-    (found,) = outputs.gather([rank], most)
+    (found,) = outputs.gather([writer_of(rank)], most)
     return found
 
 
@@ -88,7 +88,7 @@ def test_a_rank_that_died_is_read_where_it_wrote_while_it_lived(
             'print("step 1"); sys.stdin.read(); raise ValueError("no such batch")', both, both
         )
     outputs = RankOutputs("a")
-    outputs.note([rank])
+    outputs.note([rank.process])
     written(file, b"step 1")
     process.communicate()
     log = only(outputs, rank).log
@@ -110,13 +110,13 @@ def test_a_file_that_is_renamed_keeps_what_the_rank_wrote(start: Start, tmp_path
     with open(tmp_path / "log", "ab") as both:
         rank, process = start(code, both, both)
     outputs = RankOutputs("a", lambda: tmp_path / "gone")
-    outputs.note([rank])
+    outputs.note([rank.process])
     assert process.stdin is not None
     process.stdin.write(b"go on\n")
     process.stdin.flush()
     written(tmp_path / "log", b"ValueError: y")
     (tmp_path / "log").rename(tmp_path / "log.1")
-    outputs.note([rank])
+    outputs.note([rank.process])
     process.communicate()
     assert only(outputs, rank).log.telling == "ValueError: y"
 
@@ -131,7 +131,7 @@ def test_what_an_earlier_process_left_in_the_file_is_not_told_of_a_later_one(
     with open(file, "ab") as both:
         rank, process = start('print("step 1"); sys.stdin.read()', both, both)
     outputs = RankOutputs("a")
-    outputs.note([rank])
+    outputs.note([rank.process])
     written(file, b"step 1")
     process.communicate()
     found = only(outputs, rank)
@@ -144,7 +144,7 @@ def test_a_file_of_several_ranks_accuses_none_of_them(start: Start, tmp_path: Pa
         one, _ = start("sys.stdin.read()", both, both)
         other, process = start('sys.stdin.read(); raise ValueError("x")', both, both, 1)
     outputs = RankOutputs("a")
-    outputs.note([one, other])
+    outputs.note([one.process, other.process])
     process.communicate()
     log = only(outputs, one).log
     assert log.shared
@@ -191,7 +191,7 @@ def test_a_file_that_another_has_replaced_is_not_read(start: Start, tmp_path: Pa
     with open(tmp_path / "log", "wb") as both:
         rank, process = start('print("mine"); sys.stdin.read()', both, both)
     outputs = RankOutputs("a")
-    outputs.note([rank])
+    outputs.note([rank.process])
     written(tmp_path / "log", b"mine")
     (tmp_path / "log").rename(tmp_path / "moved")
     assert b"mine" in only(outputs, rank).data, "while it lives the file is known"
@@ -210,7 +210,7 @@ def test_the_bytes_of_all_together_are_bounded(start: Start, tmp_path: Path) -> 
         with open(tmp_path / f"log-{number}", "wb") as both:
             ranks.append(start(code, both, both, number)[0])
         written(tmp_path / f"log-{number}", b"end")
-    found = RankOutputs("a").gather(ranks, 3000)
+    found = RankOutputs("a").gather(map(writer_of, ranks), 3000)
     assert [output.log.rank for output in found] == [0, 1, 2]
     assert all(0 < len(output.data) < 1000 + 200 for output in found)
 
@@ -264,12 +264,12 @@ def test_a_path_that_is_no_text_costs_nothing(start: Start, tmp_path: Path, name
     eventually(lambda: os.path.getsize(path), "it is written")
     written(tmp_path / "plain", b"step 1")
     outputs = RankOutputs("a")
-    living = outputs.gather([rank for rank, _ in ranks], PLENTY)
+    living = outputs.gather([writer_of(rank) for rank, _ in ranks], PLENTY)
     for _, process in ranks:
         process.communicate()
-    ended = outputs.gather([rank for rank, _ in ranks], PLENTY)
+    ended = outputs.gather([writer_of(rank) for rank, _ in ranks], PLENTY)
     os.unlink(path)
-    gone = outputs.gather([rank for rank, _ in ranks], PLENTY)
+    gone = outputs.gather([writer_of(rank) for rank, _ in ranks], PLENTY)
     for found in (*living, *ended):
         assert found.data.endswith(b"step 1\n")
         assert not found.log.missing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import (
     CaptureDone,
@@ -16,7 +17,7 @@ from ray_sentinel.engine.events import (
 from ray_sentinel.engine.jobs import FORGET_SECONDS
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
-from ray_sentinel.model.incident import Culprit, Incident
+from ray_sentinel.model.incident import Culprit, Incident, Writer
 from ray_sentinel.model.progress import Exit, ProcessState, RankSnapshot, RayExit, Snapshot
 from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
 from ray_sentinel.model.ray_deaths import RayDeath
@@ -73,6 +74,7 @@ class Cluster:
     def __init__(self, table: tuple[RayActor, ...] = ACTORS) -> None:
         """``table``: the actors as Ray has told them."""
         self.engine = Engine()
+        self.actions: list[AnyAction] = []
         self.now = 1000.0
         self.sequence = 0
         self.living = {20, 21}
@@ -83,7 +85,7 @@ class Cluster:
         self.wait(12)
 
     def _feed(self, event: object) -> None:
-        self.engine.handle(event)  # type: ignore[arg-type]
+        self.actions += self.engine.handle(event)  # type: ignore[arg-type]
         if self.cut:
             self.engine = Engine(state=unpacked(self.engine.state.packed())[0])
 
@@ -272,6 +274,28 @@ def test_an_actor_that_died_while_its_job_goes_on_is_a_warning(cluster: Cluster)
     assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 1"], "warning")]
     (culprit,) = _culprits(cluster.engine.incidents()[0])
     assert culprit.reason == "left: exited with status 3"
+    (capture,) = [action for action in cluster.actions if isinstance(action, Capture)]
+    process = ProcessId("one", 31, 1)
+    assert capture.members == (Writer(process=process, node="n0", label="Rollout 1"),)
+
+
+def test_that_the_job_ended_with_it_is_told_however_late_it_is_known(cluster: Cluster) -> None:
+    cluster.tell(dead(31, "signal", at=cluster.now))
+    cluster.wait(5)
+    cluster.take_capture()
+    cluster.tell(dead(10, "exception", at=cluster.now), dead(30, "driver-ended"))
+    cluster.wait(5)
+    (incident,) = cluster.engine.incidents()
+    assert (incident.severity, incident.state) == ("critical", "resolved")
+    assert "and the job with it" in incident.summary
+
+
+def test_that_the_job_ended_well_without_it_makes_it_no_worse(cluster: Cluster) -> None:
+    cluster.tell(dead(31, "signal", at=cluster.now))
+    cluster.wait(5)
+    cluster.tell(dead(10, "finished", at=cluster.now))
+    cluster.wait(5)
+    assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 1"], "warning")]
 
 
 @pytest.mark.parametrize(
@@ -326,6 +350,16 @@ def test_a_driver_that_left_with_a_status_of_failure_is_named(cluster: Cluster) 
     cluster.end_all("driver-ended")
     cluster.wait(8)
     assert cluster.told() == [("train_rl-1", "driver-dead", ["driver"], "critical")]
+
+
+def test_a_driver_that_crashed_when_it_had_left_ray_already_is_no_incident(
+    cluster: Cluster,
+) -> None:
+    cluster.end(10, signal=11)
+    cluster.tell(dead(10, "finished", at=cluster.now))
+    cluster.end_all("driver-ended")
+    cluster.wait(8)
+    assert cluster.told() == []
 
 
 def test_an_actor_that_left_in_peace_is_told_only_if_the_driver_fell_over_it(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.engine.ray_jobs import RHYTHM
-from ray_sentinel.model.ray_calls import PendingGroup
-from tests.support.ray_story import JOB, SLEEPS, RayStory, actors, driver
+from ray_sentinel.engine.ray_jobs import PATIENCE, RHYTHM, STARTUP_PATIENCE
+from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
+from tests.support.ray_story import COMPUTES, JOB, SLEEPS, RayStory, actors, driver
 
 
 def test_a_new_table_forgets_nothing_of_who_runs_what() -> None:
@@ -32,3 +32,31 @@ def test_that_actors_were_made_is_no_rhythm_of_their_job() -> None:
     assert not job.has_rhythm
     job.method("Rollout.generate").ended = RHYTHM
     assert job.has_rhythm
+
+
+def test_a_constructor_is_known_once_a_fellow_of_another_name_has_come_through_it() -> None:
+    story = RayStory([driver(), *actors("Rollout", 2, 10)])
+    story.run(2)
+    job = story.engine.view.ray.jobs[JOB]
+    assert job.patience_in("right:Rollout.__init__") == STARTUP_PATIENCE
+    job.method("left:Rollout.__init__").ended = 1
+    assert job.patience_in("right:Rollout.__init__") == PATIENCE
+
+
+def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
+    main, rollouts = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *rollouts])
+    story.train(40)
+    for one in rollouts:
+        one.begins("generate", story.now, COMPUTES)
+
+    def one_after_another() -> None:
+        count = int(story.now)
+        story.ended = {"Rollout.generate": EndedCalls(count=count, longest=0.5, last_at=story.now)}
+        for one in rollouts:
+            one.works(story.now)
+
+    story.run(60, one_after_another)
+    story.train(8)
+    assert max(story.engine.view.ray.jobs[JOB].pauses.recent) < PATIENCE
+    assert story.engine.incidents(everything=True) == ()

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -201,6 +201,8 @@ class Many:
         self._table = ProcessTable(root)
         self._watch = RayProcessWatch(10, ExitWatch(root), root)
         self._now = 1000.0
+        self._ran = self._waited = 0.0
+        self._counted = 0
 
     def look(self) -> dict[int, str]:
         return {one.process.pid: one.title for one in self.told()}
@@ -209,6 +211,24 @@ class Many:
         """A second later."""
         self._now += 1.0
         return self._watch.look(NODE, self._table.refresh(self._now), (), self._now)
+
+    def restless_for(self, seconds: Iterable[tuple[float, float]]) -> float:
+        """What a look says after ``seconds``, in each of which the main thread ran and waited for
+        a CPU for so long."""
+        if not self._counted:
+            self.tree.process(1000, 10, "ray::Rollout.generate")
+            self._count(0.0, 0.0)
+            self.told()
+        for ran, waited in seconds:
+            self._count(ran, waited)
+            (seen,) = self.told()
+        return self._now - (self._now if seen.busy_since is None else seen.busy_since)
+
+    def _count(self, ran: float, waited: float) -> None:
+        self._ran, self._waited = self._ran + ran, self._waited + waited
+        self._counted += 1
+        counts = f"{int(self._ran * 1e9)} {int(self._waited * 1e9)} {self._counted}\n"
+        (self.tree.root / "1000" / "schedstat").write_text(counts)
 
 
 @pytest.fixture
@@ -234,18 +254,18 @@ def test_workers_that_never_ran_take_nobodys_place(many: Many) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ran", "waited", "since"), [(1.0, 0.0, 1001.0), (0.1, 0.88, 1001.0), (0.5, 0.2, None)]
+    ("ran", "waited", "restless"),
+    [(1.0, 0.0, True), (0.1, 0.88, True), (0.5, 0.2, False), (0.9, 0.0, False)],
 )
 def test_a_main_thread_rests_or_does_not(
-    many: Many, ran: float, waited: float, since: float | None
+    many: Many, ran: float, waited: float, restless: bool
 ) -> None:
     """Who waits for a CPU does not rest. ``ran`` and ``waited``: seconds of each second."""
-    many.tree.process(1000, 10, "ray::Rollout.generate")
-    counts = many.tree.root / "1000" / "schedstat"
-    for second in range(5):
-        counts.write_text(f"{int(ran * second * 1e9)} {int(waited * second * 1e9)} {second}\n")
-        (seen,) = many.told()
-    assert seen.busy_since == since
-    counts.write_text(f"{int(ran * 4e9)} {int(waited * 4e9)} 5\n")
-    (seen,) = many.told()
-    assert seen.busy_since is None, "it has rested for a second"
+    told = many.restless_for([(ran, waited)] * 20)
+    assert told == 20.0 if restless else told < 10.0
+    assert many.restless_for([(0.0, 0.0)]) == 0.0, "it has rested for a second"
+
+
+def test_a_wait_for_a_cpu_counts_although_the_kernel_adds_it_when_it_is_over(many: Many) -> None:
+    slow = [(0.1, 0.3), (0.3, 1.3)] * 10
+    assert many.restless_for(slow) == 20.0
