@@ -334,6 +334,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         """The nodes of living ranks."""
         return set().union(*(job.live_nodes for job in self.jobs.values()))
 
+    def process_groups(self) -> dict[ProcessId, str]:
+        """The process groups of living ranks. A name that several groups share, as two ranks of one
+        number show, is that of no group."""
+        found: dict[ProcessId, str] = {}
+        for job in self.jobs.values():
+            if len({rank.rank.id.rank for rank in job.live}) == len(job.live):
+                found |= dict.fromkeys((rank.rank.process for rank in job.live), job.job)
+        return found
+
     def host_of(self, node_id: str) -> str:
         """The host label of a node, or its id where it was never seen."""
         view = self.nodes.get(node_id)

@@ -296,7 +296,7 @@ class Engine:
         job = self.view.ray.jobs.get(event.ray_job)
         if job is None:
             return
-        found = pictured(event.look)
+        found = pictured(event.look, self.view.process_groups())
         seen = next((one for one in found.jobs if one.job == event.ray_job), None)
         job.take_picture(seen, now, found.notes, event.look.calls)
 

@@ -16,7 +16,7 @@ from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.placement import Missing, told
-from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray_jobs import (
     PATIENCE,
     RHYTHM,
@@ -80,13 +80,14 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
     """Those with the most waiters first."""
     for seen in job.roots:
         kind = _kind(view, job, seen, now)
-        circle = seen.root.kind == "circle"  # no case of ranks would show it
-        if kind and not _is_the_ranks(view, seen.root.processes, now, may_wait=not circle):
+        # A case of ranks would show no circle.
+        since = NEVER if seen.root.kind == "circle" else seen.first_at
+        if kind and not _is_the_ranks(view, seen.root.processes, now, since):
             yield _verdict(view, job, seen.root, kind)
     for standing in job.standing.values():
         # Others go on without it, so that it holds nobody up yet; it never ends all the same.
         kind = _standing_kind(view, job, standing, now)
-        if kind and not _is_the_ranks(view, (standing.member,), now):
+        if kind and not _is_the_ranks(view, (standing.member,), now, standing.first_at):
             yield _verdict(view, job, _root_of(standing), kind)
 
 
@@ -116,7 +117,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.patience
         return "unknown" if sure else None
     standing = job.standing.get(member.process)
-    kind = _standing_kind(view, job, standing, now) if standing is not None else None
+    kind = _standing_kind(view, job, standing, now, awaited=True) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
 
 
@@ -142,9 +143,15 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
 
 
 def _standing_kind(
-    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
+    view: ClusterView,
+    job: RayJobView,
+    standing: StandingMember,
+    now: float,
+    *,
+    awaited: bool = False,
 ) -> FaultKind | None:
-    """Of a process that runs something, and stands still or goes round in it."""
+    """Of a process that runs something, and stands still or goes round in it; ``awaited``: the job
+    waits for it."""
     if standing.round_in is not None:
         return _round_kind(view, job, standing, now)
     track = view.ray.track_of(standing.member.process)
@@ -153,7 +160,10 @@ def _standing_kind(
     if (still_since := standing.thread_still_since) is not None:
         patience = job.thread_patience_in(standing.member.methods)
         still = standing.last_at - still_since >= SAME_SECONDS  # what was not seen proves nothing
-        late = patience is not None and now - still_since > patience
+        # Nobody watches a thread before the first look. That a call is overdue for which others
+        # wait is known all the same.
+        since = standing.began if awaited and standing.began is not None else still_since
+        late = patience is not None and now - since > patience
         return "actor-stuck" if still and late else None
     if track.still_since > standing.first_at:
         return None
@@ -212,17 +222,20 @@ def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
 
 
 def _is_the_ranks(
-    view: ClusterView, members: Iterable[RootMember], now: float, *, may_wait: bool = True
+    view: ClusterView, members: Iterable[RootMember], now: float, since: float
 ) -> bool:
-    """Whether one is a rank that the case of its own job tells more of; with ``may_wait`` also one
-    that may be about to."""
+    """Whether one is a rank that the case of its own job tells more of, or may be about to.
+
+    ``since``: when they were first seen as they are. A job of ranks that has moved after that does
+    not see what holds them up: threads of Ray's that poll in idle actors look like work.
+    """
     for member in members:
         rank = _rank_of(view, member.process)
         if rank is None:
             continue
         job, _ = rank
         soon = job.training() and job.silence(now) < job.timeout() + OURS_SECONDS
-        if view.open_incidents.get(job.key) or (may_wait and soon):
+        if view.open_incidents.get(job.key) or (soon and job.moved_at() <= since):
             return True
     return False
 
@@ -266,9 +279,10 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
 
 def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> str:
     others = f"{root.waiters} process{'es' * (root.waiters != 1)} wait{'s' * (root.waiters == 1)}"
+    meeting = f" in {root.meeting}" if root.meeting else ""
     if kind == "call-deadlock":
         names = " and ".join(member.label for member in root.processes)
-        return f"{names} wait for each other's calls"
+        return f"{names} wait for each other's calls{meeting}"
     if kind in ("pending", "object-store"):
         has = _free(view, job) if kind == "pending" else ""
         missing = job.missing.get(root.who[0], Missing())
@@ -284,7 +298,7 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
             f"{others} for {member.label} on {member.process.host}, of which nothing can be "
             f"learned: {root.why}"
         )
-    others = f"; {others}" if root.waiters else ""
+    others = f"; {others}{meeting}" if root.waiters else ""
     runs = f" in {member.methods[0]}" if member.methods else ""
     if root.kind == "works":
         place = root.why.removeprefix(GOES_ON)

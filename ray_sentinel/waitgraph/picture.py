@@ -14,6 +14,7 @@ from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import ending, links, sentence
 from ray_sentinel.waitgraph.facts import Elsewhere, Moves, WaitFact, WaitNode, process_node
+from ray_sentinel.waitgraph.meetings import meeting
 from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, Lack, RayFacts, lack_of
 from ray_sentinel.waitgraph.solver import GraphRoot, RootKind, solve
 
@@ -48,6 +49,9 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     """The waiters."""
     chain: tuple[ChainLink, ...]
     sentence: str
+    meeting: str = ""
+    """What actors of several classes have to do together, and cannot because of it: "broadcast of
+    Trainer and Engine"."""
 
 
 class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,8 +113,8 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be seen, and why."""
 
 
-def pictured(look: RayLook) -> ClusterPicture:
-    """The picture of one look."""
+def pictured(look: RayLook, groups: Mapping[ProcessId, str] | None = None) -> ClusterPicture:
+    """The picture of one look; ``groups``: the process groups of those that are ranks."""
     started: dict[tuple[str, int], ProcessId] = {}
     for one in look.processes:
         started[one.node, one.process.pid] = one.process
@@ -121,6 +125,7 @@ def pictured(look: RayLook) -> ClusterPicture:
         {fact.process: fact for fact in (look.rounds[-1] if look.rounds else ())},
         movements(look.rounds),
         notes=look.notes,
+        groups=groups,
     )
 
 
@@ -130,9 +135,11 @@ def picture(
     stacks: Mapping[ProcessId, StackFact],
     movements: Mapping[ProcessId, Movement],
     notes: tuple[str, ...] = (),
+    groups: Mapping[ProcessId, str] | None = None,
 ) -> ClusterPicture:
-    """From what Ray and the stacks of one moment say; ``started`` as in ``RayFacts``."""
-    translated = RayFacts(calls, started, stacks, movements)
+    """From what Ray and the stacks of one moment say; ``started`` and ``groups`` as in
+    ``RayFacts``."""
+    translated = RayFacts(calls, started, stacks, movements, groups)
     facts = tuple(translated.facts())
     roots = [(root, _jobs(root, translated)) for root in solve(facts)]
     standing = tuple(_standing(facts, translated))
@@ -180,6 +187,7 @@ def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
         waiting=tuple(known[node].process for node in root.waiters if node in known),
         chain=links(root.chain, names),
         sentence=sentence(root, names, now),
+        meeting=meeting(root, translated),
     )
 
 

@@ -21,14 +21,12 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.facts import (
-    IN_OPERATION,
     QUEUED,
     UNCALLED,
     Broken,
     Elsewhere,
     Moves,
     Mute,
-    NotReached,
     Runs,
     WaitFact,
     WaitNode,
@@ -36,6 +34,8 @@ from ray_sentinel.waitgraph.facts import (
     call_node,
     process_node,
 )
+from ray_sentinel.waitgraph.job_processes import JobProcesses, creation_id
+from ray_sentinel.waitgraph.operations import JobOperations
 
 RAY = "ray"
 STACK = "stack"
@@ -67,68 +67,6 @@ def lack_of(node: WaitNode) -> Lack | None:
     if node.key.startswith((_GROUP_KEY, _NODE_KEY)):
         return "placement"
     return "memory" if node.key.startswith(_LACKING["memory"]) else None
-
-
-class JobMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of a Ray job: a driver, an actor, or a worker that runs a task."""
-
-    process: ProcessId
-    job: str
-    role: str
-    """What its like have in common: "driver", an actor's class, "task"."""
-    label: str
-    """"driver", "Rollout 2", "task preprocess"."""
-    actor: str = ""
-
-
-class JobProcesses:
-    """The processes of some jobs, by what Ray calls them."""
-
-    def __init__(self, ray: RayCalls, started: Mapping[tuple[str, int], ProcessId]) -> None:
-        """``started`` has the process of (node id or address, pid), for those that were found."""
-        self.known: dict[WaitNode, JobMember] = {}
-        self._by_actor: dict[str, WaitNode] = {}
-        self._by_driver: dict[str, WaitNode] = {}
-        for driver in ray.drivers:
-            if process := started.get((driver.address, driver.pid)):
-                node = self._add(process, driver.job, "driver", "driver")
-                self._by_driver[driver.job] = node
-        for actor in ray.actors:
-            if process := started.get((actor.node, actor.pid)):
-                node = self._add(process, actor.job, actor.kind, actor.label, actor.id)
-                self._by_actor[actor.id] = node
-        made = {_creation_id(actor.id): actor for actor in ray.actors}
-        for call in ray.calls:
-            process = started.get((call.node, call.pid))
-            if not process or process_node(process) in self.known:
-                continue
-            if its_actor := made.get(call.id):  # its constructor runs: Ray tells no pid of it yet
-                node = self._add(
-                    process, its_actor.job, its_actor.kind, its_actor.label, its_actor.id
-                )
-                self._by_actor[its_actor.id] = node
-            else:
-                self._add(process, call.job, "task", f"task {call.name}")
-
-    def _add(
-        self, process: ProcessId, job: str, role: str, label: str, actor: str = ""
-    ) -> WaitNode:
-        node = process_node(process)
-        self.known[node] = JobMember(process=process, job=job, role=role, label=label, actor=actor)
-        return node
-
-    def driver_of(self, job: str) -> WaitNode | None:
-        """The driver of a job, where its process is known."""
-        return self._by_driver.get(job)
-
-    def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
-        """The process that runs a call, or that will where it is its actor's."""
-        if call.kind == "driver":
-            return self._by_driver.get(call.job)
-        if call.actor and call.actor in self._by_actor:
-            return self._by_actor[call.actor]
-        process = started.get((call.node, call.pid))
-        return process_node(process) if process else None
 
 
 class AwaitedRow:
@@ -187,7 +125,9 @@ class RayFacts:
         started: Mapping[tuple[str, int], ProcessId],
         stacks: Mapping[ProcessId, StackFact],
         movements: Mapping[ProcessId, Movement],
+        groups: Mapping[ProcessId, str] | None = None,
     ) -> None:
+        """``groups``: the process groups of those that are ranks."""
         self.processes = JobProcesses(ray, started)
         self.names: dict[WaitNode, str] = {
             node: found.label for node, found in self.processes.known.items()
@@ -221,6 +161,11 @@ class RayFacts:
                 self._place[call.id] = place
                 self._own[parent, self._runner.get(call.id)].append(place)
         self._rows: dict[tuple[str, str], AwaitedRow] = {}
+        moved = {node for node, how in self._movements.items() if how == "moved"}
+        found = JobOperations(
+            self.processes.known, self._stacks, moved, groups or {}, self._called_by
+        )
+        self.operations = tuple(found.find())
 
     def facts(self) -> Iterator[WaitFact]:
         """All of them."""
@@ -234,6 +179,13 @@ class RayFacts:
     def runs(self, node: WaitNode) -> tuple[RayCall, ...]:
         """The calls that a process executes."""
         return tuple(self._runs.get(node, ()))
+
+    def functions(self, node: WaitNode) -> tuple[str, ...]:
+        """In which a process stands, outermost first; empty where that is not known."""
+        fact = self._stacks.get(node)
+        return (
+            tuple(last_name(place.partition(" (")[0]) for place in fact.signature) if fact else ()
+        )
 
     def maker(self, call: RayCall) -> str:
         """The name of the process that made a call; empty where that is not known."""
@@ -275,7 +227,7 @@ class RayFacts:
 
     def _creation(self, call: RayCall) -> str:
         """The id of the unfinished call that makes a call's actor; empty where there is none."""
-        made_by = _creation_id(call.actor)
+        made_by = creation_id(call.actor)
         return made_by if call.kind == "actor-task" and made_by in self._calls else ""
 
     def _lacking(self, call: RayCall) -> WaitNode:
@@ -400,7 +352,7 @@ class RayFacts:
         """
         parents = [call.id for call in self._runs.get(node, ())]
         if actor := self.processes.known[node].actor:
-            parents.append(_creation_id(actor))
+            parents.append(creation_id(actor))
         return [
             call
             for parent in dict.fromkeys(parents)
@@ -437,26 +389,15 @@ class RayFacts:
         ]
 
     def _of_operations(self) -> Iterator[WaitFact]:
-        """Actors of one class that stand in a collective, and the others of that class, for which
-        they wait there."""
-        roles: dict[tuple[str, str], list[WaitNode]] = defaultdict(list)
-        for node, found in self.processes.known.items():
-            if found.actor:
-                roles[found.job, found.role].append(node)
-        for (job, role), members in sorted(roles.items()):
-            inside = [n for n in members if (f := self._stacks.get(n)) and f.waits_for_others]
-            if not inside:
-                continue
-            there = set(inside)
-            operation = WaitNode("operation", f"{job}:{role}")
-            facts = [self._stacks[node] for node in inside]
-            name = next((fact.operation for fact in facts if fact.operation), "a collective")
-            self.names[operation] = f"{name} of {role}"
-            for node, fact in zip(inside, facts, strict=True):
-                yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION, witness=fact.tool)
-            for node in members:
-                if node not in there:
-                    yield NotReached(process=node, operation=operation, witness=STACK)
+        """Who stands in collectives and transfers, and who has not come to them."""
+        for operation in self.operations:
+            self.names[operation.node] = operation.text
+            yield from operation.facts(self._stacks)
+
+    def _called_by(self, node: WaitNode) -> Iterator[WaitNode]:
+        """Who is to run the unfinished calls that a process has made."""
+        runners = (self._runner.get(call.id) for call in self._made(node))
+        return (runner for runner in runners if runner is not None)
 
 
 def _made_at(call: RayCall) -> float:
@@ -476,11 +417,6 @@ def _between(left_out: set[int], end: int) -> Iterator[tuple[int, int]]:
         low = place + 1
     if low < end:
         yield low, end
-
-
-def _creation_id(actor: str) -> str:
-    """Of the call that makes an actor (``TaskID::ForActorCreationTask``)."""
-    return f"{16 * 'f'}{actor}"
 
 
 _GROUP = re.compile(r"_group_(?:\d+_)?([0-9a-f]{16,})$")

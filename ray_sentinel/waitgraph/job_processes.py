@@ -1,0 +1,78 @@
+"""The processes of Ray jobs: drivers, actors, and workers that run tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.ray_calls import RayCall, RayCalls
+from ray_sentinel.waitgraph.facts import WaitNode, process_node
+
+
+class JobMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a Ray job: a driver, an actor, or a worker that runs a task."""
+
+    process: ProcessId
+    job: str
+    role: str
+    """What its like have in common: "driver", an actor's class, "task"."""
+    label: str
+    """"driver", "Rollout 2", "task preprocess"."""
+    actor: str = ""
+
+
+class JobProcesses:
+    """The processes of some jobs, by what Ray calls them."""
+
+    def __init__(self, ray: RayCalls, started: Mapping[tuple[str, int], ProcessId]) -> None:
+        """``started`` has the process of (node id or address, pid), for those that were found."""
+        self.known: dict[WaitNode, JobMember] = {}
+        self._by_actor: dict[str, WaitNode] = {}
+        self._by_driver: dict[str, WaitNode] = {}
+        for driver in ray.drivers:
+            if process := started.get((driver.address, driver.pid)):
+                node = self._add(process, driver.job, "driver", "driver")
+                self._by_driver[driver.job] = node
+        for actor in ray.actors:
+            if process := started.get((actor.node, actor.pid)):
+                node = self._add(process, actor.job, actor.kind, actor.label, actor.id)
+                self._by_actor[actor.id] = node
+        made = {creation_id(actor.id): actor for actor in ray.actors}
+        for call in ray.calls:
+            process = started.get((call.node, call.pid))
+            if not process or process_node(process) in self.known:
+                continue
+            if its_actor := made.get(call.id):  # its constructor runs: Ray tells no pid of it yet
+                node = self._add(
+                    process, its_actor.job, its_actor.kind, its_actor.label, its_actor.id
+                )
+                self._by_actor[its_actor.id] = node
+            else:
+                self._add(process, call.job, "task", f"task {call.name}")
+
+    def _add(
+        self, process: ProcessId, job: str, role: str, label: str, actor: str = ""
+    ) -> WaitNode:
+        node = process_node(process)
+        self.known[node] = JobMember(process=process, job=job, role=role, label=label, actor=actor)
+        return node
+
+    def driver_of(self, job: str) -> WaitNode | None:
+        """The driver of a job, where its process is known."""
+        return self._by_driver.get(job)
+
+    def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
+        """The process that runs a call, or that will where it is its actor's."""
+        if call.kind == "driver":
+            return self._by_driver.get(call.job)
+        if call.actor and call.actor in self._by_actor:
+            return self._by_actor[call.actor]
+        process = started.get((call.node, call.pid))
+        return process_node(process) if process else None
+
+
+def creation_id(actor: str) -> str:
+    """Of the call that makes an actor (``TaskID::ForActorCreationTask``)."""
+    return f"{16 * 'f'}{actor}"

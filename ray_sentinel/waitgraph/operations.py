@@ -1,0 +1,183 @@
+"""Collectives and transfers of a job's actors: who stands in one, and who has not come to it.
+
+From outside a process group is not seen, but for the rank that a process has in its first one. So
+the members of an operation are taken to be the actors of one class, which make a group in most
+jobs. But an operation that a whole class has come to ends: where it does not, it has members
+outside of the class. Those are actors that stand in an operation of that name, as trainers that
+send weights and engines that receive them; else the others of a process group that spans classes;
+else those who were called by who stands in it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.facts import (
+    IN_OPERATION,
+    NotReached,
+    WaitFact,
+    WaitNode,
+    WaitsFor,
+)
+from ray_sentinel.waitgraph.job_processes import JobMember
+
+Crew = tuple[str, str, str]
+"""The actors of one job, class and process group; the group is empty where it is not known."""
+
+
+class ActorOperation(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective or transfer."""
+
+    job: str
+    name: str
+    """"broadcast"; empty where nothing tells."""
+    inside: tuple[WaitNode, ...]
+    missing: tuple[WaitNode, ...] = ()
+    roles: tuple[str, ...]
+    """The classes of both."""
+
+    @property
+    def node(self) -> WaitNode:
+        """Its node in the graph."""
+        return WaitNode("operation", f"{self.job}:{self.text}:{min(self.inside).key}")
+
+    @property
+    def text(self) -> str:
+        """As people call it: "broadcast of Trainer and Engine"."""
+        return f"{self.name or 'a collective'} of {' and '.join(self.roles)}"
+
+    def facts(self, stacks: Mapping[WaitNode, StackFact]) -> Iterator[WaitFact]:
+        """Who waits in it, and for whom."""
+        for node in self.inside:
+            yield WaitsFor(who=node, awaited=self.node, how=IN_OPERATION, witness=stacks[node].tool)
+        for node in self.missing:
+            yield NotReached(process=node, operation=self.node, witness="stack")
+
+
+class _Party(msgspec.Struct, frozen=True, kw_only=True):
+    """Those of one crew that stand in an operation, and who is missing of the crew."""
+
+    crew: Crew
+    name: str
+    """Empty where nothing tells, and of several."""
+    inside: tuple[WaitNode, ...]
+    missing: tuple[WaitNode, ...]
+
+
+class JobOperations:
+    """Finds the operations of one look."""
+
+    def __init__(
+        self,
+        members: Mapping[WaitNode, JobMember],
+        stacks: Mapping[WaitNode, StackFact],
+        moved: Collection[WaitNode],
+        groups: Mapping[ProcessId, str],
+        called: Callable[[WaitNode], Iterable[WaitNode]],
+    ) -> None:
+        """``moved``: who was elsewhere from look to look. ``groups``: the process groups of ranks,
+        by what agents call them. ``called``: who is to run the unfinished calls of a process."""
+        self._members, self._stacks, self._moved = members, stacks, moved
+        self._called = called
+        self._crews: dict[Crew, list[WaitNode]] = defaultdict(list)
+        for node, found in members.items():
+            if found.actor:
+                crew = (found.job, found.role, groups.get(found.process, ""))
+                self._crews[crew].append(node)
+        self._take_in_those_without_a_group()
+
+    def _take_in_those_without_a_group(self) -> None:
+        """Of a class of which others are in one group only."""
+        for job, role, group in list(self._crews):
+            others = [c for c in self._crews if c[:2] == (job, role) and c[2]]
+            if not group and len(others) == 1:
+                self._crews[others[0]] += self._crews.pop((job, role, ""))
+
+    def find(self) -> Iterator[ActorOperation]:
+        """All of them."""
+        parties = [party for crew in sorted(self._crews) for party in self._parties(crew)]
+        meeting = list(self._meeting(parties))
+        for met in meeting:
+            yield self._operation(met)
+        rest: dict[Crew, list[_Party]] = defaultdict(list)
+        for party in parties:
+            if not any(party in met for met in meeting):
+                rest[party.crew].append(party)
+        away = {node for met in meeting for party in met for node in party.inside}
+        for crew, left in rest.items():
+            yield self._operation(left, [node for node in self._crews[crew] if node in away])
+
+    def _parties(self, crew: Crew) -> Iterator[_Party]:
+        """Who stands in which operations. Those of an incomplete crew wait for who is missing,
+        whatever they stand in; the parts of a complete one may be in different operations."""
+        missing = tuple(node for node in self._crews[crew] if not self._stands(node))
+        by_name: dict[str, list[WaitNode]] = defaultdict(list)
+        for node in self._crews[crew]:
+            if self._stands(node):
+                by_name["" if missing else self._stacks[node].operation].append(node)
+        for inside in by_name.values():
+            names = {self._stacks[node].operation for node in inside}
+            name = min(names) if len(names) == 1 else ""
+            yield _Party(crew=crew, name=name, inside=tuple(inside), missing=missing)
+
+    def _stands(self, node: WaitNode) -> bool:
+        fact = self._stacks.get(node)
+        return fact is not None and bool(fact.waits_for_others)
+
+    def _meeting(self, parties: Iterable[_Party]) -> Iterator[tuple[_Party, ...]]:
+        """Parties of several crews that stand in operations of one name, of which one lacks none of
+        its own crew, and gets no further."""
+        by_name: dict[tuple[str, str], list[_Party]] = defaultdict(list)
+        for party in parties:
+            if party.name:
+                by_name[party.crew[0], party.name].append(party)
+        for met in by_name.values():
+            crews = {party.crew for party in met}
+            if len(crews) > 1 and any(self._stands_complete(party) for party in met):
+                yield tuple(met)
+
+    def _stands_complete(self, party: _Party) -> bool:
+        return not party.missing and not any(node in self._moved for node in party.inside)
+
+    def _operation(
+        self, parties: Sequence[_Party], away: Iterable[WaitNode] = ()
+    ) -> ActorOperation:
+        """The one that the parties stand in; ``away``: those of their crew in another one."""
+        inside = tuple(node for party in parties for node in party.inside)
+        missing = (*(node for party in parties for node in party.missing), *away)
+        if not missing and all(self._stands_complete(party) for party in parties):
+            missing = self._fellows(parties) or self._called_by(inside)
+        names = (self._stacks[node].operation for node in inside)
+        roles = (self._members[node].role for node in (*inside, *missing))
+        return ActorOperation(
+            job=parties[0].crew[0],
+            name=next((name for name in names if name), ""),
+            inside=inside,
+            missing=missing,
+            roles=tuple(dict.fromkeys(roles)),
+        )
+
+    def _fellows(self, parties: Iterable[_Party]) -> tuple[WaitNode, ...]:
+        """The members of other classes of the parties' process groups, where none of a class stands
+        in any operation."""
+        crews = {party.crew for party in parties}
+        groups = {(job, group) for job, _, group in crews if group}
+        return tuple(
+            node
+            for crew, members in sorted(self._crews.items())
+            if crew not in crews
+            and (crew[0], crew[2]) in groups
+            and not any(map(self._stands, members))
+            for node in members
+        )
+
+    def _called_by(self, inside: Iterable[WaitNode]) -> tuple[WaitNode, ...]:
+        """The actors that were called by who stands in an operation, and have not answered."""
+        asked = dict.fromkeys(node for one in inside for node in self._called(one))
+        known = (node for node in asked if node in self._members and self._members[node].actor)
+        return tuple(node for node in known if not self._stands(node))
