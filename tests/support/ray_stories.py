@@ -1,0 +1,300 @@
+"""Stories of Ray jobs whose waits are told of, each played to its end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
+from ray_sentinel.model.stacks import StackFact
+from tests.support import ray_story
+from tests.support.ray_story import (
+    COMPUTES,
+    GETS,
+    JOB,
+    MUTE,
+    OTHER_JOB,
+    PLACES,
+    REDUCES,
+    SELECTS,
+    SLEEPS,
+    STOPPED,
+    WRITES,
+    RayStory,
+    StoryProcess,
+    actors,
+    driver,
+)
+
+WARM = 60
+"""Seconds of healthy training before anything happens: fifteen calls of four seconds."""
+
+
+def rollouts(count: int = 2) -> tuple[RayStory, StoryProcess, list[StoryProcess]]:
+    """A driver and rollouts that have trained for a minute."""
+    main, workers = driver(), actors("Rollout", count, 10)
+    story = RayStory([main, *workers])
+    story.train(WARM)
+    for worker in workers:
+        worker.rests(story.now)
+    story.drives(main)
+    return story, main, workers
+
+
+def with_ranks(
+    *, answers: bool = True
+) -> tuple[RayStory, StoryProcess, StoryProcess, list[StoryProcess]]:
+    """The same with one rollout, and two trainers that make a process group."""
+    main, (rollout,) = driver(), actors("Rollout", 1, 10)
+    trainers = actors("Trainer", 2, 50, ranks=True)
+    story = RayStory([main, rollout, *trainers], answers=answers)
+    story.train(WARM)
+    for worker in (rollout, *trainers):
+        worker.rests(story.now)
+    story.drives(main)
+    return story, main, rollout, trainers
+
+
+def asleep() -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.begins("generate", story.now, SLEEPS)
+    story.call(main, first, "generate")
+    story.run(60)
+    return story
+
+
+def awaits() -> RayStory:
+    """A coroutine of an actor awaits what never comes: its main thread rests, and has no title."""
+    story, main, (first, _) = rollouts()
+    story.call(main, first, "generate")
+    story.run(180)
+    return story
+
+
+def in_thread() -> RayStory:
+    """A thread of an actor stands still, while its main thread, which serves Ray, goes on."""
+    story, main, (first, _) = rollouts()
+    first.begins("generate", story.now, SLEEPS)
+    story.call(main, first, "generate")
+    story.run(180, lambda: first.works(story.now))
+    return story
+
+
+def thread_stands(*, runs: bool = False, method: str = "generate") -> RayStory:
+    """The same, and the thread is known not to have run, or to run now and then."""
+    story, main, (first, _) = rollouts()
+    first.begins(method, story.now, msgspec.structs.replace(SLEEPS, tid=99, switches=7))
+    first.title = first.kind  # as Ray leaves it where calls run in threads
+    story.call(main, first, method)
+
+    def second() -> None:
+        first.works(story.now)
+        if runs:
+            first.stack = msgspec.structs.replace(first.stack, switches=int(story.now))
+
+    story.run(100, second)
+    return story
+
+
+def awaits_another() -> RayStory:
+    """The same, but another actor, which nobody waits for, is in a call of its own."""
+    story, main, (first, second) = rollouts()
+    story.call(main, first, "generate")
+    story.call(second, second, "bring")
+    second.goes_on = True
+    second.begins("bring", story.now, COMPUTES)
+    story.run(180, lambda: second.works(story.now))
+    return story
+
+
+def spins(stack: StackFact = COMPUTES, *, goes_round: bool = False) -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.spins("generate", story.now, stack)
+    first.goes_round = goes_round
+    story.call(main, first, "generate")
+    story.run(60, lambda: first.works(story.now))
+    return story
+
+
+def loops() -> RayStory:
+    return spins(goes_round=True)
+
+
+def driver_spins() -> RayStory:
+    story, main, _ = rollouts()
+    main.stack = msgspec.structs.replace(COMPUTES, signature=("main (train_rl.py:40)",))
+    main.busy_since = story.now
+    story.run(90, lambda: main.works(story.now))
+    return story
+
+
+def driver_asleep() -> RayStory:
+    story, main, _ = rollouts()
+    main.stack = msgspec.structs.replace(SLEEPS, signature=("main (train_rl.py:40)",))
+    story.run(120)
+    return story
+
+
+def circle() -> RayStory:
+    story, main, workers = rollouts()
+    for worker in workers:
+        worker.begins("ask", story.now, GETS)
+        story.call(main, worker, "ask")
+    story.call(workers[0], workers[1], "answer", "queued")
+    story.call(workers[1], workers[0], "answer", "queued")
+    story.run(60)
+    return story
+
+
+def circle_with_a_rank() -> RayStory:
+    """One trainer and the rollout wait for each other, and the other trainer in a collective."""
+    story, main, rollout, (first, second) = with_ranks()
+    first.begins("update", story.now, GETS)
+    second.begins("update", story.now, REDUCES)
+    rollout.begins("ask", story.now, GETS)
+    for one, method in ((first, "update"), (second, "update"), (rollout, "ask")):
+        story.call(main, one, method)
+    story.call(first, rollout, "answer", "queued")
+    story.call(rollout, first, "answer", "queued")
+    story.run(120)
+    return story
+
+
+def stopped() -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.begins("generate", story.now, STOPPED)
+    first.state = "T"
+    story.call(main, first, "generate")
+    story.run(20)
+    return story
+
+
+def blocked() -> RayStory:
+    story, main, (first, _) = rollouts()
+    first.begins("save", story.now, WRITES)
+    first.state = "D"
+    story.call(main, first, "save")
+    story.run(60)
+    return story
+
+
+def pending(**free_on: dict[str, float]) -> RayStory:
+    story, main, _ = rollouts()
+    story.free_on = free_on or story.free_on
+    main.stack = PLACES
+    group = PendingGroup(
+        id="29a1" * 8, name="big", job=JOB, bundles=({"CPU": 64.0},), since=story.now
+    )
+    story.groups = (group,)
+    story.tell_table()
+    story.run(60)
+    return story
+
+
+def first_constructor() -> RayStory:
+    main, (only,) = driver(), actors("Rollout", 1, 10)
+    only.begins("__init__", ray_story.START, SLEEPS)
+    only.actor_state = "PENDING_CREATION"
+    story = RayStory([main, only])
+    story.drives(main)
+    story.call(main, only, "__init__", kind="actor-creation")
+    story.call(main, only, "generate", "queued")
+    story.run(310)
+    return story
+
+
+def mute() -> RayStory:
+    story, main, rollout, trainers = with_ranks()
+    for trainer in trainers:
+        trainer.begins("update", story.now, GETS)
+        story.call(main, trainer, "update")
+    rollout.begins("generate", story.now, MUTE)
+    story.call(trainers[0], rollout, "generate")
+    story.call(trainers[1], rollout, "generate", "queued")
+    story.run(200)
+    return story
+
+
+def ranks_wait() -> RayStory:
+    story, main, rollout, trainers = with_ranks()
+    for trainer in trainers:
+        trainer.begins("update", story.now, GETS)
+        story.call(main, trainer, "update")
+    rollout.begins("generate", story.now, SLEEPS)
+    story.call(trainers[0], rollout, "generate")
+    story.call(trainers[1], rollout, "generate", "queued")
+    story.run(200)
+    return story
+
+
+def rank_stuck() -> RayStory:
+    story, main, _, trainers = with_ranks()
+    for trainer, stack in zip(trainers, (REDUCES, SLEEPS), strict=True):
+        trainer.begins("update", story.now, stack)
+        story.call(main, trainer, "update")
+    story.run(200)
+    return story
+
+
+def all_reduce() -> RayStory:
+    story, main, _, trainers = with_ranks()
+    for trainer in trainers:
+        trainer.begins("update", story.now, REDUCES)
+        story.call(main, trainer, "update")
+    story.run(200)
+    return story
+
+
+def asynchronous() -> RayStory:
+    """Calls follow one another without a pause, so that no title ever changes."""
+    story, main, workers = rollouts(4)
+    main.stack = SELECTS
+    for worker in workers:
+        worker.begins("generate", story.now, COMPUTES)
+        worker.goes_on = True
+
+    def next_calls() -> None:
+        story.drives(main)
+        for one in story.processes:
+            one.works(story.now)
+        for worker in workers:
+            story.call(main, worker, "generate")
+
+    story.run(200, next_calls)
+    return story
+
+
+def one_of_many(stack: StackFact = SLEEPS) -> RayStory:
+    story = asynchronous()
+    first = story.processes[1]
+    first.stack, first.goes_on = stack, False
+    moving = list(story.processes)
+    if stack is COMPUTES:
+        first.busy_since = story.now
+        story.ended = {"Rollout.generate": EndedCalls(count=200, longest=1.0)}
+    else:
+        moving.remove(first)
+
+    def go_on() -> None:
+        for one in moving:
+            one.works(story.now)
+
+    story.run(60, go_on)
+    return story
+
+
+def two_jobs() -> RayStory:
+    drivers = driver(), driver(OTHER_JOB, 2)
+    mine, theirs = actors("Rollout", 2, 10), actors("Rollout", 2, 20, OTHER_JOB)
+    story = RayStory([*drivers, *mine, *theirs])
+
+    def both() -> None:
+        story.iterate()
+        story.iterate(job=OTHER_JOB)
+
+    story.run(WARM, both)
+    mine[1].rests(story.now)
+    story.drives(*drivers)
+    mine[0].begins("generate", story.now, SLEEPS)
+    story.call(drivers[0], mine[0], "generate")
+    story.run(60, lambda: story.iterate(job=OTHER_JOB))
+    return story
