@@ -21,7 +21,7 @@ from ray_sentinel.capture.states import read_switches, uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import CaptureConfig, safe_name
-from ray_sentinel.evidence.stacks import StackReader, classify_process
+from ray_sentinel.evidence.stacks import StackReader, classify_process, telling_thread
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact
@@ -83,12 +83,17 @@ class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def sample_processes(
     processes: Sequence[ProcessId], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
 ) -> tuple[StackFact, ...]:
-    """Sample each process, rank or not, as ``sample`` does."""
+    """Sample each process, rank or not, as ``sample`` does; where its main thread waits for another
+    thread, that one is sampled."""
     if not processes:
         return ()
+
+    def look(process: ProcessId) -> list[Traced]:
+        return _harmless(process, deadline, follows=True)
+
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
-        found = list(pool.map(lambda process: _harmless(process, deadline), processes))
-    reader = StackReader()
+        found = list(pool.map(look, processes))
+    reader = StackReader(follows=True)
     facts = (classify_process([run.trace for run in runs], reader) for runs in found)
     return tuple(_with_switches(fact) for fact in facts)
 
@@ -100,17 +105,18 @@ def _with_switches(fact: StackFact) -> StackFact:
     return msgspec.structs.replace(fact, switches=read_switches(fact.process.pid, fact.tid))
 
 
-def _harmless(process: ProcessId, deadline: float) -> list[Traced]:
-    return [
-        guard.trace(all_tracers()["py-spy"], process, deadline),
-        trace_tasks(process, deadline, limit=1),
-    ]
+def _harmless(process: ProcessId, deadline: float, *, follows: bool = False) -> list[Traced]:
+    """The Python stacks, and what the thread that tells, and the main one, wait in."""
+    python = guard.trace(all_tracers()["py-spy"], process, deadline)
+    telling = telling_thread(python.trace.threads, StackReader(follows=follows))
+    tids = {process.pid, telling.tid if telling is not None else None}
+    return [python, trace_tasks(process, deadline, {tid for tid in tids if tid is not None})]
 
 
 def sample(
     ranks: Sequence[Rank], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
 ) -> CaptureOutcome:
-    """Sample each rank without stopping it: Python stacks, and what its main thread waits in."""
+    """Sample each rank without stopping it: Python stacks, and what its threads wait in."""
 
     def look(rank: Rank) -> list[Traced]:
         return _harmless(rank.process, deadline)

@@ -290,7 +290,7 @@ class Engine:
         due = view.ray.due(now, asked_for, [case.job.ray_job for case in cases])
         for job in due:
             job.asked_at = now
-        return [LookAtRayJob(ray_job=job.id, times=not job.fruitless) for job in due]
+        return [LookAtRayJob(ray_job=job.id, times=job.wants_times()) for job in due]
 
     def _take_look(self, event: RayJobLooked, now: float) -> None:
         job = self.view.ray.jobs.get(event.ray_job)

@@ -121,18 +121,14 @@ class KnownMethod(msgspec.Struct, kw_only=True):
         return max(PATIENCE, FACTOR * self.longest)
 
     @property
-    def thread_patience(self) -> float:
-        """Seconds for which a thread may stand still in it that is not the main one."""
-        return max(PATIENCE, FACTOR * self._longest_call)
-
-    @property
     def round_patience(self) -> float:
         """Seconds for which a process may go round in it without a rest: who computes goes on, so
         that only what takes many times as long as ever is suspicious."""
-        return max(PATIENCE, ROUND_FACTOR * self._longest_call)
+        return max(PATIENCE, ROUND_FACTOR * self.longest_call)
 
     @property
-    def _longest_call(self) -> float:
+    def longest_call(self) -> float:
+        """Seconds that the longest call of it took."""
         # A title may last for several calls.
         by_title = self.lasted.timeout(0.0, 1.0) if self.told < RHYTHM else 0.0
         return max(self.longest, by_title)
@@ -259,13 +255,12 @@ class RayJobView(msgspec.Struct, kw_only=True):
             return NEWCOMER_PATIENCE if self.has_rhythm else STARTUP_PATIENCE
         return UNKNOWN_PATIENCE if self.has_rhythm else None
 
-    def thread_patience_in(self, methods: Iterable[str]) -> float | None:
-        """Seconds for which a thread other than the main one may stand still while its process runs
-        these methods; None where none of them is known: it may serve as long as the job lasts."""
+    def longest_call_of(self, methods: Iterable[str]) -> float | None:
+        """Seconds that the longest call of any of these methods took; None where none of them is
+        known: it may serve as long as the job lasts."""
         names = (_method_of(name) for name in methods)
         known = [self.methods[name] for name in names if name in self.methods]
-        usual = [method.thread_patience for method in known if method.ended >= RHYTHM]
-        return max(usual, default=None)
+        return max((one.longest_call for one in known if one.ended >= RHYTHM), default=None)
 
     @property
     def patience(self) -> float:
@@ -306,6 +301,19 @@ class RayJobView(msgspec.Struct, kw_only=True):
         }
         # The stacks would be kept with every snapshot.
         self.picture = msgspec.structs.replace(picture, facts=())
+
+    def wants_times(self) -> bool:
+        """Whether the next look is to tell how long ended calls took: of the first one of some, or
+        where too little is known of a method in which somebody stood in the last one."""
+        stood_in = {
+            _method_of(name) for one in self.standing.values() for name in one.member.methods
+        }
+        unknown = (
+            name
+            for name in stood_in
+            if name not in self.methods or self.methods[name].told < RHYTHM
+        )
+        return not self.fruitless or any(unknown)
 
     def stuck_roots(self) -> list[SeenRoot]:
         """Those of the last look that may hold it up for ever."""
@@ -568,6 +576,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             soon = unsure or job.fruitless < FIRST_LOOKS
             return (AGAIN_SECONDS if soon else SELDOM_SECONDS) if silent else None
         if job.silence(now) > QUIET_SECONDS - EARLY_SECONDS:
+            unsure = unsure or any(not one.is_sure() for one in job.standing.values())
             soon = unsure and job.fruitless < 2
             growing = min(MOST_SECONDS, QUIET_SECONDS * 2.0 ** min(job.fruitless, 10))
             return AGAIN_SECONDS if soon else growing

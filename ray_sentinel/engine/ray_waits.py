@@ -18,6 +18,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.placement import Missing, told
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray_jobs import (
+    FACTOR,
     PATIENCE,
     RHYTHM,
     SAME_SECONDS,
@@ -117,7 +118,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.patience
         return "unknown" if sure else None
     standing = job.standing.get(member.process)
-    kind = _standing_kind(view, job, standing, now, awaited=True) if standing is not None else None
+    kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
 
 
@@ -143,33 +144,35 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
 
 
 def _standing_kind(
-    view: ClusterView,
-    job: RayJobView,
-    standing: StandingMember,
-    now: float,
-    *,
-    awaited: bool = False,
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
 ) -> FaultKind | None:
-    """Of a process that runs something, and stands still or goes round in it; ``awaited``: the job
-    waits for it."""
+    """Of a process that runs something, and stands still or goes round in it."""
     if standing.round_in is not None:
         return _round_kind(view, job, standing, now)
     track = view.ray.track_of(standing.member.process)
     if track is None or not standing.is_sure():
         return None
-    if (still_since := standing.thread_still_since) is not None:
-        patience = job.thread_patience_in(standing.member.methods)
-        still = standing.last_at - still_since >= SAME_SECONDS  # what was not seen proves nothing
-        # Nobody watches a thread before the first look. That a call is overdue for which others
-        # wait is known all the same.
-        since = standing.began if awaited and standing.began is not None else still_since
-        late = patience is not None and now - since > patience
-        return "actor-stuck" if still and late else None
+    if standing.thread_still_since is not None:
+        return "actor-stuck" if _thread_is_stuck(job, standing, now) else None
     if track.still_since > standing.first_at:
         return None
     patience = job.patience_in(track.runs) if track.runs else None
     stuck = patience is not None and now - track.still_since > patience
     return "actor-stuck" if stuck else None
+
+
+def _thread_is_stuck(job: RayJobView, standing: StandingMember, now: float) -> bool:
+    """Of a thread that is not the main one: since it was looked at first it has stood for longer
+    than any call took as a whole, and its own call has taken several times as long as any. Nobody
+    watches a thread before the first look, but when the call began is known."""
+    still_since = standing.thread_still_since
+    longest = job.longest_call_of(standing.member.methods)
+    if still_since is None or longest is None:
+        return False
+    # What was not seen proves nothing.
+    seen = standing.last_at - still_since >= max(SAME_SECONDS, longest)
+    began = still_since if standing.began is None else standing.began
+    return seen and now - began > max(PATIENCE, FACTOR * longest)
 
 
 def _round_kind(

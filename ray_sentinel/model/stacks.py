@@ -117,6 +117,11 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     switches: int | None = None
     """How often the telling thread had been put on a CPU (third field of its schedstat): one that
     has not been since the look before has done nothing. None where that was not read."""
+    users_code: bool = False
+    """Code of the user's runs in the telling thread, not only a library's."""
+    rests: bool = False
+    """Its main thread rests, and of the telling thread is not seen that it runs a call of Ray's: it
+    may as well be a thread of its own."""
     active: bool | None = None
     """The tool's word on whether the telling thread was on a CPU."""
     state: str = ""

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ray_sentinel.model.incident import ChainLink
-from ray_sentinel.waitgraph.facts import IN_OPERATION, NOT_REACHED, QUEUED, UNCALLED, WaitNode
+from ray_sentinel.waitgraph.facts import (
+    IN_OPERATION,
+    MAY_COME_FROM,
+    NOT_REACHED,
+    QUEUED,
+    UNCALLED,
+    WaitNode,
+)
 from ray_sentinel.waitgraph.graph import Edge
 from ray_sentinel.waitgraph.solver import GraphRoot
 
@@ -76,7 +83,16 @@ def step_text(step: ChainLink, now: float) -> str:
 
 
 _OF_CALLS = frozenset(
-    ("is held by", QUEUED, UNCALLED, "needs", "needs its actor", "needs the result of", "fetches")
+    (
+        "is held by",
+        MAY_COME_FROM,
+        QUEUED,
+        UNCALLED,
+        "needs",
+        "needs its actor",
+        "needs the result of",
+        "fetches",
+    )
 )
 """What is said of a call or a resource: it has no place of its own to wait in."""
 

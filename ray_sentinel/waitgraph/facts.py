@@ -18,6 +18,8 @@ NOT_REACHED = "has not come to it"
 """How an operation waits for who is missing."""
 QUEUED = "is queued at"
 """``WaitsFor.how`` of a call that its actor has not begun."""
+MAY_COME_FROM = "may come from"
+"""``WaitsFor.how`` of an object of whose making nothing is known."""
 UNCALLED = "has nothing to do until it is called by"
 """``WaitsFor.how`` of an actor at rest."""
 NodeKind = Literal["process", "call", "operation", "resource", "several"]

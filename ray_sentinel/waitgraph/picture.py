@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel.evidence.stacks.compare import Movement, movements
+from ray_sentinel.evidence.stacks.compare import Movement, movements, woken
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import ChainLink
@@ -80,7 +80,7 @@ class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     called_by: str = ""
     """The name of who made the call."""
     began: float | None = None
-    """Unix time at which the call began, as Ray tells."""
+    """Unix time at which the call began, as Ray tells; of several the last."""
     round_in: StackFact | None = None
     """Where it goes round."""
     switches: int | None = None
@@ -126,6 +126,7 @@ def pictured(look: RayLook, groups: Mapping[ProcessId, str] | None = None) -> Cl
         movements(look.rounds),
         notes=look.notes,
         groups=groups,
+        woken=woken(look.rounds),
     )
 
 
@@ -136,10 +137,10 @@ def picture(
     movements: Mapping[ProcessId, Movement],
     notes: tuple[str, ...] = (),
     groups: Mapping[ProcessId, str] | None = None,
+    woken: Collection[ProcessId] = (),
 ) -> ClusterPicture:
-    """From what Ray and the stacks of one moment say; ``started`` and ``groups`` as in
-    ``RayFacts``."""
-    translated = RayFacts(calls, started, stacks, movements, groups)
+    """From what Ray and the stacks of one moment say; the arguments are as in ``RayFacts``."""
+    translated = RayFacts(calls, started, stacks, movements, groups, woken)
     facts = tuple(translated.facts())
     roots = [(root, _jobs(root, translated)) for root in solve(facts)]
     standing = tuple(_standing(facts, translated))
@@ -212,9 +213,10 @@ def _standing(
             continue
         found, runs = translated.processes.known[fact.process], translated.runs(fact.process)
         goes_round = translated.goes_round(fact.process)
-        if goes_round is None and (fact.process in moving or not runs):
+        works = bool(runs) or translated.works_untold(fact.process)
+        if goes_round is None and (fact.process in moving or not works):
             continue
-        if not runs and found.role != "driver":
+        if not works and found.role != "driver":
             continue
         yield (
             found.job,
@@ -222,7 +224,7 @@ def _standing(
                 member=_member(fact.process, translated),
                 place=fact.text,
                 called_by=translated.maker(runs[0]) if runs else "",
-                began=runs[0].since if runs else None,
+                began=max((call.since for call in runs if call.since is not None), default=None),
                 round_in=goes_round,
                 switches=translated.thread_switches(fact.process),
             ),

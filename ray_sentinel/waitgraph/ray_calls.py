@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.facts import (
+    MAY_COME_FROM,
     QUEUED,
     UNCALLED,
     Broken,
@@ -126,8 +127,10 @@ class RayFacts:
         stacks: Mapping[ProcessId, StackFact],
         movements: Mapping[ProcessId, Movement],
         groups: Mapping[ProcessId, str] | None = None,
+        woken: Collection[ProcessId] = (),
     ) -> None:
-        """``groups``: the process groups of those that are ranks."""
+        """``started`` as in ``JobProcesses``; ``groups``: the process groups of those that are
+        ranks; ``woken``: in whom a thread that stood at one place was put on a CPU meanwhile."""
         self.processes = JobProcesses(ray, started)
         self.names: dict[WaitNode, str] = {
             node: found.label for node, found in self.processes.known.items()
@@ -136,6 +139,7 @@ class RayFacts:
         self._ray = ray
         self._stacks = {process_node(process): fact for process, fact in stacks.items()}
         self._movements = {process_node(p): movement for p, movement in movements.items()}
+        self._woken = {process_node(process) for process in woken}
         self._calls = {call.id: call for call in ray.calls}
         self._groups = {group.id: group for group in ray.groups}
         self._children: dict[str, list[RayCall]] = defaultdict(list)
@@ -175,6 +179,7 @@ class RayFacts:
         for node in self.processes.known:
             yield from self._of_process(node)
         yield from self._of_operations()
+        yield from self._of_untold()
 
     def runs(self, node: WaitNode) -> tuple[RayCall, ...]:
         """The calls that a process executes."""
@@ -206,6 +211,21 @@ class RayFacts:
         if fact is None or fact.tid == fact.process.pid:
             return None
         return fact.switches
+
+    def works_untold(self, node: WaitNode) -> bool:
+        """Whether an actor runs code of the user's though no call of it is known: of calls that
+        were made without task events, as Ray Serve's are, Ray's control store is told nothing."""
+        fact = self._stacks.get(node)
+        if fact is None or not self.processes.known[node].actor or self._given.get(node):
+            return False
+        return fact.users_code and fact.activity != "idle" and not ray_wait(fact)
+
+    def _of_untold(self) -> Iterator[WaitsFor]:
+        """Where an object may come from whose maker is not known."""
+        for node, known in self.processes.known.items():
+            unknown = WaitNode("resource", f"{_OBJECT_KEY}{known.job}")
+            if unknown in self.names and self.works_untold(node):
+                yield WaitsFor(who=unknown, awaited=node, how=MAY_COME_FROM, witness=STACK)
 
     def _of_call(self, call: RayCall) -> Iterator[WaitFact]:
         node, runner = call_node(call.id), self._runner.get(call.id)
@@ -261,11 +281,14 @@ class RayFacts:
             yield Mute(process=node, why=fact.error, witness=fact.tool)
         elif fact.activity == "idle":
             yield from self._at_rest(node, fact)
+        elif fact.rests and not fact.waits_for_others and (awaited := self._made(node)):
+            yield from self._for_calls(node, awaited, "await")
         elif not fact.waits_for_others:
             place = place_of(fact)
             doing = fact.label if place not in fact.label else "running" if fact.active else ""
             yield Elsewhere(process=node, place=place, doing=doing, witness=fact.tool)
-            if fact.active or self._movements.get(node) == "moved":
+            moved = self._movements.get(node) == "moved" or node in self._woken
+            if fact.active or moved:
                 yield Moves(process=node, witness=fact.tool)
 
     def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
@@ -315,9 +338,9 @@ class RayFacts:
             # ``PlacementGroup.ready`` gives an object that no call makes.
             yield from groups.awaited(msgspec.structs.replace(wait, any_of=False), 0, len(groups))
         else:
-            unknown = WaitNode("resource", f"an object for {node.key}")
+            unknown = WaitNode("resource", f"{_OBJECT_KEY}{self.processes.known[node].job}")
             self.names[unknown] = "an object whose maker is not known"
-            yield WaitsFor(who=node, awaited=unknown, how=how, witness=STACK)
+            yield msgspec.structs.replace(wait, awaited=unknown, any_of=False)
 
     def _row(self, what: str, of: str) -> AwaitedRow:
         """All "calls" of a parent, those that have "begun", or the "groups" of a job."""
@@ -422,6 +445,7 @@ def _between(left_out: set[int], end: int) -> Iterator[tuple[int, int]]:
 _GROUP = re.compile(r"_group_(?:\d+_)?([0-9a-f]{16,})$")
 """Of the resources that Ray makes for a placement group ("CPU_group_0_29a1...")."""
 _GROUP_KEY = "placement group "
+_OBJECT_KEY = "an object of "
 _NODE_KEY = "a node with "
 _HOW = {"unplaced": "needs", "memory": "needs", "fetching": "fetches", "queued": QUEUED}
 _LACKING = {

@@ -85,13 +85,50 @@ def thread_stands(*, runs: bool = False, method: str = "generate") -> RayStory:
     first.begins(method, story.now, msgspec.structs.replace(SLEEPS, tid=99, switches=7))
     first.title = first.kind  # as Ray leaves it where calls run in threads
     story.call(main, first, method)
+    first.wakes = runs
+    story.run(100, lambda: first.works(story.now))
+    return story
+
+
+def group_full() -> RayStory:
+    """A call sleeps in a concurrency group of one; the next one of that group is queued behind it,
+    and the driver waits for that."""
+    story, main, (first, _) = rollouts()
+    story.ended = {"Rollout.write": EndedCalls(count=20, longest=0.4)}
+    first.begins("write", story.now, msgspec.structs.replace(SLEEPS, tid=99, switches=7))
+    story.call(main, first, "write")
+    story.call(main, first, "fetch", "queued")
+    story.run(60, lambda: first.works(story.now))
+    return story
+
+
+def library_function(*, runs: bool = False, told: int = 60) -> RayStory:
+    """An actor of a library waits with a deadline, again and again, for a thread of its own, which
+    runs the user's function and stands at one place; with ``runs`` it works there in small
+    steps. ``told``: calls that had ended at the first look."""
+    main, trials = driver(), actors("ImplicitFunc", 2, 10)
+    main.stack = SELECTS
+    story = RayStory([main, *trials])
+    story.ended = {"ImplicitFunc.train": EndedCalls(count=told, longest=0.3)}
+    if told == 60:
+        story.train(WARM, method="train")
+    story.drives(main)
+    for trial in trials:
+        trial.begins("train", story.now, COMPUTES)
+        trial.goes_on = True
+        story.call(main, trial, "train")
+    first = trials[0]
+    first.goes_on = False
+    first.stack = msgspec.structs.replace(SLEEPS, tid=99, switches=7, users_code=True)
+    first.wakes = runs
 
     def second() -> None:
-        first.works(story.now)
-        if runs:
-            first.stack = msgspec.structs.replace(first.stack, switches=int(story.now))
+        for trial in trials:
+            trial.works(story.now)
+        if story.looks:
+            story.ended = {"ImplicitFunc.train": EndedCalls(count=60, longest=0.3)}
 
-    story.run(100, second)
+    story.run(60, second)
     return story
 
 

@@ -119,6 +119,8 @@ class StoryProcess:
     """Its stack is another one in each round."""
     goes_round: bool = False
     """In each round it is at another line of its innermost function."""
+    wakes: bool = False
+    """The thread that tells is put on a CPU between two looks."""
     busy_since: float | None = None
     """Since when it has not rested."""
     state: str = "S"
@@ -157,7 +159,7 @@ class StoryProcess:
     def rests(self, now: float) -> None:
         """Its call has ended."""
         self.title, self.stack, self.goes_on = self.kind, RESTS, False
-        self.goes_round, self.busy_since = False, None
+        self.goes_round, self.wakes, self.busy_since = False, False, None
         self.since = self.moved_at = now
 
     def fact(self, at: float) -> StackFact:
@@ -167,7 +169,10 @@ class StoryProcess:
             signature = (*signature, f"layer_{int(at) % 7} (rollout.py:{int(at) % 997})")
         if self.goes_round:
             signature = (*signature[:-1], f"score (reward.py:{88 + int(at) % 3})")
-        return msgspec.structs.replace(self.stack, process=self.id, at=at, signature=signature)
+        switches = int(at) if self.wakes else self.stack.switches
+        return msgspec.structs.replace(
+            self.stack, process=self.id, at=at, signature=signature, switches=switches
+        )
 
 
 def driver(job: str = JOB, pid: int = 1) -> StoryProcess:
@@ -415,8 +420,9 @@ class RayStory:
 
     def _look(self, action: LookAtRayJob) -> RayLook:
         mine = self.of(action.ray_job)
+        calls = of_job(self._known(), action.ray_job)
         return RayLook(
-            calls=of_job(self._known(), action.ray_job),
+            calls=calls if action.times else msgspec.structs.replace(calls, ended={}),
             processes=tuple(
                 LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
             ),

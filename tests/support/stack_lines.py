@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ray_sentinel.evidence.stacks import classify
+from ray_sentinel.evidence.stacks import StackReader, classify
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
 
@@ -28,8 +28,11 @@ def thread(*lines: str, name: str = "", main: bool = False, **more: object) -> T
     )  # type: ignore[arg-type]
 
 
-def fact(threads: Sequence[ThreadStack], tool: Tool = "py-spy") -> StackFact:
-    return classify(StackTrace(process=PROCESS, tool=tool, at=1.0, threads=tuple(threads)))
+def fact(
+    threads: Sequence[ThreadStack], tool: Tool = "py-spy", *, follows: bool = False
+) -> StackFact:
+    trace = StackTrace(process=PROCESS, tool=tool, at=1.0, threads=tuple(threads))
+    return classify(trace, StackReader(follows=follows))
 
 
 def main_fact(*lines: str) -> StackFact:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 
 from ray_sentinel.capture.states import read_stat
 from ray_sentinel.capture.tracer import Traced
@@ -36,8 +37,8 @@ class Kernel:
         return trace_tasks(process, deadline)
 
 
-def trace_tasks(process: ProcessId, deadline: float, limit: int = MAX_TASKS) -> Traced:
-    """The first ``limit`` tasks of a process as text and as a trace."""
+def trace_tasks(process: ProcessId, deadline: float, only: Collection[int] | None = None) -> Traced:
+    """The tasks of a process, or those of ``only``, as text and as a trace."""
     started = time.monotonic()
     stat = read_stat(process.pid)
     # The pid may be another process's by now.
@@ -53,7 +54,8 @@ def trace_tasks(process: ProcessId, deadline: float, limit: int = MAX_TASKS) -> 
         f"Process {process.pid}: {stat.command}",
         f"State: {stat.state}",
     ]
-    for tid in _tasks(process.pid)[:limit]:
+    tids = _tasks(process.pid)
+    for tid in tids[:MAX_TASKS] if only is None else [tid for tid in tids if tid in only]:
         if time.monotonic() - started > deadline:
             lines.append(f"# the deadline of {deadline:g} s was reached here")
             break

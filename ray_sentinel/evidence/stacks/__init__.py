@@ -6,10 +6,10 @@
 """
 
 from ray_sentinel.evidence.stacks.classify import by_process, classify, classify_process
-from ray_sentinel.evidence.stacks.compare import Movement, movement, movements
+from ray_sentinel.evidence.stacks.compare import Movement, movement, movements, woken
 from ray_sentinel.evidence.stacks.explain import Explanation, explain
 from ray_sentinel.evidence.stacks.formats import parse
-from ray_sentinel.evidence.stacks.informative_threads import StackReader
+from ray_sentinel.evidence.stacks.informative_threads import StackReader, telling_thread
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
 
 __all__ = [
@@ -27,5 +27,7 @@ __all__ = [
     "movements",
     "parse",
     "render",
+    "telling_thread",
     "who",
+    "woken",
 ]

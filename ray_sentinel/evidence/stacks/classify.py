@@ -11,10 +11,11 @@ from ray_sentinel.evidence.stacks import reading as rd
 from ray_sentinel.evidence.stacks.informative_threads import (
     StackReader,
     telling_thread,
+    telling_tid,
     training_tid,
 )
 from ray_sentinel.evidence.stacks.names import is_eval_loop
-from ray_sentinel.evidence.stacks.roles import helper_process
+from ray_sentinel.evidence.stacks.roles import helper_process, runs_method, trains
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
 
@@ -72,6 +73,8 @@ def classify(
         operation=reading.operation,
         thread=thread.name or (str(thread.tid) if thread.tid else ""),
         tid=thread.tid,
+        users_code=rd.runs_users_code(thread.frames),
+        rests=_rests(trace, thread, reader),
         active=thread.active,
         state=_state(trace, thread),
         holds_gil=thread.holds_gil,
@@ -96,8 +99,18 @@ def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = 
     reader = reader or StackReader()
     ordered = sorted(traces, key=lambda trace: _PREFERRED.index(trace.tool))
     tid = training_tid(ordered, reader)
-    facts = [classify(trace, reader, tid) for trace in ordered]
+    # From the kernel no frame of Python is seen: whose place is the process's, others tell.
+    seen = tid if tid is not None else telling_tid(ordered, reader)
+    facts = [classify(trace, reader, seen if trace.tool == "kernel" else tid) for trace in ordered]
     return facts[0] if len(facts) == 1 else _combined(ordered, facts, reader, tid)
+
+
+def _rests(trace: StackTrace, telling: ThreadStack, reader: StackReader) -> bool:
+    main = next((thread for thread in trace.threads if thread.main), None)
+    if main is None or telling.main or trains(telling) or runs_method(telling):
+        return False
+    meaning = reader.read(main.frames).meaning
+    return meaning is not None and meaning.activity == "idle"
 
 
 def _state(trace: StackTrace, thread: ThreadStack) -> str:

@@ -27,6 +27,22 @@ def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement
     return {process: movement(looks) for process, looks in seen.items()}
 
 
+def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
+    """The processes whose telling thread, where it is not the main one, was put on a CPU between
+    two looks, and does more than to look whether what it waits for has come."""
+    seen: dict[tuple[ProcessId, int], set[int]] = {}
+    for facts in rounds:
+        for fact in facts:
+            main = fact.tid is None or fact.tid == fact.process.pid
+            if not main and fact.switches is not None and fact.activity not in _LOOKS_AGAIN:
+                seen.setdefault((fact.process, fact.tid or 0), set()).add(fact.switches)
+    return frozenset(process for (process, _), counts in seen.items() if len(counts) > 1)
+
+
+_LOOKS_AGAIN = ("idle", "lock-wait")
+"""What waits for a lock, a queue or an event does so with a deadline, and then again."""
+
+
 def movement(looks: Sequence[StackFact]) -> Movement:
     """How one process moved over its looks, oldest first."""
     by_kind: dict[str, list[StackFact]] = {}

@@ -25,7 +25,11 @@ class StackReader:
     Frames are remembered by identity first (the parsers share equal stacks), then by value.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, follows: bool = False) -> None:
+        """``follows``: where the main thread waits for another, whichever it is, and only one runs
+        code of the user's, that one tells. In a rank, which waits for its like rather than for
+        its own threads, a logger's would be taken for it."""
+        self.follows = follows
         # The frames are kept with the answer, so that their id stays theirs.
         self._by_id: dict[int, tuple[rd.StackReading, tuple[Frame, ...]]] = {}
         self._by_value: dict[tuple[Frame, ...], rd.StackReading] = {}
@@ -88,6 +92,15 @@ def training_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | Non
     return None
 
 
+def telling_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | None:
+    """The thread that tells, where it is not the main one and a tool that sees Python says so."""
+    for trace in traces:
+        if trace.tool in _SEES_PYTHON and trace.threads:
+            thread = telling_thread(trace.threads, reader)
+            return None if thread is None or thread.main else thread.tid
+    return None
+
+
 def telling_thread(
     threads: Sequence[ThreadStack], reader: StackReader, tid: int | None = None
 ) -> ThreadStack | None:
@@ -112,7 +125,22 @@ def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: StackRea
     if reading.meaning is None or not reading.meaning.delegates:
         return _gil_holder(threads, main, reading)
     _, best = reader.best(threads, reading.meaning.delegates)
+    if best is None and reader.follows and reading.meaning.delegates in ("thread", "pool"):
+        best = _only_worker(threads, reader)
     return best or main
+
+
+def _only_worker(threads: Sequence[ThreadStack], reader: StackReader) -> ThreadStack | None:
+    """The one thread besides the main one that runs code of the user's, and does not itself wait
+    for another thread, as a queue's consumer without work does; None where there are several."""
+    found = [
+        thread
+        for thread in threads
+        if not (thread.main or is_helper(thread))
+        and rd.runs_users_code(thread.frames)
+        and not ((meaning := reader.read(thread.frames).meaning) and meaning.delegates)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate) -> int:
@@ -130,10 +158,17 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
     ):
         return max(score, 3)
     if delegate == "actor":
-        return max(
-            score, 4 if trains(thread) or runs_method(thread) else 2 if meaning is None else 1
-        )
+        return max(score, _serves_calls(reading, thread))
     return score
+
+
+def _serves_calls(reading: rd.StackReading, thread: ThreadStack) -> int:
+    """The same of a thread in which an actor may run its calls while its main thread rests."""
+    if trains(thread) or runs_method(thread):
+        return 4
+    if rd.runs_users_code(thread.frames):
+        return 3
+    return 2 if reading.meaning is None else 1
 
 
 def _gil_holder(

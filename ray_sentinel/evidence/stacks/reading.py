@@ -9,6 +9,7 @@ for its lock with a timed condition variable, and nothing else in CPython does.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -208,6 +209,11 @@ def _inlined_gil_wait(frames: tuple[Frame, ...]) -> int | None:
             continue
         return None
     return None
+
+
+def runs_users_code(frames: Iterable[Frame]) -> bool:
+    """Whether Python code of the user's, not of a library that is known, is among some frames."""
+    return any(_is_users(frame) for frame in frames if match(frame) is None)
 
 
 def _is_users(frame: Frame) -> bool:

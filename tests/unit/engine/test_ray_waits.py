@@ -22,7 +22,9 @@ from tests.support.ray_stories import (
     driver_asleep,
     driver_spins,
     first_constructor,
+    group_full,
     in_thread,
+    library_function,
     loops,
     mute,
     one_of_many,
@@ -214,6 +216,30 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert incident.confirmed_at - ray_story.START - WARM < 40.0
 
+    @pytest.mark.parametrize(
+        ("play", "who", "method"),
+        [
+            (group_full, "Rollout 0", "Rollout.write"),
+            (library_function, "ImplicitFunc 0", "ImplicitFunc.train"),
+        ],
+    )
+    def test_one_whose_thread_stands_as_soon_as_a_main_thread(
+        self, play: Callable[[], RayStory], who: str, method: str
+    ) -> None:
+        story = play()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.actor, culprit.method) == ("actor-stuck", who, method)
+        assert culprit.reason == "sleeping in score (reward.py:88)"
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START - WARM <= 25.0
+
+    def test_one_of_whose_calls_too_few_had_ended_when_it_was_looked_at_first(self) -> None:
+        story = library_function(told=1)
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert culprit.actor == "ImplicitFunc 0"
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START <= 30.0
+
     def test_one_of_two_jobs(self) -> None:
         story = two_jobs()
         assert story.incident().job == "train_rl-2"
@@ -321,6 +347,19 @@ class TestNoIncident:
 
     def test_a_thread_that_runs_now_and_then(self) -> None:
         assert thread_stands(runs=True).engine.incidents(everything=True) == ()
+
+    def test_a_thread_of_a_librarys_function_that_works_in_small_steps(self) -> None:
+        assert library_function(runs=True).engine.incidents(everything=True) == ()
+
+    def test_a_long_generation_in_a_thread(self) -> None:
+        """It takes a hundred times as long as any before it, at one line."""
+        story, main, (first, _) = rollouts()
+        story.ended = {"Rollout.generate": EndedCalls(count=20, longest=3.0)}
+        first.begins("generate", story.now, msgspec.structs.replace(SLEEPS, tid=99, switches=7))
+        story.call(main, first, "generate")
+        first.wakes = True
+        story.run(300, lambda: first.works(story.now))
+        assert story.engine.incidents(everything=True) == ()
 
     def test_a_thread_that_serves_as_long_as_the_job_lasts(self) -> None:
         assert thread_stands(method="serve").engine.incidents(everything=True) == ()
@@ -467,7 +506,7 @@ STORIES = (
     asleep, spins, loops, driver_spins, driver_asleep, circle,
     circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
-    awaits, in_thread, thread_stands,
+    awaits, in_thread, thread_stands, group_full, library_function,
 )  # fmt: skip
 
 

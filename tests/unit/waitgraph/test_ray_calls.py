@@ -35,6 +35,7 @@ class Cluster:
         self.started: dict[tuple[str, int], ProcessId] = {}
         self.stacks: dict[ProcessId, StackFact] = {}
         self.moved: dict[ProcessId, Movement] = {}
+        self.woken: list[ProcessId] = []
         self.left_off = 0
         self._stack("10.0.0.1", 1, driver, "network-wait", "waiting for Ray")
 
@@ -86,7 +87,7 @@ class Cluster:
         )
 
     def picture(self) -> JobPicture:
-        found = picture(self.tables(), self.started, self.stacks, self.moved)
+        found = picture(self.tables(), self.started, self.stacks, self.moved, woken=self.woken)
         assert len(found.jobs) == 1
         return found.jobs[0]
 
@@ -225,6 +226,42 @@ def test_an_object_whose_maker_nobody_knows_ends_the_chain() -> None:
     cluster.call(cluster.actor("Consumer", IN_GET, "network-wait", "waiting"), "Consumer.use")
     (root,) = cluster.roots()
     assert (root.kind, root.who) == ("unheld", ("an object whose maker is not known",))
+
+
+def test_an_object_of_an_untold_call_may_come_from_who_runs_the_users_code() -> None:
+    """As from a replica of Ray Serve, of whose requests Ray's control store is told nothing."""
+    cluster = Cluster()
+    score: tuple[str, ...] = ("score (model.py:4)",)
+    cluster.actor("Replica", score, "sleep", "sleeping", tid=9, users_code=True, rests=True)
+    cluster.actor("Replica", ("loop (ray/serve/_private/replica.py:3746)",), "unknown", "polling")
+    cluster.actor("Controller")
+    (root,) = [root for root in cluster.roots() if root.kind != "idle"]
+    assert (root.kind, root.who, root.waiters) == ("standing", ("Replica 0",), 1)
+    assert root.sentence == (
+        "driver waits in ray.get for an object whose maker is not known → may come from Replica 0 "
+        "→ sleeping in score (model.py:4)"
+    )
+    (standing,) = cluster.picture().standing
+    assert (standing.member.label, standing.member.methods) == ("Replica 0", ())
+
+
+def test_a_request_that_works_holds_up_nobody() -> None:
+    cluster = Cluster()
+    score: tuple[str, ...] = ("score (model.py:4)",)
+    replica = cluster.actor("Replica", score, "sleep", "sleeping", tid=9, users_code=True)
+    cluster.woken = [cluster.started[NODE, replica.pid]]
+    assert [root.kind for root in cluster.roots()] == ["works"]
+    assert cluster.picture().standing == ()
+
+
+def test_an_actor_that_awaits_a_call_is_not_judged_by_a_thread_of_its_own() -> None:
+    cluster = Cluster()
+    front = cluster.actor("Front", ("tick (log.py:4)",), "sleep", "sleeping", tid=9, rests=True)
+    engine = cluster.actor("Engine", ("generate (e.py:7)",), "sleep", "sleeping")
+    cluster.call(front, "Front.ask")
+    cluster.call(engine, "Engine.answer", "f" * 16 + front.id)
+    (root,) = cluster.roots()
+    assert (root.kind, root.who, root.waiters) == ("standing", ("Engine 0",), 2)
 
 
 def test_rollouts_in_flight_that_compute_hold_up_nobody_who_needs_any_of_them() -> None:

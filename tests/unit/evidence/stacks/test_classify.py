@@ -243,6 +243,21 @@ def test_the_kernels_word_on_the_main_thread_is_not_one_on_the_thread_that_train
     assert classify_process([spy, half]).label == classify(spy).label
 
 
+def test_the_kernels_word_is_on_the_thread_that_tells() -> None:
+    """One that waits for a lock of ``with``, while the main thread serves Ray, polls nothing."""
+    method = thread("write store.py:40", "actor_method_executor ray/_private/function_manager.py:7",
+                    name="Dummy-1", tid=9)  # fmt: skip
+    main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True, tid=7)
+    spy = StackTrace(process=PROCESS, tool="py-spy", at=1.0, threads=(main, method))
+    polls = thread("do_epoll_wait kernel", main=True, tid=7)
+    waits = thread("futex_wait_queue kernel", tid=9)
+    kernel = StackTrace(process=PROCESS, tool="kernel", at=1.0, threads=(polls, waits))
+    found = classify_process([spy, kernel])
+    assert (found.activity, found.label) == ("lock-wait", "waiting for a lock")
+    alone = msgspec.structs.replace(kernel, threads=(polls,))
+    assert classify_process([spy, alone]).label == "in write (store.py:40)"
+
+
 def test_the_state_of_the_process_is_its_main_threads() -> None:
     busy = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True, tid=7)
     still = msgspec.structs.replace(

@@ -97,3 +97,46 @@ def test_the_training_thread_is_told_from_other_threads_of_an_actor() -> None:
     asleep = thread("clock_nanosleep", "time_sleep", "tick a.py:9", name="timer")
     training = thread("load a.py:4", "train_fn a.py:9", "run ray/train/_internal/utils.py:60")
     assert fact([main, asleep, training]).signature[-1] == "load (a.py:4)"
+
+
+IN_QUEUE = thread("wait threading.py:331", "get queue.py:180", "get_next session.py:342",
+                  "train trial.py:9", main=True)  # fmt: skip
+"""A main thread that waits for whatever another thread puts into a queue."""
+FUNCTION = thread("work search.py:40", "try_one search.py:30", "run threading.py:982",
+                  name="Thread-3 (run)", tid=9)  # fmt: skip
+CONSUMER = thread("wait threading.py:331", "get queue.py:180", "write results.py:20",
+                  "run threading.py:982", name="Thread-4 (write)", tid=10)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "main",
+    ["wait threading.py:327", "get queue.py:171", "join threading.py:1112",
+     "result concurrent/futures/_base.py:450"],
+)  # fmt: skip
+def test_a_thread_that_is_waited_for_is_followed_where_no_other_runs_the_users_code(
+    main: str,
+) -> None:
+    waiting = thread(main, "<module> a.py:1", main=True)
+    library = thread("_run anything/heartbeat.py:3", "run threading.py:982", name="io.heartbeat")
+    found = fact([waiting, library, CONSUMER, FUNCTION], follows=True)
+    assert (found.tid, found.signature[-1]) == (9, "work (search.py:40)")
+    assert found.users_code
+
+
+def test_who_waits_for_a_thread_tells_itself_where_it_cannot_be_known_for_which() -> None:
+    other = thread("tick clock.py:4", "run threading.py:982", name="Thread-5 (tick)", tid=11)
+    assert fact([IN_QUEUE, FUNCTION, other], follows=True).thread == "MainThread"
+    assert fact([IN_QUEUE, CONSUMER], follows=True).thread == "MainThread", "it waits as well"
+    assert fact([IN_QUEUE, FUNCTION]).thread == "MainThread", "a rank waits for other ranks"
+
+
+def test_of_an_actor_at_rest_the_thread_with_the_users_code_tells() -> None:
+    main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
+    loop = thread("_run_user_code_event_loop ray/serve/_private/replica.py:3746",
+                  "run threading.py:982", name="Thread-1 (_run_user_code_event_loop)")  # fmt: skip
+    request = thread("score model.py:4", "run concurrent/futures/thread.py:58",
+                     "_worker concurrent/futures/thread.py:83", name="Pool_0")  # fmt: skip
+    found = fact([main, loop, request])
+    assert (found.thread, found.users_code, found.rests) == ("Pool_0", True, True)
+    idle = fact([main, loop])
+    assert (idle.users_code, idle.rests) == (False, True)

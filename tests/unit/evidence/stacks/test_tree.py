@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks import classes, merge, movement, movements, render, who
+from ray_sentinel.evidence.stacks import classes, merge, movement, movements, render, who, woken
 from ray_sentinel.evidence.stacks.tree import TreeNode
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, Tool
@@ -114,3 +114,20 @@ def test_movements_of_all() -> None:
         1: "moved",
         2: "unknown",
     }
+
+
+def test_a_thread_that_is_put_on_a_cpu_works_but_for_one_that_only_looks_again() -> None:
+    def seen(pid: int, switches: int | None, **more: object) -> StackFact:
+        return StackFact(process=ProcessId("n", pid), switches=switches, **more)  # type: ignore[arg-type]
+
+    def look(more: int) -> list[StackFact]:
+        return [
+            seen(1, 5 + more, tid=9, activity="sleep"),
+            seen(2, 5, tid=9, activity="sleep"),
+            seen(3, 5 + more, tid=9, activity="lock-wait"),
+            seen(4, 5 + more, tid=4, activity="sleep"),
+            seen(5, None, tid=9, activity="sleep"),
+            seen(6, 5 + more, tid=9 + more, activity="sleep"),
+        ]
+
+    assert {process.pid for process in woken([look(0), look(1)])} == {1}
