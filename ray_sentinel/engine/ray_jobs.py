@@ -35,6 +35,8 @@ STARTUP_PATIENCE = 300.0
 """For a constructor, where no fellow has come through it: it may load a model."""
 NEWCOMER_PATIENCE = 60.0
 """The same in a job that works already."""
+BUILD_PATIENCE = 60.0
+"""For what builds a runtime environment, to be put on a CPU again: it may wait for a server."""
 QUIET_SECONDS = 15.0
 """After so long without a change a job without a rhythm is looked at for the first time."""
 AGAIN_SECONDS = 5.0
@@ -321,7 +323,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
 
 def _key(root: WaitRoot) -> tuple[object, ...]:
-    return (root.kind, root.who, root.why, tuple(one.process for one in root.processes))
+    members = tuple(one.process for one in root.processes)
+    return (root.kind, root.who, root.why, root.moves, members)
 
 
 def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> StandingMember:

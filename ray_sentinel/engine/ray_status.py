@@ -25,7 +25,8 @@ def ray_jobs(view: ClusterView, mine: list[Incident], now: float) -> Iterator[Jo
         members = tuple(_members(view, job, ranks, now))
         waits = _waits(job, now)
         stuck = [one for one in mine if (one.job, one.attempt) == (job.name, 0)]
-        if len(members) > 1 or stuck or (waits and view.ray.pending(job, now)):
+        starts = waits is not None and (waits.root.lacks is not None or view.ray.pending(job, now))
+        if len(members) > 1 or stuck or starts:
             yield _status(job, members, waits, stuck, now)
 
 
@@ -62,7 +63,11 @@ def _waits(job: RayJobView, now: float) -> SeenRoot | None:
     for ever, or else what works in a call that is overdue."""
     if job.looked_at is None or job.silence(now) <= job.patience:
         return None
-    works = (seen for seen in job.roots if seen.root.kind == "works" and _is_late(job, seen))
+    works = (
+        seen
+        for seen in job.roots
+        if seen.root.kind == "works" and (seen.root.lacks is not None or _is_late(job, seen))
+    )
     return next(iter(job.stuck_roots()), None) or next(works, None)
 
 

@@ -18,6 +18,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.placement import Missing, told
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray_jobs import (
+    BUILD_PATIENCE,
     FACTOR,
     PATIENCE,
     RHYTHM,
@@ -53,6 +54,14 @@ BROKEN: tuple[tuple[str, FaultKind], ...] = (
 """How the proof begins, and the kind that it is of."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be told of, and lie outside the ranks."""
+ENVIRONMENTS = frozenset({"environment", "environment agent"})
+"""What a root lacks that waits for a runtime environment to be built."""
+BUILD_STEPS = (
+    "Read runtime_env_setup-*.log and runtime_env_agent.log in the node's Ray session; an index, "
+    "a repository or a bucket that does not answer holds it up.",
+    'Give it less time with runtime_env={"config": {"setup_timeout_seconds": ...}}, or have the '
+    "packages in the nodes' image.",
+)
 MOST_NODES = 4
 """Of which is told what they have free."""
 OURS_SECONDS = 15.0
@@ -97,6 +106,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     root = seen.root
     if root.kind == "circle":
         return "call-deadlock" if seen.is_sure() else None
+    if root.lacks in ENVIRONMENTS:
+        return "pending" if _is_built_no_more(job, seen, now) else None
     if root.kind == "unheld":
         if root.lacks is None or not seen.is_sure() or _age(root, job, now) < PATIENCE:
             return None
@@ -120,6 +131,16 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     standing = job.standing.get(member.process)
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
+    """Whether the building of an environment stands still: however long it takes, as long as
+    anything of it is put on a CPU now and then it is not stuck. Ray's agent builds nothing and
+    answers nobody while it waits for the bytes of a download."""
+    root = seen.root
+    if root.kind != "standing" or not seen.is_sure() or _age(root, job, now) < PATIENCE:
+        return False
+    return root.lacks == "environment agent" or seen.last_at - seen.first_at >= BUILD_PATIENCE
 
 
 def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
@@ -276,7 +297,7 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
             *(EvidenceItem(source="ray", text=note) for note in job.notes),
         ),
         chain=root.chain,
-        next_steps=NEXT_STEPS[kind],
+        next_steps=BUILD_STEPS if root.lacks in ENVIRONMENTS else NEXT_STEPS[kind],
     )
 
 
@@ -286,6 +307,8 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
     if kind == "call-deadlock":
         names = " and ".join(member.label for member in root.processes)
         return f"{names} wait for each other's calls{meeting}"
+    if root.lacks in ENVIRONMENTS:
+        return f"{root.who[0]} is not being built any more: {root.why}; {others}"
     if kind in ("pending", "object-store"):
         has = _free(view, job) if kind == "pending" else ""
         missing = job.missing.get(root.who[0], Missing())

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.placement import Placement
+from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
 
 CallKind = Literal["driver", "task", "actor-creation", "actor-task"]
@@ -42,6 +43,8 @@ class RayCall(msgspec.Struct, frozen=True, kw_only=True):
     """Of where it runs; 0 where that is not known."""
     needs: dict[str, float] = {}
     """The resources that it asks for."""
+    environment: str = ""
+    """The key of the runtime environment that it runs in; empty where nothing is built for it."""
 
 
 class RayActor(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +124,8 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """By node id: the resources that nobody uses there."""
     placement: Placement | None = None
     """Where something has not been placed for long, and it was asked for."""
+    environments: tuple[NodeEnvironments, ...] = ()
+    """Of the nodes that build some, or do not answer, where a call waits for one."""
     left_off: int = 0
     """Unfinished calls beyond those in ``calls``."""
     problem: str = ""

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.waitgraph.facts import (
+    BUILT,
     IN_OPERATION,
     MAY_COME_FROM,
     NOT_REACHED,
@@ -77,6 +78,8 @@ def step_text(step: ChainLink, now: float) -> str:
         return f"{step.end} {NOT_REACHED}"
     if step.how == IN_OPERATION:
         return f"waits{age} in {step.end}"
+    if step.how == BUILT:
+        return f"waits{age} for {step.end} to be built"
     if step.how in _OF_CALLS:
         return f"{step.how} {step.end}"
     return f"waits{age} in {step.how} for {step.end}"

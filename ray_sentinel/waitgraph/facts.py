@@ -22,6 +22,8 @@ MAY_COME_FROM = "may come from"
 """``WaitsFor.how`` of an object of whose making nothing is known."""
 UNCALLED = "has nothing to do until it is called by"
 """``WaitsFor.how`` of an actor at rest."""
+BUILT = "is to be built"
+"""``WaitsFor.how`` of a call whose runtime environment is not there yet."""
 NodeKind = Literal["process", "call", "operation", "resource", "several"]
 
 

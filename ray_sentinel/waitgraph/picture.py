@@ -40,7 +40,9 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     """The names of its members."""
     why: str
     lacks: Lack | None = None
-    """What is missing, of an ``unheld`` root: a place to run, or memory."""
+    """What is missing, of a root that is no process: a place to run, memory, an environment."""
+    moves: int | None = None
+    """Of an environment that is built: another number once anything has moved."""
     waiters: int
     """Processes that wait for it, directly or not."""
     processes: tuple[RootMember, ...] = ()
@@ -182,7 +184,8 @@ def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
         kind=root.kind,
         who=tuple(names.get(node, node.key) for node in root.members),
         why=ending(root),
-        lacks=lack_of(root.members[0]) if root.kind == "unheld" else None,
+        lacks=lack_of(root.members[0]) if len(root.members) == 1 else None,
+        moves=translated.moves(root.members[0]) if len(root.members) == 1 else None,
         waiters=len(root.waiters),
         processes=tuple(_member(node, translated) for node in root.members if node in known),
         waiting=tuple(known[node].process for node in root.waiters if node in known),

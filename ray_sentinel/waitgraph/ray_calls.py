@@ -19,8 +19,10 @@ from ray_sentinel.evidence.stacks.names import last_name
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
+from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.facts import (
+    BUILT,
     MAY_COME_FROM,
     QUEUED,
     UNCALLED,
@@ -58,16 +60,22 @@ _STATES = {
 }
 
 
-Lack = Literal["placement", "memory"]
+Lack = Literal["placement", "memory", "environment", "environment agent"]
+"""``environment``: a runtime environment that is being built. ``environment agent``: one of Ray's
+own agents that build them, which answers nobody."""
 
 
 def lack_of(node: WaitNode) -> Lack | None:
-    """What a resource that nobody holds stands for; None for what is neither."""
+    """What a resource that is waited for stands for; None for what is none of these."""
     if node.kind != "resource":
         return None
-    if node.key.startswith((_GROUP_KEY, _NODE_KEY)):
-        return "placement"
-    return "memory" if node.key.startswith(_LACKING["memory"]) else None
+    keys: dict[Lack, tuple[str, ...]] = {
+        "placement": (_GROUP_KEY, _NODE_KEY),
+        "memory": (_LACKING["memory"],),
+        "environment agent": (_SILENT_KEY,),
+        "environment": (_BUILD_KEY,),
+    }
+    return next((lack for lack, starts in keys.items() if node.key.startswith(starts)), None)
 
 
 class AwaitedRow:
@@ -170,6 +178,10 @@ class RayFacts:
             self.processes.known, self._stacks, moved, groups or {}, self._called_by
         )
         self.operations = tuple(found.find())
+        self._asked_of = {creation_id(actor.id): actor.node for actor in ray.actors if actor.node}
+        """The node that is asked to run the creation of an actor."""
+        self._builds: dict[WaitNode, NodeEnvironments] = {}
+        """The environments that calls wait for, and where they are built."""
 
     def facts(self) -> Iterator[WaitFact]:
         """All of them."""
@@ -180,6 +192,8 @@ class RayFacts:
             yield from self._of_process(node)
         yield from self._of_operations()
         yield from self._of_untold()
+        for node, where in self._builds.items():
+            yield from _of_build(node, where)
 
     def runs(self, node: WaitNode) -> tuple[RayCall, ...]:
         """The calls that a process executes."""
@@ -203,6 +217,12 @@ class RayFacts:
         fact = self._stacks.get(node)
         here = self._movements.get(node) in ("stuck", "in-place")
         return fact if fact is not None and fact.active and here else None
+
+    def moves(self, node: WaitNode) -> int | None:
+        """Of an environment that is built: a number that is another one once anything has moved;
+        None of any other node, and where that cannot be known."""
+        where = self._builds.get(node)
+        return where.moves if where is not None else None
 
     def thread_switches(self, node: WaitNode) -> int | None:
         """How often the telling thread of a process had been put on a CPU; None where it is the
@@ -242,8 +262,56 @@ class RayFacts:
             yield from row.awaited(fact, 0, len(row))
         elif creation := self._creation(call):
             yield self._wait(node, call_node(creation), "needs its actor", call)
+        elif (build := self._build(call)) is not None:
+            yield build
         else:
             yield self._wait(node, self._lacking(call), _HOW[call.state], call)
+
+    def _build(self, call: RayCall) -> WaitsFor | None:
+        """The wait for the runtime environment of a call; None where it waits for none."""
+        wanted = call.environment if call.state == "unplaced" else ""
+        if not wanted or self._needs_group(call) in self._groups or not self._may_be_held(call):
+            return None
+        nodes = self._ray.environments
+        here = [(one, where) for where in nodes for one in where.building if one.key == wanted]
+        silent = [(None, where) for where in nodes if not where.answers]
+        if not here and not silent:
+            return None
+        # Of several the one of its own node, where that is known, or else one that goes on.
+        own = self._asked_of.get(call.id, "")
+        build, where = min(
+            here or silent, key=lambda one: (one[1].node != own, one[1].moved is not True)
+        )
+        since = [at for at in (call.since, build.since if build else None) if at is not None]
+        fact = self._wait(call_node(call.id), self._build_node(wanted, build, where), BUILT, call)
+        return msgspec.structs.replace(fact, since=max(since, default=None))
+
+    def _build_node(
+        self, key: str, build: EnvironmentBuild | None, where: NodeEnvironments
+    ) -> WaitNode:
+        start = _BUILD_KEY if where.answers else _SILENT_KEY
+        node = WaitNode("resource", f"{start}{key if build else ''} on {where.node}")
+        took = {n.host: n.made[key] for n in self._ray.environments if key in n.made}
+        known = [f"{seconds:.0f} s on {host}" for host, seconds in sorted(took.items())[:1]]
+        inside = "; ".join(filter(None, (build.what if build else "", *known)))
+        self.names[node] = (
+            f"the runtime environment{f' ({inside})' if inside else ''} on {where.host}"
+        )
+        self._builds[node] = where
+        return node
+
+    def _may_be_held(self, call: RayCall) -> bool:
+        """Whether a node is large enough for a call, as far as that is known."""
+        totals = self._ray.placement.total_on.values() if self._ray.placement else ()
+        plain = [(name, most) for name, most in call.needs.items() if not _GROUP.search(name)]
+        return not totals or any(
+            all(total.get(name, 0.0) >= most for name, most in plain) for total in totals
+        )
+
+    @staticmethod
+    def _needs_group(call: RayCall) -> str:
+        """The id of the placement group that a call needs a place in; empty where it needs none."""
+        return next((match[1] for name in call.needs if (match := _GROUP.search(name))), "")
 
     def _creation(self, call: RayCall) -> str:
         """The id of the unfinished call that makes a call's actor; empty where there is none."""
@@ -252,9 +320,8 @@ class RayFacts:
 
     def _lacking(self, call: RayCall) -> WaitNode:
         """The resource that a call waits for before it can run."""
-        for name in call.needs:
-            if match := _GROUP.search(name):
-                return self._group(match[1])
+        if group := self._needs_group(call):
+            return self._group(group)
         text = need_text(call.needs) if call.state == "unplaced" else _LACKING[call.state]
         node = WaitNode("resource", f"{text} ({call.job})")
         self.names[node] = text
@@ -423,6 +490,22 @@ class RayFacts:
         return (runner for runner in runners if runner is not None)
 
 
+def _of_build(node: WaitNode, where: NodeEnvironments) -> Iterator[WaitFact]:
+    """What is seen of the building of an environment."""
+    said = f"its log ends with {where.line!r}" if where.line else "its log is empty"
+    if where.moved is None:
+        why = f"whether anything builds it cannot be told; {said}"
+        yield Mute(process=node, why=why, witness=RAY)
+        return
+    still = "nothing that builds it has moved"
+    if not where.answers:
+        still = f"the agent that builds it on {where.host} answers nobody and does not move"
+    doing = f"being built; {said}" if where.moved else f"{still}; {said}"
+    yield Elsewhere(process=node, place="", doing=doing, witness=RAY)
+    if where.moved:
+        yield Moves(process=node, witness=RAY)
+
+
 def _made_at(call: RayCall) -> float:
     return call.made or 0.0
 
@@ -447,6 +530,8 @@ _GROUP = re.compile(r"_group_(?:\d+_)?([0-9a-f]{16,})$")
 _GROUP_KEY = "placement group "
 _OBJECT_KEY = "an object of "
 _NODE_KEY = "a node with "
+_BUILD_KEY = "runtime environment "
+_SILENT_KEY = "runtime environment, of whose agent nothing is heard, "
 _HOW = {"unplaced": "needs", "memory": "needs", "fetching": "fetches", "queued": QUEUED}
 _LACKING = {
     "memory": "room in the object store",

@@ -40,6 +40,7 @@ from ray_sentinel.model.ray_calls import (
     RayLook,
     of_job,
 )
+from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
 
 START = 1_700_000_000.0
@@ -203,6 +204,7 @@ class RayStory:
     groups: tuple[PendingGroup, ...] = ()
     free_on: dict[str, dict[str, float]] = field(default_factory=lambda: {"node1": {"CPU": 1.0}})
     placement: Placement | None = None
+    environments: tuple[NodeEnvironments, ...] = ()
     ended: dict[str, EndedCalls] = field(default_factory=dict)
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
@@ -222,7 +224,7 @@ class RayStory:
     def tell_table(self) -> None:
         """Ray's table as it is now."""
         table = msgspec.structs.replace(
-            self._known(), calls=(), free_on={}, placement=None, ended={}
+            self._known(), calls=(), free_on={}, placement=None, environments=(), ended={}
         )
         self.feed(RayTableTold(time=self.now, table=table))
 
@@ -353,6 +355,7 @@ class RayStory:
             groups=self.groups,
             free_on=self.free_on,
             placement=self.placement,
+            environments=self.environments,
             ended=self.ended,
         )
 

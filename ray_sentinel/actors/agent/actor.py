@@ -50,6 +50,10 @@ class Agent:
         """One round of harmless stacks of some processes, by pid: ``Sampled``."""
         return pack_masked(self._monitor.evidence.stacks(unpack(pids, tuple[int, ...])))
 
+    def runtime_environments(self) -> bytes:
+        """What this node's Ray builds for tasks and actors to run in: ``NodeEnvironments``."""
+        return pack_masked(self._monitor.environments.look())
+
     def flight_recorder(self, request: bytes) -> bytes:
         """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
         wanted = unpack(request, DumpRequest)

@@ -19,6 +19,7 @@ import msgspec
 from ray_sentinel.actors.agent.exporting import Exporting
 from ray_sentinel.actors.agent.node_evidence import Evidence, missing_tracer
 from ray_sentinel.actors.agent.outbox import MOST_EXITS, Outbox
+from ray_sentinel.actors.agent.runtime_env import RuntimeEnvAgentAddress, RuntimeEnvironments
 from ray_sentinel.actors.agent.sampling import NodeSampling
 from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.loops import Loop, Newest
@@ -115,10 +116,12 @@ class NodeMonitor:
         *,
         log_problem: Callable[[], str] = str,
         cluster: Callable[[], RayCluster] | None = None,
+        runtime_env_agent: Callable[[], RuntimeEnvAgentAddress | None] = lambda: None,
     ) -> None:
         """``ray_metrics`` gives the URL of the Ray node's own metrics, "" where it has none;
         ``log_problem`` says why lines of the agent's log are missing; ``cluster`` is given on the
-        head, and asks Ray for the whole cluster."""
+        head, and asks Ray for the whole cluster; ``runtime_env_agent`` says where Ray's own agent
+        for runtime environments is asked."""
         self.node = node
         self.config = config
         self._send, self._ask_cluster = send, cluster
@@ -161,6 +164,7 @@ class NodeMonitor:
         )
         self.wall = WallHistory()
         self.evidence = Evidence(node.host, config, self.watch.record, self.wall)
+        self.environments = RuntimeEnvironments(node.host, self._raylet, runtime_env_agent)
         self._servers = ServerPoll(ray_metrics)
         self.exporting = Exporting(config, node.host, node.address)
         self.exporting.add_route("/sd", "application/json", self._service_discovery)

@@ -19,6 +19,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from ray_sentinel.actors.agent.node_monitor import NodeMonitor
+from ray_sentinel.actors.agent.runtime_env import RuntimeEnvAgentAddress
 from ray_sentinel.actors.coordinator.control_store import ControlStore, unanswered
 from ray_sentinel.actors.deployment.environment import forget_identity
 from ray_sentinel.actors.hosts import as_node, ray_nodes
@@ -58,6 +59,7 @@ def started_monitor(config: bytes) -> NodeMonitor:
         partial(ray_metrics_url, node.id),
         log_problem=lambda: written.problem,
         cluster=ClusterQuestions().ask if node.is_head else None,
+        runtime_env_agent=partial(runtime_env_agent, node.id),
     )
     monitor.start()
     end_with_raylet(monitor.close)
@@ -94,6 +96,22 @@ def ray_metrics_url(node_id: str) -> str:
         if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort")):
             return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
     return ""
+
+
+def runtime_env_agent(node_id: str) -> RuntimeEnvAgentAddress | None:
+    """Where a Ray node's own agent says which runtime environments it builds, with the token that
+    it wants; None where Ray does not tell."""
+    try:
+        from ray._private.authentication import http_token_authentication as tokens
+
+        headers = tokens.get_auth_headers_if_auth_enabled({})
+    except (ImportError, AttributeError):
+        headers = {}  # this version of Ray has no tokens
+    for entry in ray.nodes():
+        if entry["NodeID"] == node_id and (port := entry.get("RuntimeEnvAgentPort")):
+            url = f"http://{entry['NodeManagerAddress']}:{port}/get_runtime_envs_info"
+            return RuntimeEnvAgentAddress(url=url, headers=headers)
+    return None
 
 
 # The agent's way to the coordinator: by name, so that it outlives the coordinator's death.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from ray_sentinel.actors.messages import Sampled, pack, unpack
 from ray_sentinel.actors.names import NAMESPACE, agent_name
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import LookedAt, RayCalls, RayLook, of_job
+from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import ClusterPicture, pictured
 
@@ -27,6 +28,9 @@ ROUND_SECONDS = 15.0
 GAP_SECONDS = 1.0
 """Between two rounds: what moved meanwhile is not stuck."""
 ROUNDS = 2
+ENVIRONMENT_SECONDS = 5.0
+"""For the agents to say what is built on their nodes."""
+T = TypeVar("T")
 
 
 def look_at_jobs(ray: Any) -> ClusterPicture:
@@ -46,13 +50,19 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
     nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
     wanted = _pids(calls, nodes)
     rounds: list[dict[tuple[str, int], StackFact]] = []
+    builds: list[dict[str, NodeEnvironments]] = []
     notes: dict[str, None] = dict.fromkeys(filter(None, (calls.problem,)))
+    # An environment is built for what has been given a node, and Ray does not say which.
+    unsure = any(call.state == "unplaced" and call.environment for call in calls.calls)
     for number in range(ROUNDS):
         if number:
             time.sleep(GAP_SECONDS)
+        asked = _ask(ray, "runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
         found, problems = _round(ray, wanted)
         rounds.append(found)
         notes |= dict.fromkeys(problems)
+        builds.append(_environments(ray, asked))
+    calls = msgspec.structs.replace(calls, environments=tuple(_told(builds)))
     processes = []
     for node_id, pids in wanted.items():
         address = nodes[node_id].address
@@ -88,26 +98,67 @@ def _round(
     ray: Any, wanted: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[tuple[str, int], StackFact], list[str]]:
     """Facts by node id and pid, and what went wrong."""
-    asked: dict[Any, str] = {}
-    problems = []
-    for node_id, pids in wanted.items():
+    asked = _ask(ray, "stacks", {node_id: (pack(pids),) for node_id, pids in wanted.items()})
+    answers, late = _answers(ray, asked, Sampled, ROUND_SECONDS)
+    problems = [*asked.problems, *late]
+    found: dict[tuple[str, int], StackFact] = {}
+    for node_id, sampled in answers.items():
+        problems += sampled.problems
+        found |= {(node_id, fact.process.pid): fact for fact in sampled.facts}
+    return found, problems
+
+
+def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:
+    """By node id. Who does not tell them, or has none, is left out: the verdict does without."""
+    answers, _ = _answers(ray, asked, NodeEnvironments, ENVIRONMENT_SECONDS)
+    return {
+        node_id: msgspec.structs.replace(found, node=node_id)
+        for node_id, found in answers.items()
+        if found.building or found.made or not found.answers
+    }
+
+
+def _told(rounds: Iterable[dict[str, NodeEnvironments]]) -> Iterable[NodeEnvironments]:
+    """Those of the last round, with whether they have moved since the first."""
+    first, *_, last = rounds
+    for node_id, found in last.items():
+        before = first[node_id].moves if node_id in first else None
+        known = before is not None and found.moves is not None
+        yield msgspec.structs.replace(found, moved=before != found.moves if known else None)
+
+
+class _Asked(msgspec.Struct):
+    """What agents were asked, by the references of their answers, and who could not be."""
+
+    nodes: dict[Any, str] = {}
+    problems: list[str] = []
+
+
+def _ask(ray: Any, method: str, requests: Mapping[str, tuple[bytes, ...]]) -> _Asked:
+    """Call ``method`` on the agents of some nodes, with what each is asked."""
+    asked = _Asked()
+    for node_id, request in requests.items():
         try:
             handle = ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
-            asked[handle.stacks.remote(pack(pids))] = node_id
+            asked.nodes[getattr(handle, method).remote(*request)] = node_id
         except ValueError:
-            problems.append(f"node {node_id[:8]} has no agent: run `ray-sentinel up`")
+            asked.problems.append(f"node {node_id[:8]} has no agent: run `ray-sentinel up`")
         except AttributeError:
-            problems.append(f"node {node_id[:8]} has an agent of an older version")
-    done, late = ray.wait(list(asked), num_returns=len(asked), timeout=ROUND_SECONDS)
-    problems += [f"node {asked[ref][:8]}: no stacks within {ROUND_SECONDS:.0f} s" for ref in late]
-    found: dict[tuple[str, int], StackFact] = {}
+            asked.problems.append(f"node {node_id[:8]} has an agent of an older version")
+    return asked
+
+
+def _answers(
+    ray: Any, asked: _Asked, kind: type[T], seconds: float
+) -> tuple[dict[str, T], list[str]]:
+    """By node id, and what went wrong."""
+    done, late = ray.wait(list(asked.nodes), num_returns=len(asked.nodes), timeout=seconds)
+    problems = [f"node {asked.nodes[ref][:8]}: no stacks within {seconds:.0f} s" for ref in late]
+    found: dict[str, T] = {}
     for ref in done:
         try:
-            sampled = unpack(ray.get(ref), Sampled)
+            found[asked.nodes[ref]] = unpack(ray.get(ref), kind)
         except (ray.exceptions.RayError, msgspec.DecodeError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            problems.append(f"node {asked[ref][:8]}: no stacks: {lines[-1]}")
-            continue
-        problems += sampled.problems
-        found |= {(asked[ref], fact.process.pid): fact for fact in sampled.facts}
+            problems.append(f"node {asked.nodes[ref][:8]}: no stacks: {lines[-1]}")
     return found, problems

@@ -23,6 +23,7 @@ from ray_sentinel.model.ray_calls import (
     RayCall,
     RayDriver,
 )
+from ray_sentinel.model.runtime_env import environment_key
 
 MOST_NAME = 200
 """Characters of a name that somebody chose."""
@@ -215,6 +216,7 @@ def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
         node=id_of(update.node_id),
         pid=update.worker_pid,
         needs=amounts(info.required_resources),
+        environment=environment_key(info.runtime_env_info.serialized_runtime_env),
     )
 
 

@@ -6,8 +6,9 @@ from tests.support.outside_readers.control_store import CONTROL_STORE
 from tests.support.outside_readers.evidence import EVIDENCE
 from tests.support.outside_readers.logs import LOGS
 from tests.support.outside_readers.reader import FIXTURES, Reader
+from tests.support.outside_readers.runtime_env import RUNTIME_ENV
 from tests.support.outside_readers.tools import TOOLS
 
 __all__ = ["FIXTURES", "READERS", "Reader"]
 
-READERS: tuple[Reader, ...] = (*LOGS, *EVIDENCE, *TOOLS, *CONTROL_STORE)
+READERS: tuple[Reader, ...] = (*LOGS, *EVIDENCE, *TOOLS, *CONTROL_STORE, *RUNTIME_ENV)

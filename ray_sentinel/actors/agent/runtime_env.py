@@ -1,0 +1,198 @@
+"""The runtime environments that this node's Ray builds: asked of Ray's own agent for them, and seen
+in its processes and logs.
+
+That agent downloads on the thread that also answers: for so long it serves nobody. Then its log
+tells what it builds. What builds moves as long as any of its threads is put on a CPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.actors.ray_api import session_logs
+from ray_sentinel.bounded import within
+from ray_sentinel.capture.states import read_switches
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.evidence.node.runtime_env import described, last_word, open_builds
+from ray_sentinel.http.client import get
+from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments, environment_key
+from ray_sentinel.progress.proc_stat import Stat, all_stats
+from ray_sentinel.text import one_line
+
+ANSWER_SECONDS = 1.5
+"""For the agent, which answers in milliseconds where it does."""
+FILE_SECONDS = 1.0
+"""For the disk with its logs."""
+MOST_BYTES = 4 << 20
+"""Of its answer."""
+MOST_ENVIRONMENTS = 1000
+MOST_LOG = 1 << 20
+"""Bytes of a log's end that are read."""
+MOST_THREADS = 4096
+"""Of what builds, that are looked at."""
+_COMMAND = "ray::RuntimeEnv"
+"""The kernel's name of the agent, "ray::RuntimeEnvAgent" cut."""
+_AGENT_LOG = "runtime_env_agent.log"
+_BUILD_LOGS = "runtime_env_setup-*.log"
+
+
+class RuntimeEnvAgentAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Ray's agent for runtime environments is asked."""
+
+    url: str
+    headers: Mapping[str, str] = {}
+
+
+class RuntimeEnvironments:
+    """Looks when it is asked to. Blocks for some seconds at most; any thread may call."""
+
+    def __init__(
+        self,
+        host: str,
+        raylet: int,
+        address: Callable[[], RuntimeEnvAgentAddress | None],
+        logs: Callable[[], Path | None] = session_logs,
+    ) -> None:
+        """``raylet`` is the pid of the node's raylet, ``logs`` the folder of its session's logs."""
+        self._host, self._raylet = host, raylet
+        self._address, self._logs = address, logs
+
+    def look(self) -> NodeEnvironments:
+        """What is being built now. What cannot be known is left out."""
+        told, answers, problem = self._asked()
+        begun, line = self._logged()
+        if told is None and not answers:
+            told = list(begun), {}
+        building, made = told or ([], {})
+        return NodeEnvironments(
+            host=self._host,
+            answers=answers,
+            building=tuple(
+                EnvironmentBuild(key=key, what=described(text), since=begun.get(text))
+                for text in building
+                if (key := environment_key(text))
+            ),
+            made=made,
+            line=line if building or not answers else "",
+            moves=self._moves(answers) if building or not answers else None,
+            problem=problem,
+        )
+
+    def _asked(self) -> tuple[tuple[list[str], dict[str, float]] | None, bool, str]:
+        """What it answers, whether it does, and what is wrong."""
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from ray.core.generated import runtime_env_agent_pb2
+
+        address = self._address()
+        if address is None:
+            return None, True, "the port of its agent for runtime environments is not known"
+        request = runtime_env_agent_pb2.GetRuntimeEnvsInfoRequest(limit=MOST_ENVIRONMENTS)
+        ask = partial(
+            get,
+            address.url,
+            seconds=2 * ANSWER_SECONDS,
+            most_bytes=MOST_BYTES,
+            data=request.SerializeToString(),
+            headers={"Content-Type": "application/octet-stream", **address.headers},
+        )
+        try:
+            data = within(ANSWER_SECONDS, ask)
+            return environments_of(data), True, ""
+        except TimeoutError:
+            return None, False, ""
+        except (UnreachableError, DecodeError) as error:
+            return None, True, one_line(str(error))
+
+    def _logged(self) -> tuple[dict[str, float | None], str]:
+        """By Ray's text when each was begun, and what the newest log of a build said last."""
+        try:
+            return within(FILE_SECONDS, partial(_read_logs, self._logs()))
+        except (OSError, ValueError, OverflowError):
+            return {}, ""  # it hangs, it is gone, or its times are none
+
+    def _moves(self, answers: bool) -> int | None:
+        stats = all_stats()
+        agents = [
+            stat.pid
+            for stat in stats.values()
+            if stat.parent == self._raylet and stat.command.startswith(_COMMAND)
+        ]
+        if len(agents) != 1:
+            return None
+        if not answers:
+            return read_switches(agents[0], agents[0])
+        # Threads of its own build too, beside others that are never at rest.
+        return _switches(_below(agents[0], stats))
+
+
+def environments_of(data: bytes) -> tuple[list[str], dict[str, float]]:
+    """The environments that are being built, in Ray's text, and the seconds that those took which
+    are ready, by key, of a ``GetRuntimeEnvsInfoReply``. Raises DecodeError."""
+    from ray.core.generated import runtime_env_agent_pb2
+
+    reply: Any = runtime_env_agent_pb2.GetRuntimeEnvsInfoReply.FromString(data)
+    building, made = [], {}
+    for state in reply.runtime_env_states[:MOST_ENVIRONMENTS]:
+        key = environment_key(state.runtime_env)
+        if not key:
+            continue
+        if state.HasField("success"):
+            if state.success:
+                made[key] = max(0.0, state.creation_time_ms / 1000)
+        elif state.ref_cnt > 0:
+            building.append(state.runtime_env)
+    return building, made
+
+
+def _read_logs(folder: Path | None) -> tuple[dict[str, float | None], str]:
+    if folder is None:
+        return {}, ""
+    begun = {
+        text: at.astimezone().timestamp() if at is not None else None
+        for text, at in open_builds(_end_of(folder / _AGENT_LOG)).items()
+    }
+    logs = sorted(folder.glob(_BUILD_LOGS), key=lambda path: path.stat().st_mtime)
+    return begun, last_word(_end_of(logs[-1])) if logs else ""
+
+
+def _end_of(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MOST_LOG))
+            return file.read(MOST_LOG).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _below(pid: int, stats: Mapping[int, Stat]) -> list[int]:
+    """The descendants of a process."""
+    children: dict[int, list[int]] = {}
+    for stat in stats.values():
+        children.setdefault(stat.parent, []).append(stat.pid)
+    found: list[int] = []
+    waiting = list(children.get(pid, ()))
+    while waiting and len(found) < MOST_THREADS:
+        found.append(waiting.pop())
+        waiting += children.get(found[-1], ())
+    return found
+
+
+def _switches(pids: list[int]) -> int | None:
+    """How often the threads of some processes have been put on a CPU, together with who they are;
+    None where there are none."""
+    total = looked = 0
+    for pid in sorted(pids):
+        try:
+            tids = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            continue  # it has ended
+        for tid in tids[: MOST_THREADS - looked]:
+            looked += 1
+            total += (read_switches(pid, int(tid)) or 0) + (int(tid) << 32)
+    return total % (1 << 62) if looked else None

@@ -1,0 +1,52 @@
+"""Runtime environments of a node: those that are being built, and how long the others took."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+
+class EnvironmentBuild(msgspec.Struct, frozen=True, kw_only=True):
+    """One that is being built."""
+
+    key: str
+    """As of ``environment_key``."""
+    what: str = ""
+    """"pip: torch, vllm; working_dir: code.zip"."""
+    since: float | None = None
+    """Unix time."""
+
+
+class NodeEnvironments(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent of Ray that builds them says on one node, and what can be seen of it."""
+
+    node: str = ""
+    """Ray's node id, in hex."""
+    host: str = ""
+    answers: bool = True
+    """False where it takes the question and gives no answer: while it downloads it serves nobody,
+    and builds nothing else."""
+    building: tuple[EnvironmentBuild, ...] = ()
+    made: dict[str, float] = {}
+    """By key: the seconds that it took to build one that is ready."""
+    line: str = ""
+    """What the newest log of a build said last."""
+    moves: int | None = None
+    """A number that is another one once anything that builds has been put on a CPU; None where that
+    cannot be known."""
+    moved: bool | None = None
+    """Whether it was from one round of a look to the next."""
+    problem: str = ""
+
+
+def environment_key(serialized: str) -> str:
+    """Identifies a runtime environment by Ray's text of it, which may hold secrets; empty where
+    nothing is to be built.
+
+    >>> environment_key("{}"), len(environment_key('{"pip": ["torch"]}'))
+    ('', 16)
+    """
+    if serialized in ("", "{}"):
+        return ""
+    return hashlib.sha256(serialized.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,95 @@
+"""Runtime environments that a real Ray builds: told as that, and as stuck where nothing moves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.ray_cluster import RayCluster
+from tests.support.waiting import eventually
+
+WAITS = """
+import sys, ray
+ray.init()
+@ray.remote(num_cpus=1, runtime_env={sys.argv[1]: sys.argv[2]})
+class Newcomer:
+    def hello(self): return 1
+ray.get(Newcomer.remote().hello.remote())
+"""
+PLUGIN = {"class": "tests.support.slow_environment.SlowEnvironment"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_RUNTIME_ENV_PLUGINS", json.dumps([PLUGIN]))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]), prepend=os.pathsep)
+        cluster = RayCluster(addresses=("127.0.0.2",))
+        cluster.up(tmp_path_factory.mktemp("log"))
+        yield cluster
+        cluster.down()
+        cluster.stop()
+
+
+@contextmanager
+def waiting(cluster: RayCluster, field: str, value: str) -> Iterator[subprocess.Popen[bytes]]:
+    job = subprocess.Popen([sys.executable, "-c", WAITS, field, value], env=cluster.environ())
+    try:
+        yield job
+    finally:
+        job.kill()
+        job.wait()
+
+
+def said(cluster: RayCluster, command: str) -> str:
+    return " ".join(cluster.run(command).stdout.split())
+
+
+def until(cluster: RayCluster, command: str, what: str) -> str:
+    seen: list[str] = []
+
+    def told() -> bool:
+        seen.append(said(cluster, command))
+        return what in seen[-1]
+
+    try:
+        eventually(told, what, 120.0, every=2.0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {seen[-1]}") from None
+    return seen[-1]
+
+
+@pytest.mark.timeout(240)
+def test_what_is_being_built_is_told_and_accuses_nobody(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    with waiting(cluster, "slow_environment", str(there)) as job:
+        text = until(cluster, "status", "for the runtime environment (slow_environment) on ")
+        assert "to be built" in text
+        assert "which goes on, last seen being built; its log ends with" in text
+        assert "hf_abcdef" not in text
+        assert "runtime environment" not in said(cluster, "incidents")
+        there.touch()
+        assert job.wait(60.0) == 0
+
+
+@pytest.mark.timeout(240)
+def test_an_agent_of_rays_that_waits_for_a_download_is_stuck(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    package = tmp_path / "packages.zip"
+    os.mkfifo(package)
+    with waiting(cluster, "working_dir", f"file://{package}"):
+        text = until(cluster, "incidents", "is not being built any more")
+        assert "the runtime environment (working_dir: packages.zip) on" in text
+        assert "answers nobody and does not move; its log ends with 'Downloading package" in text
+        assert "free" not in text
+        package.write_bytes(b"")  # who reads it goes on
