@@ -24,6 +24,8 @@ MOST_CALLS = 10_000
 MOST_ACTORS = 10_000
 MOST_CLASSES = 50
 """Whose actors are numbered in the order in which they were asked for; beyond that, of starts."""
+TRIES = 5
+"""So often it is asked when an actor was asked for: workers tell it late, and the store forgets."""
 UNPLACED_SECONDS = 10.0
 """After which it is asked why something is not placed."""
 _AUTOSCALER = b"__autoscaling_status"
@@ -54,6 +56,8 @@ class ControlStoreCalls:
         self._problems: list[str] = []
         self._made_at: dict[bytes, float] = {}
         """When actors were asked for, by the id of their creation: that does not change."""
+        self._missed: dict[bytes, int] = {}
+        """How often that was asked for in vain."""
         self._known = RayCalls()
 
     def table(self, at: float) -> RayCalls:
@@ -167,8 +171,13 @@ class ControlStoreCalls:
         their programs number them in this order."""
         there = {ray_replies.creation_id(entry.actor_id): entry for entry in entries}
         self._made_at = {key: at for key, at in self._made_at.items() if key in there}
+        self._missed = {key: tries for key, tries in self._missed.items() if key in there}
         classes = Counter(entry.class_name for entry in entries if not entry.name)
-        new = {entry.class_name for key, entry in there.items() if key not in self._made_at}
+        new = {
+            entry.class_name
+            for key, entry in there.items()
+            if key not in self._made_at and self._missed.get(key, 0) < TRIES
+        }
         several = [
             name for name, count in classes.most_common(MOST_CLASSES) if count > 1 and name in new
         ]
@@ -177,6 +186,9 @@ class ControlStoreCalls:
             wanted = {"predicate": "EQUAL", "task_name": f"{name}.__init__"}
             reply = self._events(MOST_ACTORS, task_name_filters=[wanted])
             self._made_at |= {key: at for key, at in ray_replies.made_at(reply) if key in there}
+        for key, entry in there.items():
+            if entry.class_name in several and key not in self._made_at:
+                self._missed[key] = self._missed.get(key, 0) + 1
         return self._made_at
 
     def _ended(self, job: str) -> dict[str, EndedCalls]:

@@ -12,6 +12,7 @@ import pytest
 from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
 from ray_sentinel.actors.coordinator import ray_store, ray_table
+from ray_sentinel.actors.coordinator.ray_calls import TRIES
 from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.actors.coordinator.ray_table import RayTable
 from ray_sentinel.model.ray_calls import RayCalls
@@ -26,11 +27,14 @@ class Store(
     gcs_service_pb2_grpc.PlacementGroupInfoGcsServiceServicer,
     gcs_service_pb2_grpc.TaskInfoGcsServiceServicer,
 ):
-    """Ray's services on a port of their own: they tell of jobs, and of one actor in each."""
+    """Ray's services on a port of their own: they tell of jobs and actors, and of no calls."""
 
     def __init__(self) -> None:
         self.jobs = [JOB]
         self.asked = 0
+        self.actors = 1
+        """Of each job."""
+        self.asked_for_calls = 0
         self.late = 0.0
         """Seconds until it tells of jobs."""
         self.silent = threading.Event()
@@ -65,9 +69,14 @@ class Store(
         alive = gcs_pb2.ActorTableData.ActorState.Value("ALIVE")
         told = [
             gcs_pb2.ActorTableData(
-                actor_id=job * 4, job_id=job, class_name="Rollout", state=alive, pid=9
+                actor_id=bytes([number]) + job * 3,
+                job_id=job,
+                class_name="Rollout",
+                state=alive,
+                pid=9 + number,
             )
             for job in self.jobs
+            for number in range(self.actors)
             if request.filters.state == alive
         ]
         return gcs_service_pb2.GetAllActorInfoReply(actor_table_data=told)
@@ -76,6 +85,7 @@ class Store(
         return gcs_service_pb2.GetAllPlacementGroupReply()
 
     def GetTaskEvents(self, request: Any, context: Any) -> Any:
+        self.asked_for_calls += 1
         return gcs_service_pb2.GetTaskEventsReply()
 
 
@@ -154,6 +164,14 @@ def test_a_busy_store_is_asked_again_in_time(
     store.late = 0.2
     # By the time that answers take, it would be asked three times in half a minute.
     poll(table, store, 4, 20.0)
+
+
+def test_what_ray_has_forgotten_is_not_asked_for_again_and_again(
+    table: RayTable, store: Store
+) -> None:
+    store.actors = 2
+    poll(table, store, 3 * TRIES)
+    assert store.asked_for_calls == TRIES
 
 
 def test_no_answer_is_no_end_of_the_jobs(
