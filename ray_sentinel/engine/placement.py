@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from ray_sentinel.model.placement import ResourceHolder
+from ray_sentinel.model.placement import NO_AUTOSCALER, Placement, ResourceHolder
 from ray_sentinel.model.ray_calls import PendingGroup, RayCalls
 from ray_sentinel.waitgraph.ray_calls import amounts_text, group_text, need_text
 
@@ -48,9 +48,25 @@ def missing_of(calls: RayCalls, job: str) -> dict[str, Missing]:
                 for one in placement.holders
                 if (held := {name: one.holds[name] for name in short if name in one.holds})
             )[:MOST_HOLDERS_TOLD],
-            autoscaler=placement.autoscaler,
+            autoscaler=_of_autoscaler(group, placement),
         )
     return found
+
+
+def _of_autoscaler(group: PendingGroup, placement: Placement) -> str:
+    beyond = any(_same(group.bundles, bundles) for bundles in placement.beyond)
+    if not beyond or placement.autoscaler == NO_AUTOSCALER:
+        return placement.autoscaler
+    return "the autoscaler has no kind of node for it"
+
+
+def _same(some: Sequence[Amounts], others: Sequence[Amounts]) -> bool:
+    """Whether bundles are alike, in whatever order."""
+    return len(some) == len(others) and sorted(map(_items, some)) == sorted(map(_items, others))
+
+
+def _items(bundle: Amounts) -> list[tuple[str, float]]:
+    return sorted(bundle.items())
 
 
 def _asked(calls: RayCalls, job: str) -> Iterator[tuple[str, PendingGroup]]:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 HolderKind = Literal["actor", "task", "placement group"]
+NO_AUTOSCALER = "no autoscaler adds nodes"
 
 
 class ResourceHolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,3 +35,6 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Orphans first, then those that hold most."""
     autoscaler: str = ""
     """Why no node is added: "no autoscaler adds nodes"; empty where that is not known."""
+    beyond: tuple[tuple[dict[str, float], ...], ...] = ()
+    """The bundles of each thing that is asked for and that no node could hold which the autoscaler
+    may add."""

@@ -144,6 +144,7 @@ class ControlStoreCalls:
                 "resources", lambda: ask("NodeResourceInfo", "GetAllTotalResources"), None
             ),
             status=asked("autoscaler", self._autoscaler, None),
+            cluster_status=self._cluster_status(),
         )
         return cast(
             "Placement | None",
@@ -155,6 +156,13 @@ class ControlStoreCalls:
         if not known.exists:
             return b""
         return bytes(self._store.ask("InternalKV", "InternalKVGet", key=_AUTOSCALER).value)
+
+    def _cluster_status(self) -> Any:
+        """What the autoscaler of version 2 says; None where this version of Ray has none."""
+        try:
+            return self._store.ask("AutoscalerState", "GetClusterStatus")
+        except UnreachableError:
+            return None
 
     def _actors(self) -> tuple[RayActor, ...]:
         found: list[Any] = []

@@ -15,6 +15,11 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.actors.coordinator.ray_actors import job_name
+from ray_sentinel.actors.coordinator.ray_autoscaler import (
+    AutoscalerView,
+    cluster_status_of,
+    status_of,
+)
 from ray_sentinel.actors.coordinator.ray_replies import (
     MAX_NODES,
     amounts,
@@ -27,9 +32,6 @@ from ray_sentinel.model.placement import HolderKind, Placement, ResourceHolder
 
 MOST_HOLDERS = 32
 """That are told on."""
-MOST_STATUS = 1 << 20
-"""Bytes of the autoscaler's status that are read."""
-NO_AUTOSCALER = "no autoscaler adds nodes"
 _KINDS: tuple[HolderKind, ...] = ("placement group", "actor", "task")
 """The order in which it is sure that they hold what they were given."""
 _OF_GROUP = "_group_"
@@ -61,7 +63,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """The calls that run."""
     totals: Any = None
     status: bytes | None = None
-    """The autoscaler's."""
+    """What the autoscaler of version 1 says."""
+    cluster_status: Any = None
+    """What that of version 2 says."""
 
 
 def placement_of(held: Held, free_on: Mapping[str, Mapping[str, float]]) -> Placement:
@@ -71,10 +75,14 @@ def placement_of(held: Held, free_on: Mapping[str, Mapping[str, float]]) -> Plac
     given = [*_actors(held.actors, jobs)]
     given += _groups(held.groups, jobs) if held.groups is not None else ()
     given += _tasks(held.running, jobs) if held.running is not None else ()
+    scaler = AutoscalerView(says=status_of(held.status)) if held.status is not None else None
+    if held.cluster_status is not None:
+        scaler = cluster_status_of(held.cluster_status) or scaler
     return Placement(
         total_on=totals,
         holders=_told(_sure(given, totals, free_on)),
-        autoscaler=autoscaler_of(held.status) if held.status is not None else "",
+        autoscaler=scaler.says if scaler else "",
+        beyond=scaler.beyond if scaler else (),
     )
 
 
@@ -86,42 +94,6 @@ def totals_of(reply: Any) -> dict[str, dict[str, float]]:
         )
         for node in reply.resources_list[:MAX_NODES]
     }
-
-
-def autoscaler_of(status: bytes) -> str:
-    """Why no node is added, by the status that Ray's monitor writes.
-
-    Where nobody configured an autoscaler, the monitor only watches, and each node is a type of its
-    own that is named after it. Version 2 of the autoscaler writes no such status, so that none
-    proves nothing.
-    """
-    if len(status) > MOST_STATUS:
-        return ""
-    try:
-        report = msgspec.json.decode(status, type=_Status).autoscaler_report
-    except msgspec.DecodeError:
-        return ""
-    types = report.node_type_mapping
-    if types and all(kind == f"node_{node}" for node, kind in types.items()):
-        return NO_AUTOSCALER
-    launches = sum(report.pending_launches.values()) + len(report.pending_nodes)
-    if launches:
-        return f"the autoscaler waits for {launches} new node{'s' * (launches != 1)}"
-    if report.failed_nodes:
-        failed = len(report.failed_nodes)
-        return f"{failed} node{'s' * (failed != 1)} of the autoscaler failed"
-    return ""
-
-
-class _Report(msgspec.Struct, frozen=True):
-    node_type_mapping: dict[str, str] = {}
-    pending_launches: dict[str, int] = {}
-    pending_nodes: tuple[Any, ...] = ()
-    failed_nodes: tuple[Any, ...] = ()
-
-
-class _Status(msgspec.Struct, frozen=True):
-    autoscaler_report: _Report = _Report()
 
 
 def _jobs(reply: Any) -> dict[str, _Job]:

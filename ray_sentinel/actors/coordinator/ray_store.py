@@ -1,11 +1,13 @@
 """Ray's control store (GCS) asked by gRPC, on one channel: no dashboard is needed, no driver is
 registered and no job appears.
 
-Services and messages: ``gcs_service.proto``, ``gcs.proto`` and ``common.proto`` of Ray.
+Services and messages: ``gcs_service.proto``, ``gcs.proto``, ``common.proto`` and
+``autoscaler.proto`` of Ray.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from ray_sentinel.errors import UnreachableError
@@ -41,9 +43,9 @@ class RayStore:
         """
         try:
             import grpc  # type: ignore[import-untyped]
-            from ray.core.generated import gcs_service_pb2
 
-            request = getattr(gcs_service_pb2, f"{method}Request")(**fields)
+            module, _ = _place(service)
+            request = getattr(_generated(module), f"{method}Request")(**fields)
             call = getattr(self._stub(service), method)
         except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
             raise UnreachableError(one_line(f"{type(error).__name__}: {error}")) from error
@@ -57,7 +59,6 @@ class RayStore:
 
     def _stub(self, service: str) -> Any:
         from ray._private.grpc_utils import init_grpc_channel
-        from ray.core.generated import gcs_service_pb2_grpc
 
         if self._closed:
             raise RuntimeError("the channel is closed")
@@ -65,7 +66,8 @@ class RayStore:
             limit = (("grpc.max_receive_message_length", MOST_BYTES),)
             self._channel = init_grpc_channel(self._address, options=limit)
         if service not in self._stubs:
-            made = getattr(gcs_service_pb2_grpc, f"{service}GcsServiceStub")
+            module, stub = _place(service)
+            made = getattr(_generated(f"{module}_grpc"), stub)
             self._stubs[service] = made(self._channel)
         return self._stubs[service]
 
@@ -74,6 +76,17 @@ class RayStore:
         self._closed = True
         if self._channel is not None:
             self._channel.close()
+
+
+def _place(service: str) -> tuple[str, str]:
+    """The generated module that a service's messages are in, and the name of its stub."""
+    if service == "AutoscalerState":
+        return "autoscaler_pb2", "AutoscalerStateServiceStub"
+    return "gcs_service_pb2", f"{service}GcsServiceStub"
+
+
+def _generated(module: str) -> Any:
+    return importlib.import_module(f"ray.core.generated.{module}")
 
 
 def _reason(error: Any) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
+from ray.core.generated import autoscaler_pb2, common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator import ray_deaths, ray_replies
-from ray_sentinel.actors.coordinator.ray_holders import Held, autoscaler_of, placement_of
+from ray_sentinel.actors.coordinator.ray_autoscaler import cluster_status_of, status_of
+from ray_sentinel.actors.coordinator.ray_holders import Held, placement_of
 from ray_sentinel.model.ray_calls import RayActor, RayDriver
 from tests.support.outside_readers.reader import Reader
 
@@ -126,6 +127,17 @@ def _totals() -> gcs_service_pb2.GetAllTotalResourcesReply:
     return reply
 
 
+def _cluster_status() -> autoscaler_pb2.GetClusterStatusReply:
+    reply = autoscaler_pb2.GetClusterStatusReply()
+    state = reply.autoscaling_state
+    state.pending_instance_requests.add(count=2)
+    state.failed_instance_requests.add(count=1, reason="no capacity", failed_ts=5)
+    state.infeasible_resource_requests.add().resources_bundle["GPU"] = 8.0
+    state.infeasible_gang_resource_requests.add().requests.add().resources_bundle["CPU"] = 8.0
+    reply.cluster_resource_state.node_states.add(node_id=b"a" * 28, ray_node_type_name="head")
+    return reply
+
+
 def _reader(
     name: str, kind: Any, read: Callable[[Any], object], *samples: Any, most: int = 256 << 10
 ) -> Reader:
@@ -188,11 +200,17 @@ CONTROL_STORE: tuple[Reader, ...] = (
     ),
     Reader(
         name="control store: the autoscaler's status",
-        read=autoscaler_of,
+        read=status_of,
         errors=(),
         words=(b"autoscaler_report", b"node_type_mapping", *WORDS),
         made=lambda: [b'{"autoscaler_report": {"node_type_mapping": {"ab": "node_ab"}}}'],
         most=256 << 10,
+    ),
+    _reader(
+        "the autoscaler's status, version 2",
+        autoscaler_pb2.GetClusterStatusReply,
+        cluster_status_of,
+        _cluster_status(),
     ),
     _reader(
         "calls",

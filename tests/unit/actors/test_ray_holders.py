@@ -8,9 +8,7 @@ from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator.ray_holders import (
     MOST_HOLDERS,
-    NO_AUTOSCALER,
     Held,
-    autoscaler_of,
     placement_of,
 )
 from ray_sentinel.model.placement import ResourceHolder
@@ -99,11 +97,3 @@ def test_what_is_not_told_costs_that_alone_and_ten_thousand_are_few() -> None:
     assert placement_of(Held(), FREE).holders == ()
     many = [actor(f"a{number}", b"\x02", CPU=1.0) for number in range(10_000)]
     assert len(placement_of(held(*many, cpus=20_000.0), FREE).holders) == MOST_HOLDERS
-
-
-def test_the_autoscaler_is_none_where_each_node_is_a_type_of_its_own() -> None:
-    own = b'{"autoscaler_report": {"node_type_mapping": {"ab": "node_ab"}}}'
-    assert autoscaler_of(own) == NO_AUTOSCALER
-    launching = b'{"autoscaler_report": {"pending_launches": {"gpu": 2}}}'
-    assert autoscaler_of(launching) == "the autoscaler waits for 2 new nodes"
-    assert autoscaler_of(b"") == autoscaler_of(b"[") == autoscaler_of(b"{}") == ""

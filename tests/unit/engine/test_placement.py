@@ -102,3 +102,17 @@ def test_without_an_answer_the_verdict_stays() -> None:
         "nothing in the cluster has placement group big (64 CPU); free are 1 CPU on node1; "
         "1 process waits"
     )
+
+
+def test_what_no_kind_of_node_of_the_autoscaler_could_hold() -> None:
+    beyond = msgspec.structs.replace(
+        HELD,
+        holders=(),
+        autoscaler="the autoscaler waits for 2 new nodes",
+        beyond=(({"CPU": 9.0},),),
+    )
+    assert waits(9.0, beyond).startswith(
+        "the cluster as it is can never hold placement group big (9 CPU): no node has more than "
+        "8 CPU; the autoscaler has no kind of node for it"
+    )
+    assert "; the autoscaler waits for 2 new nodes; " in waits(10.0, beyond)
