@@ -48,8 +48,13 @@ def test_a_rank_that_died_is_quoted_from_the_file_that_ray_keeps(
         f"Rank 0 on {log.host} ended with: ValueError: no such batch "
         "(logs/rank-0.log in the bundle)"
     )
-    report = (bundle / "report.md").read_text()
-    assert f"Last lines of rank 0 on {log.host}" in report
+
+    def told() -> str | None:
+        """The report is written when the incident is told already."""
+        report = (bundle / "report.md").read_text()
+        return report if f"Last lines of rank 0 on {log.host}" in report else None
+
+    report = eventually(told, "the report quotes it")
     assert "](<logs/rank-0.log>)" in report
     assert '<a href="logs/rank-0.log">' in (bundle / "report.html").read_text()
     stored = json.loads((bundle / "incident.json").read_text())
