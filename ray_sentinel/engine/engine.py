@@ -40,7 +40,7 @@ from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.first_exits import note_departed
 from ray_sentinel.engine.incident_store import IncidentStore, Key
 from ray_sentinel.engine.lifecycle import ROUND_OVERDUE, IncidentLifecycle
-from ray_sentinel.engine.ray_waits import ray_job_of
+from ray_sentinel.engine.ray_waits import ray_job_of, served_late
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.state import EngineState, answers, asks
@@ -287,6 +287,7 @@ class Engine:
                 view.open_incidents[key] = (*view.open_incidents.get(key, ()), case.incident_id)
         suspected = (ray_job_of(view, case.job) for case in cases)
         asked_for = [job.id for job in suspected if job is not None]
+        asked_for += sorted(served_late(view, now))
         due = view.ray.due(now, asked_for, [case.job.ray_job for case in cases])
         for job in due:
             job.asked_at = now

@@ -8,11 +8,17 @@ import msgspec
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.telemetry import TelemetrySeries
+from ray_sentinel.evidence.server_load import SERVE
 
 REQUESTS_METRIC = "server_requests"
+FINISHED_METRIC = "server_requests_finished_total"
+LONGEST_METRIC = "server_request_longest_seconds"
+REPLICA = "ServeReplica:"
+"""How the names of the classes of Ray Serve's replicas begin:
+``ServeReplica:APPLICATION:DEPLOYMENT``."""
 MOVING = (
     REQUESTS_METRIC,
-    "server_requests_finished_total",
+    FINISHED_METRIC,
     "server_tokens_total",
     "server_kv_cache_ratio",
     "server_tokens_per_second",
@@ -52,12 +58,53 @@ def loads(view: ClusterView, now: float) -> dict[str, Load]:
     }
 
 
-def _series(view: ClusterView, now: float) -> Iterator[tuple[str, str, str, TelemetrySeries]]:
+class ServedRequests(msgspec.Struct, frozen=True):
+    """What is usual of the requests of a server that is at work on one."""
+
+    longest: float
+    """Seconds: none that was answered took longer."""
+    ended: int
+    ended_at: float
+    """When the last one that was told of was answered."""
+
+
+def served(view: ClusterView, now: float) -> dict[str, ServedRequests]:
+    """By job, of the servers that tell, and that have a request now."""
+    running = {job for job, load in loads(view, now).items() if load.running}
+    longest: dict[str, float] = {}
+    ended: dict[str, float] = {}
+    ended_at: dict[str, float] = {}
+    for name, job, _, series in _series(view, now, (FINISHED_METRIC, LONGEST_METRIC)):
+        if name == LONGEST_METRIC:
+            longest[job] = max(longest.get(job, 0.0), series.last)
+        else:
+            ended[job] = ended.get(job, 0.0) + series.last
+            ended_at[job] = max(ended_at.get(job, 0.0), _changed_at(series))
+    return {
+        job: ServedRequests(longest[job], int(ended[job]), ended_at[job])
+        for job in sorted(running & longest.keys() & ended.keys())
+    }
+
+
+def deployment_of(kind: str) -> str:
+    """The job name of the deployment that an actor of the class ``kind`` is a replica of; empty
+    where it is none.
+
+    >>> deployment_of("ServeReplica:default:Model")
+    'serve-default-Model'
+    """
+    application, _, deployment = kind.removeprefix(REPLICA).partition(":")
+    return f"{SERVE}{application}-{deployment}" if kind.startswith(REPLICA) else ""
+
+
+def _series(
+    view: ClusterView, now: float, names: tuple[str, ...] = MOVING
+) -> Iterator[tuple[str, str, str, TelemetrySeries]]:
     """Name, job, state and values of every series of a server."""
     for node in view.telemetry.nodes.values():
         if REQUESTS_METRIC not in node.series:
             continue
-        for name in MOVING:
+        for name in names:
             for labels, series in node.get(name, now):
                 yield name, labels.get("job", ""), labels.get("state", ""), series
 

@@ -317,6 +317,19 @@ class RayJobView(msgspec.Struct, kw_only=True):
         )
         return not self.fruitless or any(unknown)
 
+    def suspects_thread(self, now: float) -> bool:
+        """Whether a thread stood in the last look whose call is overdue, and has not been seen to
+        stand for long enough."""
+        for one in self.standing.values():
+            longest = self.longest_call_of(one.member.methods)
+            if one.thread_still_since is None or one.began is None or longest is None:
+                continue
+            seen = one.last_at - one.thread_still_since >= max(SAME_SECONDS, longest)
+            late = now - one.began > max(PATIENCE, FACTOR * longest) - EARLY_SECONDS
+            if late and not seen:
+                return True
+        return False
+
     def stuck_roots(self) -> list[SeenRoot]:
         """Those of the last look that may hold it up for ever."""
         return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]
@@ -571,6 +584,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             return AGAIN_SECONDS
         if asked_for or late is not None or self._has_stopped(job, now):
             return AGAIN_SECONDS if unsure or job.fruitless < 4 else SELDOM_SECONDS
+        if job.suspects_thread(now):
+            return AGAIN_SECONDS
         if self.pending(job, now):
             return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
         if job.has_rhythm:

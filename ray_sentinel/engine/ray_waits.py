@@ -14,11 +14,13 @@ import msgspec
 
 from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.inference import deployment_of, served
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.placement import Missing, told
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray_jobs import (
     BUILD_PATIENCE,
+    EARLY_SECONDS,
     FACTOR,
     PATIENCE,
     RHYTHM,
@@ -174,7 +176,7 @@ def _standing_kind(
     if track is None or not standing.is_sure():
         return None
     if standing.thread_still_since is not None:
-        return "actor-stuck" if _thread_is_stuck(job, standing, now) else None
+        return "actor-stuck" if _thread_is_stuck(view, job, standing, now) else None
     if track.still_since > standing.first_at:
         return None
     patience = job.patience_in(track.runs) if track.runs else None
@@ -182,18 +184,39 @@ def _standing_kind(
     return "actor-stuck" if stuck else None
 
 
-def _thread_is_stuck(job: RayJobView, standing: StandingMember, now: float) -> bool:
+def _thread_is_stuck(
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
+) -> bool:
     """Of a thread that is not the main one: since it was looked at first it has stood for longer
     than any call took as a whole, and its own call has taken several times as long as any. Nobody
     watches a thread before the first look, but when the call began is known."""
     still_since = standing.thread_still_since
-    longest = job.longest_call_of(standing.member.methods)
+    longest, began = job.longest_call_of(standing.member.methods), standing.began
+    if not standing.member.methods:  # Ray Serve tells of its calls itself
+        requests = served(view, now).get(deployment_of(standing.member.role))
+        if requests is not None and requests.ended >= RHYTHM:
+            longest, began = requests.longest, requests.ended_at
     if still_since is None or longest is None:
         return False
     # What was not seen proves nothing.
     seen = standing.last_at - still_since >= max(SAME_SECONDS, longest)
-    began = still_since if standing.began is None else standing.began
-    return seen and now - began > max(PATIENCE, FACTOR * longest)
+    since = still_since if began is None else began
+    return seen and now - since > max(PATIENCE, FACTOR * longest)
+
+
+def served_late(view: ClusterView, now: float) -> frozenset[str]:
+    """The ids of the Ray jobs in which a deployment of Ray Serve has a request, and of which none
+    has ended for longer than is usual, or soon will not have."""
+    late = {
+        job
+        for job, one in served(view, now).items()
+        if one.ended >= RHYTHM
+        and now - one.ended_at > max(PATIENCE, FACTOR * one.longest) - EARLY_SECONDS
+    }
+    if not late:
+        return frozenset()
+    actors = view.ray.table.actors
+    return frozenset(actor.job for actor in actors if deployment_of(actor.kind) in late)
 
 
 def _round_kind(

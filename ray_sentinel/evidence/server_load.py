@@ -39,11 +39,12 @@ OF_SERVE = {
     "ray_serve_deployment_error_counter_total": "finished",
 }
 """By what they tell."""
+LATENCIES = "ray_serve_deployment_processing_latency_ms_bucket"
 SERVE = "serve-"
 """How the names of Ray Serve's deployments begin, as jobs: ``serve-APPLICATION-DEPLOYMENT``."""
 _KNOWN = frozenset({*RUNNING, *WAITING, *FINISHED, *TOKENS, *CACHE, *THROUGHPUT})
 _LINE = re.compile(rf"^(?:{'|'.join(sorted(_KNOWN))})[ {{].*$", re.MULTILINE)
-_SERVE_LINE = re.compile(rf"^(?:{'|'.join(sorted(OF_SERVE))})[ {{].*$", re.MULTILINE)
+_SERVE_LINE = re.compile(rf"^(?:{'|'.join(sorted((*OF_SERVE, LATENCIES)))})[ {{].*$", re.MULTILINE)
 _INSIDE = ("pp_rank", "tp_rank", "moe_ep_rank")
 """Labels of ranks that work on the same requests: the first of each replica speaks for all. With
 data-parallel attention they are numbered through all replicas, not from 0 in each."""
@@ -58,6 +59,8 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that wait to be."""
     finished: float | None = None
     """Requests that were answered since the server started."""
+    longest: float | None = None
+    """Seconds: none of them took longer, as far as the buckets of a histogram tell."""
     tokens: dict[str, float] = {}
     """Counted since the server started, by kind."""
     cache_ratio: float | None = None
@@ -100,13 +103,36 @@ def parse_serve(text: str) -> dict[str, ServerLoad]:
     Raises InputError where they cannot be parsed.
     """
     counts: dict[str, dict[str, float]] = {}
+    buckets: dict[str, dict[tuple[tuple[str, str], ...], dict[float, float]]] = {}
     for sample in _samples(_SERVE_LINE, text):
         labels = sample.labels
         name = f"{SERVE}{labels.get('application', '')}-{labels.get('deployment', '')}"
-        told = OF_SERVE[sample.name]
         count = counts.setdefault(name, {})
-        count[told] = count.get(told, 0.0) + sample.value
+        if sample.name == LATENCIES:
+            series = tuple(sorted(label for label in labels.items() if label[0] != "le"))
+            bounds = buckets.setdefault(name, {}).setdefault(series, {})
+            bounds[_bound(labels.get("le", ""))] = sample.value
+        else:
+            told = OF_SERVE[sample.name]
+            count[told] = count.get(told, 0.0) + sample.value
+    for name, histograms in buckets.items():
+        longest = max(map(_highest, histograms.values()))
+        if math.isfinite(longest):
+            counts[name]["longest"] = longest / 1000.0
     return {name: msgspec.convert(count, ServerLoad) for name, count in counts.items()}
+
+
+def _bound(le: str) -> float:
+    try:
+        return float(le)
+    except ValueError:
+        return math.inf
+
+
+def _highest(bounds: dict[float, float]) -> float:
+    """The lowest bound of a histogram that none of its values exceeds."""
+    all_of_them = max(bounds.values())
+    return min(bound for bound, count in bounds.items() if count == all_of_them)
 
 
 def _samples(wanted: re.Pattern[str], text: str) -> Iterator[Sample]:

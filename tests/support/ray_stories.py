@@ -132,6 +132,33 @@ def library_function(*, runs: bool = False, told: int = 60) -> RayStory:
     return story
 
 
+def served(*, runs: bool = False, longest: float = 0.5) -> RayStory:
+    """A replica of Ray Serve stands in a request, of which Ray's control store is told nothing;
+    Serve's own metrics say that one runs, and how long those took that were answered. With
+    ``runs`` it works in small steps."""
+    main, replicas = driver(), actors("ServeReplica:app:Model", 2, 10)
+    story = RayStory([main, *replicas])
+    story.drives(main)
+    finished = 'server_requests_finished_total{job="serve-app-Model"}'
+    story.gauges = {
+        'server_requests{job="serve-app-Model",state="running"}': 1.0,
+        'server_request_longest_seconds{job="serve-app-Model"}': longest,
+        finished: 0.0,
+    }
+
+    def answer() -> None:
+        story.gauges[finished] += 2.0
+        for one in story.processes:
+            one.works(story.now)
+
+    story.run(WARM, answer)
+    first = replicas[0]
+    first.stack = msgspec.structs.replace(SLEEPS, tid=99, switches=7, users_code=True, rests=True)
+    first.wakes = runs
+    story.run(60, lambda: [one.works(story.now) for one in story.processes])
+    return story
+
+
 def awaits_another() -> RayStory:
     """The same, but another actor, which nobody waits for, is in a call of its own."""
     story, main, (first, second) = rollouts()

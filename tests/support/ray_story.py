@@ -42,6 +42,7 @@ from ray_sentinel.model.ray_calls import (
 )
 from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
+from tests.support.samples import sampled
 
 START = 1_700_000_000.0
 NODE = Node(id="n1", host="host1", address="10.0.0.1")
@@ -206,6 +207,8 @@ class RayStory:
     placement: Placement | None = None
     environments: tuple[NodeEnvironments, ...] = ()
     ended: dict[str, EndedCalls] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)
+    """What the node samples, by ``name{label="value"}``."""
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
     _sequence: int = 0
@@ -364,6 +367,7 @@ class RayStory:
             node=NODE,
             time=self.now,
             sequence=self._sequence,
+            samples=sampled(self.gauges) if int(self.now) % 5 == 0 else (),
             ranks=tuple(self._rank(one) for one in self.processes if one.rank is not None),
             ray_processes=tuple(
                 RayProcess(

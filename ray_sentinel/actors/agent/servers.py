@@ -27,6 +27,9 @@ REQUESTS = Metric(
 FINISHED = Metric(
     "server_requests_finished_total", "counter", "Requests that were answered.", OF_JOB
 )
+LONGEST = Metric(
+    "server_request_longest_seconds", "gauge", "No answered request took longer.", OF_JOB
+)
 TOKENS = Metric(
     "server_tokens_total", "counter", "Tokens that the engine has worked on.", ("job", "kind")
 )
@@ -161,6 +164,8 @@ def _samples(job: str, load: ServerLoad | None) -> Iterator[tuple[Metric, Sample
             yield REQUESTS, REQUESTS(value, job, state)
     if load.finished is not None:
         yield FINISHED, FINISHED(load.finished, job)
+    if load.longest is not None:
+        yield LONGEST, LONGEST(load.longest, job)
     for kind, value in sorted(load.tokens.items()):
         yield TOKENS, TOKENS(value, job, kind)
     if load.cache_ratio is not None:

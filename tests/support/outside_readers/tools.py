@@ -200,7 +200,10 @@ TOOLS = (
     Reader(
         name="exposition: of Ray Serve",
         read=of_text(server_load.parse_serve),
-        words=(b'ray_serve_deployment_request_counter_total{application="a",deployment="b"} 1',),
+        words=(
+            b'ray_serve_deployment_request_counter_total{application="a",deployment="b"} 1',
+            b'ray_serve_deployment_processing_latency_ms_bucket{deployment="b",le="5"} 1',
+        ),
         fixtures=("servers/*.txt",),
     ),
     Reader(

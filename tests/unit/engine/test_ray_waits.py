@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from ray_sentinel.engine.inference import deployment_of
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
 from tests.support import ray_story
 from tests.support.ray_stories import (
@@ -32,6 +33,7 @@ from tests.support.ray_stories import (
     rank_stuck,
     ranks_wait,
     rollouts,
+    served,
     spins,
     stopped,
     thread_stands,
@@ -240,6 +242,22 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert incident.confirmed_at - ray_story.START <= 30.0
 
+    def test_a_replica_of_ray_serve_that_stands_in_a_request(self) -> None:
+        story = served()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.role, culprit.pid) == (
+            "actor-stuck",
+            "ServeReplica:app:Model",
+            10,
+        )
+        assert story.chain()[-1] == (
+            "an object whose maker is not known",
+            "ServeReplica:app:Model 0",
+            "may come from",
+        )
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START - WARM <= 25.0
+
     def test_one_of_two_jobs(self) -> None:
         story = two_jobs()
         assert story.incident().job == "train_rl-2"
@@ -316,6 +334,11 @@ class TestRanks:
         assert [one.rank for one in story.culprits()] == ([1] if stack is SLEEPS else [])
 
 
+def test_only_a_replica_is_of_a_deployment() -> None:
+    assert deployment_of("ServeReplica:app:Model") == "serve-app-Model"
+    assert deployment_of("ServeController") == ""
+
+
 class TestOver:
     @pytest.mark.parametrize("play", [asleep, circle, stopped, pending, blocked])
     def test_what_goes_on_again(self, play: Callable[[], RayStory]) -> None:
@@ -350,6 +373,14 @@ class TestNoIncident:
 
     def test_a_thread_of_a_librarys_function_that_works_in_small_steps(self) -> None:
         assert library_function(runs=True).engine.incidents(everything=True) == ()
+
+    @pytest.mark.parametrize(
+        "story",
+        [lambda: served(runs=True), lambda: served(longest=30.0)],
+        ids=["small-steps", "others-took-as-long"],
+    )
+    def test_a_request_of_ray_serve(self, story: Callable[[], RayStory]) -> None:
+        assert story().engine.incidents(everything=True) == ()
 
     def test_a_long_generation_in_a_thread(self) -> None:
         """It takes a hundred times as long as any before it, at one line."""
@@ -506,7 +537,7 @@ STORIES = (
     asleep, spins, loops, driver_spins, driver_asleep, circle,
     circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
-    awaits, in_thread, thread_stands, group_full, library_function,
+    awaits, in_thread, thread_stands, group_full, library_function, served,
 )  # fmt: skip
 
 

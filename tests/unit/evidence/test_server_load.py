@@ -134,3 +134,18 @@ def test_ray_serve_as_captured_while_one_request_runs() -> None:
 
 def test_a_node_without_ray_serve() -> None:
     assert parse_serve("ray_tasks 3\n") == {}
+
+
+def test_the_longest_request_of_ray_serve_is_bounded_by_its_histograms() -> None:
+    def bucket(replica: str, le: str, count: int, deployment: str = "Model") -> str:
+        labels = f'application="app",deployment="{deployment}",replica="{replica}",le="{le}"'
+        return f"ray_serve_deployment_processing_latency_ms_bucket{{{labels}}} {count}\n"
+
+    text = (
+        bucket("a", "100", 3) + bucket("a", "500", 9) + bucket("a", "1000", 9)
+        + bucket("a", "+Inf", 9) + bucket("b", "100", 7) + bucket("b", "+Inf", 7)
+        + bucket("c", "100", 1, "Slow") + bucket("c", "+Inf", 2, "Slow")
+        + bucket("d", "x", 1, "Odd")
+    )  # fmt: skip
+    found = {name: load.longest for name, load in parse_serve(text).items()}
+    assert found == {"serve-app-Model": 0.5, "serve-app-Slow": None, "serve-app-Odd": None}
