@@ -42,6 +42,21 @@ SOURCES = {
                 both.wait()
                 two.acquire()
         """,
+    "delegating": """
+        import queue, threading
+        def function(results, held):
+            with held:
+                results.put("never")
+        def work():
+            results, held = queue.Queue(), threading.Lock()
+            held.acquire()
+            threading.Thread(target=function, args=(results, held), daemon=True).start()
+            while True:
+                try:
+                    results.get(timeout=0.2)
+                except queue.Empty:
+                    pass
+        """,
     "gil_sleeper": """
         import ctypes, threading, time
         def tick():

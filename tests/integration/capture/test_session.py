@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.capture import guard
-from ray_sentinel.capture.session import CapturePlan, capture, sample
+from ray_sentinel.capture.session import CapturePlan, capture, sample, sample_processes
 from ray_sentinel.capture.tracer import Traced, Tracer
 from ray_sentinel.capture.tracers import cuda_gdb
 from ray_sentinel.evidence.stacks import explain
 from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.stacks import StackFact
 from tests.support.traced import SOURCES, Processes, identity, rank, running
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -36,6 +38,27 @@ def test_one_look_at_many_processes(processes: Processes) -> None:
         assert facts["fifo"].activity == "input-wait"
         assert facts["asleep"].activity == "sleep"
     assert all(running(process) for process in found)
+
+
+def test_a_thread_that_is_waited_for_is_followed_and_waits_for_its_lock(
+    processes: Processes,
+) -> None:
+    found = processes.start("delegating")
+
+    def look() -> StackFact:
+        (fact,) = sample_processes([found])
+        return fact
+
+    eventually(lambda: look().tid not in (None, found.pid), "its thread tells")
+    first, second = look(), look()
+    assert first.users_code
+    assert first.signature[-1].startswith("function (job_delegating.py:")
+    assert first.switches is not None
+    assert first.switches == second.switches
+    if os.geteuid() == 0:
+        assert (first.activity, first.label) == ("lock-wait", "waiting for a lock")
+    (as_rank,) = sample([rank(0, found)]).facts
+    assert as_rank.tid == found.pid, "a rank is told by its main thread"
 
 
 def test_a_capture_looks_deeper_at_suspects_only(processes: Processes) -> None:
