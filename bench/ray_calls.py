@@ -5,8 +5,9 @@
 The store is a program of its own with Ray's services. It keeps to the limits that a request names,
 as Ray's does: of 100,000 ended calls it tells 10,000. Prints the median in milliseconds of our CPU,
 and of time, most of which that store takes, which is written in Python; and by how much the peak of
-our memory has grown: for the table of drivers and actors, for a look at the calls, and for one that
-asks how long ended calls took too.
+our memory has grown: for the table of drivers and actors, for a look at the calls, for one that
+asks how long ended calls took too, and for one at a job that waits for its placement group, which
+asks who holds what that lacks: 1,000 groups are placed on as many nodes, where the actors run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from ray_sentinel.actors.coordinator.ray_calls import ControlStoreCalls
 from ray_sentinel.actors.coordinator.ray_store import RayStore
 
 JOB = bytes([1, 0, 0, 0])
+WAITING = bytes([2, 0, 0, 0])
+"""The job whose group is not placed."""
+NODES = 1000
 CLASSES = 20
 NAMES = 50
 
@@ -38,6 +42,7 @@ class FullStore(
     gcs_service_pb2_grpc.PlacementGroupInfoGcsServiceServicer,
     gcs_service_pb2_grpc.NodeResourceInfoGcsServiceServicer,
     gcs_service_pb2_grpc.TaskInfoGcsServiceServicer,
+    gcs_service_pb2_grpc.InternalKVGcsServiceServicer,
 ):
     """All actors live, each with a call that runs."""
 
@@ -47,10 +52,13 @@ class FullStore(
         self._finished = [call(number, "RUNNING", "FINISHED") for number in range(finished)]
 
     def GetAllJobInfo(self, request: Any, context: Any) -> Any:
-        job = gcs_pb2.JobTableData(
-            job_id=JOB, driver_pid=7, driver_ip_address="10.0.0.1", entrypoint="python train.py"
-        )
-        return gcs_service_pb2.GetAllJobInfoReply(job_info_list=[job])
+        told = [
+            gcs_pb2.JobTableData(
+                job_id=job, driver_pid=7, driver_ip_address="10.0.0.1", entrypoint="python train.py"
+            )
+            for job in (JOB, WAITING)
+        ]
+        return gcs_service_pb2.GetAllJobInfoReply(job_info_list=told)
 
     def GetAllActorInfo(self, request: Any, context: Any) -> Any:
         alive = request.filters.state == gcs_pb2.ActorTableData.ActorState.Value("ALIVE")
@@ -58,10 +66,26 @@ class FullStore(
         return gcs_service_pb2.GetAllActorInfoReply(actor_table_data=told)
 
     def GetAllPlacementGroup(self, request: Any, context: Any) -> Any:
-        return gcs_service_pb2.GetAllPlacementGroupReply()
+        told = [group(number, JOB, "CREATED") for number in range(NODES)]
+        told.append(group(NODES, WAITING, "PENDING"))
+        return gcs_service_pb2.GetAllPlacementGroupReply(placement_group_table_data=told)
 
     def GetAllAvailableResources(self, request: Any, context: Any) -> Any:
-        return gcs_service_pb2.GetAllAvailableResourcesReply()
+        reply = gcs_service_pb2.GetAllAvailableResourcesReply()
+        for number in range(NODES):
+            node = reply.resources_list.add(node_id=id_of(number, 28))
+            node.resources_available["CPU"] = 32.0
+        return reply
+
+    def GetAllTotalResources(self, request: Any, context: Any) -> Any:
+        reply = gcs_service_pb2.GetAllTotalResourcesReply()
+        for number in range(NODES):
+            node = reply.resources_list.add(node_id=id_of(number, 28))
+            node.resources_total["CPU"], node.resources_total["GPU"] = 64.0, 10.0
+        return reply
+
+    def InternalKVExists(self, request: Any, context: Any) -> Any:
+        return gcs_service_pb2.InternalKVExistsReply()
 
     def GetTaskEvents(self, request: Any, context: Any) -> Any:
         if request.filters.task_name_filters:
@@ -88,9 +112,26 @@ def actor(number: int) -> Any:
         start_time=1_700_000_000_000 + number,
         serialized_runtime_env='{"env_vars": {"A": "b"}}' * 10,
     )
-    made.address.node_id = made.owner_address.node_id = id_of(number % 1000, 28)
+    made.address.node_id = made.owner_address.node_id = id_of(number % NODES, 28)
     made.owner_address.ip_address = "10.0.0.1"
     made.required_resources["GPU"] = 1.0
+    return made
+
+
+def group(number: int, job: bytes, state: str) -> Any:
+    made = gcs_pb2.PlacementGroupTableData(
+        placement_group_id=id_of(number, 18),
+        creator_job_id=job,
+        state=state,
+        placement_group_creation_timestamp_ms=1_700_000_000_000,
+    )
+    for index in range(2):
+        bundle = made.bundles.add()
+        bundle.bundle_id.placement_group_id = made.placement_group_id
+        bundle.bundle_id.bundle_index = index
+        bundle.unit_resources["GPU"] = 4.0
+        if state == "CREATED":
+            bundle.node_id = id_of(number % NODES, 28)
     return made
 
 
@@ -100,7 +141,7 @@ def call(number: int, *states: str) -> Any:
     event.task_info.name = f"Rollout.generate{number % NAMES}"
     event.task_info.actor_id = id_of(number, 16)
     event.task_info.required_resources["GPU"] = 1.0
-    event.state_updates.node_id = id_of(number % 1000, 28)
+    event.state_updates.node_id = id_of(number % NODES, 28)
     event.state_updates.worker_pid = 1000 + number
     waits = ("PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER")
     for at, state in enumerate((*waits, *states)):
@@ -116,7 +157,8 @@ def serve(actors: int, finished: int) -> None:
         futures.ThreadPoolExecutor(4), options=[("grpc.max_send_message_length", -1)]
     )
     store = FullStore(actors, finished)
-    for name in ("JobInfo", "ActorInfo", "PlacementGroupInfo", "NodeResourceInfo", "TaskInfo"):
+    names = ("JobInfo", "ActorInfo", "PlacementGroupInfo", "NodeResourceInfo", "TaskInfo")
+    for name in (*names, "InternalKV"):
         getattr(gcs_service_pb2_grpc, f"add_{name}GcsServiceServicer_to_server")(store, server)
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()
@@ -169,6 +211,9 @@ def main() -> None:
             measure("the table", lambda: calls.table(0.0), asked.looks)
             measure("a look at the calls", lambda: calls.look(0.0), asked.looks)
             measure("the same, with the ended", lambda: calls.look(0.0, times=True), asked.looks)
+            waiting = WAITING.hex()
+            at = 1_700_000_100.0
+            measure("who holds what is missing", lambda: calls.look(at, waiting), asked.looks)
 
 
 if __name__ == "__main__":
