@@ -523,7 +523,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             known.ended += 1
             known.lasted.add(max(0.0, at - track.since))
         gap = at - job.changed_at
-        if gap > SHORTEST:
+        # What a job waits for while its actors are made is no habit of its work.
+        if gap > SHORTEST and not track.runs.endswith(".__init__"):
             job.pauses.add(gap)
         job.changed_at = max(job.changed_at, at)
         job.fruitless = 0

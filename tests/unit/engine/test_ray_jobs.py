@@ -60,3 +60,15 @@ def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
     story.train(8)
     assert max(story.engine.view.ray.jobs[JOB].pauses.recent) < PATIENCE
     assert story.engine.incidents(everything=True) == ()
+
+
+def test_what_a_job_waits_for_while_its_actors_are_made_is_no_pause_of_its_work() -> None:
+    main, rollouts = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *rollouts])
+    for one in rollouts:
+        one.begins("__init__", story.now, SLEEPS)
+    story.run(40)
+    for one in rollouts:
+        one.rests(story.now)
+    story.train(40)
+    assert story.engine.view.ray.jobs[JOB].patience == PATIENCE
