@@ -39,6 +39,7 @@ from ray_sentinel.engine.events import (
 from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.first_exits import note_departed
 from ray_sentinel.engine.incident_store import IncidentStore, Key
+from ray_sentinel.engine.inference import below_actors
 from ray_sentinel.engine.lifecycle import ROUND_OVERDUE, IncidentLifecycle
 from ray_sentinel.engine.ray_waits import ray_job_of, served_late
 from ray_sentinel.engine.rule import Rule, load_rules
@@ -297,7 +298,8 @@ class Engine:
         job = self.view.ray.jobs.get(event.ray_job)
         if job is None:
             return
-        found = pictured(event.look, self.view.process_groups())
+        engines = below_actors(self.view, now)
+        found = pictured(event.look, self.view.process_groups(), engines)
         seen = next((one for one in found.jobs if one.job == event.ray_job), None)
         job.take_picture(seen, now, found.notes, event.look.calls)
 

@@ -9,6 +9,8 @@ import msgspec
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.telemetry import TelemetrySeries
 from ray_sentinel.evidence.server_load import SERVE
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.waitgraph.engine_work import EngineWork
 
 REQUESTS_METRIC = "server_requests"
 FINISHED_METRIC = "server_requests_finished_total"
@@ -24,6 +26,9 @@ MOVING = (
     "server_tokens_per_second",
 )
 """Any of these changes while a server works."""
+STILL_SECONDS = 15.0
+"""For which none of them has changed, though there are requests, in an engine that hangs: they are
+asked for every five seconds."""
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -95,6 +100,21 @@ def deployment_of(kind: str) -> str:
     """
     application, _, deployment = kind.removeprefix(REPLICA).partition(":")
     return f"{SERVE}{application}-{deployment}" if kind.startswith(REPLICA) else ""
+
+
+def below_actors(view: ClusterView, now: float) -> dict[ProcessId, EngineWork]:
+    """What the engines below processes of Ray do."""
+    told = loads(view, now)
+    return {
+        track.process: EngineWork(
+            name=track.engine, requests=str(load), still=load.still_seconds >= STILL_SECONDS
+        )
+        if load.running + load.waiting
+        else EngineWork(name=track.engine)
+        for tracks in (view.ray.tracks.values() if told else ())
+        for track in tracks.values()
+        if (load := told.get(track.engine)) is not None
+    }
 
 
 def _series(

@@ -78,6 +78,8 @@ class RayTrack(msgspec.Struct, kw_only=True):
     state_since: float = 0.0
     busy_since: float | None = None
     """Since when its main thread has not rested; None while it rests."""
+    engine: str = ""
+    """The job of the inference engine below it."""
 
     @property
     def still_since(self) -> float:
@@ -500,6 +502,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                 state=told.state,
                 state_since=now,
                 busy_since=_ours(told.busy_since, offset),
+                engine=told.engine,
             )
         if track.state != told.state:
             track.state, track.state_since = told.state, now
@@ -514,6 +517,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             track.title, track.since = told.title, begun
         track.moved_at = max(track.moved_at, moved)
         track.busy_since = _ours(told.busy_since, offset)
+        track.engine = told.engine
         return track
 
     @staticmethod
@@ -549,6 +553,22 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         """Its living actors, each with its process where it is seen."""
         for actor in self._actors.get(job.id, ()):
             yield actor, self.tracks.get(actor.node, {}).get(actor.pid)
+
+    def above_engine(self, job: str) -> RayTrack | None:
+        """The process that the ranks of an inference engine run below, be it an actor or a
+        driver."""
+        found = (track for tracks in self.tracks.values() for track in tracks.values())
+        return next((track for track in found if track.engine == job), None)
+
+    def job_of(self, track: RayTrack) -> RayJobView | None:
+        """The job of an actor or a driver, where that is known."""
+        for node, tracks in self.tracks.items():
+            if tracks.get(track.process.pid) is track:
+                owner = self.owners.get(node, {}).get(track.process.pid)
+                if owner is not None:
+                    return self.jobs.get(owner)
+        drivers = (job for job in self.running() if self.driver_track(job) is track)
+        return next(drivers, None)
 
     def track_of(self, process: ProcessId) -> RayTrack | None:
         """A process that is seen now."""

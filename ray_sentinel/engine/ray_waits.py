@@ -28,10 +28,11 @@ from ray_sentinel.engine.ray_jobs import (
     STOPPED_SECONDS,
     UNKNOWN_PATIENCE,
     RayJobView,
+    RayTrack,
     SeenRoot,
     StandingMember,
 )
-from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
+from ray_sentinel.engine.wording import NEXT_STEPS, OF_ENGINES, PHRASES
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import (
     ChainLink,
@@ -42,6 +43,8 @@ from ray_sentinel.model.incident import (
     Verdict,
 )
 from ray_sentinel.waitgraph.chain import GOES_ON
+from ray_sentinel.waitgraph.engine_work import SERVER
+from ray_sentinel.waitgraph.facts import HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.ray_calls import NO_NODE
 
@@ -116,6 +119,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         return "pending" if root.lacks == "placement" else "object-store"
     if not root.processes:
         return None
+    if root.engine:
+        return None  # a case of its own tells, and who is above it
     member = root.processes[0]
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
@@ -278,9 +283,9 @@ def _is_the_ranks(
     """
     for member in members:
         rank = _rank_of(view, member.process)
-        if rank is None:
+        job = rank[0] if rank is not None else _engine_below(view, member.process)
+        if job is None:
             continue
-        job, _ = rank
         soon = job.training() and job.silence(now) < job.timeout() + OURS_SECONDS
         if view.open_incidents.get(job.key) or (soon and job.moved_at() <= since):
             return True
@@ -292,6 +297,13 @@ def _rank_of(view: ClusterView, process: ProcessId) -> tuple[JobView, RankView] 
         if (rank := job.ranks.get(process)) is not None and rank.alive:
             return job, rank
     return None
+
+
+def _engine_below(view: ClusterView, process: ProcessId) -> JobView | None:
+    """The job of the inference engine below a process."""
+    track = view.ray.track_of(process)
+    name = track.engine if track is not None else ""
+    return next((job for job in view.jobs.values() if name and job.job == name and job.live), None)
 
 
 def _culprit(view: ClusterView, member: RootMember, root: WaitRoot, kind: FaultKind) -> Culprit:
@@ -401,7 +413,9 @@ def _members(root: WaitRoot) -> set[ProcessId]:
 
 
 def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:
-    """The Ray job that the ranks of a job are actors of."""
+    """The Ray job that the ranks of a job are actors of, or run below an actor of."""
+    if (above := _above(view, job)) is not None:
+        return view.ray.job_of(above)
     for rank in job.live:
         owner = view.ray.owners.get(rank.node, {}).get(rank.rank.process.pid)
         if owner is not None:
@@ -409,11 +423,20 @@ def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:
     return None
 
 
+def _above(view: ClusterView, job: JobView) -> RayTrack | None:
+    """The process of Ray that an inference engine's ranks run below."""
+    of_engine = any(rank.rank.role == "engine" for rank in job.live[:1])
+    return view.ray.above_engine(job.job) if of_engine else None
+
+
 def with_chain(view: ClusterView, job: JobView, verdict: Verdict) -> Verdict:
     """A verdict about ranks that are Ray actors, with the chain that leads to its culprit."""
-
     ray_job = ray_job_of(view, job)
-    if ray_job is None or verdict.chain or not verdict.culprits:
+    if ray_job is None or verdict.chain:
+        return verdict
+    if (above := _above(view, job)) is not None:
+        return _of_engine(view, above, job, verdict)
+    if not verdict.culprits:
         return verdict
     members = {
         (member.process.host, member.process.pid): (seen.root, member)
@@ -437,4 +460,33 @@ def with_chain(view: ClusterView, job: JobView, verdict: Verdict) -> Verdict:
             )
             for one, known in zip(verdict.culprits, found, strict=True)
         ),
+    )
+
+
+def _of_engine(view: ClusterView, above: RayTrack, engine: JobView, verdict: Verdict) -> Verdict:
+    """A verdict about an inference engine, with the chain through the process above it. Where the
+    engine has requests and none of its ranks is to blame, that process is: it, or what it has
+    started, does not hand them on."""
+    ray_job = ray_job_of(view, engine)
+    roots = ray_job.roots if ray_job is not None else ()
+    members = ((seen.root, one) for seen in roots for one in seen.root.processes)
+    found = next(((root, one) for root, one in members if one.process == above.process), None)
+    if found is None:
+        return verdict
+    root, member = found
+    if verdict.culprits:
+        ranks = " and ".join(f"rank {one.rank}" for one in verdict.culprits)
+        start = root.chain[-1].end if root.chain else member.label
+        end = f"{ranks} of {engine.job}"
+        link = ChainLink(start=start, end=end, how=HANDED_TO, witness=SERVER)
+        return msgspec.structs.replace(verdict, chain=(*root.chain, link))
+    if root.engine != engine.job:
+        return verdict
+    runs = f" in {member.methods[0]}" if member.methods else ""
+    return msgspec.structs.replace(
+        verdict,
+        summary=f"{verdict.summary}; {member.label} on {member.process.host} waits for it{runs}",
+        culprits=(_culprit(view, member, root, verdict.kind),),
+        chain=root.chain,
+        next_steps=OF_ENGINES,
     )

@@ -44,6 +44,11 @@ PHRASES: dict[FaultKind, str] = {
 ECHOES = "Its peers' errors are echoes."
 READ_LAST_LINES = "Read the rank's last log lines in the bundle; its peers' errors are echoes."
 
+OF_ENGINES = (
+    "The engine has requests, and none of its ranks is to blame: its front end or scheduler, in "
+    "the actor or below it, does not hand them on. Look at its log, and restart the engine.",
+)
+"""What to do about an actor whose inference engine hangs."""
 NEXT_STEPS: dict[FaultKind, tuple[str, ...]] = {
     "rank-dead": (
         READ_LAST_LINES,

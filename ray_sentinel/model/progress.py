@@ -102,6 +102,8 @@ class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
     busy_since: float | None = None
     """Since when its main thread has run, or waited for a CPU, without a rest; None while it
     rests."""
+    engine: str = ""
+    """The job of the inference engine whose ranks run below it; empty where there is none."""
 
 
 class RayExit(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,9 +84,11 @@ class RayProcessWatch:
         table: Mapping[int, Process],
         drivers: Collection[tuple[str, int]],
         now: float,
+        engines: Mapping[Key, str] | None = None,
     ) -> tuple[RayProcess, ...]:
         """The workers below this node's raylet that have run anything, and the drivers among
-        ``drivers`` (address and pid) that are here; ``now`` is the agent's time."""
+        ``drivers`` (address and pid) that are here; ``now`` is the agent's time. ``engines``: the
+        inference engines below processes."""
         here = {pid for address, pid in drivers if address == node.address}
         workers = [p for p in table.values() if self._is_worker(p)]
         # Ray starts workers ahead of need: they must take nobody's place.
@@ -115,6 +117,7 @@ class RayProcessWatch:
                     moved_at=seen.moved_at,
                     state=seen.state,
                     busy_since=seen.busy_since,
+                    engine=(engines or {}).get(process.key, ""),
                 )
             )
         return tuple(found)

@@ -103,6 +103,8 @@ class NodeWatch:
         self._armed: set[RecordView] = set()
         self._refusal_said = False
         self._processes: Mapping[int, Process] = {}
+        self._engines: Mapping[Key, str] = {}
+        """By the processes above their ranks: the jobs of inference engines."""
 
     def set_peers(self, raylets: Collection[int], strangers: Collection[int] = ()) -> None:
         """The raylets (pids) of all agents that share this machine and PID namespace.
@@ -124,7 +126,9 @@ class NodeWatch:
     def ray_processes(self) -> tuple[RayProcess, ...]:
         """Ray's workers and drivers on this node, among the processes that the last poll saw."""
         now = self._now()
-        return self._ray_processes.look(self.node, self._processes, self._drivers, now)
+        return self._ray_processes.look(
+            self.node, self._processes, self._drivers, now, self._engines
+        )
 
     def ray_exits(self) -> tuple[RayExit, ...]:
         """How those of them ended that have ended lately."""
@@ -182,6 +186,9 @@ class NodeWatch:
         self._views = self._attached.update(views, table, self._monotonic())
         self._untold += self._departures.drain()
         found = self._discover(table)
+        self._engines = {
+            key: item.job for item in found if item.role == "engine" for key in item.process.lineage
+        }
         snapshots = self._snapshots(found)
         self._follow(found, table)
         dead = [view for view in views if not _lives(view, table)]

@@ -9,6 +9,7 @@ import msgspec
 from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.waitgraph.facts import (
     BUILT,
+    HANDED_TO,
     IN_OPERATION,
     MAY_COME_FROM,
     NOT_REACHED,
@@ -91,6 +92,7 @@ _OF_CALLS = frozenset(
         MAY_COME_FROM,
         QUEUED,
         UNCALLED,
+        HANDED_TO,
         "needs",
         "needs its actor",
         "needs the result of",

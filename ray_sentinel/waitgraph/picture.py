@@ -13,6 +13,7 @@ from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import ending, links, sentence
+from ray_sentinel.waitgraph.engine_work import EngineWork
 from ray_sentinel.waitgraph.facts import Elsewhere, Moves, WaitFact, WaitNode, process_node
 from ray_sentinel.waitgraph.meetings import meeting
 from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, Lack, RayFacts, lack_of
@@ -54,6 +55,8 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     meeting: str = ""
     """What actors of several classes have to do together, and cannot because of it: "broadcast of
     Trainer and Engine"."""
+    engine: str = ""
+    """The inference engine below its only member that hangs."""
 
 
 class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,8 +118,12 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be seen, and why."""
 
 
-def pictured(look: RayLook, groups: Mapping[ProcessId, str] | None = None) -> ClusterPicture:
-    """The picture of one look; ``groups``: the process groups of those that are ranks."""
+def pictured(
+    look: RayLook,
+    groups: Mapping[ProcessId, str] | None = None,
+    engines: Mapping[ProcessId, EngineWork] | None = None,
+) -> ClusterPicture:
+    """The picture of one look; ``groups`` and ``engines`` as in ``RayFacts``."""
     started: dict[tuple[str, int], ProcessId] = {}
     for one in look.processes:
         started[one.node, one.process.pid] = one.process
@@ -129,6 +136,7 @@ def pictured(look: RayLook, groups: Mapping[ProcessId, str] | None = None) -> Cl
         notes=look.notes,
         groups=groups,
         woken=woken(look.rounds),
+        engines=engines,
     )
 
 
@@ -140,9 +148,10 @@ def picture(
     notes: tuple[str, ...] = (),
     groups: Mapping[ProcessId, str] | None = None,
     woken: Collection[ProcessId] = (),
+    engines: Mapping[ProcessId, EngineWork] | None = None,
 ) -> ClusterPicture:
     """From what Ray and the stacks of one moment say; the arguments are as in ``RayFacts``."""
-    translated = RayFacts(calls, started, stacks, movements, groups, woken)
+    translated = RayFacts(calls, started, stacks, movements, groups, woken, engines)
     facts = tuple(translated.facts())
     roots = [(root, _jobs(root, translated)) for root in solve(facts)]
     standing = tuple(_standing(facts, translated))
@@ -192,6 +201,7 @@ def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
         chain=links(root.chain, names),
         sentence=sentence(root, names, now),
         meeting=meeting(root, translated),
+        engine=translated.engine(root.members[0]) if len(root.members) == 1 else "",
     )
 
 

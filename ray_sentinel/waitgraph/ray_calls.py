@@ -21,6 +21,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
 from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.engine_work import EngineWork
 from ray_sentinel.waitgraph.facts import (
     BUILT,
     MAY_COME_FROM,
@@ -136,9 +137,11 @@ class RayFacts:
         movements: Mapping[ProcessId, Movement],
         groups: Mapping[ProcessId, str] | None = None,
         woken: Collection[ProcessId] = (),
+        engines: Mapping[ProcessId, EngineWork] | None = None,
     ) -> None:
         """``started`` as in ``JobProcesses``; ``groups``: the process groups of those that are
-        ranks; ``woken``: in whom a thread that stood at one place was put on a CPU meanwhile."""
+        ranks; ``woken``: in whom a thread that stood at one place was put on a CPU meanwhile;
+        ``engines``: the inference engines below processes."""
         self.processes = JobProcesses(ray, started)
         self.names: dict[WaitNode, str] = {
             node: found.label for node, found in self.processes.known.items()
@@ -148,6 +151,7 @@ class RayFacts:
         self._stacks = {process_node(process): fact for process, fact in stacks.items()}
         self._movements = {process_node(p): movement for p, movement in movements.items()}
         self._woken = {process_node(process) for process in woken}
+        self._engines = {process_node(p): work for p, work in (engines or {}).items()}
         self._calls = {call.id: call for call in ray.calls}
         self._groups = {group.id: group for group in ray.groups}
         self._children: dict[str, list[RayCall]] = defaultdict(list)
@@ -338,12 +342,14 @@ class RayFacts:
 
     def _of_process(self, node: WaitNode) -> Iterator[WaitFact]:
         fact = self._stacks.get(node)
-        if fact is None:
-            yield Mute(process=node, why=NOT_SEEN, witness=STACK)
-        elif broken := _broken(fact):
+        if fact is not None and (broken := _broken(fact)):
             yield Broken(process=node, why=broken, witness=fact.tool)
-        elif how := ray_wait(fact):
+        elif fact is not None and (how := ray_wait(fact)):
             yield from self._in_ray(node, how)
+        elif of_engine := self._of_engine(node, fact):
+            yield from of_engine
+        elif fact is None:
+            yield Mute(process=node, why=NOT_SEEN, witness=STACK)
         elif not fact.signature and fact.error:
             yield Mute(process=node, why=fact.error, witness=fact.tool)
         elif fact.activity == "idle":
@@ -357,6 +363,19 @@ class RayFacts:
             moved = self._movements.get(node) == "moved" or node in self._woken
             if fact.active or moved:
                 yield Moves(process=node, witness=fact.tool)
+
+    def _of_engine(self, node: WaitNode, fact: StackFact | None) -> tuple[WaitFact, ...]:
+        """Of a process that runs a call, and has handed it to nobody but the engine below it."""
+        work = self._engines.get(node)
+        if work is None or not self._runs.get(node) or self._made(node):
+            return ()
+        return tuple(work.facts(node, fact))
+
+    def engine(self, node: WaitNode) -> str:
+        """The engine that a process waits for in vain; empty where there is none."""
+        work = self._engines.get(node)
+        hangs = work is not None and work.still and self._of_engine(node, self._stacks.get(node))
+        return work.name if work is not None and hangs else ""
 
     def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
         """The main thread of an actor rests between calls, and while its other threads or its

@@ -7,7 +7,7 @@ second; a look that it asks for is answered two seconds later, by what is true t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -41,6 +41,7 @@ from ray_sentinel.model.ray_calls import (
     of_job,
 )
 from ray_sentinel.model.runtime_env import NodeEnvironments
+from ray_sentinel.model.samples import SampleBatch
 from ray_sentinel.model.stacks import StackFact
 from tests.support.samples import sampled
 
@@ -177,6 +178,47 @@ class StoryProcess:
         )
 
 
+@dataclass(eq=False)
+class StoryEngine:
+    """An inference engine of two ranks below an actor, which tells its requests."""
+
+    above: StoryProcess
+    running: int = 0
+    waiting: int = 0
+    tokens: int = 0
+    job: str = "sglang-4711"
+    stack: StackFact = RESTS
+    """Of its ranks."""
+
+    @property
+    def processes(self) -> list[ProcessId]:
+        """Its ranks."""
+        return [ProcessId(NODE.host, self.above.pid + 1000 + rank, 1) for rank in range(2)]
+
+    def ranks(self) -> Iterator[RankSnapshot]:
+        """As their agent sees them."""
+        for rank, process in enumerate(self.processes):
+            yield RankSnapshot(
+                rank=Rank(
+                    id=RankId(self.job, 0, rank),
+                    process=process,
+                    node=NODE.id,
+                    world_size=2,
+                    role="engine",
+                    source="title",
+                ),
+                process=ProcessState(state="S", main_switches=400 * self.tokens),
+            )
+
+    def samples(self) -> dict[str, float]:
+        """What it tells."""
+        return {
+            f'server_requests{{job="{self.job}",state="running"}}': self.running,
+            f'server_requests{{job="{self.job}",state="waiting"}}': self.waiting,
+            f'server_tokens_total{{job="{self.job}",kind="generation"}}': self.tokens,
+        }
+
+
 def driver(job: str = JOB, pid: int = 1) -> StoryProcess:
     """One that waits in ``ray.get``."""
     return StoryProcess(pid, job=job, stack=GETS)
@@ -209,6 +251,7 @@ class RayStory:
     ended: dict[str, EndedCalls] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
     """What the node samples, by ``name{label="value"}``."""
+    served: list[StoryEngine] = field(default_factory=list)
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
     _sequence: int = 0
@@ -367,8 +410,11 @@ class RayStory:
             node=NODE,
             time=self.now,
             sequence=self._sequence,
-            samples=sampled(self.gauges) if int(self.now) % 5 == 0 else (),
-            ranks=tuple(self._rank(one) for one in self.processes if one.rank is not None),
+            samples=self._samples() if int(self.now) % 5 == 0 else (),
+            ranks=(
+                *(self._rank(one) for one in self.processes if one.rank is not None),
+                *(rank for engine in self.served for rank in engine.ranks()),
+            ),
             ray_processes=tuple(
                 RayProcess(
                     process=one.id,
@@ -377,10 +423,15 @@ class RayStory:
                     moved_at=one.moved_at,
                     state=one.state,
                     busy_since=one.busy_since,
+                    engine=next((e.job for e in self.served if e.above is one), ""),
                 )
                 for one in self.processes
             ),
         )
+
+    def _samples(self) -> tuple[SampleBatch, ...]:
+        told = [self.gauges, *(engine.samples() for engine in self.served)]
+        return sampled({name: value for gauges in told for name, value in gauges.items()})
 
     def _rank(self, one: StoryProcess) -> RankSnapshot:
         world = sum(other.rank is not None and other.kind == one.kind for other in self.processes)
@@ -412,6 +463,12 @@ class RayStory:
             case TakeStacks():
                 wanted = {rank.process for rank in action.ranks}
                 facts = [one.fact(self.now) for one in self.processes if one.id in wanted]
+                facts += [
+                    msgspec.structs.replace(engine.stack, process=process, at=self.now)
+                    for engine in self.served
+                    for process in engine.processes
+                    if process in wanted
+                ]
                 self.feed(
                     StacksTaken(
                         time=self.now,

@@ -65,13 +65,15 @@ class Agent:
     def __init__(self, raylet: int) -> None:
         self.now = 1000.0
         self.drivers: list[tuple[str, int]] = []
+        self.engines: dict[tuple[int, int], str] = {}
         self._table = ProcessTable()
         self._watch = RayProcessWatch(raylet, ExitWatch())
 
     def look(self) -> dict[int, RayProcess]:
         """A second later."""
         self.now += 1.0
-        told = self._watch.look(NODE, self._table.refresh(self.now), self.drivers, self.now)
+        table = self._table.refresh(self.now)
+        told = self._watch.look(NODE, table, self.drivers, self.now, self.engines)
         assert {one.process.host for one in told} <= {"host1"}
         return {one.process.pid: one for one in told}
 
@@ -269,3 +271,10 @@ def test_a_main_thread_rests_or_does_not(
 def test_a_wait_for_a_cpu_counts_although_the_kernel_adds_it_when_it_is_over(many: Many) -> None:
     slow = [(0.1, 0.3), (0.3, 1.3)] * 10
     assert many.restless_for(slow) == 20.0
+
+
+def test_the_engine_below_a_worker_is_told_with_it(raylet: Raylet, agent: Agent) -> None:
+    pid = raylet.start("ray::Server.generate")
+    start = agent.sees(pid).process.start
+    agent.engines = {(pid, start): "sglang-17"}
+    assert agent.look()[pid].engine == "sglang-17"

@@ -1,0 +1,57 @@
+"""An inference engine below an actor or a driver, as a witness of what that waits for.
+
+An engine tells how many requests it has and counts what it does. Whoever handed them to it waits
+until it has done with them: while its figures move, the wait will end by itself; where none has
+moved for long, the engine hangs; and one without requests is idle, because the process above it has
+not handed any on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ray_sentinel.evidence.stacks.tree import place_of
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.facts import Elsewhere, Moves, WaitFact, WaitNode
+
+SERVER = "server"
+HANGS = "which get no further"
+"""How it is said that an engine hangs."""
+_WAITING = frozenset({"idle", "network-wait", "lock-wait", "input-wait", "unknown"})
+"""What a process may do while it waits for its engine: a socket, a queue, a pipe, an event loop."""
+
+
+class EngineWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine does."""
+
+    name: str
+    """Of its job: "sglang-4711"."""
+    requests: str = ""
+    """"3 running, 12 waiting requests"; empty where there are none."""
+    still: bool = False
+    """None of its figures has changed for long."""
+
+    def facts(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitFact]:
+        """Of the process above it, which runs calls and was seen as ``fact`` tells; none where it
+        does not wait for its engine."""
+        waits = fact is None or (fact.activity in _WAITING and not fact.active)
+        if not waits:
+            return
+        if not self.requests:
+            if fact is not None and fact.signature:
+                place = "" if fact.activity == "idle" else place_of(fact)
+                label = f"; {fact.label}" if place and place not in fact.label else ""
+                doing = f"its engine {self.name} has no requests{label}"
+                yield Elsewhere(process=node, place=place, doing=doing, witness=SERVER)
+            return
+        state = HANGS if self.still else "which it works on"
+        yield Elsewhere(
+            process=node,
+            place="",
+            doing=f"its engine {self.name} has {self.requests}, {state}",
+            witness=SERVER,
+        )
+        if not self.still:
+            yield Moves(process=node, witness=SERVER)
