@@ -100,6 +100,9 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
         if kind and not _is_the_ranks(view, seen.root.processes, now, since):
             yield _verdict(view, job, seen.root, kind)
     for standing in job.standing.values():
+        # Of a call that Ray is not told of, all that is known is that somebody waits for it.
+        if not standing.member.methods and standing.round_in is None:
+            continue
         # Others go on without it, so that it holds nobody up yet; it never ends all the same.
         kind = _standing_kind(view, job, standing, now)
         if kind and not _is_the_ranks(view, (standing.member,), now, standing.first_at):

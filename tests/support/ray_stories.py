@@ -132,10 +132,10 @@ def library_function(*, runs: bool = False, told: int = 60) -> RayStory:
     return story
 
 
-def served(*, runs: bool = False, longest: float = 0.5) -> RayStory:
+def served(*, runs: bool = False, longest: float = 0.5, awaited: bool = True) -> RayStory:
     """A replica of Ray Serve stands in a request, of which Ray's control store is told nothing;
     Serve's own metrics say that one runs, and how long those took that were answered. With
-    ``runs`` it works in small steps."""
+    ``runs`` it works in small steps; ``awaited``: by the driver, not by somebody outside."""
     main, replicas = driver(), actors("ServeReplica:app:Model", 2, 10)
     story = RayStory([main, *replicas])
     story.drives(main)
@@ -155,6 +155,8 @@ def served(*, runs: bool = False, longest: float = 0.5) -> RayStory:
     first = replicas[0]
     first.stack = msgspec.structs.replace(SLEEPS, tid=99, switches=7, users_code=True, rests=True)
     first.wakes = runs
+    if not awaited:
+        main.stack = ray_story.RESTS
     story.run(60, lambda: [one.works(story.now) for one in story.processes])
     return story
 

@@ -376,8 +376,12 @@ class TestNoIncident:
 
     @pytest.mark.parametrize(
         "story",
-        [lambda: served(runs=True), lambda: served(longest=30.0)],
-        ids=["small-steps", "others-took-as-long"],
+        [
+            lambda: served(runs=True),
+            lambda: served(longest=30.0),
+            lambda: served(awaited=False),
+        ],
+        ids=["small-steps", "others-took-as-long", "from-outside"],
     )
     def test_a_request_of_ray_serve(self, story: Callable[[], RayStory]) -> None:
         assert story().engine.incidents(everything=True) == ()
