@@ -152,7 +152,7 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
     meaning = reading.meaning
     if meaning is not None and meaning.activity == "idle":
         return 0
-    score = 5 if meaning is not None and meaning.level >= 3 else 0
+    score = 6 if meaning is not None and meaning.level >= 3 else 0
     if (delegate == "pool" and works_in_pool(thread)) or (
         delegate == "engine" and of_engine(thread)
     ):
@@ -165,9 +165,10 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
 def _serves_calls(reading: rd.StackReading, thread: ThreadStack) -> int:
     """The same of a thread in which an actor may run its calls while its main thread rests."""
     if trains(thread) or runs_method(thread):
-        return 4
+        return 5
     if rd.runs_users_code(thread.frames):
-        return 3
+        waits = reading.meaning is not None and reading.meaning.delegates
+        return 3 if waits else 4
     return 2 if reading.meaning is None else 1
 
 

@@ -138,5 +138,7 @@ def test_of_an_actor_at_rest_the_thread_with_the_users_code_tells() -> None:
                      "_worker concurrent/futures/thread.py:83", name="Pool_0")  # fmt: skip
     found = fact([main, loop, request])
     assert (found.thread, found.users_code, found.rests) == ("Pool_0", True, True)
+    assert fact([main, CONSUMER, request]).thread == "Pool_0", "the other waits for a thread"
+    assert fact([main, loop, CONSUMER]).tid == 10
     idle = fact([main, loop])
     assert (idle.users_code, idle.rests) == (False, True)
