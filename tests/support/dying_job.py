@@ -48,6 +48,19 @@ class Broken:
 
 
 _broken: Any = Broken
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def crush(step: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return step
+
+
+@ray.remote(num_cpus=0)
+def add(*parts: int) -> int:
+    return sum(parts)
+
+
 NOT_THERE = {"working_dir": "gcs://_ray_pkg_0123456789abcdef.zip"}
 
 
@@ -84,6 +97,10 @@ def main() -> None:
         time.sleep(0.05)
     if how == "losses":
         losses(made)
+    end(how, made)
+
+
+def end(how: str, made: dict[str, Any]) -> None:
     if how in ("losses", "waits", "killed", "interrupted"):
         time.sleep(600)
     if how == "raises":
@@ -96,6 +113,8 @@ def main() -> None:
     if how == "falls":
         for step in range(10):
             ray.get([made[how].generate.remote(step), made[f"{how}-other"].pid.remote()])
+    if how == "crushed":
+        ray.get(add.remote(1, crush.remote(2)))
     if how == "misses":
         ends_first(made["misses-other"], signal.SIGKILL)
         while True:

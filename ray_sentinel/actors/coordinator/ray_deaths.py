@@ -29,6 +29,8 @@ MOST_AT_ONCE = 200
 """Dead actors that are asked for one by one; of more that vanish at once the rest goes untold."""
 MOST_FAILED = 200
 """Failed calls of a job that are asked for."""
+MOST_TRIED = 10
+"""Tasks that failed with their workers of which is asked whether they were tried again."""
 MOST_DEAD = 2000
 """Dead actors of a job whose driver has failed that are looked through."""
 TRIES = 6
@@ -37,6 +39,8 @@ AWAY_SECONDS = 10.0
 """Between two questions where the store does not answer."""
 MOST_DETAIL = 300
 """Characters."""
+CALL_TRIES = 2
+"""So long the end of a driver waits for the call that failed: workers tell them late."""
 SUBMISSION_TRIES = 4
 """So long the end of a submitted job waits for its status, which is written after it."""
 
@@ -46,8 +50,16 @@ _EXIT_DETAIL = re.compile(r"Worker exit detail: (.*)")
 _STATUS = re.compile(r"exit code (\d+)\.")
 _RAISED = re.compile(r"^(raise|assert)\b")
 """Code that no Ctrl-C interrupts: it raises by itself."""
-_OF_A_CALL = "as_instanceof_cause"
-"""In the traceback of a ``ray.get`` whose call has failed (``ray/_private/worker.py``)."""
+_OF_A_CALL, _OF_A_WORKER = "raise value.as_instanceof_cause", "raise value"
+"""In the traceback of a ``ray.get`` whose call has raised, or lost its worker
+(``ray/_private/worker.py``); the call may be one that gave its argument."""
+_RAISED_ITSELF = "TASK_EXECUTION_EXCEPTION"
+_FAILURES: Mapping[str, DeathCause] = {
+    _RAISED_ITSELF: "exception",
+    "WORKER_DIED": "signal",
+    "OUT_OF_MEMORY": "oom-ray",
+}
+"""Errors of calls (``ErrorType`` in ``common.proto``) that follow from no other's."""
 _INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
 _PLANNED = frozenset(
     {"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_PREEMPTED", "AUTOSCALER_DRAIN_IDLE"}
@@ -186,10 +198,11 @@ class ControlStoreDeaths:
             death = _of_driver(job, driver, "unknown", "")
         if death.cause == "exception":
             yield from self._unseen(job, driver, asked)
-        if death.cause == "exception" and (failed := self._failed_call(job.job_id)):
-            call = failed_call(failed, driver)
-            raised_by_call = worker is not None and _OF_A_CALL in _traceback(worker)
-            if raised_by_call or not _traceback(worker):
+            said, failed = _traceback(worker), self._failed_call(job.job_id)
+            if failed is None and _OF_A_CALL in said and tries < CALL_TRIES:
+                return
+            if failed is not None and (not said or _raised_at_get(failed) in said):
+                call = failed_call(failed, driver)
                 yield call
                 death = msgspec.structs.replace(death, detail=call.detail or death.detail)
         yield death
@@ -210,7 +223,8 @@ class ControlStoreDeaths:
                     yield death
 
     def _failed_call(self, job: bytes) -> Any | None:
-        """The call of an actor or task that failed last by an exception of its own."""
+        """The call of an actor or a task that failed first: by an exception of its own, or, of a
+        task that is not tried again, with its worker."""
         reply = self._store.ask(
             "TaskInfo",
             "GetTaskEvents",
@@ -221,21 +235,41 @@ class ControlStoreDeaths:
                 "exclude_driver": True,
             },
         )
-        return first_failure(reply)
+        found = failures(reply)[:MOST_TRIED]
+        final = (one for one in found if _error_of(one) == _RAISED_ITSELF or self._last(one))
+        return next(final, None)
+
+    def _last(self, event: Any) -> bool:
+        """Whether no later attempt of a task is known."""
+        same = [{"predicate": "EQUAL", "task_id": event.task_id}]
+        reply = self._store.ask(
+            "TaskInfo", "GetTaskEvents", limit=MOST_FAILED, filters={"task_filters": same}
+        )
+        return all(one.attempt_number <= event.attempt_number for one in reply.events_by_task)
 
 
-def first_failure(reply: Any) -> Any | None:
-    """The call that failed first by an exception of its own, of a ``GetTaskEventsReply``: what
-    fails because of another fails later."""
+def failures(reply: Any) -> list[Any]:
+    """The calls that failed by an exception of their own, or with their workers, of a
+    ``GetTaskEventsReply``, the first first: what fails because of another fails later."""
     from ray.core.generated import common_pb2
 
     failed = common_pb2.TaskStatus.Value("FAILED")
-    own = [
-        event
-        for event in reply.events_by_task
-        if enum_name(event.state_updates.error_info, "error_type") == "TASK_EXECUTION_EXCEPTION"
-    ]
-    return min(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0), default=None)
+    own = [event for event in reply.events_by_task if _error_of(event) in _FAILURES]
+    return sorted(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0))
+
+
+def _raised_at_get(event: Any) -> str:
+    """The code in Ray by which a driver that waits for a call is told of its failure."""
+    return _OF_A_CALL if _error_of(event) == _RAISED_ITSELF else _OF_A_WORKER
+
+
+def _error_of(event: Any) -> str:
+    """Ray's word; of an actor's call that its worker's end failed none: the actor tells why."""
+    update = event.state_updates
+    if not update.HasField("error_info"):
+        return ""
+    error = enum_name(update.error_info, "error_type")
+    return error if error == _RAISED_ITSELF or not event.task_info.actor_id else ""
 
 
 def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
@@ -357,10 +391,11 @@ def _of_driver(job: Any, driver: RayDriver, cause: DeathCause, detail: str) -> R
 
 
 def failed_call(event: Any, driver: RayDriver) -> RayDeath:
-    """An actor or a task whose exception ended the driver."""
+    """An actor or a task whose failure ended the driver."""
     info, update = event.task_info, event.state_updates
     method = _cut(info.name or info.func_or_class_name)
     role = method.rpartition(".")[0] or "task"
+    cause = _FAILURES.get(_error_of(event), "exception")
     return RayDeath(
         what="actor" if info.actor_id else "worker",
         id=id_of(info.actor_id) or id_of(update.worker_id),
@@ -371,8 +406,9 @@ def failed_call(event: Any, driver: RayDriver) -> RayDeath:
         node=id_of(update.node_id),
         pid=update.worker_pid,
         at=max(update.state_ts_ns.values(), default=0) / 1e9,
-        cause="exception",
-        detail=failure_of(update.error_info),
+        cause=cause,
+        # Of the end of a worker Ray tells how it was noticed.
+        detail="" if cause == "signal" else failure_of(update.error_info),
         witness=STORE,
     )
 

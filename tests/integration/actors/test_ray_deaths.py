@@ -78,6 +78,7 @@ DRIVERS = {
     "falls": ("exception", "KeyError"),
     "builds": ("exception", ""),
     "unpacks": ("exception", ""),
+    "crushed": ("exception", ""),
 }
 LIVED = {("losses", name) for name in LOSSES} | {
     (how, name) for how in DRIVERS for name in (how, f"{how}-other")
@@ -133,6 +134,8 @@ def test_the_control_store_tells_one_cause_for_each(
     }
     began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
     assert began == NEVER_BEGAN
+    (crushed,) = (d for d in told if d.what == "worker")
+    assert (crushed.cause, crushed.label) == ("signal", "crush")
     (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
     assert (raised.method, raised.role) == ("Engine.generate", "Engine")
 
@@ -142,6 +145,7 @@ NAMED = {
     "raises": ("driver-dead", "critical", ["driver"], "ValueError"),
     "falls": ("actor-dead", "critical", ["Engine"], "KeyError"),
     "misses": ("actor-dead", "critical", ["misses-other"], "SIGKILL"),
+    "crushed": ("actor-dead", "critical", ["task"], "was killed"),
 }
 """Kind, severity, culprits and what the reason says."""
 UNNAMED = ("interrupted", "finishes", "waits")
