@@ -5,7 +5,8 @@ the members of an operation are taken to be the actors of one class, which make 
 jobs. But an operation that a whole class has come to ends: where it does not, it has members
 outside of the class. Those are actors that stand in an operation of that name, as trainers that
 send weights and engines that receive them; else the others of a process group that spans classes;
-else those who were called by who stands in it.
+else those who were called by who stands in it; else ranks of other classes that were called by
+whoever called those.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ray_sentinel.waitgraph.facts import (
     WaitFact,
     WaitNode,
     WaitsFor,
+    process_node,
 )
 from ray_sentinel.waitgraph.job_processes import JobMember
 
@@ -79,11 +81,14 @@ class JobOperations:
         moved: Collection[WaitNode],
         groups: Mapping[ProcessId, str],
         called: Callable[[WaitNode], Iterable[WaitNode]],
+        beside: Callable[[Iterable[WaitNode]], Iterable[WaitNode]] = lambda _: (),
     ) -> None:
         """``moved``: who was elsewhere from look to look. ``groups``: the process groups of ranks,
-        by what agents call them. ``called``: who is to run the unfinished calls of a process."""
+        by what agents call them. ``called``: who is to run the unfinished calls of a process;
+        ``beside``: those of the processes that called some."""
         self._members, self._stacks, self._moved = members, stacks, moved
-        self._called = called
+        self._called, self._beside = called, beside
+        self._ranks = groups.keys()
         self._crews: dict[Crew, list[WaitNode]] = defaultdict(list)
         for node, found in members.items():
             if found.actor:
@@ -151,7 +156,9 @@ class JobOperations:
         inside = tuple(node for party in parties for node in party.inside)
         missing = (*(node for party in parties for node in party.missing), *away)
         if not missing and all(self._stands_complete(party) for party in parties):
-            missing = self._fellows(parties) or self._called_by(inside)
+            missing = (
+                self._fellows(parties) or self._called_by(inside) or self._called_beside(inside)
+            )
         names = (self._stacks[node].operation for node in inside)
         roles = (self._members[node].role for node in (*inside, *missing))
         return ActorOperation(
@@ -181,3 +188,15 @@ class JobOperations:
         asked = dict.fromkeys(node for one in inside for node in self._called(one))
         known = (node for node in asked if node in self._members and self._members[node].actor)
         return tuple(node for node in known if not self._stands(node))
+
+    def _called_beside(self, inside: Sequence[WaitNode]) -> tuple[WaitNode, ...]:
+        """The ranks of other classes that were called by whoever called those who stand in an
+        operation, and have not answered."""
+        roles = {self._members[node].role for node in inside}
+        found = (self._members.get(node) for node in dict.fromkeys(self._beside(inside)))
+        return tuple(
+            process_node(one.process)
+            for one in found
+            if one is not None and one.process in self._ranks and one.role not in roles
+            if not self._stands(process_node(one.process))
+        )

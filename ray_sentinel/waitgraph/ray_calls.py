@@ -179,7 +179,12 @@ class RayFacts:
         self._rows: dict[tuple[str, str], AwaitedRow] = {}
         moved = {node for node, how in self._movements.items() if how == "moved"}
         found = JobOperations(
-            self.processes.known, self._stacks, moved, groups or {}, self._called_by
+            self.processes.known,
+            self._stacks,
+            moved,
+            groups or {},
+            self._called_by,
+            self._called_beside,
         )
         self.operations = tuple(found.find())
         self._asked_of = {creation_id(actor.id): actor.node for actor in ray.actors if actor.node}
@@ -502,6 +507,12 @@ class RayFacts:
         for operation in self.operations:
             self.names[operation.node] = operation.text
             yield from operation.facts(self._stacks)
+
+    def _called_beside(self, nodes: Iterable[WaitNode]) -> Iterator[WaitNode]:
+        """Who is to run the unfinished calls of those that have called some processes."""
+        callers = dict.fromkeys(c.parent for node in nodes for c in self._runs.get(node, ()))
+        runners = (self._runner.get(c.id) for one in callers for c in self._children.get(one, ()))
+        return (runner for runner in runners if runner is not None)
 
     def _called_by(self, node: WaitNode) -> Iterator[WaitNode]:
         """Who is to run the unfinished calls that a process has made."""

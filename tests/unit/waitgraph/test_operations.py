@@ -23,6 +23,7 @@ class Actors:
         self.moved: dict[WaitNode, Movement] = {}
         self.groups: dict[ProcessId, str] = {}
         self.called: dict[WaitNode, list[WaitNode]] = {}
+        self.beside: list[WaitNode] = []
 
     def add(self, role: str, operation: str = "", group: str = "") -> WaitNode:
         """One that stands in an operation, or in none."""
@@ -43,7 +44,12 @@ class Actors:
     def find(self) -> list[ActorOperation]:
         called: Mapping[WaitNode, list[WaitNode]] = self.called
         found = JobOperations(
-            self.members, self.stacks, self.moved, self.groups, lambda node: called.get(node, [])
+            self.members,
+            self.stacks,
+            self.moved,
+            self.groups,
+            lambda node: called.get(node, []),
+            lambda _: self.beside,
         )
         return list(found.find())
 
@@ -147,3 +153,12 @@ def test_parts_of_a_class_that_meet_nobody_are_one_operation() -> None:
     actors = Actors()
     actors.some("Worker", "all_reduce", "broadcast")
     assert actors.told() == {"all_reduce of Worker": (["Worker 0", "Worker 1"], [])}
+
+
+def test_ranks_of_another_class_that_were_called_beside_who_stands_there_are_missing() -> None:
+    actors = Actors()
+    trainer = actors.some("Trainer", "broadcast")
+    engines = actors.some("Engine", "", "", group="host:1")
+    judge = actors.some("Judge", "")
+    actors.beside = [*trainer, engines[1], *judge]
+    assert actors.told() == {"broadcast of Trainer and Engine": (["Trainer 0"], ["Engine 1"])}
