@@ -3,13 +3,21 @@ which resources are short."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
-from ray_sentinel.model.placement import NO_AUTOSCALER, Placement, ResourceHolder
-from ray_sentinel.model.ray_calls import PendingGroup, RayCalls
-from ray_sentinel.waitgraph.ray_calls import amounts_text, group_text, need_text
+from ray_sentinel.model.placement import NO_AUTOSCALER, PlacedGroup, Placement, ResourceHolder
+from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
+from ray_sentinel.waitgraph.group_needs import GroupNeed, group_need
+from ray_sentinel.waitgraph.unmet import (
+    amounts_text,
+    asked_text,
+    group_text,
+    labels_text,
+    need_text,
+)
 
 MOST_ASKED = 64
 """Different things of a job that wait to be placed, that are looked at."""
@@ -25,6 +33,9 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[ResourceHolder, ...] = ()
     """Who holds what it lacks."""
     autoscaler: str = ""
+    bound: bool = False
+    """It must run in one placement group, or on nodes with certain labels: what is free elsewhere
+    is of no use."""
 
 
 def missing_of(calls: RayCalls, job: str) -> dict[str, Missing]:
@@ -32,7 +43,6 @@ def missing_of(calls: RayCalls, job: str) -> dict[str, Missing]:
     placement = calls.placement
     if placement is None:
         return {}
-    totals = list(placement.total_on.values())
     free = list(calls.free_on.values())
     found: dict[str, Missing] = {}
     for name, group in _asked(calls, job):
@@ -42,15 +52,101 @@ def missing_of(calls: RayCalls, job: str) -> dict[str, Missing]:
             continue
         short = _short(group, free)
         found[name] = Missing(
-            never=never(group, totals),
-            holders=tuple(
-                msgspec.structs.replace(one, holds=held)
-                for one in placement.holders
-                if (held := {name: one.holds[name] for name in short if name in one.holds})
-            )[:MOST_HOLDERS_TOLD],
+            never=never(group, list(placement.total_on.values()))
+            or _never_labelled(group.selectors, placement.labels_on.values()),
+            holders=_holding(placement.holders, short),
             autoscaler=_of_autoscaler(group, placement),
         )
+    placed = {group.id: group for group in calls.placed}
+    for call in calls.calls:
+        own = call.job == job and call.state == "unplaced"
+        name = asked_text(call, placed)
+        if not own or name in found or len(found) >= MOST_ASKED:
+            continue
+        if (need := group_need(call.needs)) is not None and need.group in placed:
+            found[name] = _missing_in_group(need, placed[need.group], placement)
+        elif call.selectors:
+            found[name] = _missing_labelled(call, placement, free)
     return found
+
+
+def _holding(holders: Iterable[ResourceHolder], names: Iterable[str]) -> tuple[ResourceHolder, ...]:
+    """Those that hold some resources, with no others."""
+    wanted = tuple(names)
+    found = (
+        msgspec.structs.replace(one, holds=held)
+        for one in holders
+        if (held := {name: one.holds[name] for name in wanted if name in one.holds})
+    )
+    return tuple(islice(found, MOST_HOLDERS_TOLD))
+
+
+def _missing_in_group(need: GroupNeed, group: PlacedGroup, placement: Placement) -> Missing:
+    """To what runs in one group, no other resources are of any use."""
+    bundles = [one for n, one in enumerate(group.bundles) if need.bundle in (None, n)]
+    why = _too_much(need.amounts, bundles) if bundles else ""
+    inside = [one for one in placement.in_groups if one.group == group.id]
+    if need.bundle is not None:
+        inside = [one for one in inside if one.bundle in (None, need.bundle)]
+    return Missing(
+        never=why.replace("no node has", "no bundle of it has", 1),
+        holders=_holding(inside, need.amounts),
+        bound=True,
+    )
+
+
+def _missing_labelled(call: RayCall, placement: Placement, free: Sequence[Amounts]) -> Missing:
+    """To what runs on nodes with certain labels, other nodes are of no use."""
+    labels = labels_text(call.selectors)
+    why = _never_labelled(call.selectors, placement.labels_on.values(), any_of=True)
+    fitting = [
+        placement.total_on[node]
+        for node, has in placement.labels_on.items()
+        if node in placement.total_on and any(satisfies(has, one) for one in call.selectors)
+    ]
+    asked = PendingGroup(id=call.id, bundles=(dict(call.needs),))
+    if not why and call.needs:
+        why = never(asked, fitting).replace("no node has", f"no node labelled {labels} has", 1)
+    return Missing(
+        never=why,
+        holders=_holding(placement.holders, _short(asked, free)),
+        autoscaler=_of_autoscaler(asked, placement),
+        bound=True,
+    )
+
+
+def _never_labelled(
+    selectors: Sequence[Mapping[str, str]],
+    nodes: Iterable[Mapping[str, str]],
+    *,
+    any_of: bool = False,
+) -> str:
+    """Why no node is as selectors ask: with ``any_of`` one of them is enough, else each must be
+    met. Empty where it may be, or the labels of nodes are not known."""
+    nodes = list(nodes)
+    unmet = [one for one in selectors if one and not any(satisfies(node, one) for node in nodes)]
+    if not nodes or not unmet or (any_of and len(unmet) < len(selectors)):
+        return ""
+    for key, value in sorted(unmet[0].items()):
+        if not any(satisfies(node, {key: value}) for node in nodes):
+            return f"no node has the label {key}={value}"
+    return f"no node has the labels {labels_text((dict(unmet[0]),))}"
+
+
+def satisfies(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether a node with these labels is as a selector asks, in Ray's words for it.
+
+    >>> satisfies({"kind": "h100"}, {"kind": "in(a100,h100)"}), satisfies({}, {"kind": "!h100"})
+    (True, True)
+    """
+    return all(_meets(labels.get(key), value) for key, value in selector.items())
+
+
+def _meets(has: str | None, wanted: str) -> bool:
+    unlike, text = wanted.startswith("!"), wanted.removeprefix("!")
+    listed = text[3:-1] if text.startswith("in(") and text.endswith(")") else None
+    values = [text] if listed is None else [value.strip() for value in listed.split(",")]
+    return (has in values) != unlike
 
 
 def _of_autoscaler(group: PendingGroup, placement: Placement) -> str:
@@ -76,7 +172,7 @@ def _asked(calls: RayCalls, job: str) -> Iterator[tuple[str, PendingGroup]]:
             yield group_text(group), group
     for call in calls.calls:
         own = call.job == job and call.state == "unplaced"
-        if own and call.needs and not any("_group_" in name for name in call.needs):
+        if own and call.needs and not call.selectors and group_need(call.needs) is None:
             yield need_text(call.needs), PendingGroup(id=call.id, bundles=(dict(call.needs),))
 
 

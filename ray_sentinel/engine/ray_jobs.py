@@ -681,7 +681,8 @@ def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
     asked = {
         name
         for call in calls.calls
-        if call.job == job and call.state == "unplaced"
+        # What is free on a node without the labels that are asked for is of no use.
+        if call.job == job and call.state == "unplaced" and not call.selectors
         for name in call.needs
         # A part of a placement group is free for nobody else.
         if "_group_" not in name

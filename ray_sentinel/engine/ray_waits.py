@@ -46,7 +46,7 @@ from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.engine_work import SERVER
 from ray_sentinel.waitgraph.facts import HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
-from ray_sentinel.waitgraph.ray_calls import NO_NODE
+from ray_sentinel.waitgraph.unmet import NO_NODE
 
 RULE = "ray.waits"
 SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
@@ -348,8 +348,11 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
     if root.lacks in ENVIRONMENTS:
         return f"{root.who[0]} is not being built any more: {root.why}; {others}"
     if kind in ("pending", "object-store"):
-        has = _free(view, job) if kind == "pending" else ""
         missing = job.missing.get(root.who[0], Missing())
+        has = _free(view, job) if kind == "pending" and not missing.bound else ""
+        if missing.never and missing.bound:
+            scaler = f"; {missing.autoscaler}" if missing.autoscaler else ""
+            return f"there can never be {root.who[0]}: {missing.never}{scaler}; {others}"
         if missing.never:
             name = root.who[0].removeprefix("a node with ").removesuffix(" free")
             what = name.replace(NO_NODE, "")

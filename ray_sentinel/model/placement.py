@@ -22,8 +22,20 @@ class ResourceHolder(msgspec.Struct, frozen=True, kw_only=True):
     """So many of one job have this name."""
     holds: dict[str, float]
     """All of them together."""
+    group: str = ""
+    """The id of the placed group of which it holds them; empty of nodes."""
+    bundle: int | None = None
+    """The number of the group's bundle, where it asked for one."""
     orphan: str = ""
     """Why nobody will end it: "detached, and its job is over"; empty where somebody may."""
+
+
+class PlacedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A placement group that has its nodes."""
+
+    id: str
+    name: str = ""
+    bundles: tuple[dict[str, float], ...] = ()
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +45,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """By node id: the resources that a node has, used or not."""
     holders: tuple[ResourceHolder, ...] = ()
     """Orphans first, then those that hold most."""
+    in_groups: tuple[ResourceHolder, ...] = ()
+    """Who holds the resources of the placed groups in which something waits for room."""
+    labels_on: dict[str, dict[str, str]] = {}
+    """By node id, of each node: those of its labels that something asks for."""
     autoscaler: str = ""
     """Why no node is added: "no autoscaler adds nodes"; empty where that is not known."""
     beyond: tuple[tuple[dict[str, float], ...], ...] = ()

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.placement import Placement
+from ray_sentinel.model.placement import PlacedGroup, Placement
 from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
 
@@ -43,6 +43,9 @@ class RayCall(msgspec.Struct, frozen=True, kw_only=True):
     """Of where it runs; 0 where that is not known."""
     needs: dict[str, float] = {}
     """The resources that it asks for."""
+    selectors: tuple[dict[str, str], ...] = ()
+    """The labels that its node must have, in Ray's words ("h100", "!h100", "in(a100,h100)"); of
+    several selectors any will do."""
     environment: str = ""
     """The key of the runtime environment that it runs in; empty where nothing is built for it."""
 
@@ -91,6 +94,8 @@ class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     job: str = ""
     bundles: tuple[dict[str, float], ...] = ()
+    selectors: tuple[dict[str, str], ...] = ()
+    """The labels that the nodes of its bundles must have; empty where it asks for none."""
     strategy: str = ""
     """Ray's word: ``PACK``, ``SPREAD``, ``STRICT_PACK``, ``STRICT_SPREAD``."""
     infeasible: bool = False
@@ -118,6 +123,8 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     actors: tuple[RayActor, ...] = ()
     calls: tuple[RayCall, ...] = ()
     groups: tuple[PendingGroup, ...] = ()
+    placed: tuple[PlacedGroup, ...] = ()
+    """The placed groups in which a call waits for room."""
     ended: dict[str, EndedCalls] = {}
     """By name, where they were asked for."""
     free_on: dict[str, dict[str, float]] = {}

@@ -16,8 +16,9 @@ from ray_sentinel.waitgraph.chain import ending, links, sentence
 from ray_sentinel.waitgraph.engine_work import EngineWork
 from ray_sentinel.waitgraph.facts import Elsewhere, Moves, WaitFact, WaitNode, process_node
 from ray_sentinel.waitgraph.meetings import meeting
-from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, Lack, RayFacts, lack_of
+from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, RayFacts
 from ray_sentinel.waitgraph.solver import GraphRoot, RootKind, solve
+from ray_sentinel.waitgraph.unmet import Lack, lack_of
 
 
 class RootMember(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,21 +9,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal
 
 import msgspec
 
-from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.names import last_name
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
-from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments
+from ray_sentinel.model.ray_calls import RayCall, RayCalls
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.engine_work import EngineWork
 from ray_sentinel.waitgraph.facts import (
-    BUILT,
     MAY_COME_FROM,
     QUEUED,
     UNCALLED,
@@ -40,8 +36,8 @@ from ray_sentinel.waitgraph.facts import (
 )
 from ray_sentinel.waitgraph.job_processes import JobProcesses, creation_id
 from ray_sentinel.waitgraph.operations import JobOperations
+from ray_sentinel.waitgraph.unmet import RAY, UnmetNeeds
 
-RAY = "ray"
 STACK = "stack"
 NOT_SEEN = "its stack could not be taken"
 REPORTING_SECONDS = 5.0
@@ -50,8 +46,6 @@ also on a busy machine."""
 FEW = 32
 """So many things in a row are waited for one by one; of more, a process or call waits for halves,
 which wait for their halves: else thousands that wait for thousands would be millions of edges."""
-MOST_BUNDLES = 4
-"""Of a placement group, that are written out."""
 _STATES = {
     "T": "is stopped by a signal",
     "t": "is stopped by a debugger",
@@ -59,24 +53,6 @@ _STATES = {
     "Z": "has ended",
     "X": "has ended",
 }
-
-
-Lack = Literal["placement", "memory", "environment", "environment agent"]
-"""``environment``: a runtime environment that is being built. ``environment agent``: one of Ray's
-own agents that build them, which answers nobody."""
-
-
-def lack_of(node: WaitNode) -> Lack | None:
-    """What a resource that is waited for stands for; None for what is none of these."""
-    if node.kind != "resource":
-        return None
-    keys: dict[Lack, tuple[str, ...]] = {
-        "placement": (_GROUP_KEY, _NODE_KEY),
-        "memory": (_LACKING["memory"],),
-        "environment agent": (_SILENT_KEY,),
-        "environment": (_BUILD_KEY,),
-    }
-    return next((lack for lack, starts in keys.items() if node.key.startswith(starts)), None)
 
 
 class AwaitedRow:
@@ -153,7 +129,7 @@ class RayFacts:
         self._woken = {process_node(process) for process in woken}
         self._engines = {process_node(p): work for p, work in (engines or {}).items()}
         self._calls = {call.id: call for call in ray.calls}
-        self._groups = {group.id: group for group in ray.groups}
+        self._unmet = UnmetNeeds(ray, self.names)
         self._children: dict[str, list[RayCall]] = defaultdict(list)
         for call in sorted(ray.calls, key=_made_at):
             if call.kind != "driver":  # those of all jobs have one parent, which is nobody
@@ -187,10 +163,6 @@ class RayFacts:
             self._called_beside,
         )
         self.operations = tuple(found.find())
-        self._asked_of = {creation_id(actor.id): actor.node for actor in ray.actors if actor.node}
-        """The node that is asked to run the creation of an actor."""
-        self._builds: dict[WaitNode, NodeEnvironments] = {}
-        """The environments that calls wait for, and where they are built."""
 
     def facts(self) -> Iterator[WaitFact]:
         """All of them."""
@@ -201,8 +173,7 @@ class RayFacts:
             yield from self._of_process(node)
         yield from self._of_operations()
         yield from self._of_untold()
-        for node, where in self._builds.items():
-            yield from _of_build(node, where)
+        yield from self._unmet.of_builds()
 
     def runs(self, node: WaitNode) -> tuple[RayCall, ...]:
         """The calls that a process executes."""
@@ -228,10 +199,8 @@ class RayFacts:
         return fact if fact is not None and fact.active and here else None
 
     def moves(self, node: WaitNode) -> int | None:
-        """Of an environment that is built: a number that is another one once anything has moved;
-        None of any other node, and where that cannot be known."""
-        where = self._builds.get(node)
-        return where.moves if where is not None else None
+        """As of ``UnmetNeeds``."""
+        return self._unmet.moves(node)
 
     def thread_switches(self, node: WaitNode) -> int | None:
         """How often the telling thread of a process had been put on a CPU; None where it is the
@@ -271,76 +240,13 @@ class RayFacts:
             yield from row.awaited(fact, 0, len(row))
         elif creation := self._creation(call):
             yield self._wait(node, call_node(creation), "needs its actor", call)
-        elif (build := self._build(call)) is not None:
-            yield build
         else:
-            yield self._wait(node, self._lacking(call), _HOW[call.state], call)
-
-    def _build(self, call: RayCall) -> WaitsFor | None:
-        """The wait for the runtime environment of a call; None where it waits for none."""
-        wanted = call.environment if call.state == "unplaced" else ""
-        if not wanted or self._needs_group(call) in self._groups or not self._may_be_held(call):
-            return None
-        nodes = self._ray.environments
-        here = [(one, where) for where in nodes for one in where.building if one.key == wanted]
-        silent = [(None, where) for where in nodes if not where.answers]
-        if not here and not silent:
-            return None
-        # Of several the one of its own node, where that is known, or else one that goes on.
-        own = self._asked_of.get(call.id, "")
-        build, where = min(
-            here or silent, key=lambda one: (one[1].node != own, one[1].moved is not True)
-        )
-        since = [at for at in (call.since, build.since if build else None) if at is not None]
-        fact = self._wait(call_node(call.id), self._build_node(wanted, build, where), BUILT, call)
-        return msgspec.structs.replace(fact, since=max(since, default=None))
-
-    def _build_node(
-        self, key: str, build: EnvironmentBuild | None, where: NodeEnvironments
-    ) -> WaitNode:
-        start = _BUILD_KEY if where.answers else _SILENT_KEY
-        node = WaitNode("resource", f"{start}{key if build else ''} on {where.node}")
-        took = {n.host: n.made[key] for n in self._ray.environments if key in n.made}
-        known = [f"{seconds:.0f} s on {host}" for host, seconds in sorted(took.items())[:1]]
-        inside = "; ".join(filter(None, (build.what if build else "", *known)))
-        self.names[node] = (
-            f"the runtime environment{f' ({inside})' if inside else ''} on {where.host}"
-        )
-        self._builds[node] = where
-        return node
-
-    def _may_be_held(self, call: RayCall) -> bool:
-        """Whether a node is large enough for a call, as far as that is known."""
-        totals = self._ray.placement.total_on.values() if self._ray.placement else ()
-        plain = [(name, most) for name, most in call.needs.items() if not _GROUP.search(name)]
-        return not totals or any(
-            all(total.get(name, 0.0) >= most for name, most in plain) for total in totals
-        )
-
-    @staticmethod
-    def _needs_group(call: RayCall) -> str:
-        """The id of the placement group that a call needs a place in; empty where it needs none."""
-        return next((match[1] for name in call.needs if (match := _GROUP.search(name))), "")
+            yield self._unmet.of(call)
 
     def _creation(self, call: RayCall) -> str:
         """The id of the unfinished call that makes a call's actor; empty where there is none."""
         made_by = creation_id(call.actor)
         return made_by if call.kind == "actor-task" and made_by in self._calls else ""
-
-    def _lacking(self, call: RayCall) -> WaitNode:
-        """The resource that a call waits for before it can run."""
-        if group := self._needs_group(call):
-            return self._group(group)
-        text = need_text(call.needs) if call.state == "unplaced" else _LACKING[call.state]
-        node = WaitNode("resource", f"{text} ({call.job})")
-        self.names[node] = text
-        return node
-
-    def _group(self, group_id: str) -> WaitNode:
-        node = WaitNode("resource", f"{_GROUP_KEY}{group_id}")
-        group = self._groups.get(group_id)
-        self.names[node] = group_text(group) if group else f"placement group {group_id[:8]}"
-        return node
 
     def _wait(self, who: WaitNode, awaited: WaitNode, how: str, call: RayCall) -> WaitsFor:
         return WaitsFor(who=who, awaited=awaited, how=how, since=call.since, witness=RAY)
@@ -437,7 +343,11 @@ class RayFacts:
         """All "calls" of a parent, those that have "begun", or the "groups" of a job."""
         if (row := self._rows.get((what, of))) is None:
             items = (
-                [(self._group(one.id), one.since) for one in self._ray.groups if one.job == of]
+                [
+                    (self._unmet.group(one.id), one.since)
+                    for one in self._ray.groups
+                    if one.job == of
+                ]
                 if what == "groups"
                 else [
                     (call_node(call.id), call.made if what == "calls" else None)
@@ -520,22 +430,6 @@ class RayFacts:
         return (runner for runner in runners if runner is not None)
 
 
-def _of_build(node: WaitNode, where: NodeEnvironments) -> Iterator[WaitFact]:
-    """What is seen of the building of an environment."""
-    said = f"its log ends with {where.line!r}" if where.line else "its log is empty"
-    if where.moved is None:
-        why = f"whether anything builds it cannot be told; {said}"
-        yield Mute(process=node, why=why, witness=RAY)
-        return
-    still = "nothing that builds it has moved"
-    if not where.answers:
-        still = f"the agent that builds it on {where.host} answers nobody and does not move"
-    doing = f"being built; {said}" if where.moved else f"{still}; {said}"
-    yield Elsewhere(process=node, place="", doing=doing, witness=RAY)
-    if where.moved:
-        yield Moves(process=node, witness=RAY)
-
-
 def _made_at(call: RayCall) -> float:
     return call.made or 0.0
 
@@ -555,20 +449,7 @@ def _between(left_out: set[int], end: int) -> Iterator[tuple[int, int]]:
         yield low, end
 
 
-_GROUP = re.compile(r"_group_(?:\d+_)?([0-9a-f]{16,})$")
-"""Of the resources that Ray makes for a placement group ("CPU_group_0_29a1...")."""
-_GROUP_KEY = "placement group "
 _OBJECT_KEY = "an object of "
-_NODE_KEY = "a node with "
-_BUILD_KEY = "runtime environment "
-_SILENT_KEY = "runtime environment, of whose agent nothing is heard, "
-_HOW = {"unplaced": "needs", "memory": "needs", "fetching": "fetches", "queued": QUEUED}
-_LACKING = {
-    "memory": "room in the object store",
-    "fetching": "its arguments, which are on their way",
-    "queued": "its actor, of which no process is known",
-}
-NO_NODE = ", which no node can hold"
 GROUP_WAIT = "PlacementGroup.wait"
 _WAITS = {"get": "ray.get", "get_objects": "ray.get", "wait": "ray.wait"}
 
@@ -592,30 +473,3 @@ def _broken(fact: StackFact) -> str:
     if fact.keeps_gil:
         return f"holds the GIL in {place_of(fact)}"
     return ""
-
-
-def need_text(needs: Mapping[str, float]) -> str:
-    """What a call waits for that is not placed.
-
-    >>> need_text({"CPU": 8.0})
-    'a node with 8 CPU free'
-    """
-    return f"{_NODE_KEY}{amounts_text(needs)} free" if needs else "a worker to run in"
-
-
-def amounts_text(resources: Mapping[str, float]) -> str:
-    """Resources, as people write them.
-
-    >>> amounts_text({"CPU": 8.0, "GPU": 0.5})
-    '8 CPU, 0.5 GPU'
-    """
-    return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
-
-
-def group_text(group: PendingGroup) -> str:
-    """A placement group with what it asks for."""
-    bundles = " + ".join(amounts_text(bundle) for bundle in group.bundles[:MOST_BUNDLES])
-    more = len(group.bundles) - MOST_BUNDLES
-    rest = f" and {more} bundles more" if more > 0 else ""
-    never = NO_NODE if group.infeasible else ""
-    return f"placement group {group.name or group.id[:8]} ({bundles}{rest}{never})"

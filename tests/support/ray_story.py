@@ -25,7 +25,7 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident
-from ray_sentinel.model.placement import Placement
+from ray_sentinel.model.placement import PlacedGroup, Placement
 from ray_sentinel.model.progress import ProcessState, RankSnapshot, RayProcess, Snapshot
 from ray_sentinel.model.ray_calls import (
     CallKind,
@@ -247,6 +247,7 @@ class RayStory:
     groups: tuple[PendingGroup, ...] = ()
     free_on: dict[str, dict[str, float]] = field(default_factory=lambda: {"node1": {"CPU": 1.0}})
     placement: Placement | None = None
+    placed: tuple[PlacedGroup, ...] = ()
     environments: tuple[NodeEnvironments, ...] = ()
     ended: dict[str, EndedCalls] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
@@ -270,7 +271,13 @@ class RayStory:
     def tell_table(self) -> None:
         """Ray's table as it is now."""
         table = msgspec.structs.replace(
-            self._known(), calls=(), free_on={}, placement=None, environments=(), ended={}
+            self._known(),
+            calls=(),
+            free_on={},
+            placement=None,
+            placed=(),
+            environments=(),
+            ended={},
         )
         self.feed(RayTableTold(time=self.now, table=table))
 
@@ -401,6 +408,7 @@ class RayStory:
             groups=self.groups,
             free_on=self.free_on,
             placement=self.placement,
+            placed=self.placed,
             environments=self.environments,
             ended=self.ended,
         )

@@ -17,8 +17,9 @@ from ray_sentinel.actors.coordinator import ray_replies
 from ray_sentinel.actors.coordinator.ray_holders import Held, placement_of
 from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.model.placement import Placement
+from ray_sentinel.model.placement import PlacedGroup, Placement
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup, RayActor, RayCall, RayCalls
+from ray_sentinel.waitgraph.group_needs import group_need
 
 MOST_CALLS = 10_000
 MOST_ACTORS = 10_000
@@ -59,6 +60,8 @@ class ControlStoreCalls:
         self._missed: dict[bytes, int] = {}
         """How often that was asked for in vain."""
         self._known = RayCalls()
+        self._all_groups: Any = None
+        """The newest reply about placement groups."""
 
     def table(self, at: float) -> RayCalls:
         """The drivers, the living actors and the groups that are not placed; no calls. ``at`` is
@@ -89,15 +92,20 @@ class ControlStoreCalls:
         waits = [one.since for one in table.groups if one.job == job or not job]
         waits += [call.since for call in calls if call.state == "unplaced"]
         late = any(since is not None and at - since > UNPLACED_SECONDS for since in waits)
+        unplaced = [call for call in calls if call.state == "unplaced"]
+        placed = self._placed(unplaced)
+        labels = {key for call in unplaced for one in call.selectors for key in one}
+        labels |= {key for group in table.groups for one in group.selectors for key in one}
         return msgspec.structs.replace(
             table,
+            placed=placed,
             calls=tuple(
                 call
                 for call in calls
                 if call.job in known and (call.kind != "actor-task" or call.actor in living)
             ),
             free_on=free_on,
-            placement=self._placement(free_on) if late else None,
+            placement=self._placement(free_on, placed, labels) if late else None,
             ended=self._asked("ended calls", lambda: self._ended(job), {}) if times else {},
             left_off=left_off,
             problem="; ".join(self._problems),
@@ -115,12 +123,29 @@ class ControlStoreCalls:
         return ray_replies.drivers_of(self._store.ask("JobInfo", "GetAllJobInfo"))
 
     def _groups(self) -> tuple[PendingGroup, ...]:
-        return ray_replies.groups_of(self._store.ask("PlacementGroupInfo", "GetAllPlacementGroup"))
+        self._all_groups = self._store.ask("PlacementGroupInfo", "GetAllPlacementGroup")
+        return ray_replies.groups_of(self._all_groups)
+
+    def _placed(self, unplaced: Iterable[RayCall]) -> tuple[PlacedGroup, ...]:
+        """The placed groups in which calls wait for room, as they were asked for last."""
+        needs = (group_need(call.needs) for call in unplaced)
+        wanted = {need.group for need in needs if need is not None}
+        if not wanted or self._all_groups is None:
+            return ()
+        found = self._asked(
+            "placed groups", lambda: tuple(ray_replies.placed_of(self._all_groups, wanted)), ()
+        )
+        return cast("tuple[PlacedGroup, ...]", found)
 
     def _free(self) -> dict[str, dict[str, float]]:
         return ray_replies.free_of(self._store.ask("NodeResourceInfo", "GetAllAvailableResources"))
 
-    def _placement(self, free_on: dict[str, dict[str, float]]) -> Placement | None:
+    def _placement(
+        self,
+        free_on: dict[str, dict[str, float]],
+        placed: tuple[PlacedGroup, ...],
+        labels: set[str],
+    ) -> Placement | None:
         ask = self._store.ask
         running = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_UNPLACED)]
 
@@ -134,21 +159,24 @@ class ControlStoreCalls:
         held = Held(
             jobs=asked("ended jobs", lambda: ask("JobInfo", "GetAllJobInfo"), None),
             actors=asked("holding actors", holding, ()),
-            groups=asked(
-                "placed groups", lambda: ask("PlacementGroupInfo", "GetAllPlacementGroup"), None
-            ),
+            groups=self._all_groups,
             running=asked(
                 "running tasks", lambda: self._events(MOST_CALLS, state_filters=running), None
             ),
             totals=asked(
                 "resources", lambda: ask("NodeResourceInfo", "GetAllTotalResources"), None
             ),
+            nodes=asked("nodes", lambda: ask("NodeInfo", "GetAllNodeInfo"), None)
+            if labels
+            else None,
             status=asked("autoscaler", self._autoscaler, None),
             cluster_status=self._cluster_status(),
         )
         return cast(
             "Placement | None",
-            asked("holders of resources", lambda: placement_of(held, free_on), None),
+            asked(
+                "holders of resources", lambda: placement_of(held, free_on, placed, labels), None
+            ),
         )
 
     def _autoscaler(self) -> bytes:

@@ -8,7 +8,7 @@ would hold more of a node than is used there, the tasks are left out, and then t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
@@ -27,8 +27,10 @@ from ray_sentinel.actors.coordinator.ray_replies import (
     enum_name,
     id_of,
     is_internal,
+    labels_of,
 )
-from ray_sentinel.model.placement import HolderKind, Placement, ResourceHolder
+from ray_sentinel.model.placement import HolderKind, PlacedGroup, Placement, ResourceHolder
+from ray_sentinel.waitgraph.group_needs import group_need
 
 MOST_HOLDERS = 32
 """That are told on."""
@@ -51,6 +53,9 @@ class _Given(msgspec.Struct, frozen=True):
     """Kind, name, job and why it is an orphan."""
     node: str
     holds: dict[str, float]
+    group: str = ""
+    """The placement group of which it has them."""
+    bundle: int | None = None
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,25 +67,35 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     running: Any = None
     """The calls that run."""
     totals: Any = None
+    nodes: Any = None
     status: bytes | None = None
     """What the autoscaler of version 1 says."""
     cluster_status: Any = None
     """What that of version 2 says."""
 
 
-def placement_of(held: Held, free_on: Mapping[str, Mapping[str, float]]) -> Placement:
-    """The whole answer; ``free_on`` is what no one uses, by node."""
+def placement_of(
+    held: Held,
+    free_on: Mapping[str, Mapping[str, float]],
+    placed: Sequence[PlacedGroup] = (),
+    labels: Collection[str] = (),
+) -> Placement:
+    """The whole answer; ``free_on`` is what no one uses, by node, ``placed`` are the groups in
+    which something waits for room, ``labels`` what is asked of nodes."""
     totals = totals_of(held.totals) if held.totals is not None else {}
     jobs = _jobs(held.jobs) if held.jobs is not None else {}
     given = [*_actors(held.actors, jobs)]
     given += _groups(held.groups, jobs) if held.groups is not None else ()
     given += _tasks(held.running, jobs) if held.running is not None else ()
+    of_nodes = [one for one in given if not one.group]
     scaler = AutoscalerView(says=status_of(held.status)) if held.status is not None else None
     if held.cluster_status is not None:
         scaler = cluster_status_of(held.cluster_status) or scaler
     return Placement(
         total_on=totals,
-        holders=_told(_sure(given, totals, free_on)),
+        holders=_told(_sure(of_nodes, totals, free_on)),
+        in_groups=tuple(_in_groups(given, placed)),
+        labels_on=labels_of(held.nodes, labels) if held.nodes is not None and labels else {},
         autoscaler=scaler.says if scaler else "",
         beyond=scaler.beyond if scaler else (),
     )
@@ -110,6 +125,8 @@ def _actors(entries: Iterable[Any], jobs: Mapping[str, _Job]) -> Iterator[_Given
         node = id_of(entry.address.node_id)
         if not node or is_internal(entry.ray_namespace):
             continue
+        if enum_name(entry, "state") == "PENDING_CREATION" and not entry.address.worker_id:
+            continue  # the node has been asked to run it
         job = jobs.get(id_of(entry.job_id))
         orphan = ""
         # What a detached actor made, as Ray Serve's controller does its replicas, lives with it.
@@ -148,9 +165,32 @@ def _tasks(reply: Any, jobs: Mapping[str, _Job]) -> Iterator[_Given]:
 def _given(
     kind: HolderKind, name: str, id_: str, job: _Job | None, orphan: str, node: str, entry: Any
 ) -> Iterator[_Given]:
-    holds = amounts(entry.required_resources)
-    if holds and not any(_OF_GROUP in resource for resource in holds):
-        yield _Given((kind, name, job.name if job else id_, orphan), node, holds)
+    holds, holder = (
+        amounts(entry.required_resources),
+        (kind, name, job.name if job else id_, orphan),
+    )
+    if (need := group_need(holds)) is not None:
+        yield _Given(holder, node, need.amounts, need.group, need.bundle)
+    elif holds:
+        yield _Given(holder, node, holds)
+
+
+def _in_groups(given: Iterable[_Given], placed: Sequence[PlacedGroup]) -> Iterator[ResourceHolder]:
+    """Who surely holds parts of some placed groups."""
+    of: dict[str, list[_Given]] = {group.id: [] for group in placed}
+    for one in given:
+        if one.group in of:
+            # As if the group were one node.
+            of[one.group].append(msgspec.structs.replace(one, node=one.group))
+    for group in placed:
+        whole: dict[str, float] = defaultdict(float)
+        for bundle in group.bundles:
+            for name, amount in bundle.items():
+                whole[name] += amount
+        sure = list(_sure(of[group.id], {group.id: whole}, {group.id: {}}))
+        for number in sorted({one.bundle for one in sure}, key=str):
+            for holder in _told(one for one in sure if one.bundle == number):
+                yield msgspec.structs.replace(holder, group=group.id, bundle=number)
 
 
 def _sure(

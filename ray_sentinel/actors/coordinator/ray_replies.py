@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from ray_sentinel.actors.coordinator.ray_actors import job_name
 from ray_sentinel.actors.names import NAMESPACE
+from ray_sentinel.model.placement import PlacedGroup
 from ray_sentinel.model.ray_calls import (
     CallKind,
     CallState,
@@ -33,6 +34,8 @@ MOST_RESOURCES = 50
 """That one call or bundle asks for, and that a node has."""
 MOST_BUNDLES = 1000
 """Of one group."""
+MOST_LABELS = 20
+"""Of one selector."""
 MAX_NODES = 2000
 """Of which is told what they have free."""
 
@@ -146,6 +149,11 @@ def groups_of(reply: Any) -> tuple[PendingGroup, ...]:
             bundles=tuple(
                 amounts(bundle.unit_resources) for bundle in islice(group.bundles, MOST_BUNDLES)
             ),
+            selectors=tuple(
+                selector_of(bundle.label_selector)
+                for bundle in islice(group.bundles, MOST_BUNDLES)
+                if bundle.label_selector
+            ),
             strategy=enum_name(group, "strategy"),
             infeasible=enum_name(group.stats, "scheduling_state") == "INFEASIBLE",
             since=group.placement_group_creation_timestamp_ms / 1000 or None,
@@ -153,6 +161,47 @@ def groups_of(reply: Any) -> tuple[PendingGroup, ...]:
         for group in reply.placement_group_table_data
         if enum_name(group, "state") in _PENDING and not is_internal(group.ray_namespace)
     )
+
+
+def placed_of(reply: Any, wanted: Collection[str]) -> Iterator[PlacedGroup]:
+    """Some of the groups that are placed, by id, of a ``GetAllPlacementGroupReply``."""
+    for group in reply.placement_group_table_data:
+        id_ = id_of(group.placement_group_id)
+        if id_ in wanted and enum_name(group, "state") == "CREATED":
+            bundles = islice(group.bundles, MOST_BUNDLES)
+            yield PlacedGroup(
+                id=id_,
+                name=cut(group.name),
+                bundles=tuple(amounts(bundle.unit_resources) for bundle in bundles),
+            )
+
+
+def labels_of(reply: Any, keys: Collection[str]) -> dict[str, dict[str, str]]:
+    """Some of the labels of the living nodes, by node id, of a ``GetAllNodeInfoReply``."""
+    return {
+        id_of(node.node_id): {key: cut(node.labels[key]) for key in keys if key in node.labels}
+        for node in reply.node_info_list[:MAX_NODES]
+        if enum_name(node, "state") == "ALIVE"
+    }
+
+
+def selector_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels that a node must have."""
+    return {cut(key): cut(value) for key, value in islice(labels.items(), MOST_LABELS)}
+
+
+def _selectors(info: Any) -> Iterator[dict[str, str]]:
+    """Of a ``TaskInfoEntry``: its own, and those that will do in its place."""
+    if not info.label_selector:
+        return
+    yield selector_of(info.label_selector)
+    for option in info.fallback_strategy.options[:MOST_LABELS]:
+        found = {}
+        for one in option.label_selector.label_constraints[:MOST_LABELS]:
+            values = ",".join(islice(one.label_values, MOST_LABELS))
+            unlike = "!" if enum_name(one, "operator") == "LABEL_OPERATOR_NOT_IN" else ""
+            found[one.label_key] = f"{unlike}in({values})"
+        yield selector_of(found)
 
 
 def free_of(reply: Any) -> dict[str, dict[str, float]]:
@@ -216,6 +265,7 @@ def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
         node=id_of(update.node_id),
         pid=update.worker_pid,
         needs=amounts(info.required_resources),
+        selectors=tuple(_selectors(info)),
         environment=environment_key(info.runtime_env_info.serialized_runtime_env),
     )
 

@@ -175,6 +175,22 @@ CONTROL_STORE: tuple[Reader, ...] = (
         gcs_service_pb2.GetAllPlacementGroupReply(placement_group_table_data=[_group()]),
     ),
     _reader(
+        "groups that are placed",
+        gcs_service_pb2.GetAllPlacementGroupReply,
+        lambda reply: list(ray_replies.placed_of(reply, {""})),
+        gcs_service_pb2.GetAllPlacementGroupReply(
+            placement_group_table_data=[gcs_pb2.PlacementGroupTableData(name="a", state="CREATED")]
+        ),
+    ),
+    _reader(
+        "labels of nodes",
+        gcs_service_pb2.GetAllNodeInfoReply,
+        lambda reply: ray_replies.labels_of(reply, {"kind"}),
+        gcs_service_pb2.GetAllNodeInfoReply(
+            node_info_list=[gcs_pb2.GcsNodeInfo(node_id=b"a" * 28, labels={"kind": "h100"})]
+        ),
+    ),
+    _reader(
         "free resources",
         gcs_service_pb2.GetAllAvailableResourcesReply,
         ray_replies.free_of,

@@ -11,7 +11,7 @@ from ray_sentinel.actors.coordinator.ray_holders import (
     Held,
     placement_of,
 )
-from ray_sentinel.model.placement import ResourceHolder
+from ray_sentinel.model.placement import PlacedGroup, ResourceHolder
 
 NODE = b"n" * 4
 FREE = {NODE.hex(): {"CPU": 1.0}}
@@ -97,3 +97,27 @@ def test_what_is_not_told_costs_that_alone_and_ten_thousand_are_few() -> None:
     assert placement_of(Held(), FREE).holders == ()
     many = [actor(f"a{number}", b"\x02", CPU=1.0) for number in range(10_000)]
     assert len(placement_of(held(*many, cpus=20_000.0), FREE).holders) == MOST_HOLDERS
+
+
+def test_who_holds_the_parts_of_a_placed_group() -> None:
+    group = PlacedGroup(id="ab" * 8, name="small", bundles=({"CPU": 2.0}, {"CPU": 1.0}))
+    whole, first = f"CPU_group_{group.id}", f"CPU_group_0_{group.id}"
+    actors = [
+        actor("first", b"\x02", **{whole: 2.0, first: 2.0, f"bundle_group_{group.id}": 0.001}),
+        actor("any", b"\x02", **{whole: 1.0}),
+        actor("elsewhere", b"\x02", **{f"CPU_group_{'cd' * 8}": 1.0}),
+        actor("outside", b"\x02", CPU=1.0),
+    ]
+    found = placement_of(held(*actors), FREE, [group]).in_groups
+    assert {one.group for one in found} == {group.id}
+    assert [(one.name, one.bundle, one.holds) for one in found] == [
+        ("first", 0, {"CPU": 2.0}),
+        ("any", None, {"CPU": 1.0}),
+    ]
+    assert placement_of(held(*actors), FREE).in_groups == ()
+    waits = actor("waits", b"\x02", **{whole: 1.0})
+    waits.state = gcs_pb2.ActorTableData.PENDING_CREATION
+    assert len(placement_of(held(*actors, waits), FREE, [group]).in_groups) == 2
+    waits.address.worker_id = b"w"
+    found = placement_of(held(*actors, waits), FREE, [group]).in_groups
+    assert found == (), "one that waits in ray.get has given some back"

@@ -75,6 +75,14 @@ def fill(message: Any, chance: random.Random, depth: int = 0) -> Any:
         ),
         (gcs_service_pb2.GetAllPlacementGroupReply, ray_replies.groups_of),
         (gcs_service_pb2.GetAllAvailableResourcesReply, ray_replies.free_of),
+        (
+            gcs_service_pb2.GetAllPlacementGroupReply,
+            lambda reply: list(ray_replies.placed_of(reply, {"", "01000000", "ff" * 16})),
+        ),
+        (
+            gcs_service_pb2.GetAllNodeInfoReply,
+            lambda reply: ray_replies.labels_of(reply, {"", "train.py"}),
+        ),
         (gcs_service_pb2.GetTaskEventsReply, ray_replies.calls_of),
         (gcs_service_pb2.GetTaskEventsReply, ray_replies.ended_of),
         (gcs_service_pb2.GetTaskEventsReply, lambda reply: list(ray_replies.made_at(reply))),
@@ -122,3 +130,26 @@ def test_of_events_that_contradict_each_other_the_last_counts() -> None:
     event.state_updates.state_ts_ns[status("FINISHED")] = 3
     event.state_updates.state_ts_ns[status("RUNNING")] = 7
     assert ray_replies.ended_of(reply) == {"f": EndedCalls(count=1, longest=0.0, last_at=3e-9)}
+
+
+def test_labels_that_are_asked_for_and_those_that_will_do_as_well() -> None:
+    reply = gcs_service_pb2.GetTaskEventsReply()
+    event = reply.events_by_task.add(task_id=b"a")
+    event.task_info.type = "NORMAL_TASK"
+    event.task_info.label_selector["kind"] = "h100"
+    option = event.task_info.fallback_strategy.options.add().label_selector
+    option.label_constraints.add(
+        label_key="kind", operator="LABEL_OPERATOR_NOT_IN", label_values=["a100", "v100"]
+    )
+    waits = common_pb2.TaskStatus.Value("PENDING_NODE_ASSIGNMENT")
+    event.state_updates.state_ts_ns[waits] = 5
+    (call,) = ray_replies.calls_of(reply)
+    assert call.selectors == ({"kind": "h100"}, {"kind": "!in(a100,v100)"})
+
+
+def test_labels_of_living_nodes() -> None:
+    reply = gcs_service_pb2.GetAllNodeInfoReply()
+    for number, state in enumerate(("ALIVE", "DEAD")):
+        node = reply.node_info_list.add(node_id=bytes([number]), state=state)
+        node.labels.update({"kind": "h100", "zone": "a"})
+    assert ray_replies.labels_of(reply, {"kind", "none"}) == {"00": {"kind": "h100"}}

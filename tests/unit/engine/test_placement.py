@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.engine.placement import never
-from ray_sentinel.model.placement import Placement, ResourceHolder
-from ray_sentinel.model.ray_calls import PendingGroup
+from ray_sentinel.engine.placement import never, satisfies
+from ray_sentinel.model.placement import PlacedGroup, Placement, ResourceHolder
+from ray_sentinel.model.ray_calls import PendingGroup, RayCall
 from tests.support.ray_story import JOB, PLACES, RayStory, driver
 
 NODES = ({"CPU": 8.0, "GPU": 4.0}, {"CPU": 64.0}, {"CPU": 8.0, "GPU": 4.0})
@@ -116,3 +116,133 @@ def test_what_no_kind_of_node_of_the_autoscaler_could_hold() -> None:
         "8 CPU; the autoscaler has no kind of node for it"
     )
     assert "; the autoscaler waits for 2 new nodes; " in waits(10.0, beyond)
+
+
+GROUP = "da4f" * 8
+SMALL = PlacedGroup(id=GROUP, name="small", bundles=({"CPU": 2.0}, {"CPU": 1.0}))
+
+
+def inside(name: str, cpus: float, bundle: int | None = None) -> ResourceHolder:
+    return ResourceHolder(
+        kind="actor", name=name, job="train_rl-2", holds={"CPU": cpus}, group=GROUP, bundle=bundle
+    )
+
+
+FULL = Placement(
+    total_on={"node1": {"CPU": 64.0}, "node2": {"CPU": 8.0}},
+    holders=(ResourceHolder(kind="actor", name="outside", job="old-1", holds={"CPU": 4.0}),),
+    in_groups=(
+        inside("first", 2.0, 0),
+        inside("second", 1.0),
+        msgspec.structs.replace(inside("other", 1.0), group="ab" * 16),
+    ),
+    labels_on={"node1": {"kind": "a100"}, "node2": {"kind": "h100", "zone": "b"}},
+    autoscaler="no autoscaler adds nodes",
+)
+
+
+def asks(
+    needs: dict[str, float], *selectors: dict[str, str], placement: Placement | None = FULL
+) -> str:
+    """The summary of a job whose driver waits for a task."""
+    main = driver()
+    story = RayStory([main])
+    story.drives(main)
+    story.calls.append(
+        RayCall(
+            id="aa" * 24, parent=story.calls[0].id, job=JOB, kind="task", name="score",
+            state="unplaced", since=story.now, made=story.now, needs=needs, selectors=selectors,
+        )
+    )  # fmt: skip
+    story.placed, story.placement = (SMALL,), placement
+    story.run(60)
+    assert story.incident().kind == "pending"
+    return story.incident().summary
+
+
+@pytest.mark.parametrize(
+    ("needs", "summary"),
+    [
+        (
+            {f"CPU_group_{GROUP}": 1.0, f"bundle_group_{GROUP}": 0.001},
+            "nothing in the cluster has room for 1 CPU in placement group small (2 CPU + 1 CPU); "
+            "the actor first of train_rl-2 holds 2 CPU, the actor second of train_rl-2 holds "
+            "1 CPU; 1 process waits",
+        ),
+        (
+            {f"CPU_group_1_{GROUP}": 1.0, f"CPU_group_{GROUP}": 1.0},
+            "nothing in the cluster has room for 1 CPU in bundle 1 of placement group small (2 CPU "
+            "+ 1 CPU); the actor second of train_rl-2 holds 1 CPU; 1 process waits",
+        ),
+        (
+            {f"CPU_group_{GROUP}": 4.0},
+            "there can never be room for 4 CPU in placement group small (2 CPU + 1 CPU): no bundle "
+            "of it has more than 2 CPU; 1 process waits",
+        ),
+        (
+            {f"CPU_group_7_{GROUP}": 1.0},
+            "nothing in the cluster has room for 1 CPU in bundle 7 of placement group small (2 CPU "
+            "+ 1 CPU); the actor second of train_rl-2 holds 1 CPU; 1 process waits",
+        ),
+        (
+            {f"bundle_group_{'cd' * 16}": 0.001},
+            "nothing in the cluster has room for an actor or a task in placement group cdcdcdcd; "
+            "1 process waits",
+        ),
+    ],
+)
+def test_a_group_that_is_full_is_told_with_who_holds_it(
+    needs: dict[str, float], summary: str
+) -> None:
+    assert asks(needs) == summary
+
+
+def test_a_label_that_no_node_has() -> None:
+    assert asks({"CPU": 1.0}, {"kind": "b200"}) == (
+        "there can never be a node with 1 CPU free, labelled kind=b200: no node has the label "
+        "kind=b200; no autoscaler adds nodes; 1 process waits"
+    )
+    assert "no node has the labels kind=a100 and zone=b;" in asks({}, {"kind": "a100", "zone": "b"})
+
+
+def test_a_node_with_the_label_may_be_too_small_or_full() -> None:
+    why = asks({"CPU": 16.0}, {"kind": "h100"})
+    assert "no node labelled kind=h100 has more than 8 CPU;" in why
+    assert asks({"CPU": 6.0}, {"kind": "h100"}) == (
+        "nothing in the cluster has a node with 6 CPU free, labelled kind=h100; the actor outside "
+        "of old-1 holds 4 CPU; no autoscaler adds nodes; 1 process waits"
+    )
+    assert asks({"CPU": 6.0}, {"kind": "b200"}, {"kind": "h100"}).startswith(
+        "nothing in the cluster has a node with 6 CPU free, labelled kind=b200 or kind=h100"
+    ), "another selector will do"
+    assert asks({"CPU": 6.0}, {"kind": "b200"}, placement=None) == (
+        "nothing in the cluster has a node with 6 CPU free, labelled kind=b200; 1 process waits"
+    ), "the labels of nodes are not known"
+
+
+def test_a_group_whose_bundles_ask_for_labels() -> None:
+    main = driver()
+    main.stack = PLACES
+    story = RayStory([main])
+    story.groups = (
+        PendingGroup(
+            id="29a1" * 8, name="big", job=JOB, bundles=({"CPU": 1.0},) * 2, since=story.now,
+            selectors=({"kind": "h100"}, {"kind": "b200"}),
+        ),
+    )  # fmt: skip
+    story.placement = FULL
+    story.tell_table()
+    story.run(60)
+    assert "no node has the label kind=b200" in story.incident().summary
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meets"),
+    [
+        ("h100", True), ("a100", False), ("!a100", True), ("!h100", False),
+        ("in(a100, h100)", True), ("in(a100)", False), ("!in(a100)", True), ("!in(h100)", False),
+    ],
+)  # fmt: skip
+def test_rays_words_for_labels(wanted: str, meets: bool) -> None:
+    assert satisfies({"kind": "h100"}, {"kind": wanted}) == meets
+    assert satisfies({}, {"kind": wanted}) == wanted.startswith("!")

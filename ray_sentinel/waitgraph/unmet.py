@@ -1,0 +1,230 @@
+"""What a call of Ray waits for before it can run: a place on a node or in a placement group, a
+runtime environment, room for its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.placement import PlacedGroup
+from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
+from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments
+from ray_sentinel.waitgraph.facts import (
+    BUILT,
+    QUEUED,
+    Elsewhere,
+    Moves,
+    Mute,
+    WaitFact,
+    WaitNode,
+    WaitsFor,
+    call_node,
+)
+from ray_sentinel.waitgraph.group_needs import group_need
+from ray_sentinel.waitgraph.job_processes import creation_id
+
+RAY = "ray"
+MOST_BUNDLES = 4
+"""Of a placement group, that are written out."""
+NO_NODE = ", which no node can hold"
+Lack = Literal["placement", "memory", "environment", "environment agent"]
+"""``environment``: a runtime environment that is being built. ``environment agent``: one of Ray's
+own agents that build them, which answers nobody."""
+_GROUP_KEY = "placement group "
+_ROOM_KEY = "room for "
+_NODE_KEY = "a node "
+_BUILD_KEY = "runtime environment "
+_SILENT_KEY = "runtime environment, of whose agent nothing is heard, "
+_HOW = {"unplaced": "needs", "memory": "needs", "fetching": "fetches", "queued": QUEUED}
+_LACKING = {
+    "memory": "room in the object store",
+    "fetching": "its arguments, which are on their way",
+    "queued": "its actor, of which no process is known",
+}
+
+
+def lack_of(node: WaitNode) -> Lack | None:
+    """What a resource that is waited for stands for; None for what is none of these."""
+    if node.kind != "resource":
+        return None
+    keys: dict[Lack, tuple[str, ...]] = {
+        "placement": (_GROUP_KEY, _ROOM_KEY, _NODE_KEY),
+        "memory": (_LACKING["memory"],),
+        "environment agent": (_SILENT_KEY,),
+        "environment": (_BUILD_KEY,),
+    }
+    return next((lack for lack, starts in keys.items() if node.key.startswith(starts)), None)
+
+
+class UnmetNeeds:
+    """Of the calls of one look at Ray."""
+
+    def __init__(self, ray: RayCalls, names: dict[WaitNode, str]) -> None:
+        """``names``: what people call the nodes, which gets those of what is waited for."""
+        self._ray, self._names = ray, names
+        self._groups = {group.id: group for group in ray.groups}
+        self._placed = {group.id: group for group in ray.placed}
+        self._asked_of = {creation_id(actor.id): actor.node for actor in ray.actors if actor.node}
+        """The node that is asked to run the creation of an actor."""
+        self._builds: dict[WaitNode, NodeEnvironments] = {}
+        """The environments that calls wait for, and where they are built."""
+
+    def of(self, call: RayCall) -> WaitsFor:
+        """What a call waits for that no node has begun."""
+        return self._build(call) or self._wait(call, self._lacking(call), _HOW[call.state])
+
+    def group(self, group_id: str) -> WaitNode:
+        """A placement group that is not placed."""
+        node = WaitNode("resource", f"{_GROUP_KEY}{group_id}")
+        group = self._groups.get(group_id)
+        self._names[node] = group_text(group) if group else f"placement group {group_id[:8]}"
+        return node
+
+    def of_builds(self) -> Iterator[WaitFact]:
+        """What is seen of the building of the environments that calls wait for."""
+        for node, where in self._builds.items():
+            yield from _of_build(node, where)
+
+    def moves(self, node: WaitNode) -> int | None:
+        """Of an environment that is built: a number that is another one once anything has moved;
+        None of any other node, and where that cannot be known."""
+        where = self._builds.get(node)
+        return where.moves if where is not None else None
+
+    def _lacking(self, call: RayCall) -> WaitNode:
+        """The resource that a call waits for before it can run."""
+        need = group_need(call.needs)
+        if need is not None and need.group in self._groups:
+            return self.group(need.group)
+        text = _LACKING.get(call.state) or asked_text(call, self._placed)
+        node = WaitNode("resource", f"{text} ({call.job})")
+        self._names[node] = text
+        return node
+
+    def _wait(self, call: RayCall, awaited: WaitNode, how: str) -> WaitsFor:
+        return WaitsFor(
+            who=call_node(call.id), awaited=awaited, how=how, since=call.since, witness=RAY
+        )
+
+    def _build(self, call: RayCall) -> WaitsFor | None:
+        """The wait for the runtime environment of a call; None where it waits for none."""
+        wanted = call.environment if call.state == "unplaced" else ""
+        need = group_need(call.needs)
+        if not wanted or (need and need.group in self._groups) or not self._may_be_held(call):
+            return None
+        nodes = self._ray.environments
+        here = [(one, where) for where in nodes for one in where.building if one.key == wanted]
+        silent = [(None, where) for where in nodes if not where.answers]
+        if not here and not silent:
+            return None
+        # Of several the one of its own node, where that is known, or else one that goes on.
+        own = self._asked_of.get(call.id, "")
+        build, where = min(
+            here or silent, key=lambda one: (one[1].node != own, one[1].moved is not True)
+        )
+        since = [at for at in (call.since, build.since if build else None) if at is not None]
+        fact = self._wait(call, self._build_node(wanted, build, where), BUILT)
+        return msgspec.structs.replace(fact, since=max(since, default=None))
+
+    def _build_node(
+        self, key: str, build: EnvironmentBuild | None, where: NodeEnvironments
+    ) -> WaitNode:
+        start = _BUILD_KEY if where.answers else _SILENT_KEY
+        node = WaitNode("resource", f"{start}{key if build else ''} on {where.node}")
+        took = {n.host: n.made[key] for n in self._ray.environments if key in n.made}
+        known = [f"{seconds:.0f} s on {host}" for host, seconds in sorted(took.items())[:1]]
+        inside = "; ".join(filter(None, (build.what if build else "", *known)))
+        self._names[node] = (
+            f"the runtime environment{f' ({inside})' if inside else ''} on {where.host}"
+        )
+        self._builds[node] = where
+        return node
+
+    def _may_be_held(self, call: RayCall) -> bool:
+        """Whether a node is large enough for a call, as far as that is known."""
+        totals = self._ray.placement.total_on.values() if self._ray.placement else ()
+        if not totals or group_need(call.needs) is not None:
+            return True
+        return any(
+            all(total.get(name, 0.0) >= most for name, most in call.needs.items())
+            for total in totals
+        )
+
+
+def _of_build(node: WaitNode, where: NodeEnvironments) -> Iterator[WaitFact]:
+    """What is seen of the building of an environment."""
+    said = f"its log ends with {where.line!r}" if where.line else "its log is empty"
+    if where.moved is None:
+        why = f"whether anything builds it cannot be told; {said}"
+        yield Mute(process=node, why=why, witness=RAY)
+        return
+    still = "nothing that builds it has moved"
+    if not where.answers:
+        still = f"the agent that builds it on {where.host} answers nobody and does not move"
+    doing = f"being built; {said}" if where.moved else f"{still}; {said}"
+    yield Elsewhere(process=node, place="", doing=doing, witness=RAY)
+    if where.moved:
+        yield Moves(process=node, witness=RAY)
+
+
+def asked_text(call: RayCall, placed: Mapping[str, PlacedGroup]) -> str:
+    """What a call waits for that is not placed, and whose group, if it has one, is."""
+    need = group_need(call.needs)
+    if need is None:
+        return need_text(call.needs, call.selectors)
+    group = placed.get(need.group)
+    name = group.name if group and group.name else need.group[:8]
+    bundle = f"bundle {need.bundle} of " if need.bundle is not None else ""
+    room = amounts_text(need.amounts) or "an actor or a task"
+    has = f" ({bundles_text(group.bundles)})" if group else ""
+    return f"{_ROOM_KEY}{room} in {bundle}placement group {name}{has}"
+
+
+def need_text(needs: Mapping[str, float], selectors: tuple[dict[str, str], ...] = ()) -> str:
+    """What a call waits for on a node.
+
+    >>> need_text({"CPU": 8.0})
+    'a node with 8 CPU free'
+    >>> need_text({"CPU": 8.0}, ({"kind": "h100"},))
+    'a node with 8 CPU free, labelled kind=h100'
+    """
+    free = f"with {amounts_text(needs)} free" if needs else ""
+    labels = f"labelled {labels_text(selectors)}" if selectors else ""
+    if not free and not labels:
+        return "a worker to run in"
+    return f"{_NODE_KEY}{', '.join(filter(None, (free, labels)))}"
+
+
+def labels_text(selectors: tuple[dict[str, str], ...]) -> str:
+    """Labels that a node must have, each selector in Ray's own words.
+
+    >>> labels_text(({"kind": "h100", "zone": "!a"}, {"kind": "in(a100,h200)"}))
+    'kind=h100 and zone=!a or kind=in(a100,h200)'
+    """
+    return " or ".join(
+        " and ".join(f"{key}={value}" for key, value in sorted(one.items())) for one in selectors
+    )
+
+
+def amounts_text(resources: Mapping[str, float]) -> str:
+    """Resources, as people write them.
+
+    >>> amounts_text({"CPU": 8.0, "GPU": 0.5})
+    '8 CPU, 0.5 GPU'
+    """
+    return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
+
+
+def group_text(group: PendingGroup) -> str:
+    """A placement group with what it asks for."""
+    never = NO_NODE if group.infeasible else ""
+    return f"placement group {group.name or group.id[:8]} ({bundles_text(group.bundles)}{never})"
+
+
+def bundles_text(bundles: tuple[dict[str, float], ...]) -> str:
+    """The first bundles of a placement group."""
+    first = " + ".join(amounts_text(bundle) for bundle in bundles[:MOST_BUNDLES])
+    more = len(bundles) - MOST_BUNDLES
+    return f"{first} and {more} bundles more" if more > 0 else first
