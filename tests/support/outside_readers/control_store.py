@@ -43,8 +43,7 @@ def _driver(job: Any) -> object:
 
 
 def _failure(reply: Any) -> object:
-    failed = ray_deaths.first_failure(reply)
-    return failed and ray_deaths.failed_call(failed, DRIVER)
+    return [ray_deaths.failed_call(failed, DRIVER) for failed in ray_deaths.failures(reply)]
 
 
 def _events(*states: str) -> gcs_service_pb2.GetTaskEventsReply:
