@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pty
 import subprocess
 import sys
 import textwrap
@@ -74,6 +75,36 @@ SOURCES = {
             socket.create_connection(server.getsockname()).recv(1)
         """,
 }
+
+
+class Terminal:
+    """An interactive interpreter, at which somebody types."""
+
+    def __init__(self) -> None:
+        self._keys, screen = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-i", "-q"], stdin=screen, stdout=screen, stderr=screen
+        )
+        os.close(screen)
+        os.set_blocking(self._keys, False)
+        eventually(self._prompts, "it prompts")
+
+    @property
+    def identity(self) -> ProcessId:
+        return identity(self._process.pid)
+
+    def type(self, line: str) -> None:
+        os.write(self._keys, f"{line}\n".encode())
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._keys)
+
+    def _prompts(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            return b">>>" in os.read(self._keys, 4096)
+        return False
 
 
 class Processes:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ray_sentinel.evidence.stacks import meanings as m
 from ray_sentinel.evidence.stacks import reading as rd
 from ray_sentinel.evidence.stacks.informative_threads import (
     StackReader,
@@ -102,7 +103,32 @@ def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = 
     # From the kernel no frame of Python is seen: whose place is the process's, others tell.
     seen = tid if tid is not None else telling_tid(ordered, reader)
     facts = [classify(trace, reader, seen if trace.tool == "kernel" else tid) for trace in ordered]
+    if _at_prompt(ordered, reader):
+        meaning = m.PROMPT
+        return msgspec.structs.replace(
+            _combined(ordered, facts, reader, tid),
+            activity=meaning.activity,
+            label=meaning.label,
+            waits_for_others=meaning.waits,
+            users_code=False,
+            error="",
+        )
     return facts[0] if len(facts) == 1 else _combined(ordered, facts, reader, tid)
+
+
+def _at_prompt(traces: Iterable[StackTrace], reader: StackReader) -> bool:
+    """Whether an interpreter waits for a person to type: its main thread runs no code of Python,
+    and polls or reads. One that comes to its end polls nothing."""
+    bare = polls = False
+    for trace in traces:
+        main = next((thread for thread in trace.threads if thread.main), None)
+        if main is None or trace.error:
+            continue
+        if trace.tool in ("py-spy", "py-spy-native"):
+            bare = main.active is not True and all(frame.native for frame in main.frames)
+        elif trace.tool == "kernel":
+            polls = reader.read(main.frames).meaning in (m.POLL, m.FIFO, m.READ)
+    return bare and polls
 
 
 def _rests(trace: StackTrace, telling: ThreadStack, reader: StackReader) -> bool:

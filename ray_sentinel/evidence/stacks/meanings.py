@@ -101,6 +101,9 @@ TASKLESS = Meaning(
     waits=None,
     delegates="actor",
 )
+PROMPT = Meaning(
+    activity="idle", label="at the interpreter's prompt: nobody has typed", level=2, waits=None
+)
 NO_REQUEST = Meaning(activity="idle", label="idle: no request is there", level=2, waits=None)
 RAY = Meaning(activity="network-wait", label="waiting for Ray", level=2, waits=None)
 NETWORK = Meaning(activity="network-wait", label="waiting for the network", level=2)

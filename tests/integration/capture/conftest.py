@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.support.parts import require
-from tests.support.traced import Processes
+from tests.support.traced import Processes, Terminal
 
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     found = Processes(tmp_path)
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    found = Terminal()
     yield found
     found.end()
 

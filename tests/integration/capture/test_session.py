@@ -18,7 +18,7 @@ from ray_sentinel.capture.tracers import cuda_gdb
 from ray_sentinel.evidence.stacks import explain
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
-from tests.support.traced import SOURCES, Processes, identity, rank, running
+from tests.support.traced import SOURCES, Processes, Terminal, identity, rank, running
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -38,6 +38,25 @@ def test_one_look_at_many_processes(processes: Processes) -> None:
         assert facts["fifo"].activity == "input-wait"
         assert facts["asleep"].activity == "sleep"
     assert all(running(process) for process in found)
+
+
+def test_an_interpreter_at_its_prompt_has_nothing_to_do(terminal: Terminal) -> None:
+    terminal.type("import threading, time")
+    terminal.type("threading.Thread(target=time.sleep, args=(600,), daemon=True).start()")
+
+    def at_prompt() -> bool:
+        (fact,) = sample_processes([terminal.identity])
+        return (fact.activity, fact.error) == ("idle", "") and "prompt" in fact.label
+
+    if os.geteuid() == 0:
+        eventually(at_prompt, "it is at its prompt")
+    terminal.type("time.sleep(600)")
+
+    def sleeps() -> bool:
+        (fact,) = sample_processes([terminal.identity])
+        return "<module>" in str(fact.signature) and fact.activity != "idle"
+
+    eventually(sleeps, "it runs what was typed")
 
 
 def test_a_thread_that_is_waited_for_is_followed_and_waits_for_its_lock(
