@@ -297,10 +297,15 @@ class RayFacts:
             yield Moves(process=node, witness=RAY)
         elif awaited := self._made(node):
             yield from self._for_calls(node, awaited, "await")
-        elif self._runs.get(node):
+        elif self._runs.get(node) and not self._waits_for_a_person(node, fact):
             yield Elsewhere(
                 process=node, place="", doing="awaits something of its own", witness=fact.tool
             )
+
+    def _waits_for_a_person(self, node: WaitNode, fact: StackFact) -> bool:
+        """Whether a driver that rests runs no program: the kernel of a notebook, or an interpreter
+        at its prompt."""
+        return not self.processes.known[node].actor and not fact.users_code
 
     def _uncalled(self, node: WaitNode) -> WaitNode | None:
         """The driver of an actor that is asked for nothing, where the driver itself waits for no

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from ray_sentinel.engine.ray_jobs import PATIENCE, RHYTHM, STARTUP_PATIENCE
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
-from tests.support.ray_story import COMPUTES, JOB, SLEEPS, RayStory, actors, driver
+from tests.support.ray_stories import rollouts
+from tests.support.ray_story import COMPUTES, JOB, RESTS, SLEEPS, RayStory, actors, driver
 
 
 def test_a_new_table_forgets_nothing_of_who_runs_what() -> None:
@@ -44,16 +46,16 @@ def test_a_constructor_is_known_once_a_fellow_of_another_name_has_come_through_i
 
 
 def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
-    main, rollouts = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, *rollouts])
+    main, workers = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *workers])
     story.train(40)
-    for one in rollouts:
+    for one in workers:
         one.begins("generate", story.now, COMPUTES)
 
     def one_after_another() -> None:
         count = int(story.now)
         story.ended = {"Rollout.generate": EndedCalls(count=count, longest=0.5, last_at=story.now)}
-        for one in rollouts:
+        for one in workers:
             one.works(story.now)
 
     story.run(60, one_after_another)
@@ -62,13 +64,24 @@ def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
     assert story.engine.incidents(everything=True) == ()
 
 
+@pytest.mark.parametrize("runs_a_program", [False, True])
+def test_a_driver_that_rests_waits_for_a_person_unless_a_program_of_its_user_runs(
+    runs_a_program: bool,
+) -> None:
+    story, main, _ = rollouts()
+    main.stack = msgspec.structs.replace(RESTS, users_code=runs_a_program)
+    story.run(300)
+    kinds = [one.kind for one in story.engine.incidents(everything=True)]
+    assert kinds == (["driver-stuck"] if runs_a_program else [])
+
+
 def test_what_a_job_waits_for_while_its_actors_are_made_is_no_pause_of_its_work() -> None:
-    main, rollouts = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, *rollouts])
-    for one in rollouts:
+    main, workers = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *workers])
+    for one in workers:
         one.begins("__init__", story.now, SLEEPS)
     story.run(40)
-    for one in rollouts:
+    for one in workers:
         one.rests(story.now)
     story.train(40)
     assert story.engine.view.ray.jobs[JOB].patience == PATIENCE
