@@ -12,7 +12,8 @@ from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray_deaths import RayDeathBook, first_cause
-from ray_sentinel.engine.ray_jobs import RayJobs, RayJobView
+from ray_sentinel.engine.ray_job_view import RayJobView
+from ray_sentinel.engine.ray_jobs import RayJobs
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank

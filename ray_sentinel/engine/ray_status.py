@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.ray_jobs import RayJobView, RayTrack, SeenRoot
+from ray_sentinel.engine.ray_job_view import RayJobView, SeenRoot
+from ray_sentinel.engine.ray_jobs import RayTrack
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.ray_calls import RayActor

@@ -18,20 +18,16 @@ from ray_sentinel.engine.inference import deployment_of, served
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.placement import Missing, told
 from ray_sentinel.engine.ranks import NEVER, RankView
-from ray_sentinel.engine.ray_jobs import (
-    BUILD_PATIENCE,
+from ray_sentinel.engine.ray_job_view import (
     EARLY_SECONDS,
-    FACTOR,
-    PATIENCE,
-    RHYTHM,
     SAME_SECONDS,
-    STOPPED_SECONDS,
     UNKNOWN_PATIENCE,
     RayJobView,
-    RayTrack,
     SeenRoot,
     StandingMember,
 )
+from ray_sentinel.engine.ray_jobs import BUILD_PATIENCE, STOPPED_SECONDS, RayTrack
+from ray_sentinel.engine.ray_methods import FACTOR, PATIENCE, RHYTHM
 from ray_sentinel.engine.wording import NEXT_STEPS, OF_ENGINES, PHRASES
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import (

@@ -188,9 +188,7 @@ class ControlStoreDeaths:
     ) -> Iterator[RayDeath]:
         """The driver's death, after those of actors whose failure may have ended it. ``asked``:
         actors that are asked for by themselves."""
-        worker_id = job.driver_address.worker_id
-        reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
-        worker = reply.worker_table_data if reply.HasField("worker_table_data") else None
+        worker = self._worker(job.driver_address.worker_id)
         death = driver_death(job, worker, driver)
         if death is None:
             if tries < SUBMISSION_TRIES:
@@ -202,10 +200,19 @@ class ControlStoreDeaths:
             if failed is None and _OF_A_CALL in said and tries < CALL_TRIES:
                 return
             if failed is not None and (not said or _raised_at_get(failed) in said):
-                call = failed_call(failed, driver)
+                call = self._with_pid(failed_call(failed, driver), failed.state_updates.worker_id)
                 yield call
                 death = msgspec.structs.replace(death, detail=call.detail or death.detail)
         yield death
+
+    def _worker(self, worker_id: bytes) -> Any | None:
+        reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
+        return reply.worker_table_data if reply.HasField("worker_table_data") else None
+
+    def _with_pid(self, death: RayDeath, worker_id: bytes) -> RayDeath:
+        """A worker that is killed in its call had no time to tell the pid with it."""
+        worker = self._worker(worker_id) if worker_id and not death.pid else None
+        return death if worker is None else msgspec.structs.replace(death, pid=worker.pid)
 
     def _unseen(self, job: Any, driver: RayDriver, asked: Collection[str]) -> Iterator[RayDeath]:
         """Actors of a job that never began to work: they end too soon for a table that is looked at

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.ray_deaths import first_cause
-from ray_sentinel.engine.ray_jobs import RayJobView
+from ray_sentinel.engine.ray_job_view import RayJobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.wording import NEXT_STEPS
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Finding, Severity, Verdict

@@ -135,7 +135,7 @@ def test_the_control_store_tells_one_cause_for_each(
     began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
     assert began == NEVER_BEGAN
     (crushed,) = (d for d in told if d.what == "worker")
-    assert (crushed.cause, crushed.label) == ("signal", "crush")
+    assert (crushed.cause, crushed.label, crushed.pid > 0) == ("signal", "crush", True)
     (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
     assert (raised.method, raised.role) == ("Engine.generate", "Engine")
 

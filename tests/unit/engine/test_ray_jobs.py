@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.engine.ray_jobs import PATIENCE, RHYTHM, STARTUP_PATIENCE
+from ray_sentinel.engine.ray_job_view import STARTUP_PATIENCE
+from ray_sentinel.engine.ray_methods import PATIENCE, RHYTHM
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
 from tests.support.ray_stories import rollouts
 from tests.support.ray_story import COMPUTES, JOB, RESTS, SLEEPS, RayStory, actors, driver

@@ -1,0 +1,291 @@
+"""One Ray job as the engine sees it: how long its methods take, and what the last looks showed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.engine.placement import Missing, missing_of
+from ray_sentinel.engine.ray_methods import (
+    FACTOR,
+    PATIENCE,
+    RHYTHM,
+    ROUND_FACTOR,
+    KnownMethod,
+    method_of,
+)
+from ray_sentinel.evidence.stacks.compare import movement
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.ray_calls import RayCalls, RayDriver
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
+
+UNKNOWN_PATIENCE = 120.0
+"""For a method that is not known, in a job that is."""
+STARTUP_PATIENCE = 300.0
+"""For a constructor, where no fellow has come through it: it may load a model."""
+NEWCOMER_PATIENCE = 60.0
+"""The same in a job that works already."""
+EARLY_SECONDS = 6.0
+"""So long before patience ends the first look is taken, so that the second can tell."""
+SAME_SECONDS = 4.0
+"""Two looks so far apart that show the same tell more than one."""
+MOST_METHODS = 1000
+"""Of one job whose durations are learned."""
+
+
+class SeenRoot(msgspec.Struct, kw_only=True):
+    """What held a job up in the last look, and since which look."""
+
+    root: WaitRoot
+    first_at: float
+    last_at: float
+
+    def is_sure(self) -> bool:
+        """Whether two looks with time in between showed the same."""
+        return self.last_at - self.first_at >= SAME_SECONDS
+
+
+class StandingMember(msgspec.Struct, kw_only=True):
+    """A process that stands where it waits for nobody, or goes round there on a CPU."""
+
+    member: RootMember
+    place: str
+    """What it does, and where: "sleeping in score (reward.py:88)"."""
+    called_by: str
+    """Who made the call that it runs."""
+    began: float | None = None
+    """When that began, as Ray tells."""
+    round_in: StackFact | None = None
+    """Where it went round in the first of the looks that show the same."""
+    keeps_gil: bool = False
+    """Whether it had the GIL at one line in all of them."""
+    switches: int | None = None
+    """As of ``StandingProcess``."""
+    thread_still_since: float | None = None
+    """The first of the looks since which that thread has not run; None of a main thread."""
+    first_at: float
+    last_at: float
+
+    def is_sure(self) -> bool:
+        """As of ``SeenRoot``."""
+        return self.last_at - self.first_at >= SAME_SECONDS
+
+
+class RayJobView(msgspec.Struct, kw_only=True):
+    """One Ray job. Times are the coordinator's."""
+
+    id: str
+    """Ray's job id, in hex."""
+    driver: RayDriver
+    first_seen: float
+    changed_at: float
+    """When a method or task in it last began or ended."""
+    methods: dict[str, KnownMethod] = {}
+    pauses: DurationStats = msgspec.field(default_factory=DurationStats)
+    """Between two changes, where they were longer than a look of the agent."""
+    ended_at: float | None = None
+    asked_at: float | None = None
+    looked_at: float | None = None
+    picture: JobPicture | None = None
+    """Of the last look."""
+    notes: tuple[str, ...] = ()
+    """What that look could not see."""
+    free_on: dict[str, dict[str, float]] = {}
+    """By node id: what was free then of the resources that the job asks for."""
+    missing: dict[str, Missing] = {}
+    """By what the waits call it: what is missing to what could not be placed then."""
+    roots: list[SeenRoot] = []
+    unready_since: float | None = None
+    """Since when an actor of it has not been made."""
+    standing: dict[ProcessId, StandingMember] = {}
+    """Who stood still, or went round in one place, in the last look, and since which look."""
+    fruitless: int = 0
+    """Looks at it, one after the other, in which nothing has begun or ended."""
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+        return self.driver.name or self.id
+
+    @property
+    def has_rhythm(self) -> bool:
+        """Whether any of its methods has one; that its actors were made is none."""
+        return any(
+            known.ended >= RHYTHM
+            for title, known in self.methods.items()
+            if not title.endswith(".__init__")
+        )
+
+    def method(self, title: str) -> KnownMethod:
+        """What is known of it; of too many methods nothing new is learned."""
+        title = method_of(title)
+        if title not in self.methods and len(self.methods) >= MOST_METHODS:
+            return KnownMethod()
+        return self.methods.setdefault(title, KnownMethod())
+
+    def round_patience_in(self, title: str) -> float | None:
+        """Seconds for which a process may go round in a method, or in the driver (an empty title);
+        None where no time tells."""
+        if not title:
+            return self.pauses.timeout(PATIENCE, ROUND_FACTOR) if self.has_rhythm else None
+        known = self.methods.get(method_of(title))
+        return known.round_patience if known is not None and known.ended >= RHYTHM else None
+
+    def patience_in(self, title: str) -> float | None:
+        """Seconds for which a process may stand still in a method; None where no time tells.
+
+        A constructor is known once a fellow has come through it; where none has, it has a patience
+        of its own.
+        """
+        known = self.methods.get(method_of(title))
+        constructs = title.endswith(".__init__")
+        if known is not None and known.ended >= (1 if constructs else RHYTHM):
+            return known.patience
+        if constructs:
+            return NEWCOMER_PATIENCE if self.has_rhythm else STARTUP_PATIENCE
+        return UNKNOWN_PATIENCE if self.has_rhythm else None
+
+    def longest_call_of(self, methods: Iterable[str]) -> float | None:
+        """Seconds that the longest call of any of these methods took; None where none of them is
+        known: it may serve as long as the job lasts."""
+        names = (method_of(name) for name in methods)
+        known = [self.methods[name] for name in names if name in self.methods]
+        return max((one.longest_call for one in known if one.ended >= RHYTHM), default=None)
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which nothing need begin or end in it."""
+        return self.pauses.timeout(PATIENCE, FACTOR)
+
+    def silence(self, now: float) -> float:
+        """Seconds since a method or task in it began or ended."""
+        return max(0.0, now - self.changed_at)
+
+    def take_picture(
+        self,
+        picture: JobPicture | None,
+        now: float,
+        notes: tuple[str, ...],
+        calls: RayCalls,
+    ) -> None:
+        """What the newest look shows, None where it shows nothing of the job; what was seen before
+        and is seen no more is forgotten. ``notes``: what could not be seen."""
+        self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
+        self.missing = missing_of(calls, self.id)
+        self.fruitless += 1
+        for name, told in calls.ended.items():
+            if self.method(name).take(told) and (ended := min(now, told.last_at)) > self.changed_at:
+                # Calls that follow each other at once have one title.
+                self.changed_at, self.fruitless = ended, 0
+        if picture is None:
+            return
+        known = {_key(seen.root): seen for seen in self.roots}
+        self.roots = []
+        for root in picture.roots:
+            seen = known.get(_key(root))
+            first = now if seen is None else seen.first_at
+            self.roots.append(SeenRoot(root=root, first_at=first, last_at=now))
+        self.standing = {
+            one.member.process: _standing(one, self.standing.get(one.member.process), now)
+            for one in picture.standing
+        }
+        # The stacks would be kept with every snapshot.
+        self.picture = msgspec.structs.replace(picture, facts=())
+
+    def wants_times(self) -> bool:
+        """Whether the next look is to tell how long ended calls took: of the first one of some, or
+        where too little is known of a method in which somebody stood in the last one."""
+        stood_in = {
+            method_of(name) for one in self.standing.values() for name in one.member.methods
+        }
+        unknown = (
+            name
+            for name in stood_in
+            if name not in self.methods or self.methods[name].told < RHYTHM
+        )
+        return not self.fruitless or any(unknown)
+
+    def suspects_thread(self, now: float) -> bool:
+        """Whether a thread stood in the last look whose call is overdue, and has not been seen to
+        stand for long enough."""
+        for one in self.standing.values():
+            longest = self.longest_call_of(one.member.methods)
+            if one.thread_still_since is None or one.began is None or longest is None:
+                continue
+            seen = one.last_at - one.thread_still_since >= max(SAME_SECONDS, longest)
+            late = now - one.began > max(PATIENCE, FACTOR * longest) - EARLY_SECONDS
+            if late and not seen:
+                return True
+        return False
+
+    def stuck_roots(self) -> list[SeenRoot]:
+        """Those of the last look that may hold it up for ever."""
+        return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]
+
+
+def _key(root: WaitRoot) -> tuple[object, ...]:
+    members = tuple(one.process for one in root.processes)
+    return (root.kind, root.who, root.why, root.moves, members)
+
+
+def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> StandingMember:
+    """As this look and those before it show it."""
+    fact = one.round_in
+    new = StandingMember(
+        member=one.member,
+        place=one.place,
+        called_by=one.called_by,
+        began=one.began,
+        round_in=fact,
+        keeps_gil=fact is not None and fact.holds_gil is True,
+        switches=one.switches,
+        thread_still_since=None if one.switches is None else now,
+        first_at=now,
+        last_at=now,
+    )
+    if old is None:
+        return new
+    before = old.round_in
+    if fact is None or before is None:
+        if fact is not before or old.place != new.place:
+            return new
+        still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
+        return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
+    moved = movement((before, fact))
+    if moved not in ("stuck", "in-place"):
+        return new
+    return msgspec.structs.replace(
+        new,
+        first_at=old.first_at,
+        round_in=before,
+        keeps_gil=old.keeps_gil and new.keeps_gil and moved == "stuck",
+    )
+
+
+def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
+    """By node: how much is free of each resource that a job asks for and has not been given."""
+    asked = {
+        name
+        for call in calls.calls
+        # What is free on a node without the labels that are asked for is of no use.
+        if call.job == job and call.state == "unplaced" and not call.selectors
+        for name in call.needs
+        # A part of a placement group is free for nobody else.
+        if "_group_" not in name
+    }
+    asked |= {
+        name
+        for group in calls.groups
+        if group.job == job
+        for bundle in group.bundles
+        for name in bundle
+    }
+    if not asked:
+        return {}
+    return {
+        node: {name: free.get(name, 0.0) for name in sorted(asked)}
+        for node, free in calls.free_on.items()
+    }

@@ -1,0 +1,77 @@
+"""How long the calls of a method take, and how long a process stands still in it.
+
+A job of actors counts no steps. What is learned instead is how long a process stands still in each
+method: a rollout whose main thread waits for its engine for a minute in every call may do so; one
+that never stood still for longer than a second may not. A method that has ended a few times has a
+rhythm, and is judged by it; what has none is looked at, and judged by hard evidence alone.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.model.ray_calls import EndedCalls
+
+PATIENCE = 15.0
+"""Seconds in which nothing is suspected, whatever is usual."""
+FACTOR = 3.0
+"""So many times the usual is suspicious."""
+ROUND_FACTOR = 10.0
+"""The same of who computes without a rest."""
+RHYTHM = 3
+"""A method that has ended so often is known."""
+
+
+class KnownMethod(msgspec.Struct, kw_only=True):
+    """What is known of one method of a class, or of one task."""
+
+    ended: int = 0
+    lasted: DurationStats = msgspec.field(default_factory=DurationStats)
+    """From its title's coming to its going: several calls, where they follow at once."""
+    stood: DurationStats = msgspec.field(default_factory=DurationStats)
+    """How long a process stood still in it."""
+    longest: float = 0.0
+    """Seconds that a call of it took, as Ray told."""
+    told: int = 0
+    """Of so many calls."""
+    last_at: float = 0.0
+    """When the last of them ended."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a process may stand still in it."""
+        if self.lasted.recent:
+            return self.stood.timeout(PATIENCE, FACTOR)
+        return max(PATIENCE, FACTOR * self.longest)
+
+    @property
+    def round_patience(self) -> float:
+        """Seconds for which a process may go round in it without a rest: who computes goes on, so
+        that only what takes many times as long as ever is suspicious."""
+        return max(PATIENCE, ROUND_FACTOR * self.longest_call)
+
+    @property
+    def longest_call(self) -> float:
+        """Seconds that the longest call of it took."""
+        # A title may last for several calls.
+        by_title = self.lasted.timeout(0.0, 1.0) if self.told < RHYTHM else 0.0
+        return max(self.longest, by_title)
+
+    def take(self, told: EndedCalls) -> bool:
+        """What Ray tells of its calls: those that are too short to be seen are known by it. Whether
+        any has ended since it last told."""
+        self.ended = max(self.ended, told.count)
+        self.longest = max(self.longest, told.longest)
+        self.told = max(self.told, told.count)
+        before, self.last_at = self.last_at, max(self.last_at, told.last_at)
+        return self.last_at > before
+
+
+def method_of(title: str) -> str:
+    """The name under which all of a class know it: Ray puts an actor's name before its constructor.
+
+    >>> method_of("left:Rollout.__init__"), method_of("Rollout.generate")
+    ('Rollout.__init__', 'Rollout.generate')
+    """
+    return title.rpartition(":")[2] if title.endswith(".__init__") else title
