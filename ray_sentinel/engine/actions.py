@@ -84,7 +84,7 @@ class Capture(Action, frozen=True, tag="capture"):
     gone: tuple[Rank, ...] = ()
     """Ranks that have ended; their last output may still be there."""
     members: tuple[Writer, ...] = ()
-    """Drivers and actors that are named and are no ranks."""
+    """Those that are named and are no ranks of the job, as drivers and actors are."""
     thorough: bool = False
     """cuda-gdb, where it is configured, on all of them."""
 

@@ -354,17 +354,20 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         found = (node.node.host for node in self.nodes.values() if node.node.address == address)
         return next(found, address)
 
-    def members(self, culprits: Iterable[Culprit]) -> tuple[Writer, ...]:
-        """Those of them that are drivers or actors and no ranks, and whose node is known."""
+    def members(self, culprits: Iterable[Culprit], job: JobView) -> tuple[Writer, ...]:
+        """Those of them that are no ranks of the job, as drivers and actors are, and whose node is
+        known."""
         nodes = {node.node.host: key for key, node in self.nodes.items()}
+        own = {(process.host, process.pid) for process in job.ranks}
         return tuple(
             Writer(
                 process=self._process(nodes[one.host], one.host, one.pid),
                 node=nodes[one.host],
-                label=one.actor or one.role,
+                rank=one.rank,
+                label="" if one.rank is not None else one.label,
             )
             for one in culprits
-            if one.rank is None and one.pid is not None and one.host in nodes
+            if one.pid is not None and one.host in nodes and (one.host, one.pid) not in own
         )
 
     def _process(self, node_id: str, host: str, pid: int) -> ProcessId:

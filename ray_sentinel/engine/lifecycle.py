@@ -330,7 +330,7 @@ class IncidentLifecycle:
         if case.about_ourselves:
             return []
         verdict = case.incident.verdict
-        members = self._view.members(verdict.culprits) if verdict is not None else ()
+        members = self._view.members(verdict.culprits, case.job) if verdict is not None else ()
         return [asking.capture(case, now, self._config.capture, members, thorough=thorough)]
 
     def _watch_the_end(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -32,6 +33,8 @@ EARLY_SECONDS = 6.0
 """So long before patience ends the first look is taken, so that the second can tell."""
 SAME_SECONDS = 4.0
 """Two looks so far apart that show the same tell more than one."""
+MOST_STACKS = 32
+"""Of one job that are kept until the next look."""
 MOST_METHODS = 1000
 """Of one job whose durations are learned."""
 
@@ -102,6 +105,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """Since when an actor of it has not been made."""
     standing: dict[ProcessId, StandingMember] = {}
     """Who stood still, or went round in one place, in the last look, and since which look."""
+    stacks: dict[ProcessId, StackFact] = {}
+    """In the last look: of those who stood or held the job up, and of one who waited for each."""
     fruitless: int = 0
     """Looks at it, one after the other, in which nothing has begun or ended."""
 
@@ -192,7 +197,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
             one.member.process: _standing(one, self.standing.get(one.member.process), now)
             for one in picture.standing
         }
-        # The stacks would be kept with every snapshot.
+        shown = {one.process for root in picture.roots for one in root.processes}
+        shown |= {process for root in picture.roots for process in root.waiting[:1]}
+        found = (fact for fact in picture.facts if fact.process in shown | self.standing.keys())
+        self.stacks = {fact.process: fact for fact in islice(found, MOST_STACKS)}
+        # All of them would be kept with every snapshot.
         self.picture = msgspec.structs.replace(picture, facts=())
 
     def wants_times(self) -> bool:

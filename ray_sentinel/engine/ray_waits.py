@@ -38,6 +38,7 @@ from ray_sentinel.model.incident import (
     Finding,
     Verdict,
 )
+from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.engine_work import SERVER
 from ray_sentinel.waitgraph.facts import HANDED_TO
@@ -331,8 +332,15 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
             *(EvidenceItem(source="ray", text=note) for note in job.notes),
         ),
         chain=root.chain,
+        stacks=_stacks(job, root),
         next_steps=BUILD_STEPS if root.lacks in ENVIRONMENTS else NEXT_STEPS[kind],
     )
+
+
+def _stacks(job: RayJobView, root: WaitRoot) -> tuple[StackFact, ...]:
+    """Of those who hold it up, then of one who waits for them."""
+    shown = (*(member.process for member in root.processes), *root.waiting[:1])
+    return tuple(job.stacks[process] for process in shown if process in job.stacks)
 
 
 def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> str:

@@ -29,8 +29,8 @@ def _named(fact: StackFact, verdict: Verdict) -> Culprit | None:
     if fact.rank is not None:
         key = (fact.rank.rank, fact.process.pid)
         return next((one for one in verdict.culprits if (one.rank, one.pid) == key), None)
-    where = (None, fact.process.host, fact.process.pid)
-    return next((c for c in verdict.culprits if (c.rank, c.host, c.pid) == where), None)
+    where = (fact.process.host, fact.process.pid)
+    return next((c for c in verdict.culprits if (c.host, c.pid) == where), None)
 
 
 def frames(fact: StackFact) -> list[str]:

@@ -56,6 +56,16 @@ from tests.support.restarts import goes_on_alike
 
 
 class TestNamed:
+    def test_with_the_stacks_of_the_culprit_and_of_one_who_waits(self) -> None:
+        story = asleep()
+        (culprit,) = story.culprits()
+        verdict = story.incident().verdict
+        assert verdict is not None
+        assert verdict.stacks[0].process.pid == culprit.pid
+        assert verdict.stacks[0].signature == SLEEPS.signature
+        assert len(verdict.stacks) == 2
+        assert verdict.stacks[1].signature != SLEEPS.signature
+
     def test_a_rollout_that_sleeps(self) -> None:
         story = asleep()
         incident, (culprit,) = story.incident(), story.culprits()

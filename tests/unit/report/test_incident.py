@@ -154,6 +154,17 @@ def test_a_stack_of_no_rank_is_called_by_its_process(of_actors: Incident) -> Non
     assert "## Stack of pid 77 on node1 (waiter" in text
 
 
+def test_a_stack_that_was_taken_of_an_actor_is_that_of_the_rank_that_it_is(
+    of_actors: Incident,
+) -> None:
+    assert of_actors.verdict is not None
+    (culprit,) = of_actors.verdict.culprits
+    culprits = (msgspec.structs.replace(culprit, rank=0),)
+    verdict = msgspec.structs.replace(of_actors.verdict, culprits=culprits)
+    told = msgspec.structs.replace(of_actors, verdict=verdict)
+    assert "## Stack of rank 0, pid 77 (culprit" in rendered(told)["report.md"].decode()
+
+
 def test_a_chain_of_many_steps_and_hostile_names_stays_readable(of_actors: Incident) -> None:
     verdict = of_actors.verdict
     assert verdict is not None
