@@ -251,11 +251,22 @@ class Reasoning:
         """A rank in an operation that involves nobody else, while others wait for it."""
         alone = all(set(operation.next) <= {rank} for operation in operations)
         others = [op for op in self.waited.get(rank, ()) if op not in operations]
-        if not alone or not others:
+        if not alone or not others or any(map(self._may_have_others, operations)):
             return False
         reason = f"is stuck in an operation of its own, {self._say(operations[0])}"
         self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
         return True
+
+    def _may_have_others(self, operation: Operation) -> bool:
+        """Whether a rank may be in it that left no dump: of a group that no dump lists, the members
+        are those that were seen in it."""
+        group = self.world.group(operation.group)
+        if group.closed:
+            return False
+        told = operation.entry.told_size if operation.entry is not None else None
+        if told is not None:
+            return told > len(group.members)
+        return any(map(self.world.says_nothing, self.world.groups.world))
 
     def _silent(self, silent: list[int]) -> None:
         """Rule 5, where nobody else can be what the silent rank waits for in its turn."""

@@ -104,6 +104,15 @@ class Entry(msgspec.Struct, kw_only=True):
         return self.op in NEEDS_EVERYONE
 
     @property
+    def told_size(self) -> int | None:
+        """How many members its sizes tell of: what all gather is so many times what one gives."""
+        counts = {"all_gather": self.numels, "reduce_scatter": self.numels[::-1]}.get(self.op)
+        if counts is None:
+            return None
+        one, all_ = map(sum, counts)
+        return all_ // one if one > 0 and all_ % one == 0 else None
+
+    @property
     def title(self) -> str:
         """For people: "all_reduce of 264 Float"."""
         if self.parts:
