@@ -41,6 +41,8 @@ class RayCall(msgspec.Struct, frozen=True, kw_only=True):
     """Ray's node id, in hex, of where it runs."""
     pid: int = 0
     """Of where it runs; 0 where that is not known."""
+    worker: str = ""
+    """Ray's worker id, in hex, of where it was sent, where the pid is not known."""
     needs: dict[str, float] = {}
     """The resources that it asks for."""
     selectors: tuple[dict[str, str], ...] = ()

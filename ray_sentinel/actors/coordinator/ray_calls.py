@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -27,6 +27,10 @@ MOST_CLASSES = 50
 """Whose actors are numbered in the order in which they were asked for; beyond that, of starts."""
 TRIES = 5
 """So often it is asked when an actor was asked for: workers tell it late, and the store forgets."""
+UNTOLD_SECONDS = 3.0
+"""In which a worker that got a task has told that it runs it."""
+MOST_UNTOLD = 50
+"""Tasks whose workers are asked for."""
 UNPLACED_SECONDS = 10.0
 """After which it is asked why something is not placed."""
 _AUTOSCALER = b"__autoscaling_status"
@@ -88,6 +92,7 @@ class ControlStoreCalls:
         known = {driver.job for driver in table.drivers}
         living = {actor.id for actor in table.actors}
         calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
+        calls = self._asked("workers", lambda: tuple(self._with_workers(calls, at)), calls)
         free_on = self._asked("free resources", self._free, {})
         waits = [one.since for one in table.groups if one.job == job or not job]
         waits += [call.since for call in calls if call.state == "unplaced"]
@@ -237,6 +242,22 @@ class ControlStoreCalls:
         wanted = [{"predicate": "NOT_EQUAL", "state": state} for state in _ENDED]
         reply = self._events(MOST_CALLS, state_filters=wanted, job_filters=_of_job(job))
         return ray_replies.calls_of(reply), reply.num_truncated
+
+    def _with_workers(self, calls: Iterable[RayCall], at: float) -> Iterator[RayCall]:
+        """Tasks whose workers have not told that they run them, with the pids of these: a worker
+        that is stopped at once, or holds its GIL, tells nothing."""
+        left = MOST_UNTOLD
+        for call in calls:
+            sent = call.kind == "task" and call.state == "queued" and call.worker and not call.pid
+            if not sent or call.since is None or at - call.since < UNTOLD_SECONDS or not left:
+                yield call
+                continue
+            left -= 1
+            worker_id = bytes.fromhex(call.worker)
+            reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
+            pid = reply.worker_table_data.pid
+            state = "running" if pid else call.state
+            yield msgspec.structs.replace(call, pid=pid, state=state)
 
     def _events(self, most: int, **filters: Any) -> Any:
         return self._store.ask("TaskInfo", "GetTaskEvents", limit=most, filters=filters)

@@ -264,6 +264,7 @@ def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
         made=min(times.values()) / 1e9,
         node=id_of(update.node_id),
         pid=update.worker_pid,
+        worker="" if update.worker_pid else id_of(update.worker_id),
         needs=amounts(info.required_resources),
         selectors=tuple(_selectors(info)),
         environment=environment_key(info.runtime_env_info.serialized_runtime_env),

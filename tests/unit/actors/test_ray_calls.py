@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
 from ray_sentinel.actors.coordinator.ray_calls import ControlStoreCalls
 from ray_sentinel.actors.coordinator.ray_store import RayStore
@@ -68,3 +68,52 @@ def test_a_closed_channel_answers_nobody() -> None:
             asked.ask("JobInfo", "GetAllJobInfo")
     with pytest.raises(UnreachableError, match="closed"):
         asked.ask("JobInfo", "GetAllJobInfo")
+
+
+JOB, NODE = bytes([2, 0, 0, 0]), bytes([7]) * 28
+
+
+class SilentWorkers(
+    gcs_service_pb2_grpc.JobInfoGcsServiceServicer,
+    gcs_service_pb2_grpc.TaskInfoGcsServiceServicer,
+    gcs_service_pb2_grpc.WorkerInfoGcsServiceServicer,
+):
+    """Three tasks were sent to workers that have told nothing: one that is not known any more, one
+    that has pid 77, and one to which its task was sent only now."""
+
+    def GetAllJobInfo(self, request: Any, context: Any) -> Any:
+        job = gcs_pb2.JobTableData(job_id=JOB, driver_pid=1, entrypoint="train.py")
+        return gcs_service_pb2.GetAllJobInfoReply(job_info_list=[job])
+
+    def GetTaskEvents(self, request: Any, context: Any) -> Any:
+        reply = gcs_service_pb2.GetTaskEventsReply()
+        sent = common_pb2.TaskStatus.Value("SUBMITTED_TO_WORKER")
+        for number, at in ((1, 100), (2, 100), (3, 109)):
+            event = reply.events_by_task.add(task_id=bytes([number]) * 24, job_id=JOB)
+            event.task_info.type = "NORMAL_TASK"
+            event.state_updates.node_id = NODE
+            event.state_updates.worker_id = bytes([number]) * 28
+            event.state_updates.state_ts_ns[sent] = at * 10**9
+        return reply
+
+    def GetWorkerInfo(self, request: Any, context: Any) -> Any:
+        known = request.worker_id == bytes([2]) * 28
+        worker = gcs_pb2.WorkerTableData(pid=77) if known else None
+        return gcs_service_pb2.GetWorkerInfoReply(worker_table_data=worker)
+
+
+def test_a_task_whose_worker_tells_nothing_runs_where_it_was_sent() -> None:
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    for name in ("JobInfo", "TaskInfo", "WorkerInfo"):
+        add = getattr(gcs_service_pb2_grpc, f"add_{name}GcsServiceServicer_to_server")
+        add(SilentWorkers(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with RayStore(f"127.0.0.1:{port}") as asked:
+        found = ControlStoreCalls(asked).look(110.0).calls
+    server.stop(None).wait()
+    assert [(call.state, call.pid) for call in found] == [
+        ("queued", 0),
+        ("running", 77),
+        ("queued", 0),
+    ]
