@@ -173,10 +173,10 @@ class Node:
         return {node: pack(self._answer(method, request)) for node, request in requests.items()}, []
 
     def _answer(self, method: str, request: Any) -> NodeCapture | Outputs:
-        (rank,) = request.ranks if method == "rank_output" else request.others
-        if (ready := self.ready.get(rank.id.job)) is not None:
+        (one,) = request.writers if method == "rank_output" else request.others
+        if (ready := self.ready.get(one.node)) is not None:
             assert ready.wait(20.0)
-        data = rank.id.job.encode()
+        data = one.node.encode()
         if method == "capture":
             return NodeCapture(files={"pyspy_h_7.txt": data})
         log = RankLog(rank=0, host="h", pid=7)
@@ -184,7 +184,7 @@ class Node:
 
 
 def capture_of(incident: Incident, mark: str) -> Capture:
-    rank = Rank(id=RankId(mark, 0, 0), process=ProcessId("h", 7), node="n")
+    rank = Rank(id=RankId("job", 0, 0), process=ProcessId("h", 7), node=mark)
     return Capture(incident=incident, others=(rank,))
 
 
