@@ -13,7 +13,7 @@ import pytest
 
 from ray_sentinel.capture.rank_output import LOOK_SECONDS, READ_SECONDS, WAIT_SECONDS, RankOutputs
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.model.incident import RankOutput
+from ray_sentinel.model.incident import RankOutput, writer_of
 from ray_sentinel.progress.own_process import start_ticks
 from tests.support.hanging_disk import hanging_disk
 from tests.support.other_user import as_nobody, nobody_runs
@@ -47,7 +47,7 @@ def rank_of(pid: int) -> Rank:
 
 
 def read(outputs: RankOutputs, rank: Rank) -> RankOutput:
-    (found,) = outputs.gather([rank], 1 << 20)
+    (found,) = outputs.gather([writer_of(rank)], 1 << 20)
     return found
 
 
@@ -75,7 +75,7 @@ def test_a_link_in_the_place_of_a_dead_ranks_file_is_not_followed(
     with nobody_runs(writes_to, file, open_folder / "ready") as pid:
         eventually((open_folder / "ready").exists, "it has written")
         rank = rank_of(pid)
-        outputs.note([rank])
+        outputs.note([rank.process])
     as_nobody(os.unlink, file)
     if how is os.link:
         os.link(secret, file)  # where the kernel's fs.protected_hardlinks is off anybody may
@@ -108,7 +108,7 @@ def test_a_file_system_that_hangs_costs_a_bounded_time_and_is_named(tmp_path: Pa
         try:
             eventually(ready.exists, "it has written")
             rank = rank_of(pid)
-            outputs.note([rank])
+            outputs.note([rank.process])
             disk.hang()
             begun = time.monotonic()
             found = [read(outputs, rank) for _ in range(2)]
