@@ -269,23 +269,16 @@ def first_constructor() -> RayStory:
 
 
 def mute() -> RayStory:
+    return ranks_wait(MUTE)
+
+
+def ranks_wait(stack: StackFact = SLEEPS) -> RayStory:
+    """Both trainers wait for a rollout, of which ``stack`` is seen."""
     story, main, rollout, trainers = with_ranks()
     for trainer in trainers:
         trainer.begins("update", story.now, GETS)
         story.call(main, trainer, "update")
-    rollout.begins("generate", story.now, MUTE)
-    story.call(trainers[0], rollout, "generate")
-    story.call(trainers[1], rollout, "generate", "queued")
-    story.run(200)
-    return story
-
-
-def ranks_wait() -> RayStory:
-    story, main, rollout, trainers = with_ranks()
-    for trainer in trainers:
-        trainer.begins("update", story.now, GETS)
-        story.call(main, trainer, "update")
-    rollout.begins("generate", story.now, SLEEPS)
+    rollout.begins("generate", story.now, stack)
     story.call(trainers[0], rollout, "generate")
     story.call(trainers[1], rollout, "generate", "queued")
     story.run(200)

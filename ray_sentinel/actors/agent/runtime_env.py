@@ -18,11 +18,12 @@ import msgspec
 from ray_sentinel.actors.ray_api import session_logs
 from ray_sentinel.bounded import within
 from ray_sentinel.capture.states import read_switches
+from ray_sentinel.collect.descent import below
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.node.runtime_env import described, last_word, open_builds
 from ray_sentinel.http.client import get
 from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments, environment_key
-from ray_sentinel.progress.proc_stat import Stat, all_stats
+from ray_sentinel.progress.proc_stat import all_stats
 from ray_sentinel.text import one_line
 
 ANSWER_SECONDS = 1.5
@@ -128,7 +129,7 @@ class RuntimeEnvironments:
         if not answers:
             return read_switches(agents[0], agents[0])
         # Threads of its own build too, beside others that are never at rest.
-        return _switches(_below(agents[0], stats))
+        return _switches([pid for pid, _ in below(agents[0], stats)])
 
 
 def environments_of(data: bytes) -> tuple[list[str], dict[str, float]]:
@@ -168,19 +169,6 @@ def _end_of(path: Path) -> str:
             return file.read(MOST_LOG).decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
-
-
-def _below(pid: int, stats: Mapping[int, Stat]) -> list[int]:
-    """The descendants of a process."""
-    children: dict[int, list[int]] = {}
-    for stat in stats.values():
-        children.setdefault(stat.parent, []).append(stat.pid)
-    found: list[int] = []
-    waiting = list(children.get(pid, ()))
-    while waiting and len(found) < MOST_THREADS:
-        found.append(waiting.pop())
-        waiting += children.get(found[-1], ())
-    return found
 
 
 def _switches(pids: list[int]) -> int | None:
