@@ -47,8 +47,9 @@ MASK_BEFORE = 8 << 10
 LOOK_SECONDS = 1.0
 READ_SECONDS = 3.0
 """Seconds for the files of eight ranks in parallel."""
-WAIT_SECONDS = 2.0
-"""Seconds to wait for another request that is being answered."""
+WAIT_SECONDS = 6.0
+"""Seconds to wait for other requests that are being answered: a machine's death ends many jobs at
+once."""
 _MOST_KNOWN = 4096
 """Processes whose files are kept; the oldest are dropped first."""
 _CLOCKS = 2.0

@@ -39,6 +39,11 @@ class Load(msgspec.Struct, frozen=True):
     waiting: int
     still_seconds: float
 
+    @property
+    def requests(self) -> int:
+        """Both kinds; an engine that has none has nothing to do, whatever its stacks look like."""
+        return self.running + self.waiting
+
     def __str__(self) -> str:
         """For people: "3 running, 12 waiting requests"."""
         return f"{self.running} running, {self.waiting} waiting requests"
@@ -109,7 +114,7 @@ def below_actors(view: ClusterView, now: float) -> dict[ProcessId, EngineWork]:
         track.process: EngineWork(
             name=track.engine, requests=str(load), still=load.still_seconds >= STILL_SECONDS
         )
-        if load.running + load.waiting
+        if load.requests
         else EngineWork(name=track.engine)
         for tracks in (view.ray.tracks.values() if told else ())
         for track in tracks.values()

@@ -7,7 +7,7 @@ import msgspec
 from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.inference import loads
+from ray_sentinel.engine.inference import Load, loads
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.lifecycle import CONFIRMED
 from ray_sentinel.engine.phases import JOINING, say_duration
@@ -35,8 +35,7 @@ def describe(
     served = loads(view, now)
     jobs = tuple(
         msgspec.structs.replace(
-            _job(view, job, open_ones, now),
-            requests=str(served.get(job.job, "")),
+            _job(view, job, open_ones, served.get(job.job), now),
             straggler=stragglers.status(job.key, now) if stragglers else None,
             alerts=alerts.of(view, job) if alerts else (),
         )
@@ -79,7 +78,9 @@ def _slowed(job: JobStatus) -> str:
     return f"; {found.whom} slows it down by {found.cost_percent:.0f} %"
 
 
-def _job(view: ClusterView, job: JobView, open_ones: list[Incident], now: float) -> JobStatus:
+def _job(
+    view: ClusterView, job: JobView, open_ones: list[Incident], load: Load | None, now: float
+) -> JobStatus:
     mine = [i for i in open_ones if (i.job, i.attempt) == job.key and i.kind != "asked"]
     silence = job.silence(now)
     pace = job.pace if len(job.pace) else job.gaps
@@ -92,20 +93,25 @@ def _job(view: ClusterView, job: JobView, open_ones: list[Incident], now: float)
         ranks=tuple(
             _rank(view, rank, now) for rank in sorted(job.present, key=lambda r: r.rank.id.rank)
         ),
-        state=_state(job, mine, silence, now),
+        state=_state(job, mine, load, silence, now),
         world_size=job.world_size,
         step_seconds=pace.usual if len(job.pace) else None,
         expected=_expected(job, now),
         ended=job.ended_at is not None,
+        requests=str(load or ""),
     )
 
 
-def _state(job: JobView, mine: list[Incident], silence: float, now: float) -> State:
+def _state(
+    job: JobView, mine: list[Incident], load: Load | None, silence: float, now: float
+) -> State:
     if any(incident.kind not in NO_HANG for incident in mine):
         return "hung"
     if mine:
         return "stalled"
     if job.ended_at is not None or job.protected_phase(now) or has_nothing_to_do(job):
+        return "healthy"
+    if load is not None and not load.requests:
         return "healthy"
     slow = max(SLOW_SILENCE, 0.5 * job.timeout())
     return "slow" if job.training() and silence > slow else "healthy"

@@ -23,8 +23,8 @@ class ServeStalled(AlertRule):
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job, load in loads(view, now).items():
-            busy = load.running + load.waiting > 0
-            if job.startswith(SERVE) and busy and load.still_seconds >= self.thresholds.seconds:
+            still = load.still_seconds >= self.thresholds.seconds
+            if job.startswith(SERVE) and load.requests and still:
                 yield self.alert(
                     kind="stall",
                     job=job,

@@ -23,7 +23,7 @@ class StallRequests(Rule):
         told = loads(view, now)
         for job in view.jobs.values() if told else ():
             load = told.get(job.job)
-            if load is None or not job.live or not load.running + load.waiting:
+            if load is None or not job.live or not load.requests:
                 continue
             if load.still_seconds >= self.thresholds.seconds:
                 still = f"{load}, and no request has made progress for {load.still_seconds:.0f} s"

@@ -132,6 +132,20 @@ def test_requests_that_nobody_hands_to_resting_ranks_are_a_stall() -> None:
     assert sim.incidents()[0].state == "resolved"
 
 
+@pytest.mark.parametrize(("running", "state"), [(0, "healthy"), (1, "slow")])
+def test_an_engine_without_requests_is_well_before_any_stack_says_so(
+    running: int, state: str
+) -> None:
+    sim = server()
+    serves(sim, running, 0, 100)
+    for rank in sim.ranks:
+        put(rank, FORWARD, "compute", False)
+    (job,) = sim.engine.view.jobs.values()
+    sim.run(0.7 * job.timeout())
+    (status,) = sim.engine.status(sim.now)[2]
+    assert (status.state, sim.incidents()) == (state, ())
+
+
 def test_no_stall_while_tokens_are_counted_or_nobody_asks() -> None:
     sim = server()
     rests(sim)
