@@ -11,6 +11,7 @@ import msgspec
 
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.masking import mask_record
+from ray_sentinel.model.connections import Connection
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import RankOutput, Writer
 from ray_sentinel.model.metrics import Family
@@ -102,6 +103,8 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
 
     facts: tuple[StackFact, ...] = ()
     problems: tuple[str, ...] = ()
+    connections: tuple[Connection, ...] = ()
+    """Theirs, where they were asked for by pid."""
 
 
 class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):

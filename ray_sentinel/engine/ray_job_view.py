@@ -221,7 +221,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """Whether a thread stood in the last look whose call is overdue, and has not been seen to
         stand for long enough."""
         for one in self.standing.values():
-            longest = self.longest_call_of(one.member.methods)
+            longest = self.longest_call_of(one.member.does)
             if one.thread_still_since is None or one.began is None or longest is None:
                 continue
             seen = one.last_at - one.thread_still_since >= max(SAME_SECONDS, longest)

@@ -159,7 +159,7 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     called_at = root.chain[-1].since if root.chain else None
     if job.picture is None or called_at is None or not seen.is_sure():
         return False
-    known = (job.methods[name] for name in member.methods if name in job.methods)
+    known = (job.methods[name] for name in member.does if name in job.methods)
     usual = [method.round_patience for method in known if method.ended >= RHYTHM]
     if not usual or min(now - called_at, job.silence(now)) <= max(UNKNOWN_PATIENCE, *usual):
         return False
@@ -177,12 +177,12 @@ def _standing_kind(
     """Of a process that runs something, and stands still or goes round in it."""
     if standing.round_in is not None:
         return _round_kind(view, job, standing, now)
-    track = view.ray.track_of(standing.member.process)
-    if track is None or not standing.is_sure():
+    if not standing.is_sure():
         return None
     if standing.thread_still_since is not None:
         return "actor-stuck" if _thread_is_stuck(view, job, standing, now) else None
-    if track.still_since > standing.first_at:
+    track = view.ray.track_of(standing.member.process)
+    if track is None or track.still_since > standing.first_at:
         return None
     patience = job.patience_in(track.runs) if track.runs else None
     stuck = patience is not None and now - track.still_since > patience
@@ -196,9 +196,10 @@ def _thread_is_stuck(
     than any call took as a whole, and its own call has taken several times as long as any. Nobody
     watches a thread before the first look, but when the call began is known."""
     still_since = standing.thread_still_since
-    longest, began = job.longest_call_of(standing.member.methods), standing.began
-    if not standing.member.methods:  # Ray Serve tells of its calls itself
-        requests = served(view, now).get(deployment_of(standing.member.role))
+    member = standing.member
+    longest, began = job.longest_call_of(member.does), standing.began
+    if not member.methods:  # Ray Serve tells of its calls itself
+        requests = served(view, now).get(deployment_of(member.role))
         if requests is not None and requests.ended >= RHYTHM:
             longest, began = requests.longest, requests.ended_at
     if still_since is None or longest is None:

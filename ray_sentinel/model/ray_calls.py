@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.placement import PlacedGroup, Placement
 from ray_sentinel.model.runtime_env import NodeEnvironments
@@ -66,6 +67,8 @@ class RayActor(msgspec.Struct, frozen=True, kw_only=True):
     """Ray's word: ``ALIVE``, ``PENDING_CREATION``, ``DEPENDENCIES_UNREADY``, ``RESTARTING``."""
     node: str = ""
     pid: int = 0
+    port: int = 0
+    """At which Ray itself calls it; 0 where that is not known."""
     owner: str = ""
     """The address of the process that made it."""
 
@@ -168,5 +171,7 @@ class RayLook(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[LookedAt, ...] = ()
     rounds: tuple[tuple[StackFact, ...], ...] = ()
     """The oldest first."""
+    answers: tuple[AwaitedAnswer, ...] = ()
+    """That they await of each other over connections of their own."""
     notes: tuple[str, ...] = ()
     """What could not be seen, and why."""

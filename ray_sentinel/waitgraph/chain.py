@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.waitgraph.facts import (
+    ANSWER,
     BUILT,
     HANDED_TO,
     IN_OPERATION,
@@ -81,6 +82,8 @@ def step_text(step: ChainLink, now: float) -> str:
         return f"waits{age} in {step.end}"
     if step.how == BUILT:
         return f"waits{age} for {step.end} to be built"
+    if step.how == ANSWER:
+        return f"waits{age} for {ANSWER} {step.end}"
     if step.how in _OF_CALLS:
         return f"{step.how} {step.end}"
     return f"waits{age} in {step.how} for {step.end}"

@@ -24,6 +24,8 @@ UNCALLED = "has nothing to do until it is called by"
 """``WaitsFor.how`` of an actor at rest."""
 BUILT = "is to be built"
 """``WaitsFor.how`` of a call whose runtime environment is not there yet."""
+ANSWER = "an answer of"
+"""``WaitsFor.how`` of who has asked another process over a connection of their own."""
 HANDED_TO = "has handed its requests to"
 """How a chain leads from an actor to the ranks of the inference engine below it."""
 NodeKind = Literal["process", "call", "operation", "resource", "several"]

@@ -21,6 +21,9 @@ class JobMember(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     """"driver", "Rollout 2", "task preprocess"."""
     actor: str = ""
+    """Ray's id of the actor, in hex."""
+    inner: bool = False
+    """It descends from the process that Ray knows."""
 
 
 class JobProcesses:
@@ -57,6 +60,14 @@ class JobProcesses:
     ) -> WaitNode:
         node = process_node(process)
         self.known[node] = JobMember(process=process, job=job, role=role, label=label, actor=actor)
+        return node
+
+    def add_below(self, above: ProcessId, process: ProcessId) -> WaitNode:
+        """The node of a process that descends from a known one, and is known by its name; that of
+        any other process."""
+        node, known = process_node(process), self.known.get(process_node(above))
+        if known is not None and node not in self.known:
+            self.known[node] = msgspec.structs.replace(known, process=process, actor="", inner=True)
         return node
 
     def driver_of(self, job: str) -> WaitNode | None:

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.evidence.stacks.compare import Movement, movements, woken
 from ray_sentinel.evidence.stacks.tree import place_of
+from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
@@ -32,6 +33,13 @@ class RootMember(msgspec.Struct, frozen=True, kw_only=True):
     """Ray's id of the actor, in hex."""
     methods: tuple[str, ...] = ()
     """What it runs."""
+    asked_in: tuple[str, ...] = ()
+    """What those run who await an answer of it over a connection."""
+
+    @property
+    def does(self) -> tuple[str, ...]:
+        """Both: to answer takes no longer than the calls in which the answer is awaited."""
+        return (*self.methods, *self.asked_in)
 
 
 class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +94,13 @@ class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     called_by: str = ""
     """The name of who made the call."""
     began: float | None = None
-    """Unix time at which the call began, as Ray tells; of several the last."""
+    """Unix time at which the call began, as Ray tells, or since when an answer is awaited of it; of
+    several the last."""
     round_in: StackFact | None = None
     """Where it goes round."""
     switches: int | None = None
-    """Of the thread that stands there, where that is not the main one: how often it had been put on
-    a CPU."""
+    """Of the thread that stands there, where agents do not watch it as a main one: how often it had
+    been put on a CPU."""
 
 
 class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +147,7 @@ def pictured(
         groups=groups,
         woken=woken(look.rounds),
         engines=engines,
+        answers=look.answers,
     )
 
 
@@ -150,9 +160,10 @@ def picture(
     groups: Mapping[ProcessId, str] | None = None,
     woken: Collection[ProcessId] = (),
     engines: Mapping[ProcessId, EngineWork] | None = None,
+    answers: Iterable[AwaitedAnswer] = (),
 ) -> ClusterPicture:
     """From what Ray and the stacks of one moment say; the arguments are as in ``RayFacts``."""
-    translated = RayFacts(calls, started, stacks, movements, groups, woken, engines)
+    translated = RayFacts(calls, started, stacks, movements, groups, woken, engines, answers)
     facts = tuple(translated.facts())
     roots = [(root, _jobs(root, translated)) for root in solve(facts)]
     standing = tuple(_standing(facts, translated))
@@ -214,6 +225,7 @@ def _member(node: WaitNode, translated: RayFacts) -> RootMember:
         label=known.label,
         actor=known.actor,
         methods=tuple(call.name for call in translated.runs(node) if call.name),
+        asked_in=translated.asked_in(node),
     )
 
 
@@ -227,7 +239,8 @@ def _standing(
             continue
         found, runs = translated.processes.known[fact.process], translated.runs(fact.process)
         goes_round = translated.goes_round(fact.process)
-        works = bool(runs) or translated.works_untold(fact.process)
+        asked = translated.asked_since(fact.process)
+        works = bool(runs) or asked is not None or translated.works_untold(fact.process)
         if goes_round is None and (fact.process in moving or not works):
             continue
         if not works and found.role != "driver":
@@ -237,8 +250,8 @@ def _standing(
             StandingProcess(
                 member=_member(fact.process, translated),
                 place=fact.text,
-                called_by=translated.maker(runs[0]) if runs else "",
-                began=max((call.since for call in runs if call.since is not None), default=None),
+                called_by=translated.maker(runs[0]) if runs else translated.asker(fact.process),
+                began=max((c for c in (*(c.since for c in runs), asked) if c), default=None),
                 round_in=goes_round,
                 switches=translated.thread_switches(fact.process),
             ),

@@ -15,10 +15,12 @@ import msgspec
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.names import last_name
 from ray_sentinel.evidence.stacks.tree import place_of
+from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import RayCall, RayCalls
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.engine_work import EngineWork
+from ray_sentinel.waitgraph.answers import JobAnswers
+from ray_sentinel.waitgraph.engine_work import EngineWork, may_wait
 from ray_sentinel.waitgraph.facts import (
     MAY_COME_FROM,
     QUEUED,
@@ -114,11 +116,14 @@ class RayFacts:
         groups: Mapping[ProcessId, str] | None = None,
         woken: Collection[ProcessId] = (),
         engines: Mapping[ProcessId, EngineWork] | None = None,
+        answers: Iterable[AwaitedAnswer] = (),
     ) -> None:
         """``started`` as in ``JobProcesses``; ``groups``: the process groups of those that are
         ranks; ``woken``: in whom a thread that stood at one place was put on a CPU meanwhile;
-        ``engines``: the inference engines below processes."""
+        ``engines``: the inference engines below processes; ``answers``: that they await of each
+        other."""
         self.processes = JobProcesses(ray, started)
+        self._engines = {process_node(p): work for p, work in (engines or {}).items()}
         self.names: dict[WaitNode, str] = {
             node: found.label for node, found in self.processes.known.items()
         }
@@ -127,7 +132,6 @@ class RayFacts:
         self._stacks = {process_node(process): fact for process, fact in stacks.items()}
         self._movements = {process_node(p): movement for p, movement in movements.items()}
         self._woken = {process_node(process) for process in woken}
-        self._engines = {process_node(p): work for p, work in (engines or {}).items()}
         self._calls = {call.id: call for call in ray.calls}
         self._unmet = UnmetNeeds(ray, self.names)
         self._children: dict[str, list[RayCall]] = defaultdict(list)
@@ -144,6 +148,8 @@ class RayFacts:
                 self._given[node].append(call)
                 if call.state == "running":
                     self._runs[node].append(call)
+        of_now = (one for one in answers if self._is_of_now(one, groups or {}))
+        self._answers = JobAnswers(of_now, self._answerer)
         self._place: dict[str, int] = {}
         """Of a call among the calls of its parent."""
         self._own: dict[tuple[str, WaitNode | None], list[int]] = defaultdict(list)
@@ -191,6 +197,19 @@ class RayFacts:
         node = self._runner.get(call.parent)
         return self.names.get(node, "") if node is not None else ""
 
+    def asked_in(self, node: WaitNode) -> tuple[str, ...]:
+        """What those run who await an answer of a process."""
+        askers = self._answers.askers(node)
+        return tuple(dict.fromkeys(c.name for who in askers for c in self.runs(who) if c.name))
+
+    def asker(self, node: WaitNode) -> str:
+        """The name of one who awaits an answer of a process; empty where nobody does."""
+        return next((self.names.get(who, "") for who in self._answers.askers(node)), "")
+
+    def asked_since(self, node: WaitNode) -> float | None:
+        """Since when an answer of a process is awaited, in Unix time; None where none is."""
+        return self._answers.since(node)
+
     def goes_round(self, node: WaitNode) -> StackFact | None:
         """The stack of a process that was on a CPU, and in one function at every look; None of any
         other. A long call that computes may be seen so, and one that never ends is."""
@@ -203,12 +222,13 @@ class RayFacts:
         return self._unmet.moves(node)
 
     def thread_switches(self, node: WaitNode) -> int | None:
-        """How often the telling thread of a process had been put on a CPU; None where it is the
-        main thread, or that is not known."""
+        """How often the telling thread of a process had been put on a CPU; None where that is not
+        known, or agents watch it all the time, as the main threads of Ray's processes."""
         fact = self._stacks.get(node)
-        if fact is None or fact.tid == fact.process.pid:
+        if fact is None:
             return None
-        return fact.switches
+        watched = fact.tid == fact.process.pid and not self.processes.known[node].inner
+        return None if watched else fact.switches
 
     def works_untold(self, node: WaitNode) -> bool:
         """Whether an actor runs code of the user's though no call of it is known: of calls that
@@ -257,6 +277,8 @@ class RayFacts:
             yield Broken(process=node, why=broken, witness=fact.tool)
         elif fact is not None and (how := ray_wait(fact)):
             yield from self._in_ray(node, how)
+        elif asked := tuple(self._asked_for(node, fact)):
+            yield from asked
         elif of_engine := self._of_engine(node, fact):
             yield from of_engine
         elif fact is None:
@@ -275,10 +297,35 @@ class RayFacts:
             if fact.active or moved:
                 yield Moves(process=node, witness=fact.tool)
 
+    def _is_of_now(self, one: AwaitedAnswer, ranks: Collection[ProcessId]) -> bool:
+        """Whether it was asked for in what the asking process runs now: to what it sent before,
+        nothing is answered. To the tensors that ranks send each other, nothing ever is."""
+        runs = self._runs.get(process_node(one.who), ())
+        begun = min((call.since for call in runs if call.since is not None), default=one.since)
+        return begun <= one.since and not (one.asker in ranks and one.answerer in ranks)
+
+    def _answerer(self, one: AwaitedAnswer) -> WaitNode:
+        """Who is waited for: the very process that was asked, where no engine tells more."""
+        above = process_node(one.whom)
+        if one.answerer == one.whom or above in self._engines:
+            return above
+        node = self.processes.add_below(one.whom, one.answerer)
+        self.names.setdefault(node, self.names.get(above, node.key))
+        return node
+
+    def _works(self, node: WaitNode) -> bool:
+        """Whether it runs a call, or an answer of it is awaited."""
+        return bool(self._runs.get(node) or self._answers.askers(node))
+
+    def _asked_for(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitsFor]:
+        """The answers that a process awaits, where it waits for no call that it has made."""
+        if self._works(node) and may_wait(fact) and not self._made(node):
+            yield from self._answers.awaited(node)
+
     def _of_engine(self, node: WaitNode, fact: StackFact | None) -> tuple[WaitFact, ...]:
-        """Of a process that runs a call, and has handed it to nobody but the engine below it."""
+        """Of a process that works, and has handed that to nobody but the engine below it."""
         work = self._engines.get(node)
-        if work is None or not self._runs.get(node) or self._made(node):
+        if work is None or not self._works(node) or self._made(node):
             return ()
         return tuple(work.facts(node, fact))
 
@@ -297,7 +344,7 @@ class RayFacts:
             yield Moves(process=node, witness=RAY)
         elif awaited := self._made(node):
             yield from self._for_calls(node, awaited, "await")
-        elif self._runs.get(node) and not self._waits_for_a_person(node, fact):
+        elif self._works(node) and not self._waits_for_a_person(node, fact):
             yield Elsewhere(
                 process=node, place="", doing="awaits something of its own", witness=fact.tool
             )
@@ -305,14 +352,15 @@ class RayFacts:
     def _waits_for_a_person(self, node: WaitNode, fact: StackFact) -> bool:
         """Whether a driver that rests runs no program: the kernel of a notebook, or an interpreter
         at its prompt."""
-        return not self.processes.known[node].actor and not fact.users_code
+        known = self.processes.known[node]
+        return not known.actor and not known.inner and not fact.users_code
 
     def _uncalled(self, node: WaitNode) -> WaitNode | None:
         """The driver of an actor that is asked for nothing, where the driver itself waits for no
         call: else the actor is idle because of what the driver waits for."""
         known = self.processes.known[node]
         driver = self.processes.driver_of(known.job)
-        if not known.actor or self._given.get(node) or driver is None:
+        if not known.actor or self._given.get(node) or driver is None or self._works(node):
             return None
         fact = self._stacks.get(driver)
         return driver if fact is not None and fact.signature and not ray_wait(fact) else None
@@ -320,7 +368,7 @@ class RayFacts:
     def _in_transit(self, node: WaitNode) -> bool:
         """Whether all calls of an idle process are so young that it has just ended them, or is
         about to begin them: workers tell Ray's store of them once a second."""
-        return all(
+        return not self._answers.askers(node) and all(
             call.since is not None and self._ray.at - call.since < REPORTING_SECONDS
             for call in self._given.get(node, ())
         )

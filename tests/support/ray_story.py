@@ -23,6 +23,7 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     Tick,
 )
+from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident
 from ray_sentinel.model.placement import PlacedGroup, Placement
@@ -253,6 +254,10 @@ class RayStory:
     gauges: dict[str, float] = field(default_factory=dict)
     """What the node samples, by ``name{label="value"}``."""
     served: list[StoryEngine] = field(default_factory=list)
+    asked: list[AwaitedAnswer] = field(default_factory=list)
+    """Answers that processes await over connections of their own."""
+    below: list[StoryProcess] = field(default_factory=list)
+    """Processes that Ray does not know, and that are looked at because they are to answer."""
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
     _sequence: int = 0
@@ -342,6 +347,14 @@ class RayStory:
                 node=NODE.id if state == "running" else "",
                 pid=actor.pid if state == "running" else 0,
             )
+        )
+
+    def asks(self, who: StoryProcess, whom: StoryProcess, answerer: int = 0) -> None:
+        """A process has sent another a request, which ``answerer``, a pid below it, is to answer;
+        0: itself."""
+        below = ProcessId(whom.id.host, answerer, 1) if answerer else whom.id
+        self.asked.append(
+            AwaitedAnswer(who=who.id, whom=whom.id, asker=who.id, answerer=below, since=self.now)
         )
 
     def drives(self, *drivers: StoryProcess) -> None:
@@ -491,7 +504,7 @@ class RayStory:
                 )
 
     def _look(self, action: LookAtRayJob) -> RayLook:
-        mine = self.of(action.ray_job)
+        mine = [*self.of(action.ray_job), *self.below]
         calls = of_job(self._known(), action.ray_job)
         return RayLook(
             calls=calls if action.times else msgspec.structs.replace(calls, ended={}),
@@ -499,4 +512,5 @@ class RayStory:
                 LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
             ),
             rounds=tuple(tuple(one.fact(self.now - ago) for one in mine) for ago in (1.0, 0.0)),
+            answers=tuple(self.asked),
         )

@@ -17,10 +17,12 @@ from ray_sentinel.actors.coordinator.ray_calls import unfinished_calls
 from ray_sentinel.actors.hosts import RayNode, ray_nodes
 from ray_sentinel.actors.messages import Sampled, pack, unpack
 from ray_sentinel.actors.names import NAMESPACE, agent_name
+from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import LookedAt, RayCalls, RayLook, of_job
 from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.answers import awaited_answers
 from ray_sentinel.waitgraph.picture import ClusterPicture, pictured
 
 ROUND_SECONDS = 15.0
@@ -51,17 +53,25 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
     wanted = _pids(calls, nodes)
     rounds: list[dict[tuple[str, int], StackFact]] = []
     builds: list[dict[str, NodeEnvironments]] = []
+    answers: tuple[AwaitedAnswer, ...] = ()
     notes: dict[str, None] = dict.fromkeys(filter(None, (calls.problem,)))
     # An environment is built for what has been given a node, and Ray does not say which.
     unsure = any(call.state == "unplaced" and call.environment for call in calls.calls)
-    for number in range(ROUNDS):
-        if number:
+    left = ROUNDS
+    while left:
+        if rounds:
             time.sleep(GAP_SECONDS)
         asked = _ask(ray, "runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
-        found, problems = _round(ray, wanted)
+        found, connections, problems = _round(ray, wanted)
         rounds.append(found)
         notes |= dict.fromkeys(problems)
         builds.append(_environments(ray, asked))
+        left -= 1
+        if len(rounds) == 1:
+            answers = tuple(awaited_answers(connections, calls))
+            if below := _below(answers, connections):
+                wanted = {id_: (*pids, *below.get(id_, ())) for id_, pids in wanted.items()}
+                left = ROUNDS
     calls = msgspec.structs.replace(calls, environments=tuple(_told(builds)))
     processes = []
     for node_id, pids in wanted.items():
@@ -74,6 +84,7 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
         calls=calls,
         processes=tuple(processes),
         rounds=tuple(tuple(found.values()) for found in rounds),
+        answers=answers,
         notes=tuple(notes),
     )
 
@@ -94,10 +105,22 @@ def _pids(calls: RayCalls, nodes: Mapping[str, RayNode]) -> dict[str, tuple[int,
     return {node_id: tuple(sorted(pids)) for node_id, pids in found.items()}
 
 
+def _below(
+    answers: Iterable[AwaitedAnswer], connections: Mapping[str, Iterable[Connection]]
+) -> dict[str, tuple[int, ...]]:
+    """The pids of those who are to answer, and that Ray does not know, by node id."""
+    asked = {one.answerer for one in answers if one.answerer != one.whom}
+    found = {
+        node_id: {one.owner.pid for one in ends if one.owner in asked}
+        for node_id, ends in connections.items()
+    }
+    return {node_id: tuple(sorted(pids)) for node_id, pids in found.items() if pids}
+
+
 def _round(
     ray: Any, wanted: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[tuple[str, int], StackFact], list[str]]:
-    """Facts by node id and pid, and what went wrong."""
+) -> tuple[dict[tuple[str, int], StackFact], dict[str, tuple[Connection, ...]], list[str]]:
+    """Facts by node id and pid, connections by node id, and what went wrong."""
     asked = _ask(ray, "stacks", {node_id: (pack(pids),) for node_id, pids in wanted.items()})
     answers, late = _answers(ray, asked, Sampled, ROUND_SECONDS)
     problems = [*asked.problems, *late]
@@ -105,7 +128,7 @@ def _round(
     for node_id, sampled in answers.items():
         problems += sampled.problems
         found |= {(node_id, fact.process.pid): fact for fact in sampled.facts}
-    return found, problems
+    return found, {node_id: sampled.connections for node_id, sampled in answers.items()}, problems
 
 
 def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:

@@ -117,6 +117,7 @@ def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[R
             state=enum_name(entry, "state"),
             node=id_of(entry.address.node_id),
             pid=entry.pid,
+            port=entry.address.port,
             owner=owner_of(entry),
         )
         numbers[key] += 1

@@ -1,0 +1,196 @@
+"""The TCP connections of processes and of what descends from them, and which await an answer.
+
+The kernel knows of every connection when something was last sent over it, and when something last
+came (``struct tcp_info`` in ``linux/tcp.h``): who sent last awaits an answer, as the client of an
+HTTP server does. It is asked by netlink (``man 7 sock_diag``), which is open to every user. That is
+one request and one kind of answer; pyroute2, which can do so too, brings all that configures a
+network.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from ray_sentinel.model.connections import Connection
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.progress.proc_stat import Stat, all_stats
+
+MOST_CONNECTIONS = 4096
+"""Of one node that are told of."""
+MOST_FILES = 4096
+"""Open files of one process that are looked at."""
+ANSWER_SECONDS = 1.0
+"""For the kernel, which answers in a millisecond."""
+_SOCK_DIAG = 4
+"""``NETLINK_SOCK_DIAG``."""
+_BY_FAMILY, _DUMP = 20, 0x301
+"""``SOCK_DIAG_BY_FAMILY``; ``NLM_F_REQUEST | NLM_F_DUMP``."""
+_DONE, _ERROR = 3, 2
+"""``NLMSG_DONE``, ``NLMSG_ERROR``."""
+_INFO = 2
+"""``INET_DIAG_INFO``: the attribute that is a ``tcp_info``."""
+_ESTABLISHED, _LISTEN = 1, 10
+_HEADER = struct.Struct("=IHHII")
+"""``nlmsghdr``: length, type, flags, number, sender."""
+_REQUEST = struct.Struct("=BBBBI48x")
+"""``inet_diag_req_v2``: family, protocol, attributes, states; of any addresses."""
+_MESSAGE = struct.Struct("=BBBB2s2s16s16s12xIIIII")
+"""``inet_diag_msg``: family, state, and from the fifth on ports and addresses in network order; the
+inode is the last."""
+_ATTRIBUTE = struct.Struct("=HH")
+_SENT, _RECEIVED = 44, 52
+"""Where ``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` are in a ``tcp_info``: milliseconds
+ago, or since there is the connection."""
+_BYTES = struct.Struct("=120xQQ")
+"""``tcpi_bytes_acked``, in which a client's first packet counts as one, ``tcpi_bytes_received``."""
+_OF_RAY = ("raylet", "gcs_server", "ray-dashboard", "ray::")
+"""How the kernel's names of processes begin that are Ray's: what they do, a job does not."""
+_MOST_ABOVE = 64
+"""Processes one above the other that are gone through."""
+
+
+class TcpSocket(NamedTuple):
+    """A listening socket, or one end of an established connection."""
+
+    inode: int
+    listens: bool
+    port: int
+    local: str
+    remote: str
+    awaits: float | None
+    """Seconds since something was sent last, where nothing has come since; else None."""
+
+
+def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
+    """The connections that they serve, and those over which they await an answer, each with those
+    of what descends from them; of processes that may not be looked at, none.
+
+    Raises OSError where the kernel does not tell.
+    """
+    now, sockets = time.time(), list(tcp_sockets())
+    ports = {one.port for one in sockets if one.listens}
+    wanted = {
+        one.inode: one
+        for one in sockets
+        if not one.listens and (one.port in ports or one.awaits is not None)
+    }
+    stats = all_stats()
+    looked_at = {one.pid: one for one in processes}
+    found = (
+        Connection(
+            process=above,
+            owner=ProcessId(above.host, stat.pid, stat.start),
+            local=wanted[inode].local,
+            remote=wanted[inode].remote,
+            serves=wanted[inode].port in ports,
+            asked_at=None if (awaits := wanted[inode].awaits) is None else now - awaits,
+        )
+        for stat in (stats.values() if wanted else ())
+        if (above := _looked_at(stat, stats, looked_at)) is not None
+        for inode in _inodes(stat.pid)
+        if inode in wanted
+    )
+    return tuple(islice(found, MOST_CONNECTIONS))
+
+
+def _looked_at(
+    stat: Stat, stats: Mapping[int, Stat], looked_at: Mapping[int, ProcessId]
+) -> ProcessId | None:
+    """The process itself, or the nearest one above it that is looked at; what Ray starts is not of
+    the driver that started Ray."""
+    for _ in range(_MOST_ABOVE):
+        if (found := looked_at.get(stat.pid)) is not None:
+            return found if found.start == stat.start else None
+        above = stats.get(stat.parent)
+        if above is None or stat.command.startswith(_OF_RAY):
+            return None
+        stat = above
+    return None
+
+
+def _inodes(pid: int) -> Iterator[int]:
+    """Of the sockets that a process has open; none where it has ended, or is another user's."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as files:
+            for file in islice(files, MOST_FILES):
+                target = os.readlink(file.path)
+                if target.startswith("socket:["):
+                    yield int(target[8:-1])
+    except OSError:
+        return
+
+
+def tcp_sockets() -> Iterator[TcpSocket]:
+    """Those of this network namespace that listen, or are connected. Raises OSError."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        request = _REQUEST.pack(
+            family, socket.IPPROTO_TCP, 1 << _INFO - 1, 0, 1 << _ESTABLISHED | 1 << _LISTEN
+        )
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:
+            kernel.settimeout(ANSWER_SECONDS)
+            kernel.send(
+                _HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _DUMP, 1, 0) + request
+            )
+            for message in _messages(kernel):
+                yield _socket(message)
+
+
+def _messages(kernel: socket.socket) -> Iterator[bytes]:
+    while True:
+        data = kernel.recv(1 << 18)
+        at = 0
+        while at < len(data):
+            length, kind, *_ = _HEADER.unpack_from(data, at)
+            if kind == _DONE:
+                return
+            if kind == _ERROR:
+                code = -struct.unpack_from("=i", data, at + _HEADER.size)[0]
+                raise OSError(code, os.strerror(code))
+            yield data[at + _HEADER.size : at + length]
+            at += length + 3 & ~3
+
+
+def _socket(message: bytes) -> TcpSocket:
+    family, state, _, _, port, other_port, here, there, *rest = _MESSAGE.unpack_from(message)
+    local, remote = int.from_bytes(port), int.from_bytes(other_port)
+    return TcpSocket(
+        inode=rest[-1],
+        listens=state == _LISTEN,
+        port=local,
+        local=f"{_address(family, here)}:{local}",
+        remote=f"{_address(family, there)}:{remote}",
+        awaits=_awaits(_info(message)),
+    )
+
+
+def _address(family: int, raw: bytes) -> str:
+    """An IPv4 address is written as one also where the socket is of IPv6."""
+    if family == socket.AF_INET6 and raw.startswith(bytes(10) + b"\xff\xff"):
+        family, raw = socket.AF_INET, raw[12:]
+    return socket.inet_ntop(family, raw[: 4 if family == socket.AF_INET else 16])
+
+
+def _info(message: bytes) -> bytes:
+    at = _MESSAGE.size
+    while at + _ATTRIBUTE.size <= len(message):
+        length, kind = _ATTRIBUTE.unpack_from(message, at)
+        if kind == _INFO:
+            return message[at + _ATTRIBUTE.size : at + length]
+        at += max(_ATTRIBUTE.size, length) + 3 & ~3
+    return b""
+
+
+def _awaits(info: bytes) -> float | None:
+    if len(info) < _BYTES.size:
+        return None  # an older kernel
+    sent, received = (struct.unpack_from("=I", info, at)[0] for at in (_SENT, _RECEIVED))
+    # Both are counted from the beginning at first, and a request follows it within a millisecond.
+    bytes_sent, bytes_received = _BYTES.unpack_from(info)
+    at_once = sent == received and bytes_sent > 1 and not bytes_received
+    return sent / 1000 if sent < received or at_once else None

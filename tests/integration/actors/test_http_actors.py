@@ -1,0 +1,79 @@
+"""Actors that wait for the HTTP server of another."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import JobStatus
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = Path(__file__).parents[2] / "support" / "http_actors_job.py"
+BUSY_SECONDS = 30.0
+"""Twice what may be silent, whatever is usual."""
+
+
+@pytest.fixture(scope="module")
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
+@contextlib.contextmanager
+def asking(cluster: RayCluster, folder: Path, how: str) -> Iterator[None]:
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", str(SCRIPT), str(folder), how],
+        env=cluster.environ(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as driver:
+        try:
+            yield
+        finally:
+            driver.kill()
+
+
+def job(watched: Watched) -> JobStatus | None:
+    """The one that runs, once its calls have a rhythm."""
+    jobs = (one for one in watched.status().jobs if one.job.startswith("http_actors_job"))
+    return next((one for one in jobs if not one.ended and one.phase == "train"), None)
+
+
+@pytest.mark.parametrize("how", ["thread", "process"])
+def test_the_server_that_does_not_answer_is_named_and_none_that_works(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path, how: str
+) -> None:
+    def incidents() -> list[Incident]:
+        found = watched.ask("incidents", tuple[Incident, ...])
+        return [one for one in found if one.job == name]
+
+    with asking(ray_cluster, tmp_path, how):
+        seen = eventually(lambda: job(watched), "the job is seen to work", 90.0, every=1.0)
+        name, scorer = seen.job, next(one for one in seen.members if one.role == "Scorer")
+        (tmp_path / "busy").touch()
+
+        def silent() -> bool:
+            now = job(watched)
+            assert incidents() == []
+            return now is not None and (now.step_age_seconds or 0.0) > BUSY_SECONDS
+
+        eventually(silent, "a request takes long", 3 * BUSY_SECONDS, every=1.0)
+        (tmp_path / "block").touch()
+        (tmp_path / "busy").unlink()
+        (incident,) = eventually(incidents, "it is named", 90.0, every=1.0)
+    assert incident.verdict is not None
+    (culprit,) = incident.verdict.culprits
+    assert (incident.kind, culprit.role, culprit.actor) == ("actor-stuck", "Scorer", "Scorer 0")
+    assert (culprit.pid == scorer.pid) == (how == "thread")
+    assert culprit.reason.startswith("sleeping in score (http_actors_job.py:")
+    first, last = incident.verdict.chain
+    assert (first.start, last.end, last.how) == ("driver", "Scorer 0", "an answer of")
+    assert first.end.startswith("Rollout.generate at Rollout ")

@@ -1,0 +1,102 @@
+"""Which connections processes have, as the kernel tells."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ray_sentinel.capture.connections import connections_of
+from ray_sentinel.capture.states import read_stat
+from ray_sentinel.model.connections import Connection
+from ray_sentinel.model.identity import ProcessId
+from tests.support.waiting import eventually
+
+SERVER = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+ends = [server.accept()[0] for _ in range(2)]
+for end in ends:
+    end.recv(10)
+sys.stdin.readline()
+ends[0].send(b"answer")
+sys.stdin.readline()
+"""
+
+
+def process_of(pid: int) -> ProcessId:
+    stat = read_stat(pid)
+    assert stat is not None
+    return ProcessId("host1", pid, stat.start)
+
+
+class Asked:
+    """A server below a shell, and two connections to it."""
+
+    def __init__(self) -> None:
+        # The shell stays: it has another command to run.
+        self.shell = subprocess.Popen(
+            ["sh", "-c", f"{sys.executable} -c '{SERVER}'; exit"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.shell.stdout is not None
+        self.port = int(self.shell.stdout.readline())
+        address = ("127.0.0.1", self.port)
+        self.ends = [socket.create_connection(address) for _ in range(2)]
+        self.processes = [process_of(os.getpid()), process_of(self.shell.pid)]
+
+    def go_on(self) -> None:
+        assert self.shell.stdin is not None
+        self.shell.stdin.write("\n")
+        self.shell.stdin.flush()
+
+    def ours(self) -> list[Connection]:
+        """Over which we await an answer of the server."""
+        ends = [f"127.0.0.1:{end.getsockname()[1]}" for end in self.ends]
+        found = connections_of(self.processes)
+        return [one for one in found if one.local in ends and one.asked_at is not None]
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    made = Asked()
+    try:
+        yield made
+    finally:
+        for end in made.ends:
+            end.close()
+        made.shell.communicate("\n\n")
+
+
+def test_both_ends_with_what_was_asked_and_not_answered(asked: Asked) -> None:
+    assert asked.ours() == [], "nothing was asked"
+    begun = time.time()
+    for end in asked.ends:
+        end.send(b"request")
+    both = eventually(lambda: len(found := asked.ours()) == 2 and found, "two answers are awaited")
+    we, shell = asked.processes
+    for one in both:
+        assert (one.process, one.owner, one.serves) == (we, we, False)
+        assert one.asked_at is not None
+        assert one.asked_at == pytest.approx(begun, abs=5.0)
+    served = [one for one in connections_of(asked.processes) if one.process == shell]
+    assert {(one.local, one.remote) for one in served} == {(o.remote, o.local) for o in both}
+    assert all(one.serves and one.owner.pid != shell.pid for one in served), "the child has them"
+    asked.go_on()
+    assert asked.ends[0].recv(10) == b"answer"
+    eventually(lambda: len(asked.ours()) == 1, "one is answered")
+
+
+def test_a_process_with_another_start_is_another_one(asked: Asked) -> None:
+    asked.ends[0].send(b"request")
+    eventually(lambda: len(asked.ours()) == 1, "it is awaited")
+    asked.processes[0] = ProcessId("host1", os.getpid(), 1)
+    assert asked.ours() == []

@@ -1,0 +1,122 @@
+"""Jobs of actors whose processes ask each other over connections that are no calls of Ray's."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.support import ray_story
+from tests.support.ray_story import (
+    COMPUTES,
+    GETS,
+    RESTS,
+    SLEEPS,
+    RayStory,
+    StoryEngine,
+    StoryProcess,
+    actors,
+    driver,
+)
+
+ASKS = msgspec.structs.replace(
+    GETS, signature=("generate (rollout.py:5)", "recv_into (socket.py:706)"), label="reading"
+)
+LOOPS = msgspec.structs.replace(
+    RESTS, signature=("generate (rollout.py:5)", "select (selectors.py:468)")
+)
+IN_THREAD = msgspec.structs.replace(SLEEPS, tid=99, switches=7)
+WARM = 60
+
+
+def asked(
+    stack: ray_story.StackFact = ASKS, *, engine: bool = False
+) -> tuple[RayStory, StoryProcess, StoryProcess]:
+    """A rollout has asked a server, which nobody calls by Ray; the driver waits for the rollout.
+    The story, rollout and server."""
+    main, rollouts, (server,) = driver(), actors("Rollout", 2, 10), actors("Server", 1, 30)
+    story = RayStory([main, *rollouts, server])
+    if engine:
+        story.served = [StoryEngine(server)]
+
+    def healthy() -> None:
+        story.iterate()
+        server.rests(story.now)
+        for one in story.served:
+            one.tokens += 10
+
+    story.run(WARM, healthy)
+    for one in rollouts:
+        one.rests(story.now)
+    story.drives(main)
+    rollouts[0].begins("generate", story.now, stack)
+    story.call(main, rollouts[0], "generate")
+    story.asks(rollouts[0], server)
+    return story, rollouts[0], server
+
+
+def test_the_thread_of_a_server_that_stands_in_a_request_is_named() -> None:
+    story, _, server = asked()
+    server.stack = IN_THREAD
+    story.run(60)
+    incident, (culprit,) = story.incident(), story.culprits()
+    assert (incident.kind, culprit.actor, culprit.reason) == (
+        "actor-stuck",
+        "Server 0",
+        "sleeping in score (reward.py:88)",
+    )
+    assert story.chain() == [
+        ("driver", "Rollout.generate at Rollout 0", "ray.get"),
+        ("Rollout.generate at Rollout 0", "Server 0", "an answer of"),
+    ]
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - ray_story.START - WARM <= 30.0
+
+
+def test_a_server_that_works_holds_nobody_up_however_long() -> None:
+    for stack in (ASKS, LOOPS):
+        story, _, server = asked(stack)
+        server.stack, server.goes_on = COMPUTES, True
+        story.run(600)
+        assert story.engine.incidents(everything=True) == ()
+        (root,) = story.engine.view.ray.jobs[ray_story.JOB].roots
+        assert root.root.kind == "works"
+        assert "for an answer of Server 0 → which goes on" in root.root.sentence
+
+
+def test_a_process_below_the_actor_is_named_by_its_pid() -> None:
+    story, rollout, server = asked()
+    story.asked = []
+    story.asks(rollout, server, answerer=77)
+    story.below = [StoryProcess(77, stack=msgspec.structs.replace(SLEEPS, tid=77, switches=7))]
+    story.run(40)
+    (culprit,) = story.culprits()
+    assert (culprit.actor, culprit.pid, culprit.role) == ("Server 0", 77, "Server")
+
+
+def test_an_engine_below_the_asked_actor_that_works_holds_nobody_up() -> None:
+    story, _, _ = asked(LOOPS, engine=True)
+    (engine,) = story.served
+    engine.running = 3
+
+    def generate() -> None:
+        engine.tokens += 10
+
+    story.run(600, generate)
+    assert story.engine.incidents(everything=True) == ()
+
+
+def test_the_chain_leads_through_the_asked_actor_to_its_engine() -> None:
+    story, _, _ = asked(LOOPS, engine=True)
+    (engine,) = story.served
+    engine.running = 3
+    story.run(200)
+    incident = story.incident()
+    assert (incident.job, incident.rule) == ("sglang-4711", "stall.requests")
+    assert story.chain()[-1] == ("Rollout.generate at Rollout 0", "Server 0", "an answer of")
+
+
+def test_what_was_sent_before_the_call_began_is_awaited_by_nobody() -> None:
+    story, rollout, _ = asked(SLEEPS)
+    story.asked = [msgspec.structs.replace(one, since=one.since - 5.0) for one in story.asked]
+    rollout.stack = ASKS
+    story.run(60)
+    assert [one.actor for one in story.culprits()] == ["Rollout 0"]
