@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from ray_sentinel import __version__
 from ray_sentinel.engine.inference import MOVING
 from ray_sentinel.engine.lifecycle import CONFIRMED
@@ -42,6 +44,22 @@ LAST_CYCLE = Metric(
     "ray_sentinel_coordinator_last_cycle_timestamp_seconds",
     "gauge",
     "When the coordinator's last cycle ended.",
+)
+REPORTS = Metric("ray_sentinel_reports_total", "counter", "Agents' reports that were taken.")
+SERIES_BYTES = Metric(
+    "ray_sentinel_series_bytes", "gauge", "Memory of the nodes' series that rules and history read."
+)
+LOG_WAITING = Metric(
+    "ray_sentinel_event_log_waiting_bytes", "gauge", "Events that wait for the disk."
+)
+LOG_MISSING = Metric(
+    "ray_sentinel_event_log_missing_total", "counter", "Events that the disk did not take in time."
+)
+MEMORY = Metric("ray_sentinel_memory_bytes", "gauge", "Resident memory.", ("process",))
+REPORT_SECONDS = Metric(
+    "ray_sentinel_report_seconds",
+    "gauge",
+    "Wall time of the agent's last report to the coordinator, with its answer.",
 )
 INCIDENTS = Metric(
     "ray_sentinel_incidents_total", "counter", "Confirmed incidents.", ("kind", "severity")
@@ -176,28 +194,55 @@ def capture_families(
     return tuple(families)
 
 
+def agent_families(memory_bytes: int, report_seconds: float | None) -> tuple[Family, ...]:
+    """What it costs to watch this node; ``report_seconds`` as of ``REPORT_SECONDS``, None before
+    the first report."""
+    memory = Family(MEMORY, (MEMORY(float(memory_bytes), "agent"),))
+    if report_seconds is None:
+        return (memory,)
+    return memory, Family(REPORT_SECONDS, (REPORT_SECONDS(report_seconds),))
+
+
+class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a coordinator tells of its own work."""
+
+    nodes: int
+    """Whose agents report."""
+    unwatched: int
+    reports: int
+    """Taken since it started."""
+    cycle_seconds: float | None
+    last_cycle: float | None
+    """Unix time."""
+    memory_bytes: int
+    series_bytes: int
+    log_waiting_bytes: int
+    log_missing: int
+    """Events."""
+
+
 def coordinator_families(
-    *,
-    nodes: int,
-    unwatched: int,
-    cycle_seconds: float | None,
-    last_cycle: float | None,
-    incidents: Iterable[Incident],
+    told: CoordinatorFigures, incidents: Iterable[Incident]
 ) -> tuple[Family, ...]:
     """What the head's agent serves for the coordinator."""
     known = [incident for incident in incidents if incident.kind != "asked"]
     total = Counter((incident.kind, incident.severity) for incident in known)
     active = {(i.job, i.kind) for i in known if i.state in CONFIRMED}
     families = [
-        Family(NODES, (NODES(float(nodes)),)),
-        Family(UNWATCHED, (UNWATCHED(float(unwatched)),)),
+        Family(NODES, (NODES(float(told.nodes)),)),
+        Family(UNWATCHED, (UNWATCHED(float(told.unwatched)),)),
+        Family(REPORTS, (REPORTS(float(told.reports)),)),
+        Family(MEMORY, (MEMORY(float(told.memory_bytes), "coordinator"),)),
+        Family(SERIES_BYTES, (SERIES_BYTES(float(told.series_bytes)),)),
+        Family(LOG_WAITING, (LOG_WAITING(float(told.log_waiting_bytes)),)),
+        Family(LOG_MISSING, (LOG_MISSING(float(told.log_missing)),)),
         Family(INCIDENTS, tuple(INCIDENTS(float(n), *key) for key, n in sorted(total.items()))),
         Family(ACTIVE, tuple(ACTIVE(1.0, *key) for key in sorted(active))),
     ]
-    if cycle_seconds is not None:
-        families.append(Family(CYCLE, (CYCLE(cycle_seconds),)))
-    if last_cycle is not None:
-        families.append(Family(LAST_CYCLE, (LAST_CYCLE(last_cycle),)))
+    if told.cycle_seconds is not None:
+        families.append(Family(CYCLE, (CYCLE(told.cycle_seconds),)))
+    if told.last_cycle is not None:
+        families.append(Family(LAST_CYCLE, (LAST_CYCLE(told.last_cycle),)))
     return tuple(family for family in families if family.samples)
 
 

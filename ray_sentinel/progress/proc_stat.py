@@ -71,6 +71,12 @@ def all_stats(proc: Path = Path("/proc")) -> dict[int, Stat]:
     return found
 
 
+def resident_bytes() -> int:
+    """Memory of this process that is not swapped out (``/proc/self/statm``)."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * PAGE
+
+
 class SchedStat(NamedTuple):
     """``/proc/<pid>/task/<tid>/schedstat``."""
 

@@ -25,6 +25,7 @@ from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.loops import Loop, Newest
 from ray_sentinel.actors.messages import AgentReport, Receipt
 from ray_sentinel.actors.metrics import (
+    agent_families,
     build_family,
     capture_families,
     train_families,
@@ -44,6 +45,7 @@ from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess,
 from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
+from ray_sentinel.progress.proc_stat import resident_bytes
 from ray_sentinel.progress.watch import NodeWatch
 from ray_sentinel.store.scrape_config import scrape_target, target_groups
 from ray_sentinel.trusted_path import claim_private_folder
@@ -134,6 +136,7 @@ class NodeMonitor:
         self._measured: tuple[Family, ...] = ()
         """What was collected, ``train_*``, and ``server_*``."""
         self._from_coordinator: tuple[Family, ...] = ()
+        self._report_seconds: float | None = None
         self._targets: tuple[str, ...] = ()
         self._targets_version = 0
         self._sampling = NodeSampling(self._incarnation)
@@ -295,6 +298,7 @@ class NodeMonitor:
             (
                 *self._measured,
                 build_family(PROTOCOL),
+                *agent_families(resident_bytes(), self._report_seconds),
                 *capture_families(self.evidence.runs, self.evidence.capture_seconds),
                 *self._from_coordinator,
             )
@@ -318,6 +322,7 @@ class NodeMonitor:
             ray_exits=seen.ray_exits,
             clock_shift=self._clock.shift,
         )
+        begun = time.monotonic()
         receipt = self._send(
             AgentReport(
                 snapshot=snapshot,
@@ -329,6 +334,7 @@ class NodeMonitor:
                 targets_version=self._targets_version,
             )
         )
+        self._report_seconds = time.monotonic() - begun
         if receipt is None:
             self._from_coordinator = ()
         else:

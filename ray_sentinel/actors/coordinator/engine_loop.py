@@ -196,6 +196,11 @@ class EngineLoop:
         with self._lock:
             return self._engine.view.telemetry.held(node_id)
 
+    @property
+    def series_bytes(self) -> int:
+        """Memory of the nodes' series."""
+        return self._engine.view.telemetry.size
+
     def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
         """As ``Telemetry.rows``, with times on the wall clock. The engine goes on meanwhile."""
         shift = self._clock.shift

@@ -44,7 +44,7 @@ from ray_sentinel.actors.lease import BEAT_SECONDS
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import AgentReport, Description, HistoryRequest, Receipt
-from ray_sentinel.actors.metrics import coordinator_families
+from ray_sentinel.actors.metrics import CoordinatorFigures, coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.raylets import end_with_raylet
 from ray_sentinel.actors.storage import DeploymentStorage
@@ -58,6 +58,7 @@ from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import NodeStatus, Status
 from ray_sentinel.private_files import be_private
+from ray_sentinel.progress.proc_stat import resident_bytes
 from ray_sentinel.web.page import Owner, Page
 from ray_sentinel.web.routes import PageSource
 
@@ -295,13 +296,18 @@ class CoordinatorParts:
         now, last = self.clock.now(), self.engine.last_cycle
         if last is not None:
             last = self.clock.shown(now) - (self.clock.monotonic() - last)
-        return coordinator_families(
+        told = CoordinatorFigures(
             nodes=self.roster.fresh(now),
             unwatched=len(self.fleet.unwatched(now)),
+            reports=self.roster.taken,
             cycle_seconds=self.engine.cycle_seconds,
             last_cycle=last,
-            incidents=self.engine.incidents(),
+            memory_bytes=resident_bytes(),
+            series_bytes=self.engine.series_bytes,
+            log_waiting_bytes=self.engine.writer.waiting_bytes,
+            log_missing=self.engine.writer.missing,
         )
+        return coordinator_families(told, self.engine.incidents())
 
     def nodes(self) -> tuple[NodeStatus, ...]:
         """The watched nodes' lines, the head first."""

@@ -36,6 +36,8 @@ class Roster:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self.taken = 0
+        """Reports, so far."""
         self._entries: dict[str, RosterEntry] = {}
         self._lock = threading.Lock()
         self._targets: tuple[int, tuple[str, ...]] | None = None
@@ -54,6 +56,7 @@ class Roster:
         """Keep a report; ``number`` is its place in the event log."""
         node_id = report.snapshot.node.id
         with self._lock:
+            self.taken += 1
             entry = self._entries.get(node_id)
             if entry is None:
                 entry = self._entries[node_id] = RosterEntry(report, now)

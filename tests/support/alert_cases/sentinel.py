@@ -54,6 +54,67 @@ CASES: tuple[Case, ...] = (
     quiet("CoordinatorStandsStill", "it goes on", {CYCLE: "0+30x60"}),
     quiet("CoordinatorStandsStill", "its clock is an hour behind", {CYCLE: "-3600+30x60"}),
     fires(
+        "CoordinatorSlow",
+        "for long",
+        {'ray_sentinel_coordinator_cycle_seconds{host="n1"}': "2.5x60"},
+        {"host": "n1"},
+    ),
+    quiet(
+        "CoordinatorSlow",
+        "one cycle",
+        {'ray_sentinel_coordinator_cycle_seconds{host="n1"}': "0.1x28 5 0.1x30"},
+    ),
+    fires(
+        "ReportsSlow",
+        "one node of two",
+        {
+            'ray_sentinel_report_seconds{host="n1"}': "3x60",
+            'ray_sentinel_report_seconds{host="n2"}': "0.1x60",
+        },
+        {"host": "n1"},
+    ),
+    quiet(
+        "ReportsSlow",
+        "while the coordinator was started again",
+        {'ray_sentinel_report_seconds{host="n1"}': "0.1x25 5x4 0.1x30"},
+    ),
+    fires(
+        "EventLogIncomplete",
+        "a disk that hung",
+        {'ray_sentinel_event_log_missing_total{host="n1"}': "0x25 400x40"},
+        {"host": "n1"},
+    ),
+    quiet(
+        "EventLogIncomplete",
+        "long ago",
+        {'ray_sentinel_event_log_missing_total{host="n1"}': "400x60"},
+    ),
+    fires(
+        "EventLogWaits",
+        "a slow disk",
+        {'ray_sentinel_event_log_waiting_bytes{host="n1"}': "40000000x60"},
+        {"host": "n1"},
+    ),
+    quiet(
+        "EventLogWaits",
+        "for a moment",
+        {'ray_sentinel_event_log_waiting_bytes{host="n1"}': "0x25 60000000x4 0x20"},
+    ),
+    fires(
+        "SentinelMemoryHigh",
+        "the coordinator",
+        {'ray_sentinel_memory_bytes{host="n1",process="coordinator"}': "3000000000x60"},
+        {"host": "n1", "process": "coordinator"},
+    ),
+    quiet(
+        "SentinelMemoryHigh",
+        "what a coordinator may take",
+        {
+            'ray_sentinel_memory_bytes{host="n1",process="coordinator"}': "1500000000x60",
+            'ray_sentinel_memory_bytes{host="n1",process="agent"}': "200000000x60",
+        },
+    ),
+    fires(
         "CollectorStuck",
         "in a driver",
         {f'{STATE}{{{COLLECTOR},state="stuck"}}': "0x10 1x60"},

@@ -79,14 +79,25 @@ def incident(number: int, state: str, kind: str = "gil-held") -> Incident:
 
 def test_incidents_are_counted_and_the_open_ones_named() -> None:
     incidents = [incident(1, "resolved"), incident(2, "captured"), incident(3, "captured", "asked")]
-    found = series(
-        metrics.coordinator_families(
-            nodes=3, unwatched=0, cycle_seconds=None, last_cycle=None, incidents=incidents
-        )
+    told = metrics.CoordinatorFigures(
+        nodes=3,
+        unwatched=0,
+        reports=70,
+        cycle_seconds=None,
+        last_cycle=None,
+        memory_bytes=1 << 28,
+        series_bytes=1 << 20,
+        log_waiting_bytes=500,
+        log_missing=2,
     )
-    assert found == {
+    assert series(metrics.coordinator_families(told, incidents)) == {
         "ray_sentinel_agent_nodes": 3.0,
         "ray_sentinel_nodes_unwatched": 0.0,
+        "ray_sentinel_reports_total": 70.0,
+        'ray_sentinel_memory_bytes{process="coordinator"}': float(1 << 28),
+        "ray_sentinel_series_bytes": float(1 << 20),
+        "ray_sentinel_event_log_waiting_bytes": 500.0,
+        "ray_sentinel_event_log_missing_total": 2.0,
         'ray_sentinel_incidents_total{kind="gil-held",severity="critical"}': 2.0,
         'ray_sentinel_incident_active{job="j",kind="gil-held"}': 1.0,
     }

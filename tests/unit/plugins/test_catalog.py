@@ -90,6 +90,9 @@ ray_sentinel_collector_state{collector,state}: gauge
 ray_sentinel_collector_unkillable_processes{collector}: gauge
 ray_sentinel_(agent_nodes,nodes_unwatched,coordinator_cycle_seconds): gauge
 ray_sentinel_coordinator_last_cycle_timestamp_seconds: gauge
+ray_sentinel_(reports,event_log_missing)_total: counter
+ray_sentinel_(series_bytes,event_log_waiting_bytes,report_seconds): gauge
+ray_sentinel_memory_bytes{process}: gauge
 ray_sentinel_incidents_total{kind,severity}: counter
 ray_sentinel_incident_active{job,kind}: gauge
 ray_sentinel_capture_seconds: gauge
