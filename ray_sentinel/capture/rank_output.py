@@ -187,8 +187,9 @@ class RankOutputs:
         return found.start == key[1] and found.state not in ("Z", "X")
 
     def gather(self, writers: Iterable[Writer], most_bytes: int) -> tuple[RankOutput, ...]:
-        """The last lines of each, or why there are none; ``most_bytes`` of all together."""
-        by_key = {_key(writer): writer for writer in writers}
+        """The last lines of each, or why there are none; ``most_bytes`` of all together. A writer
+        without a start is the process that had its pid last."""
+        by_key = {_key(writer): writer for writer in map(self._identified, writers)}
         if not self._reading.acquire(timeout=WAIT_SECONDS):
             why = "the output of others is being read"
             return tuple(self._without(writer, why) for writer in by_key.values())
@@ -205,6 +206,18 @@ class RankOutputs:
             else self._without(writer, f"its file system does not answer: {failures[key]}")
             for key, writer in by_key.items()
         )
+
+    def _identified(self, writer: Writer) -> Writer:
+        """With its start, where that is not told, as of one that Ray says has ended."""
+        process = writer.process
+        if process.start:
+            return writer
+        known = [(known.last, key) for key, known in self._known.copy().items()]
+        mine = [(last, start) for last, (pid, start) in known if pid == process.pid]
+        if not mine:
+            return writer
+        process = msgspec.structs.replace(process, start=max(mine)[1])
+        return msgspec.structs.replace(writer, process=process)
 
     def _without(self, writer: Writer, why: str) -> RankOutput:
         key = _key(writer)

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ray_sentinel.actors.messages import Outputs, pack_masked
@@ -74,6 +75,22 @@ def test_both_streams_of_a_rank_that_lives(start: Start, tmp_path: Path) -> None
     log = found.log
     assert (log.rank, log.host, log.pid, log.ended) == (3, "a", rank.process.pid, False)
     assert log.missing == log.telling == ""
+
+
+def test_one_whose_start_nobody_told_is_the_one_that_had_its_pid_last(
+    start: Start, tmp_path: Path
+) -> None:
+    with open(tmp_path / "out", "wb") as out:
+        rank, process = start('print("mine"); sys.stdin.read()', out, out)
+    written(tmp_path / "out", b"mine")
+    outputs = RankOutputs("a")
+    outputs.note([rank.process])
+    process.kill()
+    process.communicate()
+    unknown = msgspec.structs.replace(rank.process, start=0)
+    found = only(outputs, msgspec.structs.replace(rank, process=unknown))
+    assert b"mine" in found.data
+    assert (found.log.pid, found.log.ended, found.log.missing) == (rank.process.pid, True, "")
 
 
 def test_a_rank_that_died_is_read_where_it_wrote_while_it_lived(
