@@ -251,7 +251,7 @@ def _standing(
                 member=_member(fact.process, translated),
                 place=fact.text,
                 called_by=translated.maker(runs[0]) if runs else translated.asker(fact.process),
-                began=max((c for c in (*(c.since for c in runs), asked) if c), default=None),
+                began=max(filter(None, (*(call.since for call in runs), asked)), default=None),
                 round_in=goes_round,
                 switches=translated.thread_switches(fact.process),
             ),
