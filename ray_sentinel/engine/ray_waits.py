@@ -159,8 +159,7 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     called_at = root.chain[-1].since if root.chain else None
     if job.picture is None or called_at is None or not seen.is_sure():
         return False
-    known = (job.methods[name] for name in member.does if name in job.methods)
-    usual = [method.round_patience for method in known if method.ended >= RHYTHM]
+    usual = [p for name in member.does if (p := job.round_patience_in(name)) is not None]
     if not usual or min(now - called_at, job.silence(now)) <= max(UNKNOWN_PATIENCE, *usual):
         return False
     held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}

@@ -34,7 +34,7 @@ class RootMember(msgspec.Struct, frozen=True, kw_only=True):
     methods: tuple[str, ...] = ()
     """What it runs."""
     asked_in: tuple[str, ...] = ()
-    """What those run who await an answer of it over a connection."""
+    """What those run who await an answer of it over a connection; of a driver, an empty name."""
 
     @property
     def does(self) -> tuple[str, ...]:

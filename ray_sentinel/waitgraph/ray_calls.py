@@ -198,9 +198,12 @@ class RayFacts:
         return self.names.get(node, "") if node is not None else ""
 
     def asked_in(self, node: WaitNode) -> tuple[str, ...]:
-        """What those run who await an answer of a process."""
-        askers = self._answers.askers(node)
-        return tuple(dict.fromkeys(c.name for who in askers for c in self.runs(who) if c.name))
+        """What those run who await an answer of a process; of a driver, an empty name."""
+        found: dict[str, None] = {}
+        for who in self._answers.askers(node):
+            drives = self.processes.known[who].role == "driver"
+            found |= dict.fromkeys([""] if drives else [call.name for call in self.runs(who)])
+        return tuple(found)
 
     def asker(self, node: WaitNode) -> str:
         """The name of one who awaits an answer of a process; empty where nobody does."""

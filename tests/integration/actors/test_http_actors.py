@@ -18,8 +18,8 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 SCRIPT = Path(__file__).parents[2] / "support" / "http_actors_job.py"
-BUSY_SECONDS = 30.0
-"""Twice what may be silent, whatever is usual."""
+BUSY_SECONDS = 24.0
+"""Longer than may be silent, whatever is usual."""
 
 
 @pytest.fixture(scope="module")

@@ -114,6 +114,19 @@ def test_the_chain_leads_through_the_asked_actor_to_its_engine() -> None:
     assert story.chain()[-1] == ("Rollout.generate at Rollout 0", "Server 0", "an answer of")
 
 
+def test_a_driver_that_asks_itself_is_no_culprit() -> None:
+    story, rollout, server = asked()
+    main = story.processes[0]
+    rollout.rests(story.now)
+    story.drives(main)
+    main.stack, story.asked = ASKS, []
+    story.asks(main, server)
+    server.stack = IN_THREAD
+    story.run(200)
+    assert [one.actor for one in story.culprits()] == ["Server 0"]
+    assert story.chain()[-1] == ("driver", "Server 0", "an answer of")
+
+
 def test_what_was_sent_before_the_call_began_is_awaited_by_nobody() -> None:
     story, rollout, _ = asked(SLEEPS)
     story.asked = [msgspec.structs.replace(one, since=one.since - 5.0) for one in story.asked]
