@@ -158,7 +158,7 @@ def _messages(kernel: socket.socket) -> Iterator[bytes]:
 
 def _socket(message: bytes) -> TcpSocket:
     family, state, _, _, port, other_port, here, there, *rest = _MESSAGE.unpack_from(message)
-    local, remote = int.from_bytes(port), int.from_bytes(other_port)
+    local, remote = int.from_bytes(port, "big"), int.from_bytes(other_port, "big")
     return TcpSocket(
         inode=rest[-1],
         listens=state == _LISTEN,
