@@ -120,6 +120,20 @@ class RayCluster:
             check=False,
         )
 
+    @contextlib.contextmanager
+    def driver(self, script: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A script that is the driver of a job; killed in the end."""
+        with subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(script), *arguments],
+            env=self.environ(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     def up(self, log_dir: Path, **more: str) -> None:
         """Watch the cluster, and fail where a node is not."""
         patiently = ("--timeout", str(UP_SECONDS))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,16 +35,10 @@ def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
 def served(cluster: RayCluster, folder: Path) -> Iterator[None]:
     """The job runs; ended with its engine."""
     folder.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", str(SCRIPT), str(folder)],
-        env=cluster.environ(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as driver:
+    with cluster.driver(SCRIPT, str(folder)):
         try:
             yield
         finally:
-            driver.kill()
             for path in (*folder.glob("rank-*"), *folder.glob("detokenizer")):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(path.read_text()), signal.SIGKILL)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,20 +23,6 @@ def watched(watched_by_all: Watched) -> Watched:
     return watched_by_all
 
 
-@contextlib.contextmanager
-def asking(cluster: RayCluster, folder: Path, how: str) -> Iterator[None]:
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", str(SCRIPT), str(folder), how],
-        env=cluster.environ(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as driver:
-        try:
-            yield
-        finally:
-            driver.kill()
-
-
 def job(watched: Watched) -> JobStatus | None:
     """The one that runs, once its calls have a rhythm."""
     jobs = (one for one in watched.status().jobs if one.job.startswith("http_actors_job"))
@@ -55,7 +37,7 @@ def test_the_server_that_does_not_answer_is_named_and_none_that_works(
         found = watched.ask("incidents", tuple[Incident, ...])
         return [one for one in found if one.job == name]
 
-    with asking(ray_cluster, tmp_path, how):
+    with ray_cluster.driver(SCRIPT, str(tmp_path), how):
         seen = eventually(lambda: job(watched), "the job is seen to work", 90.0, every=1.0)
         name, scorer = seen.job, next(one for one in seen.members if one.role == "Scorer")
         (tmp_path / "busy").touch()
