@@ -7,6 +7,8 @@ once there is a file ``block``, one never ends.
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import subprocess
 import sys
 import threading
@@ -92,6 +94,8 @@ def main() -> None:
 
 
 if HOW == "serves":
+    # ``PR_SET_PDEATHSIG``: Ray kills the actor alone.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     with serve() as server:
         print(server.server_port, flush=True)
         server.serve_forever()
