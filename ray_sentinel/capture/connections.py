@@ -1,10 +1,10 @@
-"""The TCP connections of processes and of what descends from them, and which await an answer.
+"""The TCP connections of processes, and of what descends from them, on which an answer is due.
 
 The kernel knows of every connection when something was last sent over it, and when something last
 came (``struct tcp_info`` in ``linux/tcp.h``): who sent last awaits an answer, as the client of an
-HTTP server does. It is asked by netlink (``man 7 sock_diag``), which is open to every user. That is
-one request and one kind of answer; pyroute2, which can do so too, brings all that configures a
-network.
+HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7 sock_diag``),
+which is open to every user. That is one request and one kind of answer; pyroute2, which can do so
+too, brings all that configures a network.
 """
 
 from __future__ import annotations
@@ -65,11 +65,13 @@ class TcpSocket(NamedTuple):
     remote: str
     awaits: float | None
     """Seconds since something was sent last, where nothing has come since; else None."""
+    owes: bool
+    """Something has come, and nothing was sent since."""
 
 
 def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
-    """The connections that they serve, and those over which they await an answer, each with those
-    of what descends from them; of processes that may not be looked at, none.
+    """Those that they serve, on which they owe an answer, and the others on which they await one,
+    each with those of what descends from them; of processes that may not be looked at, none.
 
     Raises OSError where the kernel does not tell.
     """
@@ -78,7 +80,7 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
     wanted = {
         one.inode: one
         for one in sockets
-        if not one.listens and (one.port in ports or one.awaits is not None)
+        if not one.listens and (one.owes if one.port in ports else one.awaits is not None)
     }
     stats = all_stats()
     looked_at = {one.pid: one for one in processes}
@@ -158,6 +160,7 @@ def _messages(kernel: socket.socket) -> Iterator[bytes]:
 
 def _socket(message: bytes) -> TcpSocket:
     family, state, _, _, port, other_port, here, there, *rest = _MESSAGE.unpack_from(message)
+    awaits, owes = _due(_info(message))
     local, remote = int.from_bytes(port, "big"), int.from_bytes(other_port, "big")
     return TcpSocket(
         inode=rest[-1],
@@ -165,7 +168,8 @@ def _socket(message: bytes) -> TcpSocket:
         port=local,
         local=f"{_address(family, here)}:{local}",
         remote=f"{_address(family, there)}:{remote}",
-        awaits=_awaits(_info(message)),
+        awaits=awaits,
+        owes=owes,
     )
 
 
@@ -186,11 +190,13 @@ def _info(message: bytes) -> bytes:
     return b""
 
 
-def _awaits(info: bytes) -> float | None:
+def _due(info: bytes) -> tuple[float | None, bool]:
+    """As ``awaits`` and ``owes`` of ``TcpSocket``."""
     if len(info) < _BYTES.size:
-        return None  # an older kernel
+        return None, False  # an older kernel
     sent, received = (struct.unpack_from("=I", info, at)[0] for at in (_SENT, _RECEIVED))
     # Both are counted from the beginning at first, and a request follows it within a millisecond.
     bytes_sent, bytes_received = _BYTES.unpack_from(info)
-    at_once = sent == received and bytes_sent > 1 and not bytes_received
-    return sent / 1000 if sent < received or at_once else None
+    asked_at_once = sent == received and bytes_sent > 1 and not bytes_received
+    was_asked = bytes_received > 0 and (received < sent or bytes_sent <= 1)
+    return sent / 1000 if sent < received or asked_at_once else None, was_asked

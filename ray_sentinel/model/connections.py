@@ -8,7 +8,7 @@ from ray_sentinel.model.identity import ProcessId
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """One end of an established connection."""
+    """One end of an established connection on which an answer is due."""
 
     process: ProcessId
     """The process that was looked at."""
@@ -18,13 +18,13 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """"10.0.0.1:40112"."""
     remote: str
     serves: bool
-    """Somebody listens at the local port: the other end has asked for the connection."""
+    """Somebody listens at the local port: this end owes the answer, else it awaits it."""
     asked_at: float | None = None
-    """Unix time at which something was sent last, where nothing has come since; else None."""
+    """Unix time at which the end that awaits the answer has asked for it."""
 
 
 class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """``who`` has sent something to ``whom``, and nothing has come back since.
+    """``who`` has asked ``whom`` for something, and nothing has come back since.
 
     ``asker`` and ``answerer`` are the owners of the two ends: the same processes, or some that
     descend from them.

@@ -62,7 +62,11 @@ class Asked:
         """Over which we await an answer of the server."""
         ends = [f"127.0.0.1:{end.getsockname()[1]}" for end in self.ends]
         found = connections_of(self.processes)
-        return [one for one in found if one.local in ends and one.asked_at is not None]
+        return [one for one in found if one.local in ends]
+
+    def served(self) -> list[Connection]:
+        """On which the server owes an answer."""
+        return [one for one in connections_of(self.processes) if one.process == self.processes[1]]
 
 
 @pytest.fixture
@@ -77,22 +81,23 @@ def asked() -> Iterator[Asked]:
 
 
 def test_both_ends_with_what_was_asked_and_not_answered(asked: Asked) -> None:
-    assert asked.ours() == [], "nothing was asked"
+    assert asked.ours() == asked.served() == [], "nothing was asked"
     begun = time.time()
     for end in asked.ends:
         end.send(b"request")
     both = eventually(lambda: len(found := asked.ours()) == 2 and found, "two answers are awaited")
     we, shell = asked.processes
+    eventually(lambda: len(asked.served()) == 2, "two are owed")
     for one in both:
         assert (one.process, one.owner, one.serves) == (we, we, False)
         assert one.asked_at is not None
         assert one.asked_at == pytest.approx(begun, abs=5.0)
-    served = [one for one in connections_of(asked.processes) if one.process == shell]
+    served = asked.served()
     assert {(one.local, one.remote) for one in served} == {(o.remote, o.local) for o in both}
     assert all(one.serves and one.owner.pid != shell.pid for one in served), "the child has them"
     asked.go_on()
     assert asked.ends[0].recv(10) == b"answer"
-    eventually(lambda: len(asked.ours()) == 1, "one is answered")
+    eventually(lambda: len(asked.ours()) == len(asked.served()) == 1, "one is answered")
 
 
 def test_a_process_with_another_start_is_another_one(asked: Asked) -> None:
