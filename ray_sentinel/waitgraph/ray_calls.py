@@ -45,6 +45,8 @@ NOT_SEEN = "its stack could not be taken"
 REPORTING_SECONDS = 5.0
 """After a change, the control store has been told of it (``task_events_report_interval_ms``: 1 s),
 also on a busy machine."""
+CLOCKS = 1.0
+"""Seconds by which the times of Ray's calls and those of the kernel's connections may differ."""
 FEW = 32
 """So many things in a row are waited for one by one; of more, a process or call waits for halves,
 which wait for their halves: else thousands that wait for thousands would be millions of edges."""
@@ -305,7 +307,7 @@ class RayFacts:
         nothing is answered. To the tensors that ranks send each other, nothing ever is."""
         runs = self._runs.get(process_node(one.who), ())
         begun = min((call.since for call in runs if call.since is not None), default=one.since)
-        return begun <= one.since and not (one.asker in ranks and one.answerer in ranks)
+        return begun - CLOCKS <= one.since and not (one.asker in ranks and one.answerer in ranks)
 
     def _answerer(self, one: AwaitedAnswer) -> WaitNode:
         """Who is waited for: the very process that was asked, where no engine tells more."""

@@ -132,6 +132,19 @@ def test_the_users_code_inside_a_collective_is_not_a_wait_for_others() -> None:
     assert found.signature[-1] == "__getstate__ (/home/me/data.py:4)"
 
 
+def test_the_users_code_that_a_server_runs_does_not_wait_for_the_network() -> None:
+    frames = (
+        "finish_request socketserver.py:361",
+        "process_request_thread socketserver.py:691",
+        "<module> /home/me/serve.py:9",
+    )
+    handles = main_fact("score /home/me/serve.py:4", "do_POST /home/me/serve.py:8", *frames)
+    assert handles.activity == "unknown"
+    assert handles.signature[-1] == "score (/home/me/serve.py:4)"
+    asks = main_fact("readinto socket.py:9", "score /home/me/serve.py:4", *frames)
+    assert (asks.activity, asks.signature[-1]) == ("network-wait", "readinto (socket.py:9)")
+
+
 def test_a_collective_inside_a_checkpoint_is_a_wait_for_others() -> None:
     found = main_fact(
         "all_reduce torch/distributed/distributed_c10d.py:3",
