@@ -236,6 +236,7 @@ PYTHON: tuple[FramePattern, ...] = (
     FramePattern(
         m.IDLE, r"run_forever|_run_once|run_until_complete", r"(^|/)(asyncio/base_events|uvloop/.*)"
     ),
+    FramePattern(m.IDLE, r"serve_forever|handle_request", r"(^|/)socketserver\.py$"),
     FramePattern(
         m.RAY,
         r"get|wait|get_objects|_get\w*|wait_for|recv|connect|init",

@@ -23,10 +23,10 @@ def watched(watched_by_all: Watched) -> Watched:
     return watched_by_all
 
 
-def job(watched: Watched) -> JobStatus | None:
-    """The one that runs, once its calls have a rhythm."""
-    jobs = (one for one in watched.status().jobs if one.job.startswith("http_actors_job"))
-    return next((one for one in jobs if not one.ended and one.phase == "train"), None)
+def job(watched: Watched, driver: int) -> JobStatus | None:
+    """The one of the driver with this pid, once its calls have a rhythm."""
+    jobs = (one for one in watched.status().jobs if driver in {m.pid for m in one.members})
+    return next((one for one in jobs if one.phase == "train"), None)
 
 
 @pytest.mark.parametrize("how", ["thread", "process"])
@@ -37,13 +37,15 @@ def test_the_server_that_does_not_answer_is_named_and_none_that_works(
         found = watched.ask("incidents", tuple[Incident, ...])
         return [one for one in found if one.job == name]
 
-    with ray_cluster.driver(SCRIPT, str(tmp_path), how):
-        seen = eventually(lambda: job(watched), "the job is seen to work", 90.0, every=1.0)
+    with ray_cluster.driver(SCRIPT, str(tmp_path), how) as driver:
+        seen = eventually(
+            lambda: job(watched, driver.pid), "the job is seen to work", 90.0, every=1.0
+        )
         name, scorer = seen.job, next(one for one in seen.members if one.role == "Scorer")
         (tmp_path / "busy").touch()
 
         def silent() -> bool:
-            now = job(watched)
+            now = job(watched, driver.pid)
             assert incidents() == []
             return now is not None and (now.step_age_seconds or 0.0) > BUSY_SECONDS
 

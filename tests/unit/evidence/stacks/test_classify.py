@@ -83,6 +83,7 @@ def test_real_outputs(name: str, activity: str, waits: bool | None, label: str) 
         (["backend_compile jax/_src/compiler.py:9", "f a.py:1"], "compile", False, ""),
         (["_do_copy s3fs/core.py:9", "f a.py:1"], "storage-wait", False, ""),
         (["readinto socket.py:9", "get requests/api.py:8"], "network-wait", False, ""),
+        (["select selectors.py:9", "serve_forever socketserver.py:8"], "idle", None, ""),
         (["block_until_ready jax/_src/array.py:9", "f a.py:1"], "device-wait", None, ""),
         (["jax::BlockUntilReadyWithCancel", "jax::AwaitBuffersReady", "main train.py:1"],
          "device-wait", None, ""),
