@@ -49,6 +49,10 @@ _CRASH = re.compile(
 """What crash handlers print of any abort: no reason."""
 _NATIVE = re.compile(rf"{_REASON.pattern}|{_CRASH.pattern}|terminate called")
 
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(:|$)")
+_WANTED = frozenset({"KeyboardInterrupt", "SystemExit"})
+
 SIGNAL_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
                 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}  # fmt: skip
 
@@ -129,7 +133,22 @@ def final_words(exit_: Exit) -> str:
     """What it said at its end: the exception, or else what its standard error ends with."""
     if exit_.last_words is not None and exit_.last_words.kind == "exception":
         return exit_.last_words.text
-    _, listed, tail = exit_.last_output.rpartition("Traceback (most recent call last):")
+    return closing_lines(exit_.last_output)
+
+
+def raised_in(output: str) -> str:
+    """The exception by which a program ended, by what it wrote last: its name and what it says;
+    empty where there was none, or somebody wanted it to end."""
+    if _TRACEBACK not in output:
+        return ""
+    said = closing_lines(output).partition("\n")[0]
+    named = _EXCEPTION.match(said)
+    return said if named and named[1] not in _WANTED else ""
+
+
+def closing_lines(output: str) -> str:
+    """The exception, or else what native code said, of what a program wrote last."""
+    _, listed, tail = output.rpartition(_TRACEBACK)
     lines = tail.splitlines()
     if listed:
         # The calls that a traceback lists are indented; they say nothing of the reason. What native

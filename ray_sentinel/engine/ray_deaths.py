@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.engine.exits import SIGHUP, SIGINT, SIGNAL_NAMES, SIGTERM
+from ray_sentinel.engine.exits import SIGHUP, SIGINT, SIGNAL_NAMES, SIGTERM, raised_in
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
@@ -55,6 +55,8 @@ class SeenExit(msgspec.Struct, frozen=True):
     signal: int | None
     start: int = 0
     """As of its ``ProcessId``."""
+    raised: str = ""
+    """The exception by which a driver ended, where its output tells."""
 
 
 class ToldDeath(msgspec.Struct, kw_only=True):
@@ -95,7 +97,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
             pid = ended.process.pid
             at = min(now, ended.at + offset)
             if len(known) < MOST or pid in known:
-                known[pid] = SeenExit(at, ended.code, ended.signal, ended.process.start)
+                raised = raised_in(ended.last_output)
+                known[pid] = SeenExit(at, ended.code, ended.signal, ended.process.start, raised)
         for event in snapshot.events:
             pid_text = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
             if pid_text.isdecimal() and now - event.time - offset < WAIT_SECONDS * 10:
@@ -174,6 +177,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
         if death.cause in ("signal", "unknown", "exited") and death.pid in self.oom.get(node, {}):
             return _with(death, "oom-kernel", "the kernel killed it for memory", "kernel log")
         unclear = death.what == "driver" and death.cause == "exception" and not death.is_proven
+        if unclear and seen is not None and seen.raised:
+            return _with(death, "exception", seen.raised, "output")
         if unclear and (seen is None or not _asked_to_end(seen)):
             # With Ray's excepthook a driver ends with status 1 after Ctrl-C too.
             return _with(death, "unknown", death.detail, death.witness)

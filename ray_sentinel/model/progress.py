@@ -115,6 +115,8 @@ class RayExit(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None = None
     """Exit status; None where a signal ended it, or nobody could tell."""
     signal: int | None = None
+    last_output: str = ""
+    """What a driver's standard error ends with, where that is a file of its own."""
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from ray_sentinel.model.progress import RayExit, RayProcess
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
+from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.proc_stat import Key, parse_schedstat, parse_stat
 from ray_sentinel.progress.process_memory import memory_files, read_file
 from ray_sentinel.progress.processes import Process
@@ -60,9 +61,15 @@ class RayProcessWatch:
     """Keeps the last look at each process. One caller looks."""
 
     def __init__(
-        self, own_raylet: int | None, exits: ExitWatch, proc: Path = Path("/proc")
+        self,
+        own_raylet: int | None,
+        exits: ExitWatch,
+        outputs: LastOutput,
+        proc: Path = Path("/proc"),
     ) -> None:
         self._raylet, self._exits, self._proc = own_raylet, exits, str(proc)
+        self._outputs = outputs
+        """Of the drivers."""
         self._seen: dict[Key, _Seen] = {}
         self._told: dict[Key, ProcessId] = {}
         """Processes whose exits are waited for."""
@@ -74,7 +81,15 @@ class RayProcessWatch:
             process = self._told.pop(ended.key, None)
             if process is not None:
                 code, signal = pidfd.describe(ended.status)
-                self._ended.append(RayExit(process=process, at=ended.at, code=code, signal=signal))
+                self._ended.append(
+                    RayExit(
+                        process=process,
+                        at=ended.at,
+                        code=code,
+                        signal=signal,
+                        last_output=self._outputs.read(ended.key),
+                    )
+                )
         self._ended = [one for one in self._ended if now - one.at < TOLD_SECONDS][-MOST:]
         return tuple(self._ended)
 
@@ -98,6 +113,8 @@ class RayProcessWatch:
         )
         titles = memory_files((p.pid for p in chosen if p.pid not in here), "cmdline", self._proc)
         self._seen = {p.key: self._seen[p.key] for p in chosen if p.key in self._seen}
+        self._outputs.forget(self._told.keys())
+        self._outputs.note([p.key for p in chosen if p.pid in here])
         found = []
         for process in chosen:
             title = "" if process.pid in here else _title(titles.get(process.pid))

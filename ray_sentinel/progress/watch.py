@@ -84,7 +84,9 @@ class NodeWatch:
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
         self._ray = RayRanks(own_raylet, proc)
-        self._ray_processes = RayProcessWatch(own_raylet, ExitWatch(proc, now=now), proc)
+        self._ray_processes = RayProcessWatch(
+            own_raylet, ExitWatch(proc, now=now), LastOutput(proc), proc
+        )
         self._workers: tuple[RayWorker, ...] = ()
         self._drivers: tuple[tuple[str, int], ...] = ()
         self._now = now

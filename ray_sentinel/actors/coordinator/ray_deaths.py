@@ -371,7 +371,9 @@ def driver_death(job: Any, worker: Any | None, driver: RayDriver) -> RayDeath | 
             return None
     if traceback := _traceback(worker):
         found = _of_driver(job, driver, "exception", raised_at(traceback))
-        return msgspec.structs.replace(found, is_proven=bool(_RAISED.search(found.detail)))
+        # Of a submitted job Ray would say that it was stopped.
+        proven = job.HasField("job_info") or bool(_RAISED.search(found.detail))
+        return msgspec.structs.replace(found, is_proven=proven)
     if worker is None:
         return _of_driver(job, driver, "unknown", "")
     kind = enum_name(worker, "exit_type")

@@ -277,3 +277,8 @@ def test_a_statement_that_raises_tells_an_exception_from_ctrl_c(code: str, prove
     death = driver_death(job(), entry, DRIVER)
     assert death is not None
     assert (death.cause, death.is_proven) == ("exception", proven)
+    submitted = job()
+    submitted.job_info.status = "FAILED"
+    death = driver_death(submitted, entry, DRIVER)
+    assert death is not None
+    assert death.is_proven, "Ray would say that it was stopped"

@@ -113,10 +113,14 @@ class Cluster:
             )
             self._feed(Tick(time=self.now))
 
-    def end(self, pid: int, *, code: int | None = None, signal: int | None = None) -> None:
+    def end(
+        self, pid: int, *, code: int | None = None, signal: int | None = None, said: str = ""
+    ) -> None:
         """The agent sees a process end; a trainer is a rank too."""
         process = ProcessId("one", pid, 1)
-        self.ray_exits.append(RayExit(process=process, at=self.now, code=code, signal=signal))
+        self.ray_exits.append(
+            RayExit(process=process, at=self.now, code=code, signal=signal, last_output=said)
+        )
         if pid in self.living:
             self.living.remove(pid)
             self.exits.append(
@@ -386,3 +390,27 @@ def test_what_may_have_been_ctrl_c_accuses_no_driver(
     cluster.end(10, code=1)
     cluster.wait(3)
     assert cluster.told() == [], "with Ray's excepthook Ctrl-C gives this status too"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("IndexError: list index out of range", True),
+        ("my.own.Error", True),
+        ("KeyboardInterrupt", False),
+        ("SystemExit: 2", False),
+        ("", False),
+    ],
+)
+def test_what_a_driver_wrote_last_tells_an_exception_from_ctrl_c(
+    cluster: Cluster, said: str, told: bool
+) -> None:
+    frames = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    [][i]\n'
+    cluster.end(10, code=1, said=f"step 1\n{frames}{said}\n" if said else "step 1\n")
+    cluster.tell(dead(10, "exception", at=cluster.now, detail="[][i]", is_proven=False))
+    cluster.end_all("driver-ended")
+    cluster.wait(8)
+    assert bool(cluster.told()) == told
+    if told:
+        ((_, kind, culprits, severity),) = cluster.told()
+        assert (kind, culprits, severity) == ("driver-dead", ["driver"], "critical")

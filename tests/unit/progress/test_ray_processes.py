@@ -16,6 +16,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import RayExit, RayProcess
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
+from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.processes import ProcessTable
 from ray_sentinel.progress.ray_processes import MOST, RayProcessWatch
 from tests.support.proc_tree import ProcTree
@@ -67,7 +68,7 @@ class Agent:
         self.drivers: list[tuple[str, int]] = []
         self.engines: dict[tuple[int, int], str] = {}
         self._table = ProcessTable()
-        self._watch = RayProcessWatch(raylet, ExitWatch())
+        self._watch = RayProcessWatch(raylet, ExitWatch(), LastOutput())
 
     def look(self) -> dict[int, RayProcess]:
         """A second later."""
@@ -201,7 +202,7 @@ class Many:
         self.tree = ProcTree(root)
         self.tree.process(10, 1, "raylet", exe="/usr/bin/raylet", command="raylet")
         self._table = ProcessTable(root)
-        self._watch = RayProcessWatch(10, ExitWatch(root), root)
+        self._watch = RayProcessWatch(10, ExitWatch(root), LastOutput(root), root)
         self._now = 1000.0
         self._ran = self._waited = 0.0
         self._counted = 0
