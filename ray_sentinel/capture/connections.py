@@ -70,8 +70,9 @@ class TcpSocket(NamedTuple):
 
 
 def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
-    """Those that they serve, on which they owe an answer, and the others on which they await one,
-    each with those of what descends from them; of processes that may not be looked at, none.
+    """Those that they serve, on which they owe an answer, the others on which they await one, and
+    the ports at which they listen, each with those of what descends from them; of processes that
+    may not be looked at, none.
 
     Raises OSError where the kernel does not tell.
     """
@@ -80,7 +81,7 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
     wanted = {
         one.inode: one
         for one in sockets
-        if not one.listens and (one.owes if one.port in ports else one.awaits is not None)
+        if one.listens or (one.owes if one.port in ports else one.awaits is not None)
     }
     stats = all_stats()
     looked_at = {one.pid: one for one in processes}
@@ -89,7 +90,7 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
             process=above,
             owner=ProcessId(above.host, stat.pid, stat.start),
             local=wanted[inode].local,
-            remote=wanted[inode].remote,
+            remote="" if wanted[inode].listens else wanted[inode].remote,
             serves=wanted[inode].port in ports,
             asked_at=None if (awaits := wanted[inode].awaits) is None else now - awaits,
         )

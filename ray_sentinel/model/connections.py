@@ -8,7 +8,8 @@ from ray_sentinel.model.identity import ProcessId
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """One end of an established connection on which an answer is due."""
+    """One end of an established connection on which an answer is due; or, without a ``remote``, a
+    port at which a process listens."""
 
     process: ProcessId
     """The process that was looked at."""
@@ -16,7 +17,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """Whose it is: the same, or one that descends from it."""
     local: str
     """"10.0.0.1:40112"."""
-    remote: str
+    remote: str = ""
     serves: bool
     """Somebody listens at the local port: this end owes the answer, else it awaits it."""
     asked_at: float | None = None

@@ -85,6 +85,8 @@ class RayDriver(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     address: str
     """Of its node."""
+    port: int = 0
+    """As of ``RayActor``."""
     command: str = ""
     name: str = ""
     """Of the job, as people know it: "train_rl-1"."""
@@ -173,5 +175,7 @@ class RayLook(msgspec.Struct, frozen=True, kw_only=True):
     """The oldest first."""
     answers: tuple[AwaitedAnswer, ...] = ()
     """That they await of each other over connections of their own."""
+    serving: tuple[ProcessId, ...] = ()
+    """Drivers that listen for requests from outside of the job."""
     notes: tuple[str, ...] = ()
     """What could not be seen, and why."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
-from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.ray_calls import RayCalls, RayDriver
 from ray_sentinel.waitgraph.facts import ANSWER, WaitNode, WaitsFor, process_node
 
 SOCKET = "socket"
@@ -45,6 +46,18 @@ def awaited_answers(
 def _is_rays(one: Connection, port: int) -> bool:
     """Whether Ray listens there, or may: only of actors is its ``port`` known."""
     return one.owner == one.process and (not port or one.local.endswith(f":{port}"))
+
+
+def serving_drivers(
+    connections: Iterable[Connection], drivers: Iterable[RayDriver]
+) -> Iterator[ProcessId]:
+    """Those that listen at a port besides that of Ray: whoever asks there is none of the job, as
+    the front end of a notebook or the user of a service."""
+    ports = {driver.pid: driver.port for driver in drivers if driver.port}
+    for one in connections:
+        port = ports.get(one.process.pid, 0)
+        if not one.remote and port and not one.local.endswith(f":{port}"):
+            yield one.process
 
 
 class JobAnswers:

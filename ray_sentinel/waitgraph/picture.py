@@ -148,6 +148,7 @@ def pictured(
         woken=woken(look.rounds),
         engines=engines,
         answers=look.answers,
+        serving=look.serving,
     )
 
 
@@ -161,9 +162,12 @@ def picture(
     woken: Collection[ProcessId] = (),
     engines: Mapping[ProcessId, EngineWork] | None = None,
     answers: Iterable[AwaitedAnswer] = (),
+    serving: Iterable[ProcessId] = (),
 ) -> ClusterPicture:
     """From what Ray and the stacks of one moment say; the arguments are as in ``RayFacts``."""
-    translated = RayFacts(calls, started, stacks, movements, groups, woken, engines, answers)
+    translated = RayFacts(
+        calls, started, stacks, movements, groups, woken, engines, answers, serving
+    )
     facts = tuple(translated.facts())
     roots = [(root, _jobs(root, translated)) for root in solve(facts)]
     standing = tuple(_standing(facts, translated))

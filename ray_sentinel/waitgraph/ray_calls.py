@@ -119,11 +119,12 @@ class RayFacts:
         woken: Collection[ProcessId] = (),
         engines: Mapping[ProcessId, EngineWork] | None = None,
         answers: Iterable[AwaitedAnswer] = (),
+        serving: Iterable[ProcessId] = (),
     ) -> None:
         """``started`` as in ``JobProcesses``; ``groups``: the process groups of those that are
         ranks; ``woken``: in whom a thread that stood at one place was put on a CPU meanwhile;
         ``engines``: the inference engines below processes; ``answers``: that they await of each
-        other."""
+        other; ``serving``: drivers that listen for requests."""
         self.processes = JobProcesses(ray, started)
         self._engines = {process_node(p): work for p, work in (engines or {}).items()}
         self.names: dict[WaitNode, str] = {
@@ -134,6 +135,7 @@ class RayFacts:
         self._stacks = {process_node(process): fact for process, fact in stacks.items()}
         self._movements = {process_node(p): movement for p, movement in movements.items()}
         self._woken = {process_node(process) for process in woken}
+        self._serving = {process_node(process) for process in serving}
         self._calls = {call.id: call for call in ray.calls}
         self._unmet = UnmetNeeds(ray, self.names)
         self._children: dict[str, list[RayCall]] = defaultdict(list)
@@ -349,16 +351,17 @@ class RayFacts:
             yield Moves(process=node, witness=RAY)
         elif awaited := self._made(node):
             yield from self._for_calls(node, awaited, "await")
-        elif self._works(node) and not self._waits_for_a_person(node, fact):
+        elif self._works(node) and not self._waits_for_outsiders(node, fact):
             yield Elsewhere(
                 process=node, place="", doing="awaits something of its own", witness=fact.tool
             )
 
-    def _waits_for_a_person(self, node: WaitNode, fact: StackFact) -> bool:
-        """Whether a driver that rests runs no program: the kernel of a notebook, or an interpreter
-        at its prompt."""
+    def _waits_for_outsiders(self, node: WaitNode, fact: StackFact) -> bool:
+        """Whether a driver that rests waits for somebody outside of the job: it runs no program, as
+        the kernel of a notebook and an interpreter at its prompt, or it serves requests."""
         known = self.processes.known[node]
-        return not known.actor and not known.inner and not fact.users_code
+        own = fact.users_code and node not in self._serving
+        return not known.actor and not known.inner and not own
 
     def _uncalled(self, node: WaitNode) -> WaitNode | None:
         """The driver of an actor that is asked for nothing, where the driver itself waits for no

@@ -256,6 +256,8 @@ class RayStory:
     served: list[StoryEngine] = field(default_factory=list)
     asked: list[AwaitedAnswer] = field(default_factory=list)
     """Answers that processes await over connections of their own."""
+    serving: list[StoryProcess] = field(default_factory=list)
+    """Drivers that listen for requests."""
     below: list[StoryProcess] = field(default_factory=list)
     """Processes that Ray does not know, and that are looked at because they are to answer."""
     log: list[AnyEvent] = field(default_factory=list)
@@ -513,4 +515,5 @@ class RayStory:
             ),
             rounds=tuple(tuple(one.fact(self.now - ago) for one in mine) for ago in (1.0, 0.0)),
             answers=tuple(self.asked),
+            serving=tuple(one.id for one in self.serving),
         )

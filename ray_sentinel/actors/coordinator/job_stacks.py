@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,7 +23,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import LookedAt, RayCalls, RayLook, of_job
 from ray_sentinel.model.runtime_env import NodeEnvironments
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.answers import awaited_answers
+from ray_sentinel.waitgraph.answers import awaited_answers, serving_drivers
 from ray_sentinel.waitgraph.picture import ClusterPicture, pictured
 
 ROUND_SECONDS = 15.0
@@ -54,6 +55,7 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
     rounds: list[dict[tuple[str, int], StackFact]] = []
     builds: list[dict[str, NodeEnvironments]] = []
     answers: tuple[AwaitedAnswer, ...] = ()
+    serving: frozenset[ProcessId] = frozenset()
     notes: dict[str, None] = dict.fromkeys(filter(None, (calls.problem,)))
     # An environment is built for what has been given a node, and Ray does not say which.
     unsure = any(call.state == "unplaced" and call.environment for call in calls.calls)
@@ -69,6 +71,8 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
         left -= 1
         if len(rounds) == 1:
             answers = tuple(awaited_answers(connections, calls))
+            ends = chain.from_iterable(connections.values())
+            serving = frozenset(serving_drivers(ends, calls.drivers))
             if below := _below(answers, connections):
                 wanted = {id_: (*pids, *below.get(id_, ())) for id_, pids in wanted.items()}
                 left = ROUNDS
@@ -85,6 +89,7 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
         processes=tuple(processes),
         rounds=tuple(tuple(found.values()) for found in rounds),
         answers=answers,
+        serving=tuple(sorted(serving)),
         notes=tuple(notes),
     )
 

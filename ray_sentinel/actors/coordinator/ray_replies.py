@@ -87,6 +87,7 @@ def drivers_of(reply: Any) -> tuple[RayDriver, ...]:
             job=id_of(job.job_id),
             pid=job.driver_pid,
             address=cut(job.driver_ip_address),
+            port=job.driver_address.port,
             command=cut(job.entrypoint),
             name=cut(job_name(job.entrypoint, id_of(job.job_id))),
             started=job.start_time / 1000 or None,

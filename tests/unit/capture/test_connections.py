@@ -66,7 +66,8 @@ class Asked:
 
     def served(self) -> list[Connection]:
         """On which the server owes an answer."""
-        return [one for one in connections_of(self.processes) if one.process == self.processes[1]]
+        found = connections_of(self.processes)
+        return [one for one in found if one.process == self.processes[1] and one.remote]
 
 
 @pytest.fixture
@@ -95,6 +96,8 @@ def test_both_ends_with_what_was_asked_and_not_answered(asked: Asked) -> None:
     served = asked.served()
     assert {(one.local, one.remote) for one in served} == {(o.remote, o.local) for o in both}
     assert all(one.serves and one.owner.pid != shell.pid for one in served), "the child has them"
+    (port,) = (one for one in connections_of(asked.processes) if not one.remote)
+    assert (port.process, port.local, port.serves) == (shell, f"127.0.0.1:{asked.port}", True)
     asked.go_on()
     assert asked.ends[0].recv(10) == b"answer"
     eventually(lambda: len(asked.ours()) == len(asked.served()) == 1, "one is answered")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.support import ray_story
 from tests.support.ray_story import (
@@ -125,6 +126,22 @@ def test_a_driver_that_asks_itself_is_no_culprit() -> None:
     story.run(200)
     assert [one.actor for one in story.culprits()] == ["Server 0"]
     assert story.chain()[-1] == ("driver", "Server 0", "an answer of")
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_driver_that_serves_requests_waits_for_whoever_asks(serves: bool) -> None:
+    main = driver()
+    story = RayStory([main, *actors("Rollout", 2, 10)])
+    story.train(WARM)
+    for one in story.processes[1:]:
+        one.rests(story.now)
+    story.drives(main)
+    main.stack = msgspec.structs.replace(LOOPS, users_code=True)
+    if serves:
+        story.serving = [main]
+    story.run(300)
+    told = [one.verdict.kind for one in story.engine.incidents() if one.verdict is not None]
+    assert told == ([] if serves else ["driver-stuck"])
 
 
 def test_what_was_sent_before_the_call_began_is_awaited_by_nobody() -> None:

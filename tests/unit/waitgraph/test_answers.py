@@ -6,8 +6,8 @@ import msgspec
 
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.ray_calls import RayActor, RayCalls
-from ray_sentinel.waitgraph.answers import awaited_answers
+from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
+from ray_sentinel.waitgraph.answers import awaited_answers, serving_drivers
 
 NOW = 1_700_000_000.0
 ROLLOUT, SERVER = ProcessId("host1", 10, 1), ProcessId("host2", 30, 1)
@@ -61,6 +61,17 @@ def test_rays_own_calls_of_actors_are_left_out() -> None:
     assert len(found(asks, serves(CHILD, port=5000))) == 1
     unknown = msgspec.structs.replace(RAY, actors=RAY.actors[:1])
     assert found(ASKS, serves(), unknown) == [], "Ray may listen there"
+
+
+def test_drivers_that_listen_for_others_than_ray() -> None:
+    drivers = (RayDriver(job="j", pid=30, port=5000, address="10.0.0.2"),)
+    own = Connection(process=SERVER, owner=SERVER, local="0.0.0.0:5000", serves=True)
+    for owner in (SERVER, CHILD):
+        other = msgspec.structs.replace(own, owner=owner, local="127.0.0.1:8888")
+        assert list(serving_drivers([own, other], drivers)) == [SERVER]
+    assert list(serving_drivers([own, serves()], drivers)) == [], "none but Ray's port"
+    unknown = (msgspec.structs.replace(drivers[0], port=0),)
+    assert list(serving_drivers([own], unknown)) == [], "it may be Ray's"
 
 
 def test_ends_on_nodes_that_use_the_same_pid() -> None:

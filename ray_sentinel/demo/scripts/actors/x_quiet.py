@@ -89,7 +89,9 @@ x_CELLS = (
 
 
 async def x_kernel_loop() -> None:
-    """What a notebook's kernel does: it rests in its event loop until the next cell comes."""
+    """What a notebook's kernel does: it rests in its event loop until the next cell comes, at ports
+    where its front end asks."""
+    await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     console = code.InteractiveInterpreter()
     for number, cell in enumerate(x_CELLS):
         # The person reads and thinks.
