@@ -60,12 +60,14 @@ def _name(node: WaitNode, names: Mapping[WaitNode, str]) -> str:
 
 
 def sentence(root: GraphRoot, names: Mapping[WaitNode, str], now: float) -> str:
-    """The chain of a root in words; ``now`` is Unix time.
+    """The chain of a root in words, of which only its end where nobody waits; ``now`` is Unix time.
 
     "driver waits 41 s in ray.get for Trainer.update at Trainer 1 → waits 40 s ... → sleeping in
     score (reward.py:88)".
     """
     steps = links(root.chain, names)
+    if not steps:
+        return f"{_name(root.members[0], names)}: {ending(root)}"
     told = [step_text(step, now) for step in steps]
     return " → ".join([f"{steps[0].start} {told[0]}", *told[1:], ending(root)])
 

@@ -25,6 +25,11 @@ class JobMember(msgspec.Struct, frozen=True, kw_only=True):
     inner: bool = False
     """It descends from the process that Ray knows."""
 
+    @property
+    def drives(self) -> bool:
+        """Whether it is the driver itself."""
+        return self.role == "driver" and not self.inner
+
 
 class JobProcesses:
     """The processes of some jobs, by what Ray calls them."""

@@ -169,7 +169,8 @@ def picture(
         calls, started, stacks, movements, groups, woken, engines, answers, serving
     )
     facts = tuple(translated.facts())
-    roots = [(root, _jobs(root, translated)) for root in solve(facts)]
+    drivers = {node for node, one in translated.processes.known.items() if one.drives}
+    roots = [(root, _jobs(root, translated)) for root in solve(facts, drivers)]
     standing = tuple(_standing(facts, translated))
     jobs = tuple(
         JobPicture(

@@ -294,7 +294,7 @@ class RayFacts:
             yield Mute(process=node, why=fact.error, witness=fact.tool)
         elif fact.activity == "idle":
             yield from self._at_rest(node, fact)
-        elif fact.rests and not fact.waits_for_others and (awaited := self._made(node)):
+        elif _waits_for_threads(fact) and (awaited := self._made(node)):
             yield from self._for_calls(node, awaited, "await")
         elif not fact.waits_for_others:
             place = place_of(fact)
@@ -489,6 +489,11 @@ class RayFacts:
         """Who is to run the unfinished calls that a process has made."""
         runners = (self._runner.get(call.id) for call in self._made(node))
         return (runner for runner in runners if runner is not None)
+
+
+def _waits_for_threads(fact: StackFact) -> bool:
+    """Whether a process may wait for calls that threads or coroutines of its own have made."""
+    return not fact.waits_for_others and (fact.rests or fact.activity == "lock-wait")
 
 
 def _made_at(call: RayCall) -> float:

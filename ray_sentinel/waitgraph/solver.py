@@ -48,8 +48,9 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
     """From a process that nobody waits for to the root; of a circle, then once around it."""
 
 
-def solve(facts: Iterable[WaitFact]) -> tuple[GraphRoot, ...]:
-    """The roots that a process waits for, and the circles: those with the most waiters first."""
+def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:
+    """The roots that a process waits for, and the circles: those with the most waiters first. For
+    ``drivers`` nobody need wait: without them their jobs do not go on."""
     graph = build(facts)
     parts = components(graph)
     awaited = {edge.awaited for edges in graph.edges.values() for edge in edges}
@@ -63,7 +64,7 @@ def solve(facts: Iterable[WaitFact]) -> tuple[GraphRoot, ...]:
             continue
         reaching = _reaching(part, reverse)
         waiters = [n for n in reaching if n.kind == "process" and n not in members]
-        if len(part) == 1 and not waiters:
+        if len(part) == 1 and not waiters and part[0] not in drivers:
             continue
         kind, why, witness = _described(graph, part)
         roots.append(

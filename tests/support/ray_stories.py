@@ -62,6 +62,17 @@ def asleep() -> RayStory:
     return story
 
 
+def asleep_below_threads() -> RayStory:
+    """The driver's main thread waits for a pool of threads, each of which waits for an actor."""
+    story, main, (first, _) = rollouts()
+    pool = ("main (train.py:1)", "result (concurrent/futures/_base.py:451)")
+    main.stack = msgspec.structs.replace(SLEEPS, signature=pool, activity="lock-wait")
+    first.begins("generate", story.now, SLEEPS)
+    story.call(main, first, "generate")
+    story.run(60)
+    return story
+
+
 def awaits() -> RayStory:
     """A coroutine of an actor awaits what never comes: its main thread rests, and has no title."""
     story, main, (first, _) = rollouts()

@@ -9,11 +9,13 @@ import pytest
 
 from ray_sentinel.engine.inference import deployment_of
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
+from ray_sentinel.model.stacks import StackFact
 from tests.support import ray_story
 from tests.support.ray_stories import (
     WARM,
     all_reduce,
     asleep,
+    asleep_below_threads,
     asynchronous,
     awaits,
     awaits_another,
@@ -114,6 +116,36 @@ class TestNamed:
         confirmed = story.incident().confirmed_at
         assert confirmed is not None
         assert confirmed - (ray_story.START + WARM + 200) <= 20.0
+
+    @pytest.mark.parametrize(
+        ("stack", "kind", "why"),
+        [
+            (SLEEPS, "driver-stuck", "sleeping in score (reward.py:88)"),
+            (
+                msgspec.structs.replace(SLEEPS, keeps_gil=True),
+                "gil-held",
+                "holds the GIL in score (reward.py:88)",
+            ),
+        ],
+    )
+    def test_a_driver_of_tasks_for_whom_no_actor_waits(
+        self, stack: StackFact, kind: str, why: str
+    ) -> None:
+        main = driver()
+        story = RayStory([main])
+        story.ended = {"preprocess": EndedCalls(count=20, longest=0.4)}
+        story.drives(main)
+        main.stack = stack
+        story.run(60)
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.role, culprit.reason) == (kind, "driver", why)
+        assert story.chain() == []
+        assert "driver: " + why in story.engine.status(story.now)[2][0].waits
+
+    def test_an_actor_for_which_a_thread_of_the_driver_waits(self) -> None:
+        story = asleep_below_threads()
+        assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+        assert story.chain()[-1] == ("driver", "Rollout.generate at Rollout 0", "await")
 
     def test_a_driver_that_spins(self) -> None:
         story = driver_spins()
