@@ -307,7 +307,10 @@ class RayFacts:
     def _is_of_now(self, one: AwaitedAnswer, ranks: Collection[ProcessId]) -> bool:
         """Whether it was asked for in what the asking process runs now: to what it sent before,
         nothing is answered. To the tensors that ranks send each other, nothing ever is."""
-        runs = self._runs.get(process_node(one.who), ())
+        who, whom = process_node(one.who), process_node(one.whom)
+        if who not in self.processes.known or whom not in self.processes.known:
+            return False  # it ended, or its stack could not be taken
+        runs = self._runs.get(who, ())
         begun = min((call.since for call in runs if call.since is not None), default=one.since)
         return begun - CLOCKS <= one.since and not (one.asker in ranks and one.answerer in ranks)
 

@@ -128,6 +128,16 @@ def test_a_driver_that_asks_itself_is_no_culprit() -> None:
     assert story.chain()[-1] == ("driver", "Server 0", "an answer of")
 
 
+def test_answers_of_processes_that_were_not_seen_in_the_end_change_nothing() -> None:
+    story, rollout, server = asked(SLEEPS)
+    server.stack = IN_THREAD
+    gone = StoryProcess(99, "Server", 1)
+    story.asks(rollout, gone)
+    story.asks(gone, server)
+    story.run(60)
+    assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+
+
 @pytest.mark.parametrize("serves", [True, False])
 def test_a_driver_that_serves_requests_waits_for_whoever_asks(serves: bool) -> None:
     main = driver()
