@@ -52,11 +52,12 @@ def serving_drivers(
     connections: Iterable[Connection], drivers: Iterable[RayDriver]
 ) -> Iterator[ProcessId]:
     """Those that listen at a port besides that of Ray: whoever asks there is none of the job, as
-    the front end of a notebook or the user of a service."""
+    the front end of a notebook or the user of a service. What a driver has started may be Ray."""
     ports = {driver.pid: driver.port for driver in drivers if driver.port}
     for one in connections:
         port = ports.get(one.process.pid, 0)
-        if not one.remote and port and not one.local.endswith(f":{port}"):
+        listens = one.owner == one.process and not one.remote
+        if listens and port and not one.local.endswith(f":{port}"):
             yield one.process
 
 
