@@ -103,8 +103,13 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
 
     facts: tuple[StackFact, ...] = ()
     problems: tuple[str, ...] = ()
-    connections: tuple[Connection, ...] = ()
-    """Theirs, where they were asked for by pid."""
+
+
+class Connections(msgspec.Struct, frozen=True, kw_only=True):
+    """The connections of some processes of a node, and why they, or some, are not known."""
+
+    found: tuple[Connection, ...] = ()
+    problem: str = ""
 
 
 class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,12 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.model.connections import Connection
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.proc_stat import Stat, all_stats
 
 MOST_CONNECTIONS = 4096
-"""Of one node that are told of."""
+"""Of one node that are told of; one more is looked for, to tell that some are not."""
 MOST_FILES = 4096
 """Open files of one process that are looked at."""
 ANSWER_SECONDS = 1.0
@@ -76,7 +77,7 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
 
     Raises OSError where the kernel does not tell.
     """
-    now, sockets = time.time(), list(tcp_sockets())
+    now, sockets, network = time.time(), list(tcp_sockets()), _network()
     ports = {one.port for one in sockets if one.listens}
     wanted = {
         one.inode: one
@@ -91,6 +92,7 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
             owner=ProcessId(above.host, stat.pid, stat.start),
             local=wanted[inode].local,
             remote="" if wanted[inode].listens else wanted[inode].remote,
+            network=network,
             serves=wanted[inode].port in ports,
             asked_at=None if (awaits := wanted[inode].awaits) is None else now - awaits,
         )
@@ -99,14 +101,19 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
         for inode in _inodes(stat.pid)
         if inode in wanted
     )
-    return tuple(islice(found, MOST_CONNECTIONS))
+    return tuple(islice(found, MOST_CONNECTIONS + 1))
+
+
+def _network() -> str:
+    """Of this process: namespaces are numbered from each boot of a machine on."""
+    return f"{boot_id()} {os.readlink('/proc/self/ns/net')}"
 
 
 def _looked_at(
     stat: Stat, stats: Mapping[int, Stat], looked_at: Mapping[int, ProcessId]
 ) -> ProcessId | None:
-    """The process itself, or the nearest one above it that is looked at; what Ray starts is not of
-    the driver that started Ray."""
+    """The process itself, or the nearest one above it that is looked at. What belongs to Ray does
+    not count as the driver's that started Ray."""
     for _ in range(_MOST_ABOVE):
         if (found := looked_at.get(stat.pid)) is not None:
             return found if found.start == stat.start else None
@@ -122,7 +129,10 @@ def _inodes(pid: int) -> Iterator[int]:
     try:
         with os.scandir(f"/proc/{pid}/fd") as files:
             for file in islice(files, MOST_FILES):
-                target = os.readlink(file.path)
+                try:
+                    target = os.readlink(file.path)
+                except OSError:
+                    continue  # closed meanwhile
                 if target.startswith("socket:["):
                     yield int(target[8:-1])
     except OSError:

@@ -50,8 +50,10 @@ _CRASH = re.compile(
 _NATIVE = re.compile(rf"{_REASON.pattern}|{_CRASH.pattern}|terminate called")
 
 _TRACEBACK = "Traceback (most recent call last):"
-_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(:|$)")
-_WANTED = frozenset({"KeyboardInterrupt", "SystemExit"})
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(:|$)")
+_INTERRUPTED = re.compile(r"(?m)^(KeyboardInterrupt|SystemExit)\b")
+_BESIDE = ("Exception ignored in", "Exception in thread")
+"""Before the traceback of what ended nothing: a finalizer's, or another thread's."""
 
 SIGNAL_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
                 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}  # fmt: skip
@@ -139,11 +141,15 @@ def final_words(exit_: Exit) -> str:
 def raised_in(output: str) -> str:
     """The exception by which a program ended, by what it wrote last: its name and what it says;
     empty where there was none, or somebody wanted it to end."""
-    if _TRACEBACK not in output:
-        return ""
-    said = closing_lines(output).partition("\n")[0]
-    named = _EXCEPTION.match(said)
-    return said if named and named[1] not in _WANTED else ""
+    if _INTERRUPTED.search(output):
+        return ""  # what falls over it, or fails while it is handled, is its consequence
+    told = [
+        tail
+        for head, tail in itertools.pairwise(output.split(_TRACEBACK))
+        if not head.rstrip().rpartition("\n")[2].startswith(_BESIDE)
+    ]
+    said = closing_lines(_TRACEBACK + told[-1]).partition("\n")[0] if told else ""
+    return said if _EXCEPTION.match(said) else ""
 
 
 def closing_lines(output: str) -> str:

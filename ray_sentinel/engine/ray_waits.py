@@ -41,7 +41,7 @@ from ray_sentinel.model.incident import (
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.engine_work import SERVER
-from ray_sentinel.waitgraph.facts import HANDED_TO
+from ray_sentinel.waitgraph.facts import ANSWER, HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.unmet import NO_NODE
 
@@ -110,7 +110,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     """What is proven; None while it is not."""
     root = seen.root
     if root.kind == "circle":
-        return "call-deadlock" if seen.is_sure() else None
+        sure = seen.is_sure() and (not _by_connections(root) or _has_stopped(job, now))
+        return "call-deadlock" if sure else None
     if root.lacks in ENVIRONMENTS:
         return "pending" if _is_built_no_more(job, seen, now) else None
     if root.kind == "unheld":
@@ -138,6 +139,18 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     standing = job.standing.get(member.process)
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _by_connections(root: WaitRoot) -> bool:
+    """Whether an answer over a connection is among what its members wait for: to what is only ever
+    sent, as by a queue, nobody answers."""
+    return any(step.how == ANSWER for step in root.chain)
+
+
+def _has_stopped(job: RayJobView, now: float) -> bool:
+    """Whether a job that has a rhythm has begun and ended nothing for far longer than ever."""
+    patience = job.round_patience_in("")
+    return patience is not None and job.silence(now) > max(UNKNOWN_PATIENCE, patience)
 
 
 def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:

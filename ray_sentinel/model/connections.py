@@ -17,11 +17,13 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """Whose it is: the same, or one that descends from it."""
     local: str
     """"10.0.0.1:40112"."""
+    network: str = ""
+    """The network namespace that it is in, of all machines."""
     remote: str = ""
     serves: bool
     """Somebody listens at the local port: this end owes the answer, else it awaits it."""
     asked_at: float | None = None
-    """Unix time at which the end that awaits the answer has asked for it."""
+    """Unix time at which this end has asked; None of one that serves."""
 
 
 class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):

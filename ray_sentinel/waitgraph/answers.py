@@ -4,34 +4,48 @@ requests to an engine or a reward model, queues, key-value stores."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.ray_calls import RayCalls, RayDriver
+from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.facts import ANSWER, WaitNode, WaitsFor, process_node
 
 SOCKET = "socket"
+_WAITING = frozenset({"idle", "network-wait", "unknown"})
+"""What a process may do while it waits for an answer. At a lock or a pipe it waits for something
+else, whatever it has sent."""
+
+
+def may_await(fact: StackFact | None) -> bool:
+    """Whether a process may wait for an answer, as far as its stack tells."""
+    return fact is None or (
+        fact.activity in _WAITING and not fact.active and not fact.waits_for_others
+    )
+
+
+Ports = Mapping[tuple[str, int], int]
+"""By node id and pid: the port at which Ray itself calls an actor or a driver."""
 
 
 def awaited_answers(
-    connections: Mapping[str, Iterable[Connection]], ray: RayCalls
+    connections: Mapping[str, Iterable[Connection]], ports: Ports, before: float
 ) -> Iterator[AwaitedAnswer]:
-    """What was asked before Ray was, and has not been answered since; ``connections`` by node id.
+    """What was asked ``before`` (Unix time) and has not been answered since; ``connections`` by
+    node id.
 
-    By Ray's own connections actors are called: what these wait for, Ray tells itself.
+    Over Ray's own connections actors are called: what these wait for, Ray tells itself.
     """
-    ports = {(actor.node, actor.pid): actor.port for actor in ray.actors}
-    served = {
-        (one.remote, one.local): one
-        for node, found in connections.items()
-        for one in found
-        if one.serves and not _is_rays(one, ports.get((node, one.owner.pid), 0))
-    }
+    served: dict[tuple[str, str, str], Connection] = {}
+    for node, found in connections.items():
+        # Of a connection that a forked child has inherited, the parent is the one that serves.
+        for one in sorted(found, key=lambda one: one.owner != one.process):
+            if one.serves and one.remote and not _is_rays(one, node, ports):
+                served.setdefault((_network(one), one.remote, one.local), one)
     for one in chain.from_iterable(connections.values()):
-        answerer = served.get((one.local, one.remote))
-        if answerer is None or one.serves or one.asked_at is None or one.asked_at > ray.at:
+        answerer = served.get((_network(one), one.local, one.remote))
+        if answerer is None or one.serves or one.asked_at is None or one.asked_at > before:
             continue
         if one.process != answerer.process:
             yield AwaitedAnswer(
@@ -43,22 +57,31 @@ def awaited_answers(
             )
 
 
-def _is_rays(one: Connection, port: int) -> bool:
-    """Whether Ray listens there, or may: only of actors is its ``port`` known."""
-    return one.owner == one.process and (not port or one.local.endswith(f":{port}"))
+def _network(one: Connection) -> str:
+    """Where its addresses are unique: those of loopback only within one network namespace."""
+    return one.network if one.local.startswith(("127.", "::1:")) else ""
+
+
+def _is_rays(one: Connection, node: str, ports: Ports) -> bool:
+    """Whether Ray listens there, or may: of workers that run tasks its port is not known."""
+    port = ports.get((node, one.process.pid), 0)
+    return one.local.endswith(f":{port}") if port else one.owner == one.process
 
 
 def serving_drivers(
-    connections: Iterable[Connection], drivers: Iterable[RayDriver]
+    connections: Mapping[str, Iterable[Connection]],
+    ports: Ports,
+    drivers: Collection[tuple[str, int]],
 ) -> Iterator[ProcessId]:
-    """Those that listen at a port besides that of Ray: whoever asks there is none of the job, as
-    the front end of a notebook or the user of a service. What a driver has started may be Ray."""
-    ports = {driver.pid: driver.port for driver in drivers if driver.port}
-    for one in connections:
-        port = ports.get(one.process.pid, 0)
-        listens = one.owner == one.process and not one.remote
-        if listens and port and not one.local.endswith(f":{port}"):
-            yield one.process
+    """Those of ``drivers`` (node id and pid) that listen at a port besides that of Ray: whoever
+    asks there is none of the job, as the front end of a notebook or the user of a service. What a
+    driver has started may be Ray."""
+    for node, found in connections.items():
+        for one in found:
+            place = node, one.process.pid
+            listens = one.owner == one.process and not one.remote
+            if listens and place in drivers and not _is_rays(one, node, ports):
+                yield one.process
 
 
 class JobAnswers:

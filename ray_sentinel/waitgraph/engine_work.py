@@ -20,15 +20,7 @@ SERVER = "server"
 HANGS = "which get no further"
 """How it is said that an engine hangs."""
 _WAITING = frozenset({"idle", "network-wait", "lock-wait", "input-wait", "unknown"})
-"""What a process may do while it waits for another: a socket, a queue, a pipe, an event loop."""
-
-
-def may_wait(fact: StackFact | None) -> bool:
-    """Whether a process may wait for one that it has no call of Ray's to, as far as its stack
-    tells."""
-    return fact is None or (
-        fact.activity in _WAITING and not fact.active and not fact.waits_for_others
-    )
+"""What a process may do while it waits for its engine: a socket, a queue, a pipe, an event loop."""
 
 
 class EngineWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +36,8 @@ class EngineWork(msgspec.Struct, frozen=True, kw_only=True):
     def facts(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitFact]:
         """Of the process above it, which runs calls and was seen as ``fact`` tells; none where it
         does not wait for its engine."""
-        if not may_wait(fact):
+        waits = fact is None or (fact.activity in _WAITING and not fact.active)
+        if not waits:
             return
         if not self.requests:
             if fact is not None and fact.signature:

@@ -25,11 +25,6 @@ class JobMember(msgspec.Struct, frozen=True, kw_only=True):
     inner: bool = False
     """It descends from the process that Ray knows."""
 
-    @property
-    def drives(self) -> bool:
-        """Whether it is the driver itself."""
-        return self.role == "driver" and not self.inner
-
 
 class JobProcesses:
     """The processes of some jobs, by what Ray calls them."""
@@ -72,7 +67,11 @@ class JobProcesses:
         any other process."""
         node, known = process_node(process), self.known.get(process_node(above))
         if known is not None and node not in self.known:
-            self.known[node] = msgspec.structs.replace(known, process=process, actor="", inner=True)
+            inner = msgspec.structs.replace(known, process=process, actor="", inner=True)
+            if known.role == "driver":
+                label = f"process {process.pid} of the driver"
+                inner = msgspec.structs.replace(inner, role="process", label=label)
+            self.known[node] = inner
         return node
 
     def driver_of(self, job: str) -> WaitNode | None:

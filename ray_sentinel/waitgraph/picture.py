@@ -169,7 +169,7 @@ def picture(
         calls, started, stacks, movements, groups, woken, engines, answers, serving
     )
     facts = tuple(translated.facts())
-    drivers = {node for node, one in translated.processes.known.items() if one.drives}
+    drivers = {node for node, one in translated.processes.known.items() if one.role == "driver"}
     roots = [(root, _jobs(root, translated)) for root in solve(facts, drivers)]
     standing = tuple(_standing(facts, translated))
     jobs = tuple(

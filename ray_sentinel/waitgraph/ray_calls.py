@@ -19,8 +19,8 @@ from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import RayCall, RayCalls
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.answers import JobAnswers
-from ray_sentinel.waitgraph.engine_work import EngineWork, may_wait
+from ray_sentinel.waitgraph.answers import JobAnswers, may_await
+from ray_sentinel.waitgraph.engine_work import EngineWork
 from ray_sentinel.waitgraph.facts import (
     MAY_COME_FROM,
     QUEUED,
@@ -320,7 +320,7 @@ class RayFacts:
         if one.answerer == one.whom or above in self._engines:
             return above
         node = self.processes.add_below(one.whom, one.answerer)
-        self.names.setdefault(node, self.names.get(above, node.key))
+        self.names.setdefault(node, self.processes.known[node].label)
         return node
 
     def _works(self, node: WaitNode) -> bool:
@@ -329,7 +329,7 @@ class RayFacts:
 
     def _asked_for(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitsFor]:
         """The answers that a process awaits, where it waits for no call that it has made."""
-        if self._works(node) and may_wait(fact) and not self._made(node):
+        if self._works(node) and may_await(fact) and not self._made(node):
             yield from self._answers.awaited(node)
 
     def _of_engine(self, node: WaitNode, fact: StackFact | None) -> tuple[WaitFact, ...]:

@@ -50,6 +50,10 @@ class Agent:
         """One round of harmless stacks of some processes, by pid: ``Sampled``."""
         return pack_masked(self._monitor.evidence.stacks(unpack(pids, tuple[int, ...])))
 
+    def connections(self, pids: bytes) -> bytes:
+        """On which connections of some processes an answer is due: ``Connections``."""
+        return pack_masked(self._monitor.evidence.connections(unpack(pids, tuple[int, ...])))
+
     def runtime_environments(self) -> bytes:
         """What this node's Ray builds for tasks and actors to run in: ``NodeEnvironments``."""
         return pack_masked(self._monitor.environments.look())

@@ -6,17 +6,17 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
 from ray_sentinel.actors.agent.node_dumps import NodeDumps, RecordOf
-from ray_sentinel.actors.messages import CaptureRequest, NodeCapture, Sampled
+from ray_sentinel.actors.messages import CaptureRequest, Connections, NodeCapture, Sampled
 from ray_sentinel.actors.ray_api import session_logs
 from ray_sentinel.capture import session
-from ray_sentinel.capture.connections import connections_of
+from ray_sentinel.capture.connections import MOST_CONNECTIONS, connections_of
 from ray_sentinel.capture.rank_output import RankOutputs
 from ray_sentinel.capture.ras import RasPolls, poll_ranks
 from ray_sentinel.capture.recorder_dumps import Recorders
@@ -27,7 +27,6 @@ from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.masking import mask_bytes
-from ray_sentinel.model.connections import Connection
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.progress.ask import (
@@ -87,22 +86,35 @@ class Evidence:
         return Sampled(facts=tuple(facts), problems=found.problems)
 
     def stacks(self, pids: Sequence[int]) -> Sampled:
-        """One round of harmless stacks of any processes of this node, and their connections; those
-        that have ended are left out."""
-        stats = {pid: read_stat(pid) for pid in pids[:MOST_STACKS]}
-        processes = [ProcessId(self._host, pid, stat.start) for pid, stat in stats.items() if stat]
+        """One round of harmless stacks of any processes of this node; those that have ended are
+        left out."""
         facts = session.sample_processes(
-            processes, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS
+            self._living(pids[:MOST_STACKS]), parallel=self._plan.parallel, deadline=SAMPLE_SECONDS
         )
-        problems = []
-        if (left := len(pids) - MOST_STACKS) > 0:
-            problems.append(f"{self._host}: {left} processes more were not looked at")
-        connections: tuple[Connection, ...] = ()
+        left = len(pids) - MOST_STACKS
+        return Sampled(
+            facts=facts,
+            problems=(f"{self._host}: {left} processes more were not looked at",)
+            if left > 0
+            else (),
+        )
+
+    def connections(self, pids: Sequence[int]) -> Connections:
+        """On which connections of some processes an answer is due."""
         try:
-            connections = connections_of(processes)
+            found = connections_of(self._living(pids))
         except OSError as error:
-            problems.append(f"{self._host}: the kernel tells of no connections: {error}")
-        return Sampled(facts=facts, problems=tuple(problems), connections=connections)
+            why = f"{self._host}: connections could not be read: {error}"
+            return Connections(problem=why)
+        cut = len(found) > MOST_CONNECTIONS
+        return Connections(
+            found=found[:MOST_CONNECTIONS],
+            problem=f"{self._host}: more than {MOST_CONNECTIONS} connections" if cut else "",
+        )
+
+    def _living(self, pids: Iterable[int]) -> list[ProcessId]:
+        stats = ((pid, read_stat(pid)) for pid in pids)
+        return [ProcessId(self._host, pid, stat.start) for pid, stat in stats if stat is not None]
 
     def _or_from_inside(self, fact: StackFact, rank: Rank) -> StackFact:
         """Where no tool may look at the process, what it can tell of itself."""

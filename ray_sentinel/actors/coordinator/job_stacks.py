@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
 
 from ray_sentinel.actors.coordinator.ray_calls import unfinished_calls
 from ray_sentinel.actors.hosts import RayNode, ray_nodes
-from ray_sentinel.actors.messages import Sampled, pack, unpack
+from ray_sentinel.actors.messages import Connections, Sampled, pack, unpack
 from ray_sentinel.actors.names import NAMESPACE, agent_name
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
@@ -33,6 +32,8 @@ GAP_SECONDS = 1.0
 ROUNDS = 2
 ENVIRONMENT_SECONDS = 5.0
 """For the agents to say what is built on their nodes."""
+CONNECTION_SECONDS = 3.0
+"""For the agents to tell of connections, once the stacks are there."""
 T = TypeVar("T")
 
 
@@ -64,17 +65,21 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
         if rounds:
             time.sleep(GAP_SECONDS)
         asked = _ask(ray, "runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
-        found, connections, problems = _round(ray, wanted)
+        ends = _ask(ray, "connections", _packed(wanted)) if not rounds else _Asked()
+        found, problems = _round(ray, wanted)
         rounds.append(found)
         notes |= dict.fromkeys(problems)
         builds.append(_environments(ray, asked))
         left -= 1
         if len(rounds) == 1:
-            answers = tuple(awaited_answers(connections, calls))
-            ends = chain.from_iterable(connections.values())
-            serving = frozenset(serving_drivers(ends, calls.drivers))
+            told, _ = _answers(ray, ends, Connections, CONNECTION_SECONDS)
+            notes |= dict.fromkeys(one.problem for one in told.values() if one.problem)
+            connections = {id_: one.found for id_, one in told.items()}
+            drivers, ports = _ports(calls, nodes)
+            answers = tuple(awaited_answers(connections, ports, calls.at))
+            serving = frozenset(serving_drivers(connections, ports, drivers))
             if below := _below(answers, connections):
-                wanted = {id_: (*pids, *below.get(id_, ())) for id_, pids in wanted.items()}
+                wanted = {id_: (*below.get(id_, ()), *pids) for id_, pids in wanted.items()}
                 left = ROUNDS
     calls = msgspec.structs.replace(calls, environments=tuple(_told(builds)))
     processes = []
@@ -110,6 +115,20 @@ def _pids(calls: RayCalls, nodes: Mapping[str, RayNode]) -> dict[str, tuple[int,
     return {node_id: tuple(sorted(pids)) for node_id, pids in found.items()}
 
 
+def _ports(
+    calls: RayCalls, nodes: Mapping[str, RayNode]
+) -> tuple[set[tuple[str, int]], dict[tuple[str, int], int]]:
+    """The drivers, and the ports at which Ray calls them and the actors, by node id and pid."""
+    ports = {(actor.node, actor.pid): actor.port for actor in calls.actors if actor.port}
+    drivers = set()
+    for id_, node in nodes.items():
+        for driver in calls.drivers:
+            if driver.address == node.address:
+                drivers.add((id_, driver.pid))
+                ports[id_, driver.pid] = driver.port
+    return drivers, ports
+
+
 def _below(
     answers: Iterable[AwaitedAnswer], connections: Mapping[str, Iterable[Connection]]
 ) -> dict[str, tuple[int, ...]]:
@@ -124,16 +143,20 @@ def _below(
 
 def _round(
     ray: Any, wanted: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[tuple[str, int], StackFact], dict[str, tuple[Connection, ...]], list[str]]:
-    """Facts by node id and pid, connections by node id, and what went wrong."""
-    asked = _ask(ray, "stacks", {node_id: (pack(pids),) for node_id, pids in wanted.items()})
+) -> tuple[dict[tuple[str, int], StackFact], list[str]]:
+    """Facts by node id and pid, and what went wrong."""
+    asked = _ask(ray, "stacks", _packed(wanted))
     answers, late = _answers(ray, asked, Sampled, ROUND_SECONDS)
     problems = [*asked.problems, *late]
     found: dict[tuple[str, int], StackFact] = {}
     for node_id, sampled in answers.items():
         problems += sampled.problems
         found |= {(node_id, fact.process.pid): fact for fact in sampled.facts}
-    return found, {node_id: sampled.connections for node_id, sampled in answers.items()}, problems
+    return found, problems
+
+
+def _packed(wanted: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[bytes, ...]]:
+    return {node_id: (pack(pids),) for node_id, pids in wanted.items()}
 
 
 def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:

@@ -128,6 +128,50 @@ def test_a_driver_that_asks_itself_is_no_culprit() -> None:
     assert story.chain()[-1] == ("driver", "Server 0", "an answer of")
 
 
+def test_who_waits_for_a_lock_waits_for_no_answer() -> None:
+    locked = msgspec.structs.replace(SLEEPS, activity="lock-wait", label="waiting for a lock")
+    story, _, _ = asked(locked)
+    story.run(60)
+    assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+
+
+def test_two_that_only_send_to_each_other_are_no_circle_as_long_as_the_job_goes_on() -> None:
+    main, (first, second), (third,) = driver(), actors("Peer", 2, 30), actors("Rollout", 1, 10)
+    story = RayStory([main, first, second, third])
+    story.train(WARM)
+    story.drives(main)
+    for one, other in ((first, second), (second, first)):
+        one.begins("serve", story.now, LOOPS)
+        story.call(main, one, "serve")
+        story.asks(one, other)
+    calls = list(story.calls)
+
+    def goes_on() -> None:
+        phase = int(story.now) % 4
+        if phase == 0:
+            third.begins("generate", story.now, COMPUTES)
+            story.calls = calls
+            story.call(main, third, "generate")
+        elif phase == 3:
+            third.rests(story.now)
+            story.calls = calls
+
+    story.run(120, goes_on)
+    assert story.engine.incidents() == ()
+    story.run(300)
+    assert story.incident().kind == "call-deadlock", "and nothing has gone on for far too long"
+
+
+def test_a_process_that_the_driver_has_started_is_named() -> None:
+    story, rollout, _ = asked()
+    story.asked = []
+    story.asks(rollout, story.processes[0], answerer=77)
+    story.below = [StoryProcess(77, stack=msgspec.structs.replace(SLEEPS, tid=77, switches=7))]
+    story.run(40)
+    (culprit,) = story.culprits()
+    assert (culprit.actor, culprit.pid) == ("process 77 of the driver", 77)
+
+
 def test_answers_of_processes_that_were_not_seen_in_the_end_change_nothing() -> None:
     story, rollout, server = asked(SLEEPS)
     server.stack = IN_THREAD

@@ -24,6 +24,7 @@ from ray_sentinel.model.ray_deaths import RayDeath
 
 JOB = "01000000"
 NODE = Node(id="n0", host="one", address="10.0.0.1")
+TRACEBACK = "Traceback (most recent call last):"
 DRIVER = RayDriver(job=JOB, pid=10, address="10.0.0.1", name="train_rl-1")
 
 
@@ -399,13 +400,16 @@ def test_what_may_have_been_ctrl_c_accuses_no_driver(
         ("my.own.Error", True),
         ("KeyboardInterrupt", False),
         ("SystemExit: 2", False),
+        (f"KeyboardInterrupt\n\nDuring handling\n\n{TRACEBACK}\nA: b", False),
+        (f"KeyboardInterrupt\nException ignored in: <f>\n{TRACEBACK}\nA: b", False),
+        (f"A: b\nException ignored in: <f>\n{TRACEBACK}\nc", True),
         ("", False),
     ],
 )
 def test_what_a_driver_wrote_last_tells_an_exception_from_ctrl_c(
     cluster: Cluster, said: str, told: bool
 ) -> None:
-    frames = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    [][i]\n'
+    frames = f'{TRACEBACK}\n  File "a.py", line 3, in <module>\n    [][i]\n'
     cluster.end(10, code=1, said=f"step 1\n{frames}{said}\n" if said else "step 1\n")
     cluster.tell(dead(10, "exception", at=cluster.now, detail="[][i]", is_proven=False))
     cluster.end_all("driver-ended")

@@ -6,19 +6,12 @@ import msgspec
 
 from ray_sentinel.model.connections import AwaitedAnswer, Connection
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
 from ray_sentinel.waitgraph.answers import awaited_answers, serving_drivers
 
 NOW = 1_700_000_000.0
 ROLLOUT, SERVER = ProcessId("host1", 10, 1), ProcessId("host2", 30, 1)
 CHILD = ProcessId("host2", 31, 1)
-RAY = RayCalls(
-    at=NOW,
-    actors=(
-        RayActor(id="a", job="j", kind="Rollout", node="n1", pid=10, port=4000),
-        RayActor(id="b", job="j", kind="Server", node="n2", pid=30, port=5000),
-    ),
-)
+PORTS = {("n1", 10): 4000, ("n2", 30): 5000}
 ASKS = Connection(
     process=ROLLOUT,
     owner=ROLLOUT,
@@ -39,8 +32,10 @@ def serves(owner: ProcessId = SERVER, port: int = 8000) -> Connection:
     )
 
 
-def found(asks: Connection, answers: Connection, ray: RayCalls = RAY) -> list[AwaitedAnswer]:
-    return list(awaited_answers({"n1": [asks], "n2": [answers]}, ray))
+def found(
+    asks: Connection, *answers: Connection, ports: dict[tuple[str, int], int] = PORTS
+) -> list[AwaitedAnswer]:
+    return list(awaited_answers({"n1": [asks], "n2": answers}, ports, NOW))
 
 
 def test_who_awaits_an_answer_of_whom() -> None:
@@ -55,27 +50,41 @@ def test_what_is_answered_young_or_of_somebody_else_is_left_out() -> None:
         assert found(msgspec.structs.replace(ASKS, **change), serves()) == []
 
 
-def test_rays_own_calls_of_actors_are_left_out() -> None:
+def test_rays_own_calls_are_left_out() -> None:
     asks = msgspec.structs.replace(ASKS, remote="10.0.0.2:5000")
-    assert found(asks, serves(port=5000)) == []
-    assert len(found(asks, serves(CHILD, port=5000))) == 1
-    unknown = msgspec.structs.replace(RAY, actors=RAY.actors[:1])
-    assert found(ASKS, serves(), unknown) == [], "Ray may listen there"
+    for owner in (SERVER, CHILD):  # a forked child has what its parent had
+        assert found(asks, serves(owner, port=5000)) == []
+    assert found(ASKS, serves(), ports={("n1", 10): 4000}) == [], "Ray may listen there"
+    elsewhere = {**PORTS, ("n1", 30): 8000}
+    assert len(found(ASKS, serves(), ports=elsewhere)) == 1, "the same pid on another node"
+
+
+def test_of_a_connection_that_a_child_has_inherited_the_parent_serves() -> None:
+    for ends in ((serves(CHILD), serves()), (serves(), serves(CHILD))):
+        (one,) = found(ASKS, *ends)
+        assert one.answerer == SERVER
+
+
+def test_loopback_is_another_one_on_each_machine() -> None:
+    asks = msgspec.structs.replace(
+        ASKS, local="127.0.0.1:40112", remote="127.0.0.1:8000", network="a"
+    )
+    for network, count in (("a", 1), ("b", 0)):
+        end = msgspec.structs.replace(
+            serves(), local="127.0.0.1:8000", remote="127.0.0.1:40112", network=network
+        )
+        assert len(found(asks, end)) == count
 
 
 def test_drivers_that_listen_for_others_than_ray() -> None:
-    drivers = (RayDriver(job="j", pid=30, port=5000, address="10.0.0.2"),)
     own = Connection(process=SERVER, owner=SERVER, local="0.0.0.0:5000", serves=True)
     other = msgspec.structs.replace(own, local="127.0.0.1:8888")
-    assert list(serving_drivers([own, other], drivers)) == [SERVER]
     below = msgspec.structs.replace(other, owner=CHILD)
-    assert list(serving_drivers([own, below], drivers)) == [], "it may be Ray's"
-    assert list(serving_drivers([own, serves()], drivers)) == [], "none but Ray's port"
-    unknown = (msgspec.structs.replace(drivers[0], port=0),)
-    assert list(serving_drivers([own], unknown)) == [], "it may be Ray's"
 
+    def serving(*ends: Connection, driver: tuple[str, int] = ("n2", 30)) -> list[ProcessId]:
+        return list(serving_drivers({"n2": ends}, PORTS, {driver}))
 
-def test_ends_on_nodes_that_use_the_same_pid() -> None:
-    same = msgspec.structs.replace(RAY.actors[0], pid=30, port=8000)
-    ray = msgspec.structs.replace(RAY, actors=(*RAY.actors, same))
-    assert len(found(ASKS, serves(), ray)) == 1
+    assert serving(own, other) == [SERVER]
+    assert serving(own, below) == [], "it may be Ray's"
+    assert serving(own, serves()) == [], "none but Ray's port"
+    assert serving(own, other, driver=("n1", 30)) == [], "another process"
