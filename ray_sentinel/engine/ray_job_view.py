@@ -89,6 +89,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     methods: dict[str, KnownMethod] = {}
     pauses: DurationStats = msgspec.field(default_factory=DurationStats)
     """Between two changes, where they were longer than a look of the agent."""
+    run_through: list[tuple[str, ...]] = []
+    """The methods whose titles stood all through each of the last pauses."""
     ended_at: float | None = None
     asked_at: float | None = None
     looked_at: float | None = None
@@ -169,6 +171,24 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """Seconds since a method or task in it began or ended."""
         return max(0.0, now - self.changed_at)
 
+    def add_pause(self, seconds: float, through: Iterable[str]) -> None:
+        """Nothing has begun or ended for so long, by the titles; those of ``through`` stood."""
+        self.pauses.add(seconds)
+        self.run_through.append(tuple(sorted(set(map(method_of, through)))))
+        del self.run_through[: -len(self.pauses)]
+
+    def _shorten_pauses(self) -> None:
+        """Calls that follow each other at once have one title: in a pause through which it stood,
+        one of them has ended at least as often as the longest takes."""
+        first = len(self.pauses) - len(self.run_through)
+        shorter = list(self.pauses.recent)
+        for number, through in enumerate(self.run_through, start=first):
+            known = (self.methods[name] for name in through if name in self.methods)
+            longest = (one.longest for one in known if one.told >= RHYTHM)
+            shorter[number] = min([shorter[number], *longest])
+        if shorter != self.pauses.recent:
+            self.pauses = DurationStats(shorter)
+
     def take_picture(
         self,
         picture: JobPicture | None,
@@ -185,6 +205,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
             if self.method(name).take(told) and (ended := min(now, told.last_at)) > self.changed_at:
                 # Calls that follow each other at once have one title.
                 self.changed_at, self.fruitless = ended, 0
+        if calls.ended:
+            self._shorten_pauses()
         if picture is None:
             return
         known = {_key(seen.root): seen for seen in self.roots}

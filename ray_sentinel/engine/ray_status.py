@@ -73,10 +73,14 @@ def _waits(job: RayJobView, now: float) -> SeenRoot | None:
 
 
 def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
-    """Whether somebody has waited for longer than usual: of calls that follow each other each is
-    new, and where nothing is usual nothing that works is late."""
+    """Whether somebody has waited for longer than usual. Of calls that follow each other each is
+    new; those who wait to be called have waited since the last call, unless who calls them rests
+    until somebody asks; and where nothing is usual nothing that works is late."""
     since = [step.since for step in seen.root.chain if step.since is not None]
-    return job.has_rhythm and bool(since) and seen.last_at - min(since) > job.patience
+    found = (job.stacks.get(one.process) for one in seen.root.processes)
+    if not since and any(fact is None or fact.activity == "idle" for fact in found):
+        return False
+    return job.has_rhythm and seen.last_at - min(since, default=job.changed_at) > job.patience
 
 
 def _members(

@@ -183,8 +183,10 @@ class NodeWatch:
 
         Raises OSError where /proc is not there.
         """
-        table = self._processes = self._table.refresh(self._monotonic())
+        # The records first: whose process is not there afterwards has ended. The other way round, a
+        # rank that starts in between would be dead for ever.
         views = self.records.scan()
+        table = self._processes = self._table.refresh(self._monotonic())
         self._views = self._attached.update(views, table, self._monotonic())
         self._untold += self._departures.drain()
         found = self._discover(table)
@@ -194,6 +196,8 @@ class NodeWatch:
         snapshots = self._snapshots(found)
         self._follow(found, table)
         dead = [view for view in views if not _lives(view, table)]
+        for view in dead:
+            self.records.read_again(view)  # it may have ended since the scan, with last words
         # A worker that attached under many names has left a record of each.
         left = [view for view in views if view.detached]
         for view in (*dead, *left):

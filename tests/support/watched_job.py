@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
 from ray_sentinel.progress.environment import VARIABLES
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
+
+T = TypeVar("T")
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +58,7 @@ class WatchedJob:
             steps = self.steps()
             return len(steps) == count and min(steps.values()) > beyond
 
-        eventually(all_step, f"{count} ranks of {self.name} take steps", 60.0)
+        self._wait(all_step, f"{count} ranks of {self.name} take steps", 60.0)
 
     def incidents(self) -> list[Incident]:
         """Those of this job."""
@@ -70,11 +73,15 @@ class WatchedJob:
             assert len(found) <= 1, found
             return found[0] if found and found[0].verdict is not None else None
 
+        return self._wait(named, f"a verdict on {self.name}", seconds)
+
+    def _wait(self, look: Callable[[], T | None], what: str, seconds: float) -> T:
         try:
-            return eventually(named, f"a verdict on {self.name}", seconds)
+            return eventually(look, what, seconds)
         except AssertionError:
             status = self.watched.status()
             print(status.verdict, status.notes, status.unwatched, self.status(), sep="\n")
+            print("the ranks' return codes:", [rank.poll() for rank in self.ranks])
             raise
 
     def close(self) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.progress.cgroup import parse_mounts
+from ray_sentinel.progress.processes import ProcessTable
 from tests.support.parts import lacking
 from tests.support.ranks import DEADLINE, Ranks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -36,6 +38,22 @@ def test_a_healthy_rank(ranks):
     assert len(seen.progress.recent_step_seconds) >= 14
     assert seen.quiet_seconds < 5
     assert ranks.watch.problems == ()
+
+
+def test_a_rank_that_starts_during_a_look_lives(ranks, monkeypatch):
+    refresh = ProcessTable.refresh
+    started = []
+
+    def and_one_starts(table, now):
+        known = refresh(table, now)
+        if not started:
+            started.append(ranks.start("none"))
+            eventually(lambda: [*ranks.folder.glob("*.record")], "its record", DEADLINE)
+        return known
+
+    monkeypatch.setattr(ProcessTable, "refresh", and_one_starts)
+    ranks.until(lambda: started and ranks.stepping(started[0], 15), "steps")
+    assert ranks.exits == []
 
 
 def test_without_attaching_it_is_still_found(ranks):

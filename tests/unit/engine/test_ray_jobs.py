@@ -65,6 +65,28 @@ def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
     assert story.engine.incidents(everything=True) == ()
 
 
+@pytest.mark.parametrize(("method", "patience"), [("generate", PATIENCE), ("score", 30.0)])
+def test_a_title_that_stood_for_several_calls_makes_no_long_pause(
+    method: str, patience: float
+) -> None:
+    main, workers = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *workers])
+    story.train(40)
+    for _ in range(3):
+        for one in workers:
+            one.begins(method, story.now, COMPUTES)
+        story.run(10)
+        for one in workers:
+            one.rests(story.now)
+        story.run(2)
+    job = story.engine.view.ray.jobs[JOB]
+    assert job.patience > 25.0
+    told = EndedCalls(count=40, longest=0.5, last_at=story.now)
+    story.ended = {"Rollout.generate": told}
+    story.run(40)
+    assert job.patience == pytest.approx(patience, abs=3.0)
+
+
 @pytest.mark.parametrize("runs_a_program", [False, True])
 def test_a_driver_that_rests_waits_for_a_person_unless_a_program_of_its_user_runs(
     runs_a_program: bool,

@@ -523,7 +523,9 @@ class TestNoIncident:
         main.stack, main.goes_on = COMPUTES, True
         story.run(600, lambda: main.works(story.now))
         assert story.engine.incidents(everything=True) == ()
-        assert story.engine.status(story.now)[0] == "healthy"
+        state, sentence, _ = story.engine.status(story.now)
+        assert state == "slow"
+        assert "has nothing to do until it is called by driver → which goes on" in sentence
 
     def test_an_actor_that_polls(self) -> None:
         main, (poller,) = driver(), actors("Poller", 1, 10)
