@@ -23,12 +23,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ray_sentinel.actors.messages import Connections, pack_masked, unpack  # noqa: E402
-from ray_sentinel.capture.connections import connections_of, tcp_sockets  # noqa: E402
-from ray_sentinel.model.connections import Connection  # noqa: E402
-from ray_sentinel.model.identity import ProcessId  # noqa: E402
-from ray_sentinel.progress.own_process import start_ticks  # noqa: E402
-from ray_sentinel.waitgraph.answers import awaited_answers  # noqa: E402
+from ray_sentinel.actors.messages import Connections, pack_masked, unpack
+from ray_sentinel.capture.connections import connections_of, tcp_sockets
+from ray_sentinel.model.connections import Connection
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.waitgraph.answers import awaited_answers
 
 PROCESSES, PEERS = 8, 4
 NOW = 1_800_000_000.0
@@ -78,9 +78,7 @@ def told_by(node: int, nodes: int) -> Connections:
             behind = f"{address((node - peer) % nodes)}:{20000 + number * PEERS + peer}"
             served = f"{address(node)}:{8000 + number}"
             found.append(
-                Connection(
-                    process=process, owner=process, local=served, remote=behind, serves=True
-                )
+                Connection(process=process, owner=process, local=served, remote=behind, serves=True)
             )
     return Connections(found=found)
 

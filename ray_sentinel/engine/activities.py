@@ -31,6 +31,11 @@ LIBRARIES = re.compile(r"\((torch|ray|numpy|threading|asyncio|concurrent|multipr
 """Not the user's own: PyTorch's ``checkpoint`` computes activations again."""
 
 
+def computes(fact: StackFact) -> bool:
+    """Whether it is at work itself: on a CPU, or in long work."""
+    return bool(fact.active) or fact.activity in LONG_ACTIVITIES | {"compute", "allocation"}
+
+
 def takes_long(fact: StackFact) -> bool:
     """Whether a function that it is in says that it saves, loads or evaluates."""
     return any(

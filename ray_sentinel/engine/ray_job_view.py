@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from itertools import islice
+from operator import sub
 
 import msgspec
 
@@ -89,8 +91,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     methods: dict[str, KnownMethod] = {}
     pauses: DurationStats = msgspec.field(default_factory=DurationStats)
     """Between two changes, where they were longer than a look of the agent."""
-    run_through: list[tuple[str, ...]] = []
-    """The methods whose titles stood all through each of the last pauses."""
+    pause_ends: list[float] = []
+    """When each of the last pauses was over."""
     ended_at: float | None = None
     asked_at: float | None = None
     looked_at: float | None = None
@@ -171,23 +173,24 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """Seconds since a method or task in it began or ended."""
         return max(0.0, now - self.changed_at)
 
-    def add_pause(self, seconds: float, through: Iterable[str]) -> None:
-        """Nothing has begun or ended for so long, by the titles; those of ``through`` stood."""
+    def add_pause(self, seconds: float, ended_at: float) -> None:
+        """No title has changed for so long before ``ended_at``."""
         self.pauses.add(seconds)
-        self.run_through.append(tuple(sorted(set(map(method_of, through)))))
-        del self.run_through[: -len(self.pauses)]
+        self.pause_ends.append(ended_at)
+        del self.pause_ends[: -len(self.pauses)]
 
-    def _shorten_pauses(self) -> None:
-        """Calls that follow each other at once have one title: in a pause through which it stood,
-        one of them has ended at least as often as the longest takes."""
-        first = len(self.pauses) - len(self.run_through)
-        shorter = list(self.pauses.recent)
-        for number, through in enumerate(self.run_through, start=first):
-            known = (self.methods[name] for name in through if name in self.methods)
-            longest = (one.longest for one in known if one.told >= RHYTHM)
-            shorter[number] = min([shorter[number], *longest])
-        if shorter != self.pauses.recent:
-            self.pauses = DurationStats(shorter)
+    def _split_pauses(self, changes: Sequence[int]) -> None:
+        """Calls that follow each other at once have one title, so that what looks like a pause may
+        be none: ``changes`` (whole Unix seconds that only rise) are when calls began and ended."""
+        first = len(self.pauses) - len(self.pause_ends)
+        split = list(self.pauses.recent)
+        for number, end in enumerate(self.pause_ends, start=first):
+            begin = end - split[number]
+            inside = changes[bisect_right(changes, begin) : bisect_left(changes, end)]
+            if inside:
+                split[number] = max(map(sub, (*inside, end), (begin, *inside)))
+        if split != self.pauses.recent:
+            self.pauses = DurationStats(split)
 
     def take_picture(
         self,
@@ -205,8 +208,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
             if self.method(name).take(told) and (ended := min(now, told.last_at)) > self.changed_at:
                 # Calls that follow each other at once have one title.
                 self.changed_at, self.fruitless = ended, 0
-        if calls.ended:
-            self._shorten_pauses()
+        self._split_pauses(calls.changes)
         if picture is None:
             return
         known = {_key(seen.root): seen for seen in self.roots}

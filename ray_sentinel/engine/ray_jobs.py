@@ -217,7 +217,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         track.engine = told.engine
         return track
 
-    def _note_change(self, job: RayJobView, track: RayTrack, at: float) -> None:
+    @staticmethod
+    def _note_change(job: RayJobView, track: RayTrack, at: float) -> None:
         if track.runs and "." in track.runs:
             known = job.method(track.runs)
             known.ended += 1
@@ -225,16 +226,9 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         gap = at - job.changed_at
         # What a job waits for while its actors are made is no habit of its work.
         if gap > SHORTEST and not track.runs.endswith(".__init__"):
-            job.add_pause(gap, self._running_since(job, track))
+            job.add_pause(gap, at)
         job.changed_at = max(job.changed_at, at)
         job.fruitless = 0
-
-    def _running_since(self, job: RayJobView, changed: RayTrack) -> Iterator[str]:
-        """What has run in a job since its last change, by the titles."""
-        others = (one for node in self._running.get(job.id, {}).values() for one in node.tracks)
-        for one in (changed, *others):
-            if one.runs and one.since <= job.changed_at:
-                yield one.runs
 
     def advance(self, now: float) -> None:
         """Forget jobs that ended long ago."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ray_sentinel.engine.activities import computes
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.ray_job_view import RayJobView, SeenRoot
 from ray_sentinel.engine.ray_jobs import RayTrack
@@ -74,11 +75,11 @@ def _waits(job: RayJobView, now: float) -> SeenRoot | None:
 
 def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
     """Whether somebody has waited for longer than usual. Of calls that follow each other each is
-    new; those who wait to be called have waited since the last call, unless who calls them rests
-    until somebody asks; and where nothing is usual nothing that works is late."""
+    new, and where nothing is usual nothing that works is late. Actors that wait to be called have
+    waited since the last change, if who calls them computes: it may also wait for work."""
     since = [step.since for step in seen.root.chain if step.since is not None]
     found = (job.stacks.get(one.process) for one in seen.root.processes)
-    if not since and any(fact is None or fact.activity == "idle" for fact in found):
+    if not since and not all(fact is not None and computes(fact) for fact in found):
         return False
     return job.has_rhythm and seen.last_at - min(since, default=job.changed_at) > job.patience
 

@@ -134,6 +134,8 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The placed groups in which a call waits for room."""
     ended: dict[str, EndedCalls] = {}
     """By name, where they were asked for."""
+    changes: tuple[int, ...] = ()
+    """Then also the last whole Unix seconds in which any of those began or ended, rising."""
     free_on: dict[str, dict[str, float]] = {}
     """By node id: the resources that nobody uses there."""
     placement: Placement | None = None

@@ -207,7 +207,7 @@ class RecordReader:
     def read_again(self, view: RecordView) -> None:
         """Take what was written since the last scan, if the record is still open."""
         if view.handle >= 0:
-            with contextlib.suppress(UnreadableRecordError, OSError):  # the next scan says so
+            with contextlib.suppress(UnreadableRecordError, OSError):  # what was read last stays
                 self._read(view)
 
     def rest(self, view: RecordView) -> None:

@@ -251,6 +251,8 @@ class RayStory:
     placed: tuple[PlacedGroup, ...] = ()
     environments: tuple[NodeEnvironments, ...] = ()
     ended: dict[str, EndedCalls] = field(default_factory=dict)
+    changes: tuple[int, ...] = ()
+    """The seconds in which those began or ended."""
     gauges: dict[str, float] = field(default_factory=dict)
     """What the node samples, by ``name{label="value"}``."""
     served: list[StoryEngine] = field(default_factory=list)
@@ -285,6 +287,7 @@ class RayStory:
             placed=(),
             environments=(),
             ended={},
+            changes=(),
         )
         self.feed(RayTableTold(time=self.now, table=table))
 
@@ -426,6 +429,7 @@ class RayStory:
             placed=self.placed,
             environments=self.environments,
             ended=self.ended,
+            changes=self.changes,
         )
 
     def _snapshot(self) -> Snapshot:
@@ -509,7 +513,7 @@ class RayStory:
         mine = [*self.of(action.ray_job), *self.below]
         calls = of_job(self._known(), action.ray_job)
         return RayLook(
-            calls=calls if action.times else msgspec.structs.replace(calls, ended={}),
+            calls=calls if action.times else msgspec.structs.replace(calls, ended={}, changes=()),
             processes=tuple(
                 LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
             ),

@@ -99,6 +99,9 @@ class ControlStoreCalls:
         late = any(since is not None and at - since > UNPLACED_SECONDS for since in waits)
         unplaced = [call for call in calls if call.state == "unplaced"]
         placed = self._placed(unplaced)
+        nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
+        asked = self._asked("ended calls", lambda: self._ended(job), nothing) if times else nothing
+        ended, changes = asked
         labels = {key for call in unplaced for one in call.selectors for key in one}
         labels |= {key for group in table.groups for one in group.selectors for key in one}
         return msgspec.structs.replace(
@@ -111,7 +114,8 @@ class ControlStoreCalls:
             ),
             free_on=free_on,
             placement=self._placement(free_on, placed, labels) if late else None,
-            ended=self._asked("ended calls", lambda: self._ended(job), {}) if times else {},
+            ended=ended,
+            changes=changes,
             left_off=left_off,
             problem="; ".join(self._problems),
         )
@@ -232,11 +236,10 @@ class ControlStoreCalls:
                 self._missed[key] = self._missed.get(key, 0) + 1
         return self._made_at
 
-    def _ended(self, job: str) -> dict[str, EndedCalls]:
+    def _ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
         finished = [{"predicate": "EQUAL", "state": "FINISHED"}]
-        return ray_replies.ended_of(
-            self._events(MOST_CALLS, state_filters=finished, job_filters=_of_job(job))
-        )
+        reply = self._events(MOST_CALLS, state_filters=finished, job_filters=_of_job(job))
+        return ray_replies.ended_of(reply), ray_replies.changes_of(reply)
 
     def _calls(self, job: str) -> tuple[tuple[RayCall, ...], int]:
         wanted = [{"predicate": "NOT_EQUAL", "state": state} for state in _ENDED]

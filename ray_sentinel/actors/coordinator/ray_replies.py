@@ -26,6 +26,8 @@ from ray_sentinel.model.ray_calls import (
 )
 from ray_sentinel.model.runtime_env import environment_key
 
+MOST_CHANGES = 1000
+"""Of the seconds in which calls began or ended, the last ones."""
 MOST_NAME = 200
 """Characters of a name that somebody chose."""
 MOST_ID = 32
@@ -290,6 +292,18 @@ def ended_of(reply: Any) -> dict[str, EndedCalls]:
                 last_at=max(old.last_at, times[ended] / 1e9),
             )
     return found
+
+
+def changes_of(reply: Any) -> tuple[int, ...]:
+    """The last whole Unix seconds in which any of those calls began or ended."""
+    numbers = {name: number for number, name in _statuses().items()}
+    told = {
+        event.state_updates.state_ts_ns[numbers[state]] // 10**9
+        for event in reply.events_by_task
+        for state in ("RUNNING", "FINISHED")
+        if numbers[state] in event.state_updates.state_ts_ns
+    }
+    return tuple(sorted(told)[-MOST_CHANGES:])
 
 
 def creation_id(actor: bytes) -> bytes:

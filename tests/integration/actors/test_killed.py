@@ -190,13 +190,13 @@ def test_killed_between_suspicion_and_verdict(
     job = WatchedJob(ray_cluster, watched, "half-way")
 
     def suspects() -> set[bytes]:
-        """The incidents for which stacks were taken so far."""
+        """The incidents for which stacks were taken lately."""
         found = set()
         for path in sorted((watched.log / "events").rglob("*.jsonl*"))[-3:]:
             with contextlib.suppress(FileNotFoundError, EOFError):  # it is just being packed
-                open_it = gzip.open if path.suffix == ".gz" else open
-                with open_it(path, "rb") as file:
-                    found |= set(STACKS_OF.findall(file.read()))
+                data = path.read_bytes()
+                plain = gzip.decompress(data) if path.suffix == ".gz" else data
+                found |= set(STACKS_OF.findall(plain))
         return found
 
     eventually(lambda: job.steps().get(1, 0) >= 14, "the last step before the sleep", 120.0)

@@ -41,8 +41,7 @@ def test_a_healthy_rank(ranks):
 
 
 def test_a_rank_that_starts_during_a_look_lives(ranks, monkeypatch):
-    refresh = ProcessTable.refresh
-    started = []
+    refresh, started = ProcessTable.refresh, []
 
     def and_one_starts(table, now):
         known = refresh(table, now)
@@ -54,6 +53,20 @@ def test_a_rank_that_starts_during_a_look_lives(ranks, monkeypatch):
     monkeypatch.setattr(ProcessTable, "refresh", and_one_starts)
     ranks.until(lambda: started and ranks.stepping(started[0], 15), "steps")
     assert ranks.exits == []
+
+
+def test_a_rank_that_ends_during_its_first_look_has_last_words(ranks, monkeypatch):
+    process = ranks.start("exception")
+    eventually(lambda: [*ranks.folder.glob("*.record")], "its record", DEADLINE)
+    refresh = ProcessTable.refresh
+
+    def once_it_has_ended(table, now):
+        process.wait()
+        return refresh(table, now)
+
+    monkeypatch.setattr(ProcessTable, "refresh", once_it_has_ended)
+    ranks.until(lambda: ranks.exits, "its exit")
+    assert "no such batch" in ranks.exits[0].last_words.text
 
 
 def test_without_attaching_it_is_still_found(ranks):

@@ -233,7 +233,12 @@ CONTROL_STORE: tuple[Reader, ...] = (
         lambda reply: (ray_replies.calls_of(reply), dict(ray_replies.made_at(reply))),
         _events("RUNNING", "SUBMITTED_TO_WORKER", "PENDING_NODE_ASSIGNMENT"),
     ),
-    _reader("ended calls", _EVENTS, ray_replies.ended_of, _events("FINISHED")),
+    _reader(
+        "ended calls",
+        _EVENTS,
+        lambda reply: (ray_replies.ended_of(reply), ray_replies.changes_of(reply)),
+        _events("FINISHED"),
+    ),
     _reader("failed calls", _EVENTS, _failure, _events("FAILED")),
     _reader("a dead actor", gcs_pb2.ActorTableData, _actor, *_actors()),
     _reader("a dead driver", gcs_pb2.JobTableData, _driver, *_jobs()),

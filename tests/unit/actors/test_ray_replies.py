@@ -85,6 +85,7 @@ def fill(message: Any, chance: random.Random, depth: int = 0) -> Any:
         ),
         (gcs_service_pb2.GetTaskEventsReply, ray_replies.calls_of),
         (gcs_service_pb2.GetTaskEventsReply, ray_replies.ended_of),
+        (gcs_service_pb2.GetTaskEventsReply, ray_replies.changes_of),
         (gcs_service_pb2.GetTaskEventsReply, lambda reply: list(ray_replies.made_at(reply))),
         (
             gcs_pb2.ActorTableData,
@@ -130,6 +131,16 @@ def test_of_events_that_contradict_each_other_the_last_counts() -> None:
     event.state_updates.state_ts_ns[status("FINISHED")] = 3
     event.state_updates.state_ts_ns[status("RUNNING")] = 7
     assert ray_replies.ended_of(reply) == {"f": EndedCalls(count=1, longest=0.0, last_at=3e-9)}
+
+
+def test_the_seconds_in_which_calls_began_or_ended() -> None:
+    reply = gcs_service_pb2.GetTaskEventsReply()
+    status = common_pb2.TaskStatus.Value
+    for begun, ended in ((5.2, 5.9), (9.1, 12.0), (2.0, 5.0)):
+        times = reply.events_by_task.add(task_id=b"a").state_updates.state_ts_ns
+        times[status("RUNNING")] = int(begun * 1e9)
+        times[status("FINISHED")] = int(ended * 1e9)
+    assert ray_replies.changes_of(reply) == (2, 5, 9, 12)
 
 
 def test_labels_that_are_asked_for_and_those_that_will_do_as_well() -> None:

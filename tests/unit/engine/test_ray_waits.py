@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.engine.inference import deployment_of
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
-from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.stacks import Activity, StackFact
 from tests.support import ray_story
 from tests.support.ray_stories import (
     WARM,
@@ -526,6 +526,15 @@ class TestNoIncident:
         state, sentence, _ = story.engine.status(story.now)
         assert state == "slow"
         assert "has nothing to do until it is called by driver → which goes on" in sentence
+
+    @pytest.mark.parametrize("activity", ["network-wait", "sleep", "unknown"])
+    def test_a_driver_that_polls_for_work(self, activity: Activity) -> None:
+        story, main, _ = rollouts()
+        main.stack = msgspec.structs.replace(SLEEPS, activity=activity, active=False)
+        main.goes_on = True
+        story.run(600)
+        assert story.engine.incidents(everything=True) == ()
+        assert story.engine.status(story.now)[0] == "healthy"
 
     def test_an_actor_that_polls(self) -> None:
         main, (poller,) = driver(), actors("Poller", 1, 10)
