@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.model.incident import Culprit, EvidenceItem, Incident, Verdict
+from ray_sentinel.model.incident import ChainLink, Culprit, EvidenceItem, Incident, Verdict
 from ray_sentinel.model.metrics import CollectorStatus
 from ray_sentinel.model.status import (
     JobStatus,
@@ -96,6 +96,40 @@ def _job_of_actors(hostile: str) -> JobStatus:
         members=(driver, rollout),
         waits=f"driver waits 93 s in ray.get for Rollout.generate at Rollout 2{hostile}",
     )
+
+
+def incident_of_actors(*, hostile: str = "") -> Incident:
+    """The incident of the rollout that stands still."""
+    steps = (
+        ChainLink(start="driver", end="Trainer 1", how="ray.get", since=NOW - 93.0),
+        ChainLink(start="Trainer 1", end="all_reduce of Trainer", how="in"),
+        ChainLink(start="all_reduce of Trainer", end=f"Rollout 2{hostile}", how="waits for"),
+    )
+    return Incident(
+        id="0002",
+        job="train_rl-1",
+        attempt=0,
+        kind="actor-stuck",
+        severity="critical",
+        state="captured",
+        summary="Rollout 2 on node-1 stands still: sleeping in score (reward.py:88)",
+        rule="ray.waits",
+        suspected_at=NOW - 12.0,
+        confirmed_at=NOW,
+        last_progress=NOW - 93.0,
+        verdict=Verdict(
+            kind="actor-stuck",
+            summary="Rollout 2 stands still",
+            culprits=(
+                Culprit(
+                    rank=None, host="node-1", pid=72, reason="sleeping", role="Rollout",
+                    actor="Rollout 2", method="Rollout.generate",
+                ),
+            ),
+            chain=steps,
+            confidence=0.9,
+        ),
+    )  # fmt: skip
 
 
 def incident(*, number: str = "0001", hostile: str = "") -> Incident:

@@ -34,10 +34,42 @@ function table(heads, rows) {
       cell instanceof Node ? el("td", {}, cell) : el("td", {}, String(cell ?? "–"))))))));
 }
 
-function rankCell(rank) {
+function rankCell(rank, accused) {
   const title = `rank ${rank.rank} on ${rank.host}, pid ${rank.pid}\nstep ${rank.step ?? "–"}, ` +
     `${rank.phase || "no phase"}, ${rank.state}\nlast step ${age(rank.step_age_seconds)} ago`;
-  return el("span", { class: `cell ${TONES[rank.state] || "idle"}`, title }, String(rank.rank));
+  const named = accused.has(rank.rank) ? " accused" : "";
+  const tone = `cell ${TONES[rank.state] || "idle"}${named}`;
+  return el("span", { class: tone, title: named ? `${title}\nnamed by an incident` : title },
+    String(rank.rank));
+}
+
+// One line of cells for each host; where there are very many, all in one.
+function rankGrid(ranks, accused) {
+  const cells = (some) => some.map((rank) => rankCell(rank, accused));
+  const hosts = new Map();
+  for (const rank of ranks) hosts.set(rank.host, [...(hosts.get(rank.host) || []), rank]);
+  if (ranks.length > MANY) return el("div", { class: "grid many" }, ...cells(ranks));
+  if (hosts.size < 2) return el("div", { class: "grid" }, ...cells(ranks));
+  return el("div", { class: "hosts" }, ...[...hosts].flatMap(([host, some]) =>
+    [el("span", { class: "quiet" }, host), el("div", { class: "grid" }, ...cells(some))]));
+}
+
+// Who waits for whom, from the one that nobody waits for to the one that holds up all others.
+function chain(incident) {
+  const steps = incident.chain || [];
+  if (!steps.length) return null;
+  const at = incident.confirmed_at ?? incident.suspected_at;
+  const list = el("ol", { class: "chain", "aria-label": "who waits for whom" });
+  let before = null;
+  for (const step of steps) {
+    if (step.from !== before) list.append(el("li", { class: "who" }, step.from));
+    const since = step.since === null ? "" : ` · ${age(at - step.since)}`;
+    list.append(el("li", { class: "how" }, `${step.how}${since}`));
+    list.append(el("li", { class: "who" }, step.to));
+    before = step.to;
+  }
+  list.lastElementChild.classList.add("root");
+  return list;
 }
 
 function legend(ranks) {
@@ -47,19 +79,19 @@ function legend(ranks) {
     el("span", {}, el("i", { class: TONES[state] || "idle" }), `${count} ${state}`)));
 }
 
-function jobCard(job) {
+function jobCard(job, incidents) {
   const isOfRanks = job.ranks.length > 0 || job.world_size;
   const size = !isOfRanks ? "" : job.world_size ? `${job.ranks.length} of ${job.world_size}` : job.ranks.length;
   const troubled = job.ranks.filter((rank) => !["good", "idle"].includes(TONES[rank.state] || "idle"));
   const tone = { hung: "t-bad", stalled: "t-warn", slow: "t-warn", healthy: "t-good" }[job.state];
   const card = el("div", { class: `card${job.state === "hung" ? " open" : ""}` },
     el("h3", {}, job.job, " ", el("span", { class: tone || "quiet" }, job.ended ? "ended" : job.state)),
-    facts([["step", isOfRanks ? job.step ?? "–" : ""], ["last step", `${age(job.step_age_seconds)} ago`],
+    facts([["step", isOfRanks ? job.step ?? "–" : ""],
+      [isOfRanks ? "last step" : "last change", `${age(job.step_age_seconds)} ago`],
       ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
       ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
       ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]]),
-    el("div", { class: job.ranks.length > MANY ? "grid many" : "grid" }, ...job.ranks.map(rankCell)),
-    legend(job.ranks));
+    rankGrid(job.ranks, accusedOf(job, incidents)), legend(job.ranks));
   if (troubled.length) {
     card.append(table(["rank", "host", "pid", "step", "state", "last step"],
       troubled.slice(0, 32).map((rank) => [rank.rank, rank.host, rank.pid, rank.step,
@@ -68,6 +100,15 @@ function jobCard(job) {
   }
   if (job.members.length) card.append(memberTable(job.members));
   return card;
+}
+
+function isOpen(incident) {
+  return !["resolved", "dismissed"].includes(incident.state);
+}
+
+function accusedOf(job, incidents) {
+  const mine = incidents.filter((one) => isOpen(one) && one.job === job.job && one.attempt === job.attempt);
+  return new Set(mine.flatMap((one) => (one.culprits || []).map((culprit) => culprit.rank)));
 }
 
 // The driver and the actors that are no ranks; those in trouble come first where there are many.
@@ -84,13 +125,12 @@ function memberTable(members) {
 }
 
 function incidentCard(incident) {
-  const open = !["resolved", "dismissed"].includes(incident.state);
   const when = new Date(incident.suspected_at * 1000).toLocaleString();
   const certainty = incident.confidence === null ? "" : `${Math.round(incident.confidence * 100)} %`;
-  return el("div", { class: `card${open ? " open" : ""}` },
+  return el("div", { class: `card${isOpen(incident) ? " open" : ""}` },
     el("h3", {}, el("a", { href: `/incidents/${encodeURIComponent(incident.id)}` }, incident.summary)),
     facts([["job", incident.job], ["kind", incident.kind], ["state", incident.state],
-      ["confidence", certainty], ["since", when], ["files", incident.bundle]]));
+      ["confidence", certainty], ["since", when], ["files", incident.bundle]]), chain(incident));
 }
 
 function collectors(node) {
@@ -130,7 +170,7 @@ function headline(state, verdict, clock) {
 function show(status, incidents) {
   headline(status.state, status.verdict, new Date(status.time * 1000).toLocaleTimeString());
   const running = status.jobs.filter((job) => !job.ended);
-  const jobs = (running.length ? running : status.jobs).map(jobCard);
+  const jobs = (running.length ? running : status.jobs).map((job) => jobCard(job, incidents));
   fill("jobs", jobs.length ? jobs : [el("p", { class: "quiet" }, "No training runs yet.")]);
   fill("incidents", incidents.slice(-20).reverse().map(incidentCard));
   fill("nodes", [nodeTable(status)]);

@@ -12,13 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import rendered
-from tests.support.page_data import HOSTILE, incident, status
+from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
 
 pytestmark = pytest.mark.integration
+
+
+def hostile_incidents() -> tuple[Incident, ...]:
+    return incident(hostile=HOSTILE), incident_of_actors(hostile=HOSTILE)
+
 
 Serve = Callable[[Callable[[], Status]], Page]
 
@@ -28,7 +34,7 @@ def serve() -> Iterator[Serve]:
     pages: list[Page] = []
 
     def start(ask: Callable[[], Status]) -> Page:
-        pages.append(Page(PageSource(ask, lambda: (incident(hostile=HOSTILE),)), port=0))
+        pages.append(Page(PageSource(ask, hostile_incidents), port=0))
         return pages[-1]
 
     yield start
@@ -43,11 +49,22 @@ def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
     assert 'class="hung"' in document
     assert "rank 3 on node-1 is stopped by a signal" in document
     assert document.count('class="cell') == 8
-    assert 'class="cell bad"' in document
+    assert 'class="cell bad accused"' in document
     assert "/incidents/0001" in document
     assert "not watched: no agent yet" in document
     assert "driver waits 93 s in ray.get for Rollout.generate at Rollout 2" in document
     assert "<td>Rollout.generate</td><td>93.0 s</td><td>2.5 s</td>" in document
+
+
+def test_a_browser_shows_who_waits_for_whom_and_who_is_accused(
+    serve: Serve, tmp_path: Path
+) -> None:
+    document = rendered(serve(status).link, tmp_path)
+    assert '<li class="how">ray.get · 93.0 s</li><li class="who">Trainer 1</li>' in document
+    assert document.count('<li class="who">Trainer 1</li>') == 1
+    assert '<li class="who root">Rollout 2' in document
+    assert document.count("accused") == 1
+    assert document.count('<span class="quiet">node-0</span>') == 1, "cells in one line a host"
 
 
 def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, tmp_path: Path) -> None:
