@@ -2,6 +2,8 @@
 
 =============================  ==========================================================
 ``/``                          the page; it asks the API once a second
+``/api/v1/page``               what the page shows: ``{"status", "incidents"}``, the last ones
+                               without their stacks and files
 ``/api/v1/status``             a ``Status``, as ``status --json`` prints it
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
 ``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
@@ -12,13 +14,14 @@
 ``/healthz``                   ``ok``
 =============================  ==========================================================
 
-Everything is read-only. A request whose Host header is a name other than ``localhost`` is refused:
-a web site that points its own name at 127.0.0.1 must not read a training's state through its
-visitor's browser (DNS rebinding).
+Answers are packed by gzip for clients that take that. Everything is read-only. A request whose Host
+header is a name other than ``localhost`` is refused: a web site that points its own name at
+127.0.0.1 must not read a training's state through its visitor's browser (DNS rebinding).
 """
 
 from __future__ import annotations
 
+import gzip
 import ipaddress
 import time
 from collections.abc import Callable, Mapping
@@ -45,6 +48,17 @@ HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
 )
+SHOWN = 20
+"""Incidents on the page, the last ones."""
+BRIEF = (
+    "id", "job", "attempt", "kind", "state", "summary", "confidence", "suspected_at",
+    "confirmed_at", "bundle", "culprits", "chain",
+)  # fmt: skip
+"""What the page shows of one."""
+LEAST_PACKED = 2048
+"""Bytes of an answer that is worth packing."""
+PACKING_LEVEL = 1
+"""A megabyte of ranks takes 2 ms, and becomes a twentieth."""
 PAGE_POLICY = ("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
 REPORT_POLICY = (
     "Content-Security-Policy",
@@ -66,6 +80,10 @@ class PageSource(msgspec.Struct, frozen=True):
 def routes(source: PageSource) -> dict[str, Handler]:
     """Path → handler, for a ``Server``."""
     plain: Mapping[str, Callable[[], Any]] = {
+        "/api/v1/page": lambda: {
+            "status": source.status(),
+            "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
+        },
         "/api/v1/status": source.status,
         "/api/v1/ranks": lambda: source.status().jobs,
         "/api/v1/time": lambda: {"time": time.time()},
@@ -103,9 +121,24 @@ def _guarded(handler: Handler) -> Handler:
         if not local(request.headers.get("host", "localhost")):
             return Response(body=b"ask for this page as localhost\n", status=403)
         response = handler(request)
-        return msgspec.structs.replace(response, headers=(*response.headers, *HEADERS))
+        headers = (*response.headers, *HEADERS)
+        if len(response.body) < LEAST_PACKED or not _takes_gzip(request):
+            return msgspec.structs.replace(response, headers=headers)
+        packed = gzip.compress(response.body, PACKING_LEVEL)
+        headers = (*headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+        return msgspec.structs.replace(response, body=packed, headers=headers)
 
     return answer
+
+
+def _takes_gzip(request: Request) -> bool:
+    taken = request.headers.get("accept-encoding", "").replace(" ", "").lower().split(",")
+    return "gzip" in taken
+
+
+def _brief(incident: Incident) -> dict[str, Any]:
+    whole = incident_dict(incident)
+    return {key: whole[key] for key in BRIEF}
 
 
 def _json(ask: Callable[[], Any]) -> Handler:

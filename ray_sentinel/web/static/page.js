@@ -172,7 +172,7 @@ function show(status, incidents) {
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = (running.length ? running : status.jobs).map((job) => jobCard(job, incidents));
   fill("jobs", jobs.length ? jobs : [el("p", { class: "quiet" }, "No training runs yet.")]);
-  fill("incidents", incidents.slice(-20).reverse().map(incidentCard));
+  fill("incidents", [...incidents].reverse().map(incidentCard));
   fill("nodes", [nodeTable(status)]);
   const notes = [...status.notes];
   if (status.log_dir) notes.push(`files: ${status.log_dir}`);
@@ -189,7 +189,7 @@ async function ask(path) {
 
 async function look() {
   try {
-    const [status, incidents] = await Promise.all([ask("/api/v1/status"), ask("/api/v1/incidents")]);
+    const { status, incidents } = await ask("/api/v1/page");
     show(status, incidents);
   } catch (error) {
     headline("unknown", `the coordinator does not answer (${error.message}); asking again`, "");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -26,6 +27,29 @@ def test_the_api_has_the_fields_that_programs_were_promised() -> None:
     assert {"verdict", "nodes", "unwatched", "jobs"} <= set(found)
     assert found["jobs"][0]["ranks"][3]["state"] == "stopped"
     assert json.loads(ask("/api/v1/ranks").body) == found["jobs"]
+
+
+def test_the_page_gets_the_last_incidents_without_what_it_does_not_show() -> None:
+    many = tuple(incident(number=f"{number:04}") for number in range(30))
+    source = PageSource(status=status, incidents=lambda: many)
+    asked = Request(method="GET", path="/api/v1/page", headers={})
+    shown = json.loads(routes(source)["/api/v1/page"](asked).body)
+    assert shown["status"]["state"] == "hung"
+    assert [one["id"] for one in shown["incidents"]] == [f"{n:04}" for n in range(10, 30)]
+    assert shown["incidents"][0]["culprits"][0]["rank"] == 3
+    assert "verdict" not in shown["incidents"][0]
+
+
+@pytest.mark.parametrize("accepted", ["gzip, deflate, br", "br;q=1.0,gzip", "identity", ""])
+def test_a_large_answer_is_packed_for_who_takes_that(accepted: str) -> None:
+    source = PageSource(status=lambda: status(ranks=2048), incidents=tuple)
+    asked = Request(method="GET", path="/api/v1/status", headers={"accept-encoding": accepted})
+    response = routes(source)["/api/v1/status"](asked)
+    packed = dict(response.headers).get("Content-Encoding") == "gzip"
+    assert packed == ("gzip" in accepted)
+    plain = gzip.decompress(response.body) if packed else response.body
+    assert len(json.loads(plain)["jobs"][0]["ranks"]) == 2048
+    assert not packed or len(response.body) < len(plain) / 10
 
 
 def test_one_incident_is_as_in_the_list() -> None:
