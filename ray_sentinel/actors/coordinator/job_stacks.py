@@ -52,7 +52,7 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
     if job:
         calls = of_job(calls, job)
     nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
-    wanted = _pids(calls, nodes)
+    wanted, agents = _pids(calls, nodes), _Agents(ray)
     rounds: list[dict[tuple[str, int], StackFact]] = []
     builds: list[dict[str, NodeEnvironments]] = []
     answers: tuple[AwaitedAnswer, ...] = ()
@@ -64,9 +64,9 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
     while left:
         if rounds:
             time.sleep(GAP_SECONDS)
-        asked = _ask(ray, "runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
-        ends = _ask(ray, "connections", _packed(wanted)) if not rounds else _Asked()
-        found, problems = _round(ray, wanted)
+        asked = agents.ask("runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
+        ends = agents.ask("connections", _packed(wanted)) if not rounds else _Asked()
+        found, problems = _round(ray, agents, wanted)
         rounds.append(found)
         notes |= dict.fromkeys(problems)
         builds.append(_environments(ray, asked))
@@ -142,10 +142,10 @@ def _below(
 
 
 def _round(
-    ray: Any, wanted: Mapping[str, tuple[int, ...]]
+    ray: Any, agents: _Agents, wanted: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[tuple[str, int], StackFact], list[str]]:
     """Facts by node id and pid, and what went wrong."""
-    asked = _ask(ray, "stacks", _packed(wanted))
+    asked = agents.ask("stacks", _packed(wanted))
     answers, late = _answers(ray, asked, Sampled, ROUND_SECONDS)
     problems = [*asked.problems, *late]
     found: dict[tuple[str, int], StackFact] = {}
@@ -185,18 +185,32 @@ class _Asked(msgspec.Struct):
     problems: list[str] = []
 
 
-def _ask(ray: Any, method: str, requests: Mapping[str, tuple[bytes, ...]]) -> _Asked:
-    """Call ``method`` on the agents of some nodes, with what each is asked."""
-    asked = _Asked()
-    for node_id, request in requests.items():
-        try:
-            handle = ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
-            asked.nodes[getattr(handle, method).remote(*request)] = node_id
-        except ValueError:
-            asked.problems.append(f"node {node_id[:8]} has no agent: run `ray-sentinel up`")
-        except AttributeError:
-            asked.problems.append(f"node {node_id[:8]} has an agent of an older version")
-    return asked
+class _Agents:
+    """The agents, each of which is looked up once in a look: that is a question to the control
+    store."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._found: dict[str, Any] = {}
+
+    def ask(self, method: str, requests: Mapping[str, tuple[bytes, ...]]) -> _Asked:
+        """Call ``method`` on the agents of some nodes, with what each is asked."""
+        asked = _Asked()
+        for node_id, request in requests.items():
+            try:
+                handle = self._agent(node_id)
+                asked.nodes[getattr(handle, method).remote(*request)] = node_id
+            except ValueError:
+                asked.problems.append(f"node {node_id[:8]} has no agent: run `ray-sentinel up`")
+            except AttributeError:
+                asked.problems.append(f"node {node_id[:8]} has an agent of an older version")
+        return asked
+
+    def _agent(self, node_id: str) -> Any:
+        if node_id not in self._found:
+            found = self._ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
+            self._found[node_id] = found
+        return self._found[node_id]
 
 
 def _answers(
