@@ -17,6 +17,10 @@ from tests.support.watched_job import WatchedJob, culprits
 pytestmark = pytest.mark.integration
 
 
+def all_report(watched: Watched) -> bool:
+    return all((node.snapshot_age_seconds or 0.0) < 3.0 for node in watched.status().nodes)
+
+
 @pytest.mark.timeout(300)
 def test_agents_report_and_verdicts_come_while_the_log_folder_hangs(
     ray_cluster: RayCluster, tmp_path: Path
@@ -50,7 +54,7 @@ def test_agents_report_and_verdicts_come_while_the_log_folder_hangs(
                     notes = "\n".join(status.notes)
                     assert f"{disk.path / 'log/incidents'} does not answer" in notes
                     assert "files go to" in notes, "the agent that was started then"
-                    assert all((n.snapshot_age_seconds or 0.0) < 3.0 for n in status.nodes)
+                    eventually(lambda: all_report(watched), "all agents report", 30.0)
 
                     disk.answer()
                     bundled = eventually(lambda: late(job), "the bundle is written late", 30.0)
