@@ -16,6 +16,7 @@ import msgspec
 
 from ray_sentinel.masking import mask_argv
 from ray_sentinel.progress.environment import launch_variables, rank_from
+from ray_sentinel.progress.own_process import MAX_DEPTH
 from ray_sentinel.progress.proc_stat import TICK, Key, Stat, parse_stat
 from ray_sentinel.progress.process_memory import Own, ProcessMemory, read_file
 
@@ -162,11 +163,18 @@ class ProcessTable:
             return None
 
     def _lineage(self, stat: Stat) -> tuple[Key, ...]:
-        parent = self._known.get(stat.parent)
-        if parent is None and stat.parent > 1:
-            found = self._stat(stat.parent)
-            return ((found.pid, found.start),) if found is not None else ()
-        return (parent.key, *parent.lineage) if parent is not None else ()
+        above: list[Key] = []
+        parent = stat.parent
+        # Since the kernel has begun its pids anew, parents may have higher ones than children.
+        while len(above) < MAX_DEPTH:
+            if (known := self._known.get(parent)) is not None:
+                return (*above, known.key, *known.lineage)
+            found = self._stat(parent) if parent > 1 else None
+            if found is None:
+                break
+            above.append((found.pid, found.start))
+            parent = found.parent
+        return tuple(above)
 
     def _stat(self, pid: int) -> Stat | None:
         data = read_file(self._proc, pid, "stat")

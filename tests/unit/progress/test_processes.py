@@ -89,6 +89,15 @@ def test_lineage_outlives_the_parent(tree):
     assert table.refresh(1)[101].lineage == ((100, 1000),)
 
 
+def test_lineage_of_a_process_whose_ancestors_have_higher_pids(tree):
+    tree.process(900, 1, "raylet", exe="/x/raylet", command="raylet")
+    tree.process(800, 900, "python", "worker.py")
+    tree.process(300, 800, "torchrun")
+    tree.process(100, 300, "python", "train.py", environ=RANK)
+    table = ProcessTable(tree.root).refresh(0)
+    assert [pid for pid, _ in table[100].lineage] == [300, 800, 900]
+
+
 def test_settled_processes_are_left_in_peace(tree):
     table = ProcessTable(tree.root)
     tree.process(100, 1, "python", environ=RANK)
