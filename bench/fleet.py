@@ -2,11 +2,12 @@
 
     python bench/fleet.py [--nodes 200 500 1000] [--seconds 60]
 
-Eight ranks and 131 series a node, a report a second. The agents are simulated in a process of their
-own; what the reports come by is a pipe, so what Ray's calls cost comes on top. Prints, for each
-number of nodes: the coordinator's share of a core, how many reports a second it answered and how
-long they waited, what a tick took at most, its memory at the end, what it wrote into its event log,
-and how long it took to name a rank that was stopped ten seconds before the end.
+Eight ranks and 131 series a node, which reports as often as the coordinator asks for. The agents
+are simulated in a process of their own; what the reports come by is a pipe, so what Ray's calls
+cost comes on top. Prints, for each number of nodes: the coordinator's share of a core, how many
+reports a second it answered and how long they waited, what a tick took at most, its memory at the
+end, what it wrote into its event log, and how long it took to name a rank that was stopped ten
+seconds before the end.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ SENT = struct.Struct("<d")
 
 
 def agents(pipe: Connection, count: int, seconds: int) -> None:
-    """A report of each node a second, spread over it; one whose answer has not come waits."""
+    """Each node looks once a second, spread over it, and reports what is due; one whose answer has
+    not come waits."""
     nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
     asked: deque[int] = deque()
     waiting = set[int]()
@@ -66,7 +68,7 @@ def agents(pipe: Connection, count: int, seconds: int) -> None:
         for number, node in enumerate(nodes):
             phase = number / count
             time.sleep(max(0.0, start + second + phase - time.time()))
-            if number in waiting:
+            if number in waiting or not node.due(second, start + phase):
                 continue
             data = node.report(node.snapshot(second, families, start=start + phase))
             waiting.add(number)
@@ -107,6 +109,7 @@ class FleetCoordinator:
                 targets_version=version,
                 raylets=self.roster.raylets_beside(report),
                 history=HistoryRequest(series=600, seconds=5.0),
+                interval=self.roster.interval,
                 tables=self.loop.tables_of(report.snapshot.node.id),
             )
         )

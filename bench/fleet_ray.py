@@ -29,15 +29,17 @@ import ray  # noqa: E402
 from fleet import WARM_SECONDS, FleetCoordinator, resident  # noqa: E402
 from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
 
+from ray_sentinel.actors.coordinator.roster import LONGEST_INTERVAL  # noqa: E402
 from ray_sentinel.actors.messages import Receipt, pack, unpack  # noqa: E402
+from ray_sentinel.config import Config  # noqa: E402
 
 
 class RayCoordinator:
     """Takes reports as the coordinator does, or answers them unread."""
 
-    def __init__(self, folder: str, idle: bool) -> None:
+    def __init__(self, folder: str, idle: bool, interval: float) -> None:
         self._fleet = None if idle else FleetCoordinator(Path(folder))
-        self._nothing = pack(Receipt())
+        self._nothing = pack(Receipt(interval=interval))
         self._answered = 0
 
     async def report(self, data: bytes) -> bytes:
@@ -54,7 +56,8 @@ class RayCoordinator:
 
 
 class Callers:
-    """Some of the agents: each looks once a second, and one whose answer has not come waits."""
+    """Some of the agents: each looks once a second and reports what is due; one whose answer has
+    not come waits."""
 
     def run(self, coordinator: Any, numbers: list[int], count: int, seconds: int) -> list[float]:
         """Seconds that each report waited for its answer, once all was warm."""
@@ -69,7 +72,7 @@ class Callers:
                 phase = place / len(nodes)
                 time.sleep(max(0.0, start + second + phase - time.time()))
                 with lock:
-                    if number in waiting:
+                    if number in waiting or not node.due(second, start + phase):
                         continue
                     waiting.add(number)
                 data = node.report(node.snapshot(second, families, start=start + phase))
@@ -89,7 +92,8 @@ class Callers:
 def measure(count: int, seconds: int, callers: int, *, idle: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         coordinator = ray.remote(RayCoordinator).options(num_cpus=0, enable_task_events=False)
-        actor = coordinator.remote(folder, idle)
+        most = Config().coordinator.reports_per_second
+        actor = coordinator.remote(folder, idle, min(count / most, LONGEST_INTERVAL))
         made = [ray.remote(Callers).options(num_cpus=0).remote() for _ in range(callers)]
         ray.get(actor.figures.remote())
         runs = [

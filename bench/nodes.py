@@ -1,4 +1,4 @@
-"""Simulated nodes of a training, and the reports that their agents send once a second.
+"""Simulated nodes of a training, and the reports that their agents send.
 
 Each has eight ranks, GPUs and RDMA ports. What it sends is picked, packed and masked by the agent's
 own code; only the ranks and the values are made up.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ray_sentinel.actors.agent.pacing import ReportPace
 from ray_sentinel.actors.agent.sampling import NodeSampling
 from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked
 from ray_sentinel.actors.metrics import KEY_SERIES
@@ -98,6 +99,7 @@ class SimulatedNode:
         )
         self.incarnation = f"life{number}"
         self.sampling = NodeSampling(self.incarnation)
+        self.pace = ReportPace(1.0)
         self.targets_version = 0
         self.stopped: frozenset[int] = frozenset()
         """Ranks whose processes are stopped."""
@@ -107,6 +109,21 @@ class SimulatedNode:
     ) -> Snapshot:
         """What it sends ``second`` seconds after ``start``; ``families`` are its collectors', of
         which its agent picks samples where it is time."""
+        return Snapshot(
+            node=self.node,
+            time=start + second,
+            sequence=second,
+            ranks=self._ranks(second, start) if ranks else (),
+            samples=self.sampling.due(families, families, second) if families else (),
+            metrics_url=f"http://{self.node.address}:9400/metrics",
+            interval=self.pace.interval,
+        )
+
+    def due(self, second: int, start: float) -> bool:
+        """Whether its agent reports what it sees in that second."""
+        return self.pace.due(self._ranks(second, start), (), second, owes=False)
+
+    def _ranks(self, second: int, start: float) -> tuple[RankSnapshot, ...]:
         now = start + second
         progress = Progress(
             step=second,
@@ -121,20 +138,13 @@ class SimulatedNode:
             state="S", wchan="futex_wait_queue", cpu_seconds=float(second), main_switches=second
         )
         stopped = ProcessState(state="T")
-        return Snapshot(
-            node=self.node,
-            time=now,
-            sequence=second,
-            ranks=tuple(
-                RankSnapshot(
-                    rank=rank,
-                    process=stopped if rank.id.rank in self.stopped else going,
-                    progress=progress,
-                )
-                for rank in (self.ranks if ranks else ())
-            ),
-            samples=self.sampling.due(families, families, second) if families else (),
-            metrics_url=f"http://{self.node.address}:9400/metrics",
+        return tuple(
+            RankSnapshot(
+                rank=rank,
+                process=stopped if rank.id.rank in self.stopped else going,
+                progress=progress,
+            )
+            for rank in self.ranks
         )
 
     def report(self, snapshot: Snapshot) -> bytes:
@@ -150,4 +160,5 @@ class SimulatedNode:
     def take(self, receipt: Receipt) -> None:
         """The coordinator's answer."""
         self.sampling.take(receipt)
+        self.pace.take(receipt.interval)
         self.targets_version = receipt.targets_version

@@ -76,6 +76,9 @@ class CoordinatorConfig(Section, frozen=True):
     tick_interval: Interval = 0.5
     port: Port = 9401
     """Of the page and its API, on loopback; 0 takes any."""
+    reports_per_second: Amount = 500
+    """Where more agents than this would report in one second, each reports less often while nothing
+    happens on its node, but at least every two seconds; 0 = never less often."""
     lost_snapshots: Amount = 3
     """A node whose snapshots stay out for so many intervals is lost."""
 

@@ -33,7 +33,7 @@ class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Agent to coordinator, about once a second."""
+    """Agent to coordinator, about once a second, or as often as the coordinator asks for."""
 
     snapshot: Snapshot
     incarnation: str
@@ -68,6 +68,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Address and pid of the drivers of Ray's jobs."""
     history: HistoryRequest = HistoryRequest()
     """What the embedded history takes."""
+    interval: float = 0.0
+    """Seconds between two reports while nothing happens on the node, if that is longer than
+    configured."""
     tables: dict[StreamName, TableHeld] = {}
     """The keys of the node's series that the coordinator has; it needs the others."""
 

@@ -63,6 +63,8 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The coordinator's clock minus the node's, transit included: the least seen lately."""
     offsets: list[float] = []
     """Of the last snapshots."""
+    interval: float = 0.0
+    """Seconds within which the next one was promised; 0: as configured."""
     clock_set_at: float = NEVER
     """When its wall clock was last set."""
 
@@ -78,6 +80,7 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.clock_set_at = now
         self.node, self.seen_at = snapshot.node, now
         self.last, self.clock_shift = (snapshot.sequence, snapshot.time), snapshot.clock_shift
+        self.interval = snapshot.interval
         # That it has left is Ray's word: a snapshot may have been under way.
         self.alive = None
         self.probe_asked_at = None
@@ -207,6 +210,14 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         """Give a job its settings and what is known of its phases."""
         book = self.books.get(job.job) or PhaseBook().bind(self.config.hang.phase_budgets)
         return job.bind(self.config.hang, book)
+
+    def report_interval(self, node: NodeState) -> float:
+        """Seconds within which a snapshot of a node follows the last one."""
+        return max(self.config.agent.snapshot_interval, node.interval)
+
+    def lost_after(self, node: NodeState) -> float:
+        """Seconds of silence after which a node may be lost."""
+        return self.config.coordinator.lost_snapshots * self.report_interval(node)
 
     def take(self, snapshot: Snapshot, now: float) -> None:
         """Spread a node's snapshot over the jobs."""

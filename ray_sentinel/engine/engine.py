@@ -266,14 +266,13 @@ class Engine:
                 del self.state.unanswered[what, incident, number]
 
     def _probes(self, now: float) -> list[AnyAction]:
-        limit = self.config.coordinator.lost_snapshots * self.config.agent.snapshot_interval
         asked: list[AnyAction] = []
         # One without ranks is nobody's loss, and may be silent for days: its agent was taken off.
         busy = self.view.busy_nodes()
         for node_id, node in self.view.nodes.items():
             due = node.probe_asked_at is None or now - node.probe_asked_at > PROBE_EVERY
             due = due and node_id in busy and node.left_at is None
-            if due and node.seen_at and node.silence(now) > limit - 0.5:
+            if due and node.seen_at and node.silence(now) > self.view.lost_after(node) - 0.5:
                 node.probe_asked_at = now
                 asked.append(ProbeNode(node_id=node_id))
         return asked

@@ -76,7 +76,8 @@ def _gone_untold(view: ClusterView, job: JobView, now: float) -> Iterator[tuple[
         node = view.nodes.get(node_id)
         if node is None or node.leaving_since is None or node.seen_at is None:
             continue
-        if node.left_at is not None or node.silence(now) > QUIET_SECONDS:
+        quiet = max(QUIET_SECONDS, 2.0 * view.report_interval(node))
+        if node.left_at is not None or node.silence(now) > quiet:
             yield node.seen_at - BEFORE_SECONDS, (node.left_at or now) + FOLLOW_SECONDS
 
 

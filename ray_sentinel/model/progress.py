@@ -158,6 +158,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The workers of Ray's jobs, and the drivers, on this node; ours are left out."""
     ray_exits: tuple[RayExit, ...] = ()
     """Of those, how they ended lately; each is told for some seconds."""
+    interval: float = 0.0
+    """Seconds within which the next one comes; 0: as the configuration says."""
     clock_shift: float = 0.0
     """Seconds that the node's wall clock, on which its ranks stamp what they write, is ahead of the
     agent's: it was set since the agent started."""

@@ -1,7 +1,8 @@
 """A job of many ranks, simulated second by second, around a real engine.
 
-The engine sees snapshots each second and ticks twice a second, as in a cluster; its requests for
-stacks are answered after a short while with what the scenario says. Nothing sleeps.
+The engine sees snapshots each second, or as seldom as an agent may report, and ticks twice a
+second, as in a cluster; its requests for stacks are answered after a short while with what the
+scenario says. Nothing sleeps.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
+from ray_sentinel.actors.agent.pacing import ReportPace
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, ProbeNode, TakeStacks
 from ray_sentinel.engine.engine import Engine
@@ -99,7 +101,9 @@ class Sim:
         attached: bool = True,
         config: Config | None = None,
         clock_skew: float = 0.0,
+        interval: float = 1.0,
     ) -> None:
+        """``interval``: seconds between two reports of a node on which nothing happens."""
         self.engine = Engine(config)
         self.now = START
         self.step_seconds = step_seconds
@@ -111,6 +115,10 @@ class Sim:
         ]
         self.skews = dict.fromkeys((node.id for node in self.nodes), clock_skew)
         """So far is each agent's clock behind."""
+        self.paces = {node.id: ReportPace(1.0) for node in self.nodes}
+        for number, pace in enumerate(self.paces.values()):
+            pace.take(interval)
+            pace.due((), (), START - number % 4, owes=False)  # they do not report together
         self.shifts: dict[str, float] = {}
         """So far is each node's wall clock ahead of its agent's."""
         self.dead_nodes: set[str] = set()
@@ -270,8 +278,14 @@ class Sim:
 
     def _snapshots(self) -> None:
         for node in self.nodes:
-            if node.id not in self.dead_nodes:
+            ranks = [self.see(rank) for rank in self._living(node.id)]
+            of_ray = self.ray_processes if node is self.nodes[0] else ()
+            pace = self.paces[node.id]
+            if node.id not in self.dead_nodes and pace.due(ranks, of_ray, self.now, owes=False):
                 self.report(node.id)
+
+    def _living(self, node_id: str) -> list[SimRank]:
+        return [rank for rank in self.ranks if rank.node == node_id and not rank.exited]
 
     def kernel_says_oom(self, number: int) -> None:
         """The kernel's log, as its collector reads it, comes with the node's next snapshot."""
@@ -293,11 +307,12 @@ class Sim:
             time=self.now - self.skews[node_id],
             sequence=self.sequences[node_id],
             clock_shift=self.shifts.get(node_id, 0.0),
-            ranks=tuple(self.see(r) for r in self.ranks if r.node == node_id and not r.exited),
+            ranks=tuple(map(self.see, self._living(node_id))),
             exits=exits,
             events=events,
             samples=sampled(self.gauges) if node is self.nodes[0] else (),
             ray_processes=self.ray_processes if node is self.nodes[0] else (),
+            interval=self.paces[node_id].interval,
         )
         self.feed(SnapshotReceived(time=self.now, snapshot=snapshot))
 

@@ -19,6 +19,7 @@ import msgspec
 from ray_sentinel.actors.agent.exporting import Exporting
 from ray_sentinel.actors.agent.node_evidence import Evidence, missing_tracer
 from ray_sentinel.actors.agent.outbox import MOST_EXITS, Outbox
+from ray_sentinel.actors.agent.pacing import ReportPace
 from ray_sentinel.actors.agent.runtime_env import RuntimeEnvAgentAddress, RuntimeEnvironments
 from ray_sentinel.actors.agent.sampling import NodeSampling
 from ray_sentinel.actors.agent.servers import ServerPoll
@@ -140,6 +141,7 @@ class NodeMonitor:
         self._targets: tuple[str, ...] = ()
         self._targets_version = 0
         self._sampling = NodeSampling(self._incarnation)
+        self._pace = ReportPace(config.agent.snapshot_interval)
         self._raylet = raylet_above(os.getpid())
         self._workers_version = 0
         self._problems: tuple[str, ...] = ()
@@ -256,8 +258,11 @@ class NodeMonitor:
             # Ray keeps what its workers write, and where, but not its drivers'.
             drivers = (one.process for one in of_ray if not one.title)
             self._noting.offer((*(found.rank.process for found in ranks), *drivers))
-        if self._reporting is not None:
-            self._reporting.offer(RanksSeen(ranks, of_ray, self.watch.ray_exits(), now))
+        ray_exits = self.watch.ray_exits()
+        owes = bool(ray_exits) or self._outbox.owes
+        due = self._pace.due(ranks, of_ray, time.monotonic(), owes=owes)
+        if self._reporting is not None and due:
+            self._reporting.offer(RanksSeen(ranks, of_ray, ray_exits, now))
 
     def _note_problems(self) -> None:
         self._note_refused(self.runner.refused_plugins())
@@ -320,6 +325,7 @@ class NodeMonitor:
             metrics_url=self.exporting.url,
             ray_processes=seen.ray_processes,
             ray_exits=seen.ray_exits,
+            interval=self._pace.interval,
             clock_shift=self._clock.shift,
         )
         begun = time.monotonic()
@@ -335,6 +341,7 @@ class NodeMonitor:
             )
         )
         self._report_seconds = time.monotonic() - begun
+        self._pace.take(None if receipt is None else receipt.interval)
         if receipt is None:
             self._from_coordinator = ()
         else:

@@ -77,6 +77,12 @@ class Outbox:
         )
         return msgspec.structs.replace(gone, oom_killed=True) if killed else gone
 
+    @property
+    def owes(self) -> bool:
+        """Whether anything has not been acknowledged yet."""
+        with self._lock:
+            return bool(self._exits or self._events or self._sent)
+
     def exits(self) -> tuple[Exit, ...]:
         """All that were not acknowledged, in their order."""
         with self._lock:

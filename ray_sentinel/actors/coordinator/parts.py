@@ -285,6 +285,7 @@ class CoordinatorParts:
             workers_version=version,
             drivers=self._ray_table.drivers,
             history=self._wanted_history(),
+            interval=self.roster.interval,
             tables=self.engine.tables_of(node.id),
         )
 

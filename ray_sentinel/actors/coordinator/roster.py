@@ -13,6 +13,8 @@ from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
 from ray_sentinel.store.scrape_config import scrape_target
 
+LONGEST_INTERVAL = 2.0
+"""Seconds: rules see movements in time only where they are told of them that often."""
 _Place = tuple[str, int]
 """A boot of a machine, and a PID namespace there."""
 
@@ -121,9 +123,20 @@ class Roster:
 
     def fresh(self, now: float) -> int:
         """How many agents have reported lately."""
-        limit = self._config.coordinator.lost_snapshots * self._config.agent.snapshot_interval
+        lost, least = self._config.coordinator.lost_snapshots, self._config.agent.snapshot_interval
         with self._lock:
-            return sum(now - entry.at <= limit for entry in self._entries.values())
+            return sum(
+                now - entry.at <= lost * max(least, entry.report.snapshot.interval)
+                for entry in self._entries.values()
+            )
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two reports of an agent on whose node nothing happens, so that all of
+        them together are no more than configured."""
+        most = self._config.coordinator.reports_per_second
+        wanted = len(self._entries) / most if most else 0.0
+        return max(self._config.agent.snapshot_interval, min(wanted, LONGEST_INTERVAL))
 
     def agents(self, now: float) -> tuple[AgentInfo, ...]:
         """Each agent's process; restarts are those that this coordinator has seen."""

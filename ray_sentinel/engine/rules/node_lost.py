@@ -43,8 +43,7 @@ class NodeLost(Rule):
             return False
         if node.left_at is not None:
             return True
-        limit = view.config.coordinator.lost_snapshots * view.config.agent.snapshot_interval
-        return node.alive is False and node.silence(now) > limit
+        return node.alive is False and node.silence(now) > view.lost_after(node)
 
     @staticmethod
     def _why(node: NodeState, now: float) -> str:

@@ -217,11 +217,11 @@ class RankExited(Rule):
     @staticmethod
     def _a_node_is_missing(view: ClusterView, job: JobView, now: float) -> bool:
         """A node with ranks of the job is silent: its ranks may be the ones that went first."""
-        interval = view.config.agent.snapshot_interval
-        limit = view.config.coordinator.lost_snapshots * interval + 4.0
         for rank in job.ranks.values():
-            node = view.nodes.get(rank.node)
-            if node is not None and 1.5 * interval + 0.5 < node.silence(now) < limit:
+            if (node := view.nodes.get(rank.node)) is None:
+                continue
+            late, lost = 1.5 * view.report_interval(node) + 0.5, view.lost_after(node) + 4.0
+            if late < node.silence(now) < lost:
                 return True
         return False
 

@@ -30,6 +30,7 @@ class Coordinator:
         self.answers = threading.Event()
         self.asked = threading.Event()
         self.reports: list[AgentReport] = []
+        self.interval = 0.0
 
     def take(self, report: AgentReport) -> Receipt | None:
         self.asked.set()
@@ -39,6 +40,7 @@ class Coordinator:
             exits=tuple(gone.order for gone in report.snapshot.exits),
             targets=None if report.targets_version == TARGETS_VERSION else ("10.0.0.1:9400",),
             targets_version=TARGETS_VERSION,
+            interval=self.interval,
         )
 
 
@@ -100,6 +102,23 @@ def test_the_watch_and_the_metrics_go_on_while_a_report_is_not_taken(
     assert second.snapshot.time - first.snapshot.time > 0.5, "the newest look, none in between"
     assert [r.snapshot.sequence for r in (first, second, third)] == [1, 2, 3]
     assert third.snapshot.exits == ()
+
+
+def test_a_node_on_which_nothing_happens_reports_when_it_is_due_and_an_exit_at_once(
+    monitor: NodeMonitor, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exits: list[Exit] = []
+    counted = looks(monitor, monkeypatch, exits)
+    coordinator.interval = LONG
+    coordinator.answers.set()
+    monitor.start()
+    eventually(lambda: len(counted) > 20, "it looks")
+    reports = len(coordinator.reports)
+    assert reports < 5
+    exits.append(an_exit(0))
+    eventually(lambda: len(coordinator.reports) > reports, "the exit is told")
+    last = coordinator.reports[-1].snapshot
+    assert (len(last.exits), last.interval) == (1, LONG)
 
 
 def test_targets_that_are_told_once_are_served_from_then_on(

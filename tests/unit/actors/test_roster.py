@@ -7,7 +7,7 @@ import msgspec
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentReport
-from ray_sentinel.config import Config
+from ray_sentinel.config import Config, CoordinatorConfig
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit, Snapshot
 
@@ -140,3 +140,23 @@ def test_the_last_word_of_a_node_that_has_left_is_forgotten_too() -> None:
     roster.take(report("2"), 1.1, number=3)
     roster.keep({"2", "3"})
     assert roster.targets() == ("10.0.0.2:9400",)
+
+
+def test_agents_report_less_often_the_more_there_are() -> None:
+    roster = Roster(Config(coordinator=CoordinatorConfig(reports_per_second=4)))
+    seen = []
+    for number in range(12):
+        roster.take(report(str(number)), 1.0, number=number)
+        seen.append(roster.interval)
+    assert seen == [1.0] * 4 + [1.25, 1.5, 1.75] + [2.0] * 5
+
+
+def test_an_agent_that_may_report_late_is_heard_of_lately() -> None:
+    roster = Roster(Config())
+    soon, late = report("1"), report("2")
+    late = msgspec.structs.replace(
+        late, snapshot=msgspec.structs.replace(late.snapshot, interval=2.0)
+    )
+    for said in (soon, late):
+        roster.take(said, 1.0, number=1)
+    assert [roster.fresh(now) for now in (4.0, 6.0, 8.0)] == [2, 1, 0]
