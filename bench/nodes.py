@@ -99,7 +99,7 @@ class SimulatedNode:
         )
         self.incarnation = f"life{number}"
         self.sampling = NodeSampling(self.incarnation)
-        self.pace = ReportPace(1.0)
+        self.pace = ReportPace(1.0, phase=0.618 * number % 1.0)
         self.targets_version = 0
         self.stopped: frozenset[int] = frozenset()
         """Ranks whose processes are stopped."""

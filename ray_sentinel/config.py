@@ -77,8 +77,8 @@ class CoordinatorConfig(Section, frozen=True):
     port: Port = 9401
     """Of the page and its API, on loopback; 0 takes any."""
     reports_per_second: Amount = 500
-    """Where more agents than this would report in one second, each reports less often while nothing
-    happens on its node, but at least every two seconds; 0 = never less often."""
+    """Most that are asked for: in a larger cluster, an agent on whose node nothing happens reports
+    less often, about every two seconds; 0 = every agent reports each ``snapshot_interval``."""
     lost_snapshots: Amount = 3
     """A node whose snapshots stay out for so many intervals is lost."""
 

@@ -76,7 +76,7 @@ def _gone_untold(view: ClusterView, job: JobView, now: float) -> Iterator[tuple[
         node = view.nodes.get(node_id)
         if node is None or node.leaving_since is None or node.seen_at is None:
             continue
-        quiet = max(QUIET_SECONDS, 2.0 * view.report_interval(node))
+        quiet = max(QUIET_SECONDS, 2.0 * node.interval)
         if node.left_at is not None or node.silence(now) > quiet:
             yield node.seen_at - BEFORE_SECONDS, (node.left_at or now) + FOLLOW_SECONDS
 

@@ -115,10 +115,11 @@ class Sim:
         ]
         self.skews = dict.fromkeys((node.id for node in self.nodes), clock_skew)
         """So far is each agent's clock behind."""
-        self.paces = {node.id: ReportPace(1.0) for node in self.nodes}
-        for number, pace in enumerate(self.paces.values()):
+        self.paces = {
+            node.id: ReportPace(1.0, phase=number / nodes) for number, node in enumerate(self.nodes)
+        }
+        for pace in self.paces.values():
             pace.take(interval)
-            pace.due((), (), START - number % 4, owes=False)  # they do not report together
         self.shifts: dict[str, float] = {}
         """So far is each node's wall clock ahead of its agent's."""
         self.dead_nodes: set[str] = set()

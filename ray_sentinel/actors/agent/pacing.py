@@ -1,7 +1,9 @@
-"""When an agent reports: at once when something happens on its node, else as seldom as it may."""
+"""When an agent reports: at once when something happens on its node, else as rarely as it may."""
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterable
 
 from ray_sentinel.model.progress import RankSnapshot, RayProcess
@@ -12,30 +14,38 @@ _Shape = tuple[tuple[object, ...], ...]
 
 
 class ReportPace:
-    """``least``: seconds between two looks of the agent, and so between two reports.
+    """``least``: seconds between two looks of the agent. Each look is reported unless the
+    coordinator asks for less.
 
     What a process counts (steps, CPU time, the call that it runs) changes all the time, and is told
     when a report is due; who is there, and who is held up, is told at once, and as long as anybody
-    is held up. May be used by two threads: one that looks, and one that reports.
+    is held up. Reports are due at times that no event moves, and that differ from agent to agent:
+    else the start of a job would have all of them report in the same second for ever.
+
+    May be used by two threads: one that looks, and one that reports.
     """
 
-    def __init__(self, least: float) -> None:
+    def __init__(self, least: float, phase: float | None = None) -> None:
+        """``phase``, 0..1: when in each interval a report is due; at random if not given."""
         self._least = least
-        self._wanted = 0.0
+        self._phase = random.random() if phase is None else phase
+        self._asked = self._interval = least
+        self._turn = -1
+        self._failed = False
         self._told: _Shape = ()
-        self._told_at = float("-inf")
 
     @property
     def interval(self) -> float:
-        """Seconds within which the next report follows."""
-        return max(self._least, self._wanted)
+        """Seconds between two reports while nothing happens, from the last report on."""
+        return self._interval
 
     def take(self, wanted: float | None) -> None:
-        """What the coordinator asks for; None where a report did not reach it."""
+        """What the coordinator asks for, rounded up to whole looks; it holds from the next report
+        on, which says so. None where a report did not reach it."""
         if wanted is None:
-            self._told_at = float("-inf")
+            self._failed = True
         else:
-            self._wanted = wanted
+            self._asked = self._least * max(1, math.ceil(wanted / self._least - 1e-6))
 
     def due(
         self,
@@ -48,11 +58,12 @@ class ReportPace:
         """Whether to report what was seen ``now`` (seconds that only rise), which is then taken for
         told. ``owes``: there is more to tell."""
         shape, held = _shape(ranks, ray_processes)
-        # Looks come every ``least`` seconds: the nearest one.
-        waited = now - self._told_at >= self.interval - self._least / 2
-        if not (owes or held or waited or shape != self._told):
+        turn = math.floor(now / self._interval + self._phase)
+        usual = self._interval <= self._least or turn != self._turn
+        if not (usual or owes or held or self._failed or shape != self._told):
             return False
-        self._told, self._told_at = shape, now
+        self._told, self._turn, self._failed = shape, turn, False
+        self._interval = self._asked
         return True
 
 

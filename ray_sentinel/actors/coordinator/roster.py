@@ -133,7 +133,7 @@ class Roster:
     @property
     def interval(self) -> float:
         """Seconds between two reports of an agent on whose node nothing happens, so that all of
-        them together are no more than configured."""
+        them together are about as many as configured; each rounds it up to whole looks."""
         most = self._config.coordinator.reports_per_second
         wanted = len(self._entries) / most if most else 0.0
         return max(self._config.agent.snapshot_interval, min(wanted, LONGEST_INTERVAL))

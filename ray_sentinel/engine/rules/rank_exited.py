@@ -53,10 +53,12 @@ class RankExited(Rule):
             if any(view.deaths.is_waiting(_place(exit_), at, now) for at, exit_ in exits):
                 continue
             exits = [(at, exit_) for at, exit_ in exits if not view.deaths.spares(_place(exit_))]
-            if exits and not self._a_node_is_missing(view, job, now):
-                finding = self._judge(view, job, exits, now)
-                if finding is not None:
-                    yield finding
+            first = next((at for at, exit_ in exits if is_abnormal(exit_)), None)
+            if first is None or self._a_node_is_missing(view, job, first, now):
+                continue
+            finding = self._judge(view, job, exits, now)
+            if finding is not None:
+                yield finding
 
     def _judge(self, view: ClusterView, job: JobView, exits: Ends, now: float) -> Finding | None:
         abnormal = [(at, exit_) for at, exit_ in exits if is_abnormal(exit_)]
@@ -215,13 +217,15 @@ class RankExited(Rule):
         )
 
     @staticmethod
-    def _a_node_is_missing(view: ClusterView, job: JobView, now: float) -> bool:
-        """A node with ranks of the job is silent: its ranks may be the ones that went first."""
+    def _a_node_is_missing(view: ClusterView, job: JobView, first: float, now: float) -> bool:
+        """A node with ranks of the job is silent, or has told nothing since the first exit: its
+        ranks may be the ones that went first."""
         for rank in job.ranks.values():
             if (node := view.nodes.get(rank.node)) is None:
                 continue
             late, lost = 1.5 * view.report_interval(node) + 0.5, view.lost_after(node) + 4.0
-            if late < node.silence(now) < lost:
+            heard_at = node.joined_at if node.seen_at is None else node.seen_at
+            if node.silence(now) < lost and (heard_at < first or node.silence(now) > late):
                 return True
         return False
 

@@ -57,6 +57,26 @@ def test_a_lost_node_is_named() -> None:
     assert incident.confirmed_at - began <= 3 * SELDOM + 3.0
 
 
+@pytest.mark.parametrize("interval", [1.0, SELDOM])
+@pytest.mark.parametrize("how", [{"signal": 11}, {"signal": 6}, {"code": 1}])
+@pytest.mark.parametrize("died", [30.0, 30.5, 31.0, 31.5])
+@pytest.mark.parametrize("after", [0.5, 1.5, 3.0])
+def test_ranks_that_fall_because_a_node_is_lost_are_not_named(
+    interval: float, how: dict[str, int], died: float, after: float
+) -> None:
+    sim = Sim(interval=interval)
+    sim.run(died)
+    sim.dead_nodes.add("n1")
+    for rank in sim.ranks:
+        rank.stuck = rank.node == "n1"
+    sim.run(after)
+    for number in (0, 1, 4, 5):
+        sim.end(number, **how)  # type: ignore[arg-type]
+    sim.run(25)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([2, 3], "node-lost")
+
+
 @ATTACHED
 @pytest.mark.parametrize("step_seconds", [0.1, 1.0, 4.0])
 def test_a_healthy_job_is_left_alone(step_seconds: float, attached: bool) -> None:
