@@ -4,7 +4,8 @@
 
 A job of ``--ranks`` ranks, eight to a node, each with a GPU that tells of itself, trains for
 ``--seconds``; its stacks were taken twelve times. Packing holds up the coordinator's engine, once
-for each segment of its event log and for each incident that is told.
+for each segment of its event log. Also what it costs to tell an incident, whose log has begun
+already: how long the engine's lock is held, and by how much the log grows.
 """
 
 from __future__ import annotations
@@ -12,14 +13,26 @@ from __future__ import annotations
 import argparse
 import gc
 import statistics
+import tempfile
 import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 from nodes import PER_NODE, START, SimulatedNode, hardware
 
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.event_log import segments
+from ray_sentinel.clock import SystemClock
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, StacksTaken, Tick
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    DumpAsked,
+    SnapshotReceived,
+    StacksTaken,
+    Tick,
+)
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.stacks import StackFact
 
@@ -70,6 +83,25 @@ def median(call: Callable[[], object], repeat: int = 5) -> float:
     return statistics.median(took)
 
 
+def told(engine: Engine) -> tuple[float, int]:
+    """Milliseconds for which telling an incident holds the engine's lock, and the segments of the
+    log that it begins."""
+    with tempfile.TemporaryDirectory() as name:
+        loop = EngineLoop(engine, SystemClock(), lambda action: None, Path(name), 1 << 30)
+        last = loop.feed(DumpAsked(time=0.0))
+        while not loop.written(last):
+            time.sleep(0.1)
+        before, incident = len(segments(Path(name))), loop.incidents()[-1].id
+        gc.collect()
+        begun = time.perf_counter()
+        last = loop.feed(CaptureDone(time=0.0, incident=incident, bundle="/incidents/one"))
+        took = 1000 * (time.perf_counter() - begun)
+        while not loop.written(last + 1):
+            time.sleep(0.1)
+        loop.close()
+        return took, len(segments(Path(name))) - before
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=1000)
@@ -83,6 +115,9 @@ def main() -> None:
     print(f"packed in {median(engine.state.packed):.0f} ms, "
           f"compressed in {median(lambda: zlib.compress(state, 1)):.0f} ms (on the log's thread), "
           f"restored in {median(lambda: Engine(state=unpacked(state)[0])):.0f} ms")  # fmt: skip
+    held, begun = told(engine)
+    print(f"an incident is told: the engine is held for {held:.1f} ms, "
+          f"{begun} segments of the log begin")  # fmt: skip
 
 
 if __name__ == "__main__":

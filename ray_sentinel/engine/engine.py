@@ -13,12 +13,13 @@ import msgspec
 from ray_sentinel.config import Config
 from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine import status as status_words
-from ray_sentinel.engine.actions import AnyAction, LookAtRayJob, ProbeNode, TakeStacks
+from ray_sentinel.engine.actions import AnyAction, LookAtRayJob, ProbeNode, Publish, TakeStacks
 from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
     DumpAsked,
+    IncidentTold,
     NodeDraining,
     NodeJoined,
     NodeLeft,
@@ -149,10 +150,18 @@ class Engine:
                 self.view.relearn(event.phases)
             case NoticeSent():
                 self.store.note(event.incident, notified(now, event.state))
+            case IncidentTold():
+                self.store.take_as_told(event.incident, now)
             case Resumed():
                 self.state.held_until = now + HOLD_SECONDS
                 self.view.listen(now)
         return []
+
+    def told(self, actions: Iterable[AnyAction]) -> list[IncidentTold]:
+        """What is told by ``actions``, those of the last event, as events that follow it."""
+        ids = dict.fromkeys(one.incident.id for one in actions if isinstance(one, Publish))
+        known = [self.store.incidents[key] for key in ids if key in self.store.incidents]
+        return [IncidentTold(time=self.now, incident=incident) for incident in known]
 
     def unanswered(self) -> list[AnyAction]:
         """What was asked for, was not answered yet, and is still wanted."""

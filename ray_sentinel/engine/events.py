@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.incident import RankLog
+from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
@@ -154,6 +154,14 @@ class NoticeSent(EngineEvent, frozen=True, tag="notice_sent"):
     state: str
 
 
+class IncidentTold(EngineEvent, frozen=True, tag="told"):
+    """An incident was told as it stands here. It follows the event that made it so: a replay by the
+    version that wrote the log learns nothing from it. In one by another version, whose rules may
+    make something else of the same events, it stays as it was told."""
+
+    incident: Incident
+
+
 class PhasesRecalled(EngineEvent, frozen=True, tag="phases_recalled"):
     """What earlier runs have shown of their jobs' phases: job → phase → seconds."""
 
@@ -187,5 +195,6 @@ AnyEvent = (
     | CaptureDone
     | DumpAsked
     | NoticeSent
+    | IncidentTold
     | PhasesRecalled
 )

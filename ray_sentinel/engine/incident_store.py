@@ -75,6 +75,31 @@ class IncidentStore(msgspec.Struct, kw_only=True):
             steps = added(known.milestones, step)
             self.keep(msgspec.structs.replace(known, milestones=steps))
 
+    def take_as_told(self, incident: Incident, now: float) -> None:
+        """One as it was told, which counts more than what was made of the events before it. Those
+        that the same version of us told are known so already."""
+        known, case = self.incidents.get(incident.id), self.cases.get(incident.id)
+        if known == incident:
+            return
+        ours = incident.rule.startswith(OURSELVES)
+        about = (incident.job, incident.attempt, ours)
+        if case is not None and about != (*case.job.key, case.about_ourselves):
+            # Another one by the same number; what was found for it is found again.
+            del self.cases[incident.id]
+            for rule in case.findings:
+                self.answered.pop(case.key(rule), None)
+            known = case = None
+        self.take_over((incident,), now)
+        if case is None:
+            return
+        self.orphans.pop(incident.id, None)
+        case.milestones = incident.milestones
+        if incident.resolved_at is not None:
+            self.close(case)
+        elif known is not None and known.confirmed_at is None:
+            case.count_captures()
+            self.answer(case)
+
     def answer(self, case: Case) -> None:
         """What was found for a case is answered until it is found no more."""
         for rule in case.findings:

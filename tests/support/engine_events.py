@@ -16,6 +16,7 @@ from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
     DumpAsked,
+    IncidentTold,
     NodeDraining,
     NodeJoined,
     NodeLeft,
@@ -27,6 +28,7 @@ from ray_sentinel.engine.events import (
     StragglersFound,
 )
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Incident, Transition
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import RayProcess
 from ray_sentinel.model.ras import RasCulprit, RasFacts
@@ -197,6 +199,25 @@ class Story:
     def late_bundle(self, number: int) -> None:
         self.feed(CaptureDone(time=self.sim.now, incident=f"000{number}", bundle="/tmp/late"))
 
+    def told_otherwise(self, number: int) -> None:
+        """As in the log of another version: it told of something else than what is known here."""
+        at, key = self.sim.now, f"000{number + 1}"
+        known = {one.id: one for one in self.sim.engine.incidents(everything=True)}
+        usual = Incident(
+            id=key, job="job", attempt=0, kind="rank-stopped", severity="critical",
+            state="confirmed", summary="told otherwise", rule="rank.stopped", suspected_at=at,
+            confirmed_at=at, history=(Transition(at, "suspected"), Transition(at, "confirmed")),
+        )  # fmt: skip
+        seen = known.get(key, usual)
+        changes: tuple[dict[str, object], ...] = (
+            {"state": "confirmed", "confirmed_at": at},
+            {"state": "resolved", "confirmed_at": at, "resolved_at": at},
+            {"job": "another", "state": "explained", "confirmed_at": at, "bundle": "/tmp/told"},
+            {"rule": "sentinel.blind", "state": "confirmed", "confirmed_at": at},
+        )
+        incident = msgspec.structs.replace(seen, **changes[number])
+        self.feed(IncidentTold(time=at, incident=incident))
+
     def phases(self, number: int) -> None:
         learned: dict[str, dict[str, tuple[float, ...]]] = {
             "job": {"compile": (30.0, 40.0 + number)}
@@ -287,8 +308,8 @@ MOVES: tuple[Callable[[Story, int], None], ...] = (
     Story.go_on, Story.save, Story.die, Story.raise_error, Story.leave, Story.restart_all,
     Story.lose_node, Story.drain, Story.heat, Story.kernel_line, Story.out_of_memory,
     Story.ask_for_a_dump, Story.recorders, Story.ras, Story.straggler, Story.slow_stacks,
-    Story.late_stacks, Story.late_bundle, Story.phases, Story.ray_table, Story.ray_calls,
-    Story.ray_look,
+    Story.late_stacks, Story.late_bundle, Story.told_otherwise, Story.phases, Story.ray_table,
+    Story.ray_calls, Story.ray_look,
 )  # fmt: skip
 
 _MOVE = st.tuples(st.sampled_from(MOVES), st.integers(0, WORLD - 1))

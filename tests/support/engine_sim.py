@@ -165,7 +165,11 @@ class Sim:
     def feed(self, event: AnyEvent) -> None:
         """One event to the engine; its requests are answered 0.2 s later."""
         self.log.append(event)
-        for action in self.engine.handle(event):
+        actions = self.engine.handle(event)
+        for told in self.engine.told(actions):
+            self.log.append(told)
+            assert self.engine.handle(told) == []
+        for action in actions:
             self.actions.append(action)
             self.answer(action)
 

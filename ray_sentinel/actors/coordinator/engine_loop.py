@@ -76,7 +76,6 @@ class EngineLoop:
             waiting_bytes=waiting_bytes,
             clock_offset=self._clock.offset,
         )
-        self._keeps = folder is not None
         self._pending: tuple[AnyAction, ...] = ()
         self._hold_until = 0.0
         self.cycle_seconds: float | None = None
@@ -117,18 +116,21 @@ class EngineLoop:
                 event = mask_record(event)
             self._last = max(self._last, now)
             event = msgspec.structs.replace(event, time=self._last)
-            state = self._snapshot() if self.writer.begins else b""
-            actions, failure = handled(self._engine, event)
-            if failure:
-                self._failure = f"{failure}: {WHERE_FAILURES_ARE}"
-            number = self.writer.put(event, state)
+            number, actions = self._take(event)
+            for told in self._engine.told(actions):
+                self._take(told)
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
                 self.act(action)
-            if self._keeps and any(isinstance(action, Publish) for action in actions):
-                # What was told stays as it was told, whatever a later version makes of the events.
-                self.writer.put_state(self._last, self._snapshot())
         return number
+
+    def _take(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
+        """Number in the log, and what the engine wants done."""
+        state = self._snapshot() if self.writer.begins else b""
+        actions, failure = handled(self._engine, event)
+        if failure:
+            self._failure = f"{failure}: {WHERE_FAILURES_ARE}"
+        return self.writer.put(event, state), actions
 
     def _snapshot(self) -> bytes:
         """As much of the engine's state as the log takes; what is left out is said."""

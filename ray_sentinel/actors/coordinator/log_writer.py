@@ -35,7 +35,7 @@ class _Item(NamedTuple):
     number: int
     time: float
     line: bytes
-    """The event; empty where there is a state alone, or for one that cannot be written."""
+    """The event; empty for one that cannot be written."""
     state: bytes
     """The engine's snapshot before it; empty where it came without."""
     lost: int
@@ -72,10 +72,6 @@ class LogWriter:
         self._count = 0
         self._begun = 0
         """Number of the last event that came with a state."""
-        self._state_bytes = 0
-        """Of states that wait."""
-        self._owed = False
-        """A state was not taken, for others waited."""
         self._gap = 0
         """Events that were left out since the last one that was taken."""
         self._unwritten = 0
@@ -98,7 +94,7 @@ class LogWriter:
             return self._bytes <= self._most // 2
         if self.done < self._begun or self._clock.monotonic() < self._retry_at:
             return False
-        return self._owed or self._log is None or self._log.begins
+        return self._log is None or self._log.begins
 
     @property
     def waiting_bytes(self) -> int:
@@ -119,38 +115,21 @@ class LogWriter:
             self._count += 1
             self.done = self._count
             return self._count
-        return self._take(self._encoded(event), event.time, state)
-
-    def put_state(self, time: float, state: bytes) -> None:
-        """Take the engine's snapshot at ``time``; where others that wait for the disk leave no room
-        for it, one is wanted with a later event instead."""
-        if self._folder is None or not state:
-            return
-        waiting = self._state_bytes
-        if waiting and waiting + len(state) > self._most:
-            self._owed = True
-        else:
-            self._take(b"", time, state)
-
-    def _take(self, line: bytes, time: float, state: bytes) -> int:
-        # States are counted apart: that of a large job is large.
+        line = self._encoded(event)
+        # Without the state: that of a large job is large.
         size = len(line) + ITEM_OVERHEAD
         with self._change:
             self._count += 1
             wanting = self._gap and not state
             if wanting or (self._bytes and self._bytes + size > self._most):
-                if not line and state:
-                    return self._count  # the next event that there is room for brings another
                 self._gap += 1
                 self.missing += 1
                 self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
                 return self._count
-            item = _Item(self._count, time, line, state, self._gap, size)
+            item = _Item(self._count, event.time, line, state, self._gap, size)
             self._gap = 0
-            self._owed = self._owed and not state
             self._items.append(item)
             self._bytes += size
-            self._state_bytes += len(state)
             self._begun = self._count if state else self._begun
             self._change.notify_all()
         return self._count
@@ -179,12 +158,10 @@ class LogWriter:
             with self._change:
                 # What is being written counts until it is.
                 self._bytes -= item.size
-                self._state_bytes -= len(item.state)
 
     def _miss(self, item: _Item) -> None:
-        events = 1 if item.line or not item.state else 0
-        self._unwritten += item.lost + events
-        self.missing += events
+        self._unwritten += item.lost + 1
+        self.missing += 1
 
     def _write(self, item: _Item) -> None:
         assert self._folder is not None  # without one nothing is put here

@@ -2,7 +2,8 @@
 
 The newest segment of the log that begins with a state of use gives that, and the events since are
 replayed. What open cases had asked for and not yet been given is asked for again. Each incident
-that is told begins a segment, so it stays as it was told.
+that is told is an event of the log as well, so it stays as it was told, whatever a later version
+makes of the events before.
 """
 
 from __future__ import annotations

@@ -25,14 +25,14 @@ from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, Tick
+from ray_sentinel.engine.events import AnyEvent, IncidentTold, Tick
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.engine.telemetry import NodeTelemetry
 from ray_sentinel.model.incident import Incident
 from tests.support.engine_sim import ATTACHED, Sim
 from tests.support.samples import sampled
 
-OLDER = Path(__file__).parents[2] / "fixtures/events/before_states"
+EVENTS = Path(__file__).parents[2] / "fixtures/events"
 
 
 class SimClock(FakeClock):
@@ -277,13 +277,35 @@ def test_a_state_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["open", "resolved"])
 def test_a_log_of_before_states_is_read(tmp_path: Path, name: str) -> None:
-    folder = shutil.copytree(OLDER / name, tmp_path / "events")
+    folder = shutil.copytree(EVENTS / "before_states" / name, tmp_path / "events")
     restored = restore(folder, Config())
     (incident,) = restored.engine.incidents()
     assert (incident.id, incident.kind) == ("0001", "host-stuck")
     assert incident.state == ("explained" if name == "open" else "resolved")
     assert restored.engine.status(restored.engine.now)[2][0].job == "job"
     assert restored.engine.store.next_id() == "0002"
+
+
+def test_a_log_in_which_what_is_told_began_segments_is_read(tmp_path: Path) -> None:
+    folder = shutil.copytree(EVENTS / "before_told", tmp_path / "events")
+    restored = restore(folder, Config())
+    (incident,) = restored.engine.incidents()
+    assert (incident.id, incident.kind, incident.state) == ("0001", "host-stuck", "explained")
+    assert restored.events < 100, "the newest segment gives the state"
+    assert restored.pending == []
+
+
+def test_what_is_told_begins_no_segment(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    known = the_incident(sim)
+    sim.loop.close()
+    (segment,) = segments(tmp_path)
+    told = [e.incident for e in read_segment(segment)[1] if isinstance(e, IncidentTold)]
+    assert [incident.state for incident in told] == ["confirmed", "explained"]
+    assert told[-1] == known
 
 
 def begin_with(folder: Path, change: Callable[[bytes], bytes]) -> None:
