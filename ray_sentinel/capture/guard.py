@@ -21,7 +21,6 @@ import msgspec
 from ray_sentinel import signals
 from ray_sentinel.capture.guarded import Watched
 from ray_sentinel.capture.states import (
-    STOPPED,
     read_stat,
     read_state,
     runs,
@@ -31,6 +30,7 @@ from ray_sentinel.capture.states import (
 from ray_sentinel.capture.tracer import Traced, Tracer
 from ray_sentinel.errors import MissingPartError
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.progress import STOPPED
 from ray_sentinel.model.stacks import StackTrace, Tool
 from ray_sentinel.progress.pidfd import open_pidfd
 

@@ -6,9 +6,8 @@ import os
 import signal
 
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.progress import STOPPED
 from ray_sentinel.progress.proc_stat import Stat, parse_schedstat, parse_stat
-
-STOPPED = ("T", "t")
 
 
 def read_stat(pid: int, tid: int | None = None) -> Stat | None:

@@ -9,7 +9,7 @@ import msgspec
 from ray_sentinel.engine.ray_job_view import EARLY_SECONDS, RayJobView
 from ray_sentinel.engine.ray_methods import PATIENCE, RHYTHM, method_of
 from ray_sentinel.model.identity import Node, ProcessId
-from ray_sentinel.model.progress import RayProcess, Snapshot
+from ray_sentinel.model.progress import HELD, RayProcess, Snapshot
 from ray_sentinel.model.ray_calls import RayActor, RayCalls
 
 BUILD_PATIENCE = 60.0
@@ -28,8 +28,6 @@ LATE_SECONDS = 30.0
 """A look that has not come by then is not waited for."""
 STOPPED_SECONDS = 2.0
 """So long a process must be stopped, or blocked in the kernel, before that is looked at."""
-HELD = frozenset({"T", "t", "D"})
-"""States of what is stopped, or blocked in the kernel."""
 ENDED_SECONDS = 60.0
 """A job is remembered for so long after its driver is gone."""
 SHORTEST = 1.0

@@ -13,6 +13,14 @@ from ray_sentinel.model.samples import SampleBatch
 SNAPSHOT_VERSION = 1
 
 
+STOPPED = frozenset({"T", "t"})
+"""States of processes, letters of ``/proc/<pid>/stat``: stopped, or held by a tracer."""
+HELD = STOPPED | {"D"}
+"""Stopped, or blocked in the kernel."""
+OVER = frozenset({"Z", "X"})
+"""It has ended."""
+
+
 class LastWords(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank left on its way out. A killed rank leaves none."""
 

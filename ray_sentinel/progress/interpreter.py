@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.model.progress import InterpreterState
+from ray_sentinel.model.progress import OVER, STOPPED, InterpreterState
 from ray_sentinel.progress.record import STAMP_INTERVAL
 
+_STAMPS_NOT = STOPPED | OVER
 STALE_AFTER = 3 * STAMP_INTERVAL
 """Seconds without a stamp (three are missing) after which a cause is looked for."""
 STARVED_SHARE = 0.5
@@ -90,7 +91,7 @@ def interpreter_state(
     """
     if stamp_age is None or stamp_age < -CLOCK_SLACK:
         return "unknown"
-    if frozen or state[:1] in ("T", "t", "Z", "X"):
+    if frozen or state[:1] in _STAMPS_NOT:
         return "unknown"
     if stamp_age < stale_after:
         return "runs"

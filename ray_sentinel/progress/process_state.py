@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.model.progress import InterpreterState, ProcessState
+from ray_sentinel.model.progress import HELD, InterpreterState, ProcessState
 from ray_sentinel.progress.cgroup import Freezer
 from ray_sentinel.progress.interpreter import (
     STALE_AFTER,
@@ -143,9 +143,7 @@ class StateReader:
         thread = self._thread(pid, tid, now) or self._thread(pid, pid, now)
         quiet = _quiet(memory, stat, thread, tid, now)
         suspicious = (
-            quiet >= WALK_AFTER
-            or stat.state in ("D", "T", "t")
-            or (stamp != 0 and now - stamp >= STALE_AFTER)
+            quiet >= WALK_AFTER or stat.state in HELD or (stamp != 0 and now - stamp >= STALE_AFTER)
         )
         walk = self._walk(pid, now) if suspicious else _Walk(runnable=int(stat.state == "R"))
         frozen = suspicious and self._freezer.is_frozen(pid, thread.wchan if thread else "")

@@ -2,8 +2,9 @@
 
 A process is read once when it is first seen (stat, command line, program, the launcher's variables
 in its environment). While it is young it is looked at again in every pass, because it may call
-``exec`` or set its title; later only some are, in turn, against reuse of their pids and late
-titles. ``lineage`` is kept from the first sight: parents die, and children stay children.
+``exec`` or set its title; later only some are, in turn, against late titles, and those whose folder
+is another one than before: their pid was used again. ``lineage`` is kept from the first sight:
+parents die, and children stay children.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ class Process(msgspec.Struct, kw_only=True):
     """Its ancestors, the nearest first."""
     first_seen: float = 0.0
     settled: bool = False
+    inode: int = 0
+    """Of its folder, which the listing of ``/proc`` tells. It changes when the pid is used again;
+    where it does so for other reasons, its stat is read once more than needed."""
     masked: str | None = None
     """``shown``, once somebody has asked."""
 
@@ -90,8 +94,9 @@ class ProcessTable:
         """Look once at ``/proc``; ``now`` is any clock's seconds. Raises OSError without /proc."""
         known = self._known
         self._uptime = self._read_uptime()
-        pids = [int(name) for name in os.listdir(self._proc) if name.isdigit()]
-        for pid in known.keys() - set(pids):
+        with os.scandir(self._proc) as entries:
+            pids = {int(entry.name): entry.inode() for entry in entries if entry.name.isdigit()}
+        for pid in known.keys() - pids.keys():
             del known[pid]
         self._pass += 1
         slices = max(SLICES, len(pids) // AT_ONCE)
@@ -99,11 +104,14 @@ class ProcessTable:
         changed: list[Process] = []
         # Parents first, mostly: children get higher pids, so lineages can build on one another.
         for pid in sorted(pids):
-            process = known.get(pid)
-            if process is not None and process.settled and pid % slices != turn:
+            process, inode = known.get(pid), pids[pid]
+            left = process is not None and process.settled and process.inode == inode
+            if left and pid % slices != turn:
                 continue
             if (seen := self._look(pid, process, now)) is not None:
                 changed.append(seen)
+            if pid in known:
+                known[pid].inode = inode
         self._settle(self._read(changed), now)
         return known
 

@@ -14,7 +14,7 @@
 ``/healthz``                   ``ok``
 =============================  ==========================================================
 
-Answers are packed by gzip for clients that take that. Everything is read-only. A request whose Host
+JSON is packed by gzip for clients that take that. Everything is read-only. A request whose Host
 header is a name other than ``localhost`` is refused: a web site that points its own name at
 127.0.0.1 must not read a training's state through its visitor's browser (DNS rebinding).
 """
@@ -122,13 +122,19 @@ def _guarded(handler: Handler) -> Handler:
             return Response(body=b"ask for this page as localhost\n", status=403)
         response = handler(request)
         headers = (*response.headers, *HEADERS)
-        if len(response.body) < LEAST_PACKED or not _takes_gzip(request):
+        if not _worth_packing(response) or not _takes_gzip(request):
             return msgspec.structs.replace(response, headers=headers)
         packed = gzip.compress(response.body, PACKING_LEVEL)
         headers = (*headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
         return msgspec.structs.replace(response, body=packed, headers=headers)
 
     return answer
+
+
+def _worth_packing(response: Response) -> bool:
+    """A history is large, and its file hardly becomes smaller: packing it would keep all others who
+    ask for the page waiting."""
+    return response.content_type == JSON and len(response.body) >= LEAST_PACKED
 
 
 def _takes_gzip(request: Request) -> bool:

@@ -6,10 +6,10 @@ import math
 import random
 from collections.abc import Iterable
 
-from ray_sentinel.model.progress import RankSnapshot, RayProcess
+from ray_sentinel.model.progress import HELD, OVER, RankSnapshot, RayProcess
 
-_HELD = frozenset("TtDZX")
-"""States of processes that are stopped, blocked in the kernel, or over."""
+_TOLD = HELD | OVER
+"""States that are told at once."""
 _Shape = tuple[tuple[object, ...], ...]
 
 
@@ -75,13 +75,13 @@ def _shape(
     held = False
     for one in ranks:
         state = one.process
-        stopped = state.state if state.state in _HELD else ""
+        stopped = state.state if state.state in _TOLD else ""
         how = (stopped, state.frozen, bool(state.tracer_pid), state.interpreter == "gil-held")
         held = held or any(how)
         said = one.progress is not None and one.progress.last_words is not None
         shape.append((one.rank.id, one.rank.process, how, said))
     for process in ray_processes:
-        stopped = process.state if process.state in _HELD else ""
+        stopped = process.state if process.state in _TOLD else ""
         held = held or bool(stopped)
         shape.append((process.process, stopped))
     return tuple(shape), held

@@ -18,6 +18,7 @@ from ray_sentinel.evidence.stacks.informative_threads import (
 from ray_sentinel.evidence.stacks.names import is_eval_loop
 from ray_sentinel.evidence.stacks.roles import helper_process, runs_method, trains
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.progress import OVER, STOPPED
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ _PREFERRED: tuple[Tool, ...] = (
     "gdb",
     "kernel",
 )
-_OF_ALL = ("T", "t", "Z", "X")
+_OF_ALL = STOPPED | OVER
 """States of a whole process: of any other, its state is its main thread's alone."""
 _ONLY_HELPERS = "only libraries' own threads are there: the thread that trains is missing"
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")

@@ -39,6 +39,21 @@ def test_a_reused_pid_is_another_process(tree):
     assert found[100].environ == {}
 
 
+def test_a_pid_that_is_used_again_between_two_looks_is_seen_in_the_next(tree):
+    table = ProcessTable(tree.root)
+    pids = range(100, 100 + SLICES)
+    for pid in pids:
+        tree.process(pid, 1, "python", environ=RANK)
+    assert all(process.settled for process in table.refresh(0).values())
+    for pid in pids:
+        # Beside the new one, so that its folder has an inode of its own.
+        (tree.root / str(pid)).rename(tree.root / f"gone-{pid}")
+        tree.process(pid, 1, "sh", exe="/bin/sh", command="sh", start=5000 + pid)
+    found = table.refresh(1)
+    assert [found[pid].key for pid in pids] == [(pid, 5000 + pid) for pid in pids]
+    assert all(found[pid].environ == {} for pid in pids)
+
+
 def test_exec_of_a_young_process_is_seen(tree):
     table = ProcessTable(tree.root)
     tree.uptime(50)

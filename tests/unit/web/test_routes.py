@@ -52,6 +52,16 @@ def test_a_large_answer_is_packed_for_who_takes_that(accepted: str) -> None:
     assert not packed or len(response.body) < len(plain) / 10
 
 
+def test_what_is_no_json_is_not_packed_on_the_thread_of_all_who_ask() -> None:
+    image = b"SQLite format 3\0" * 10_000
+    source = PageSource(status=status, incidents=tuple, history=lambda: image)
+    for path in ("/api/v1/history", "/page.js"):
+        asked = Request(method="GET", path=path, headers={"accept-encoding": "gzip"})
+        response = routes(source)[path](asked)
+        assert "Content-Encoding" not in dict(response.headers)
+        assert len(response.body) > 2048
+
+
 def test_one_incident_is_as_in_the_list() -> None:
     (listed,) = json.loads(ask("/api/v1/incidents").body)
     assert json.loads(ask("/api/v1/incidents/0001").body) == listed
