@@ -5,7 +5,7 @@
 A job of ``--ranks`` ranks, eight to a node, each with a GPU that tells of itself, trains for
 ``--seconds``; its stacks were taken twelve times. Packing holds up the coordinator's engine, once
 for each segment of its event log. Also what it costs to tell an incident, whose log has begun
-already: how long the engine's lock is held, and by how much the log grows.
+already: how long the engine's lock is held, and how many segments of the log begin with it.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Interval = Annotated[float, msgspec.Meta(ge=0.01, le=1e9)]
 """Seconds between two times of something; 0 would be a busy loop."""
 Amount = Annotated[int, msgspec.Meta(ge=0)]
+MemoryBytes = Annotated[int, msgspec.Meta(ge=1 << 20)]
 Factor = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
@@ -67,6 +68,8 @@ class AgentConfig(Section, frozen=True):
     """Leave a node that has had no rank for so long, so that it can scale down; 0 = never."""
     plugin_dir: str = ""
     """A folder of the user's collectors; "" is ``<log_dir>/plugins``."""
+    memory_bytes: MemoryBytes = 1 << 30
+    """Resident memory; ``status`` and an alert say so where it takes more."""
 
 
 class CoordinatorConfig(Section, frozen=True):
@@ -81,6 +84,15 @@ class CoordinatorConfig(Section, frozen=True):
     less often, about every two seconds; 0 = every agent reports each ``snapshot_interval``."""
     lost_snapshots: Amount = 3
     """A node whose snapshots stay out for so many intervals is lost."""
+    memory_bytes: MemoryBytes = 2 << 30
+    """Resident memory; ``status`` and an alert say so where it takes more."""
+    series_bytes: MemoryBytes = 256 << 20
+    """Of it, for what nodes have told of themselves in the last half hour; what is too much goes,
+    the oldest first."""
+    log_waiting_bytes: MemoryBytes = 64 << 20
+    """Of it, for events that wait for a slow disk; what is too much is missing in the event log. A
+    report of eight ranks takes 11 KB: it is a minute and a half of 64 such nodes, six seconds of
+    1,024."""
 
 
 class HangConfig(Section, frozen=True):

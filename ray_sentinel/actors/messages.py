@@ -48,6 +48,8 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of the ``workers`` that it knows."""
     targets_version: int = 0
     """Of the ``targets`` that it knows; 0: of none."""
+    memory_bytes: int | None = None
+    """Resident memory of the agent."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

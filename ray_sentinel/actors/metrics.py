@@ -16,6 +16,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric, Sample
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.samples import SeriesKey
+from ray_sentinel.model.status import CoordinatorStatus
 
 RANK = ("job", "rank")
 
@@ -46,8 +47,16 @@ LAST_CYCLE = Metric(
     "When the coordinator's last cycle ended.",
 )
 REPORTS = Metric("ray_sentinel_reports_total", "counter", "Agents' reports that were taken.")
+REPORTS_DUE = Metric(
+    "ray_sentinel_reports_due_per_second",
+    "gauge",
+    "Reports that all agents make in a second while nothing happens on their nodes.",
+)
 SERIES_BYTES = Metric(
     "ray_sentinel_series_bytes", "gauge", "Memory of the nodes' series that rules and history read."
+)
+SERIES_LIMIT = Metric(
+    "ray_sentinel_series_limit_bytes", "gauge", "Most of it; the oldest go beyond that."
 )
 LOG_WAITING = Metric(
     "ray_sentinel_event_log_waiting_bytes", "gauge", "Events that wait for the disk."
@@ -55,7 +64,13 @@ LOG_WAITING = Metric(
 LOG_MISSING = Metric(
     "ray_sentinel_event_log_missing_total", "counter", "Events that the disk did not take in time."
 )
+LOG_WAITING_LIMIT = Metric(
+    "ray_sentinel_event_log_waiting_limit_bytes", "gauge", "Most of them; others go missing."
+)
 MEMORY = Metric("ray_sentinel_memory_bytes", "gauge", "Resident memory.", ("process",))
+MEMORY_LIMIT = Metric(
+    "ray_sentinel_memory_limit_bytes", "gauge", "What it should take at most.", ("process",)
+)
 REPORT_SECONDS = Metric(
     "ray_sentinel_report_seconds",
     "gauge",
@@ -194,13 +209,16 @@ def capture_families(
     return tuple(families)
 
 
-def agent_families(memory_bytes: int, report_seconds: float | None) -> tuple[Family, ...]:
+def agent_families(
+    memory_bytes: int, memory_limit: int, report_seconds: float | None
+) -> tuple[Family, ...]:
     """What it costs to watch this node; ``report_seconds`` as of ``REPORT_SECONDS``, None before
     the first report."""
     memory = Family(MEMORY, (MEMORY(float(memory_bytes), "agent"),))
+    limit = Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(memory_limit), "agent"),))
     if report_seconds is None:
-        return (memory,)
-    return memory, Family(REPORT_SECONDS, (REPORT_SECONDS(report_seconds),))
+        return memory, limit
+    return memory, limit, Family(REPORT_SECONDS, (REPORT_SECONDS(report_seconds),))
 
 
 class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,14 +229,9 @@ class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
     unwatched: int
     reports: int
     """Taken since it started."""
-    cycle_seconds: float | None
     last_cycle: float | None
     """Unix time."""
-    memory_bytes: int
-    series_bytes: int
-    log_waiting_bytes: int
-    log_missing: int
-    """Events."""
+    work: CoordinatorStatus
 
 
 def coordinator_families(
@@ -228,19 +241,24 @@ def coordinator_families(
     known = [incident for incident in incidents if incident.kind != "asked"]
     total = Counter((incident.kind, incident.severity) for incident in known)
     active = {(i.job, i.kind) for i in known if i.state in CONFIRMED}
+    work = told.work
     families = [
         Family(NODES, (NODES(float(told.nodes)),)),
         Family(UNWATCHED, (UNWATCHED(float(told.unwatched)),)),
         Family(REPORTS, (REPORTS(float(told.reports)),)),
-        Family(MEMORY, (MEMORY(float(told.memory_bytes), "coordinator"),)),
-        Family(SERIES_BYTES, (SERIES_BYTES(float(told.series_bytes)),)),
-        Family(LOG_WAITING, (LOG_WAITING(float(told.log_waiting_bytes)),)),
-        Family(LOG_MISSING, (LOG_MISSING(float(told.log_missing)),)),
+        Family(REPORTS_DUE, (REPORTS_DUE(work.reports_due_per_second),)),
+        Family(MEMORY, (MEMORY(float(work.memory_bytes), "coordinator"),)),
+        Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(work.memory_limit_bytes), "coordinator"),)),
+        Family(SERIES_BYTES, (SERIES_BYTES(float(work.series_bytes)),)),
+        Family(SERIES_LIMIT, (SERIES_LIMIT(float(work.series_limit_bytes)),)),
+        Family(LOG_WAITING, (LOG_WAITING(float(work.log_waiting_bytes)),)),
+        Family(LOG_WAITING_LIMIT, (LOG_WAITING_LIMIT(float(work.log_waiting_limit_bytes)),)),
+        Family(LOG_MISSING, (LOG_MISSING(float(work.log_missing)),)),
         Family(INCIDENTS, tuple(INCIDENTS(float(n), *key) for key, n in sorted(total.items()))),
         Family(ACTIVE, tuple(ACTIVE(1.0, *key) for key in sorted(active))),
     ]
-    if told.cycle_seconds is not None:
-        families.append(Family(CYCLE, (CYCLE(told.cycle_seconds),)))
+    if work.cycle_seconds is not None:
+        families.append(Family(CYCLE, (CYCLE(work.cycle_seconds),)))
     if told.last_cycle is not None:
         families.append(Family(LAST_CYCLE, (LAST_CYCLE(told.last_cycle),)))
     return tuple(family for family in families if family.samples)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ray_sentinel.cli.output import clean
-from ray_sentinel.model.status import JobStatus, NodeStatus, RankStatus, Status
+from ray_sentinel.model.status import CoordinatorStatus, JobStatus, NodeStatus, RankStatus, Status
 from ray_sentinel.report.words import cost_of
 
 COLOURS = {
@@ -46,6 +46,8 @@ def status_view(status: Status, link: str = "") -> RenderableType:
                 parts.append(Text(f"who waits for whom: {clean(job.waits)}"))
             parts += _warnings(job)
     parts.append(_nodes(status))
+    if status.coordinator is not None:
+        parts.append(Text(f"coordinator: {_work(status.coordinator)}", style="dim"))
     parts += [
         Text(f"not watched: {clean(node.host)}: {clean(node.reason)}", style="yellow")
         for node in status.unwatched
@@ -161,6 +163,17 @@ def _nodes(status: Status) -> Table:
             _collectors(node),
         )
     return table
+
+
+def _work(told: CoordinatorStatus) -> str:
+    cycle = "" if told.cycle_seconds is None else f", a cycle takes {told.cycle_seconds:.2f} s"
+    waiting, missing = told.log_waiting_bytes, told.log_missing
+    return (
+        f"{told.reports_per_second:.0f} reports a second{cycle}, memory "
+        f"{told.memory_bytes >> 20} of {told.memory_limit_bytes >> 20} MiB"
+        + (f", {waiting / 2**20:.1f} MiB of events wait for the disk" if waiting >> 16 else "")
+        + (f", {missing} events are missing in the log" if missing else "")
+    )
 
 
 def _collectors(node: NodeStatus) -> Text:

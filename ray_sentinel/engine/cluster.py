@@ -225,7 +225,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         if node is None:
             node = self.nodes[snapshot.node.id] = NodeState(node=snapshot.node, joined_at=now)
         node.take(snapshot, now)
-        self.telemetry.take(snapshot, now, node.offset)
+        self.telemetry.take(snapshot, now, node.offset, self.config.coordinator.series_bytes)
         self.ray.take(snapshot, now, node.offset)
         self.deaths.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.

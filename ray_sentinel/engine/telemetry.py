@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.model.metrics import Event, Labels
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.samples import (
@@ -30,14 +31,14 @@ from ray_sentinel.model.samples import (
     is_absent,
 )
 
+MOST_BYTES = CoordinatorConfig().series_bytes
+"""Half an hour of 200 nodes with 400 series each."""
 EVERY = 4.0
 """Seconds between two samples, at least: their sender paces them, and all are kept."""
 KEPT_SECONDS = 1800.0
 """Of a series."""
 SLACK = 16
 """So many old samples go at once."""
-MOST_BYTES = 256 << 20
-"""Of all nodes' samples: half an hour of 200 nodes with 400 series each."""
 MOST_EVENTS = 500
 """Of one node; the oldest go first."""
 ROWS_AT_ONCE = 4
@@ -364,10 +365,13 @@ class Telemetry(msgspec.Struct):
     nodes: dict[str, NodeTelemetry] = {}
     bounded_at: float = 0.0
     cut: bool = False
-    """Less than the last half hour is kept: it would take more than ``MOST_BYTES``."""
+    """Less than the last half hour is kept: it would take more than there is room for."""
 
-    def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
-        """What a snapshot brought; ``offset``: the coordinator's clock minus the node's."""
+    def take(
+        self, snapshot: Snapshot, now: float, offset: float, most_bytes: int = MOST_BYTES
+    ) -> None:
+        """What a snapshot brought; ``offset``: the coordinator's clock minus the node's. All nodes'
+        samples take ``most_bytes``, and what a minute brings."""
         node = self.nodes.setdefault(snapshot.node.id, NodeTelemetry())
         node.host = snapshot.node.host
         for event in snapshot.events:
@@ -386,13 +390,13 @@ class Telemetry(msgspec.Struct):
             for one in self.nodes.values():
                 for stream in one.streams.values():
                     stream.expire(now)
-            self._bound()
+            self._bound(most_bytes)
 
-    def _bound(self) -> None:
+    def _bound(self, most_bytes: int) -> None:
         """Let the oldest samples go where there are too many: first those that no rule reads."""
         self.cut = False
         for name in reversed(STREAMS):
-            excess = self.size - MOST_BYTES
+            excess = self.size - most_bytes
             of_name = [node.streams[name] for node in self.nodes.values() if name in node.streams]
             there = sum(stream.size_bytes for stream in of_name)
             if excess > 0 and there:

@@ -87,6 +87,30 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_age_seconds: float | None = None
     is_head: bool = False
     collectors: tuple[CollectorStatus, ...] = ()
+    memory_bytes: int | None = None
+    """Resident memory of its agent; None where that does not tell it."""
+
+
+class CoordinatorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the coordinator does and takes, and what it may take."""
+
+    reports_per_second: float = 0.0
+    """Reports of agents that were taken, of the last seconds."""
+    reports_due_per_second: float = 0.0
+    """Which all agents make where nothing happens on their nodes."""
+    cycle_seconds: float | None = None
+    """Wall time of the engine's last cycle."""
+    memory_bytes: int = 0
+    """Resident memory."""
+    memory_limit_bytes: int = 0
+    series_bytes: int = 0
+    """Of it: what nodes have told of themselves."""
+    series_limit_bytes: int = 0
+    log_waiting_bytes: int = 0
+    """Of it: events that wait for the disk."""
+    log_waiting_limit_bytes: int = 0
+    log_missing: int = 0
+    """Events that the disk did not take in time."""
 
 
 class Unwatched(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,4 +140,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """File of the embedded history on the coordinator's machine; empty where it has none."""
     notes: tuple[str, ...] = ()
     """What people should know: a taken port, a folder that will not outlive the pod."""
+    coordinator: CoordinatorStatus | None = None
+    """None of one of an older version."""
     version: int = 1

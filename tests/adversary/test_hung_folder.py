@@ -28,7 +28,7 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import FakeClock, SystemClock
 from ray_sentinel.collect.runner import Logbook
 from ray_sentinel.config import CaptureConfig as CaptureSettings
-from ray_sentinel.config import Config, NotifyConfig
+from ray_sentinel.config import Config, CoordinatorConfig, NotifyConfig
 from ray_sentinel.engine.actions import Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, DumpAsked, Tick
@@ -318,9 +318,8 @@ def remount(folder: Path, how: str) -> None:
 
 def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
     folder = disk.path / "log/events/d"
-    loop = EngineLoop(
-        Engine(), SystemClock(), lambda action: None, folder, 1 << 30, waiting_bytes=200_000
-    )
+    engine = Engine(Config(coordinator=CoordinatorConfig(log_waiting_bytes=200_000)))
+    loop = EngineLoop(engine, SystemClock(), lambda action: None, folder, 1 << 30)
     writer = loop.writer
     now = time.time()
     last = loop.feed(Tick(time=now))

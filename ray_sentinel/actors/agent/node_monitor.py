@@ -144,6 +144,9 @@ class NodeMonitor:
         self._pace = ReportPace(config.agent.snapshot_interval)
         self._raylet = raylet_above(os.getpid())
         self._workers_version = 0
+        self._memory_bytes: int | None = None
+        self._heavy = ""
+        """That the agent takes more memory than it should."""
         self._problems: tuple[str, ...] = ()
         self._refused: tuple[str, ...] = ()
         """Plugins that others can write to, as they are now."""
@@ -292,6 +295,14 @@ class NodeMonitor:
             known = self._neighbours.raylets
         self.watch.set_peers(known or NOT_DEFAULT, seen.keys() - set(known))
 
+    def _memory(self) -> tuple[int, int]:
+        """What we take, which is noted, and what we should take at most."""
+        taken, limit = resident_bytes(), self.config.agent.memory_bytes
+        over = f"the agent takes {taken >> 20} MiB of memory, more than agent.memory_bytes"
+        self._heavy = f"{over}, {limit >> 20} MiB" if taken > limit else ""
+        self._memory_bytes = taken
+        return taken, limit
+
     def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         recent = [gone for gone in self._ended if now - gone.at < ENDED_SECONDS]
         self._measured = (
@@ -303,7 +314,7 @@ class NodeMonitor:
             (
                 *self._measured,
                 build_family(PROTOCOL),
-                *agent_families(resident_bytes(), self._report_seconds),
+                *agent_families(*self._memory(), self._report_seconds),
                 *capture_families(self.evidence.runs, self.evidence.capture_seconds),
                 *self._from_coordinator,
             )
@@ -338,6 +349,7 @@ class NodeMonitor:
                 notes=self._notes(),
                 workers_version=self._workers_version,
                 targets_version=self._targets_version,
+                memory_bytes=self._memory_bytes,
             )
         )
         self._report_seconds = time.monotonic() - begun
@@ -363,7 +375,7 @@ class NodeMonitor:
                 self._raylets_due = 0.0
 
     def _notes(self) -> tuple[str, ...]:
-        logs = (self._log_problem(), self.runner.log_problem, self._outbox.problem)
+        logs = (self._log_problem(), self.runner.log_problem, self._outbox.problem, self._heavy)
         told = (*self._problems, *self._refused[:MOST_PROBLEMS])
         said = (*self._storage.notes, *self.exporting.notes, *told)
         return (*said, *dict.fromkeys(filter(None, logs)))

@@ -16,13 +16,13 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.actors.coordinator.event_log import MOST_STATE
-from ray_sentinel.actors.coordinator.log_writer import WAITING_BYTES, LogWriter
+from ray_sentinel.actors.coordinator.log_writer import LogWriter
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
 from ray_sentinel.engine.state import NO_SNAPSHOT
-from ray_sentinel.engine.telemetry import MOST_BYTES, HostRow
+from ray_sentinel.engine.telemetry import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
 from ray_sentinel.model.samples import StreamName, TableHeld
@@ -38,8 +38,8 @@ RECOVERY_GRACE = 3.0
 
 
 _CUT = (
-    f"the nodes' metrics take more than {MOST_BYTES >> 20} MiB: less than their last half hour is "
-    "known, and least of those that no rule reads"
+    "the nodes' metrics take more than coordinator.series_bytes, {} MiB: less than their last half "
+    "hour is known, and least of those that no rule reads"
 )
 
 
@@ -57,11 +57,8 @@ class EngineLoop:
         act: Callable[[AnyAction], None],
         folder: Path | None,
         max_log_bytes: int,
-        *,
-        waiting_bytes: int = WAITING_BYTES,
     ) -> None:
-        """The log goes to ``folder``; without one nothing is kept. ``waiting_bytes`` of events may
-        wait for a slow disk."""
+        """The log goes to ``folder``; without one nothing is kept."""
         self._engine = engine
         self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock)
         self._act = act
@@ -73,9 +70,10 @@ class EngineLoop:
             folder,
             max_log_bytes,
             clock,
-            waiting_bytes=waiting_bytes,
+            waiting_bytes=engine.config.coordinator.log_waiting_bytes,
             clock_offset=self._clock.offset,
         )
+        self._cut = _CUT.format(engine.config.coordinator.series_bytes >> 20)
         self._pending: tuple[AnyAction, ...] = ()
         self._hold_until = 0.0
         self.cycle_seconds: float | None = None
@@ -226,7 +224,7 @@ class EngineLoop:
             cut = self._engine.view.telemetry.cut
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
-        failed = filter(None, (self._failure, self._reduced, _CUT if cut else ""))
+        failed = filter(None, (self._failure, self._reduced, self._cut if cut else ""))
         return (*failed, *failures, *self.writer.notes, *said)
 
     def close(self) -> None:

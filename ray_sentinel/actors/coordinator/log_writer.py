@@ -16,13 +16,11 @@ from typing import NamedTuple
 
 from ray_sentinel.actors.coordinator.event_log import EventLog, encoded
 from ray_sentinel.clock import Clock
+from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.engine.events import AnyEvent
 
 log = logging.getLogger(__name__)
 
-WAITING_BYTES = 64 << 20
-"""Of events that wait for a slow disk. A report of eight ranks takes 11 KB: it is a minute and a
-half of 64 such nodes, six seconds of 1,024."""
 ITEM_OVERHEAD = 300
 """Bytes that a waiting event takes beside its line."""
 RETRY_SECONDS = 30.0
@@ -52,7 +50,7 @@ class LogWriter:
         max_bytes: int,
         clock: Clock,
         *,
-        waiting_bytes: int = WAITING_BYTES,
+        waiting_bytes: int = CoordinatorConfig().log_waiting_bytes,
         clock_offset: float = 0.0,
     ) -> None:
         self.problem = ""
@@ -61,11 +59,12 @@ class LogWriter:
         """Number of the last event that was written or given up."""
         self.missing = 0
         """Events that the disk did not take."""
+        self.most_waiting = waiting_bytes
+        """Of events, while the disk is slow."""
         self._folder = folder
         self._max_bytes = max_bytes
         self._clock_offset = clock_offset
         self._clock = clock
-        self._most = waiting_bytes
         self._lost = ""
         self._log: EventLog | None = None
         self._retry_at = 0.0
@@ -91,7 +90,7 @@ class LogWriter:
         if self._folder is None:
             return False
         if self._gap:
-            return self._bytes <= self._most // 2
+            return self._bytes <= self.most_waiting // 2
         if self.done < self._begun or self._clock.monotonic() < self._retry_at:
             return False
         return self._log is None or self._log.begins
@@ -121,7 +120,7 @@ class LogWriter:
         with self._change:
             self._count += 1
             wanting = self._gap and not state
-            if wanting or (self._bytes and self._bytes + size > self._most):
+            if wanting or (self._bytes and self._bytes + size > self.most_waiting):
                 self._gap += 1
                 self.missing += 1
                 self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -56,7 +56,7 @@ from ray_sentinel.masking import mask_record
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
-from ray_sentinel.model.status import NodeStatus, Status
+from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status
 from ray_sentinel.private_files import be_private
 from ray_sentinel.progress.proc_stat import resident_bytes
 from ray_sentinel.web.page import Owner, Page
@@ -301,14 +301,25 @@ class CoordinatorParts:
             nodes=self.roster.fresh(now),
             unwatched=len(self.fleet.unwatched(now)),
             reports=self.roster.taken,
-            cycle_seconds=self.engine.cycle_seconds,
             last_cycle=last,
-            memory_bytes=resident_bytes(),
-            series_bytes=self.engine.series_bytes,
-            log_waiting_bytes=self.engine.writer.waiting_bytes,
-            log_missing=self.engine.writer.missing,
+            work=self._work(now),
         )
         return coordinator_families(told, self.engine.incidents())
+
+    def _work(self, now: float) -> CoordinatorStatus:
+        limits, writer = self._config.coordinator, self.engine.writer
+        return CoordinatorStatus(
+            reports_per_second=round(self.roster.per_second(now), 1),
+            reports_due_per_second=round(self.roster.due_per_second, 1),
+            cycle_seconds=self.engine.cycle_seconds,
+            memory_bytes=resident_bytes(),
+            memory_limit_bytes=limits.memory_bytes,
+            series_bytes=self.engine.series_bytes,
+            series_limit_bytes=limits.series_bytes,
+            log_waiting_bytes=writer.waiting_bytes,
+            log_waiting_limit_bytes=writer.most_waiting,
+            log_missing=writer.missing,
+        )
 
     def nodes(self) -> tuple[NodeStatus, ...]:
         """The watched nodes' lines, the head first."""
@@ -318,6 +329,7 @@ class CoordinatorParts:
         """All that is known, for people."""
         now = self.clock.now()
         state, verdict, jobs = self.engine.status()
+        work = self._work(now)
         status = Status(
             state=state,
             verdict=verdict,
@@ -341,7 +353,9 @@ class CoordinatorParts:
                 *filter(None, (self._phase_file.problem,)),
                 *self.history.notes,
                 *self.roster.notes(),
+                *_heavy(work),
             ),
+            coordinator=work,
         )
         return mask_record(status)
 
@@ -362,6 +376,14 @@ class CoordinatorParts:
         )
         # At once, each on a thread of its own: a disk that hangs keeps none of the others waiting.
         await asyncio.gather(*(asyncio.to_thread(_ended, step) for step in last))
+
+
+def _heavy(work: CoordinatorStatus) -> Iterator[str]:
+    if work.memory_bytes > work.memory_limit_bytes:
+        yield (
+            f"the coordinator takes {work.memory_bytes >> 20} MiB of memory, more than "
+            f"coordinator.memory_bytes, {work.memory_limit_bytes >> 20} MiB"
+        )
 
 
 def _ended(step: Callable[[], object]) -> None:

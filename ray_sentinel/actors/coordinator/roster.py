@@ -15,6 +15,7 @@ from ray_sentinel.store.scrape_config import scrape_target
 
 LONGEST_INTERVAL = 2.0
 """Seconds: rules see movements in time only where they are told of them that often."""
+RATE_SECONDS = 10.0
 _Place = tuple[str, int]
 """A boot of a machine, and a PID namespace there."""
 
@@ -40,6 +41,8 @@ class Roster:
         self._config = config
         self.taken = 0
         """Reports, so far."""
+        self._counted: deque[tuple[float, int]] = deque()
+        """How many there had been at some moments of the last seconds, and when."""
         self._entries: dict[str, RosterEntry] = {}
         self._lock = threading.Lock()
         self._targets: tuple[int, tuple[str, ...]] | None = None
@@ -58,6 +61,7 @@ class Roster:
         """Keep a report; ``number`` is its place in the event log."""
         node_id = report.snapshot.node.id
         with self._lock:
+            self._count(now)
             self.taken += 1
             entry = self._entries.get(node_id)
             if entry is None:
@@ -76,6 +80,19 @@ class Roster:
             for ended in report.snapshot.exits:
                 if ended.order not in waiting:
                     entry.exits.append((number, ended.order))
+
+    def _count(self, now: float) -> None:
+        while self._counted and now - self._counted[0][0] > RATE_SECONDS:
+            self._counted.popleft()
+        if not self._counted or now - self._counted[-1][0] >= 1.0:
+            self._counted.append((now, self.taken))
+
+    def per_second(self, now: float) -> float:
+        """Reports a second, of the last ``RATE_SECONDS`` or since there are any."""
+        with self._lock:
+            self._count(now)
+            since, before = self._counted[0]
+            return (self.taken - before) / max(1.0, now - since)
 
     def acknowledged(self, report: AgentReport, written: Callable[[int], bool]) -> tuple[int, ...]:
         """Orders of this report's exits that are in the log, and need not be sent again."""
@@ -129,6 +146,15 @@ class Roster:
                 now - entry.at <= lost * max(least, entry.report.snapshot.interval)
                 for entry in self._entries.values()
             )
+
+    @property
+    def due_per_second(self) -> float:
+        """Reports that the agents make in a second while nothing happens, by what each says; also
+        those of which none comes any more, as long as their nodes are there."""
+        least = self._config.agent.snapshot_interval
+        with self._lock:
+            entries = self._entries.values()
+            return sum(1.0 / max(least, entry.report.snapshot.interval) for entry in entries)
 
     @property
     def interval(self) -> float:
@@ -186,6 +212,7 @@ class Roster:
                 snapshot_age_seconds=round(now - entry.at, 3),
                 is_head=node.is_head,
                 collectors=entry.report.snapshot.collectors,
+                memory_bytes=entry.report.memory_bytes,
             )
             for node, entry in known
             if entry is not None

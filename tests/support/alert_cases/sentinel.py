@@ -7,6 +7,15 @@ COLLECTOR = 'host="n1",collector="nvml"'
 STATE = "ray_sentinel_collector_state"
 CYCLE = "ray_sentinel_coordinator_last_cycle_timestamp_seconds"
 
+WAITING = {'ray_sentinel_event_log_waiting_limit_bytes{host="n1"}': "67108864x60"}
+SERIES = {'ray_sentinel_series_limit_bytes{host="n1"}': "268435456x60"}
+MEMORY = {
+    'ray_sentinel_memory_limit_bytes{host="n1",process="coordinator"}': "2147483648x60",
+    'ray_sentinel_memory_limit_bytes{host="n1",process="agent"}': "1073741824x60",
+}
+DUE = 'ray_sentinel_reports_due_per_second{host="n1"}'
+TAKEN = 'ray_sentinel_reports_total{host="n1"}'
+
 CASES: tuple[Case, ...] = (
     fires("SentinelNotScraped", "nothing at all", {"up": "0x60"}, {}),
     fires("SentinelNotScraped", "gone", {WATCHED: "1x10 stale"}, {}),
@@ -79,6 +88,27 @@ CASES: tuple[Case, ...] = (
         {'ray_sentinel_report_seconds{host="n1"}': "0.1x25 5x4 0.1x30"},
     ),
     fires(
+        "ReportsMissing",
+        "a coordinator that takes half of them",
+        {DUE: "1000x60", TAKEN: "0+15000x60"},
+        {"host": "n1"},
+    ),
+    quiet(
+        "ReportsMissing",
+        "all of 1,000 nodes every two seconds",
+        {DUE: "500x60", TAKEN: "0+15000x60"},
+    ),
+    quiet(
+        "ReportsMissing",
+        "nodes that have just come",
+        {DUE: "100x23 1000x40", TAKEN: "0+3000x23 99000+30000x40"},
+    ),
+    quiet(
+        "ReportsMissing",
+        "a coordinator that was started again",
+        {DUE: "1000x60", TAKEN: "0+30000x24 30000+30000x40"},
+    ),
+    fires(
         "EventLogIncomplete",
         "a disk that hung",
         {'ray_sentinel_event_log_missing_total{host="n1"}': "0x25 400x40"},
@@ -92,18 +122,29 @@ CASES: tuple[Case, ...] = (
     fires(
         "EventLogWaits",
         "a slow disk",
-        {'ray_sentinel_event_log_waiting_bytes{host="n1"}': "40000000x60"},
+        {'ray_sentinel_event_log_waiting_bytes{host="n1"}': "40000000x60", **WAITING},
         {"host": "n1"},
     ),
     quiet(
         "EventLogWaits",
         "for a moment",
-        {'ray_sentinel_event_log_waiting_bytes{host="n1"}': "0x25 60000000x4 0x20"},
+        {'ray_sentinel_event_log_waiting_bytes{host="n1"}': "0x25 60000000x4 0x20", **WAITING},
+    ),
+    fires(
+        "SeriesFull",
+        "more than there is room for",
+        {'ray_sentinel_series_bytes{host="n1"}': "270000000x60", **SERIES},
+        {"host": "n1"},
+    ),
+    quiet(
+        "SeriesFull",
+        "as much as they may",
+        {'ray_sentinel_series_bytes{host="n1"}': "250000000x60", **SERIES},
     ),
     fires(
         "SentinelMemoryHigh",
         "the coordinator",
-        {'ray_sentinel_memory_bytes{host="n1",process="coordinator"}': "3000000000x60"},
+        {'ray_sentinel_memory_bytes{host="n1",process="coordinator"}': "3000000000x60", **MEMORY},
         {"host": "n1", "process": "coordinator"},
     ),
     quiet(
@@ -112,6 +153,7 @@ CASES: tuple[Case, ...] = (
         {
             'ray_sentinel_memory_bytes{host="n1",process="coordinator"}': "1500000000x60",
             'ray_sentinel_memory_bytes{host="n1",process="agent"}': "200000000x60",
+            **MEMORY,
         },
     ),
     fires(

@@ -11,6 +11,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.samples import SeriesKey
+from ray_sentinel.model.status import CoordinatorStatus
 from tests.support.incidents import an_incident
 
 
@@ -83,20 +84,29 @@ def test_incidents_are_counted_and_the_open_ones_named() -> None:
         nodes=3,
         unwatched=0,
         reports=70,
-        cycle_seconds=None,
         last_cycle=None,
-        memory_bytes=1 << 28,
-        series_bytes=1 << 20,
-        log_waiting_bytes=500,
-        log_missing=2,
+        work=CoordinatorStatus(
+            reports_due_per_second=1.5,
+            memory_bytes=1 << 28,
+            memory_limit_bytes=2 << 30,
+            series_bytes=1 << 20,
+            series_limit_bytes=1 << 28,
+            log_waiting_bytes=500,
+            log_waiting_limit_bytes=1 << 26,
+            log_missing=2,
+        ),
     )
     assert series(metrics.coordinator_families(told, incidents)) == {
         "ray_sentinel_agent_nodes": 3.0,
         "ray_sentinel_nodes_unwatched": 0.0,
         "ray_sentinel_reports_total": 70.0,
+        "ray_sentinel_reports_due_per_second": 1.5,
         'ray_sentinel_memory_bytes{process="coordinator"}': float(1 << 28),
+        'ray_sentinel_memory_limit_bytes{process="coordinator"}': float(2 << 30),
         "ray_sentinel_series_bytes": float(1 << 20),
+        "ray_sentinel_series_limit_bytes": float(1 << 28),
         "ray_sentinel_event_log_waiting_bytes": 500.0,
+        "ray_sentinel_event_log_waiting_limit_bytes": float(1 << 26),
         "ray_sentinel_event_log_missing_total": 2.0,
         'ray_sentinel_incidents_total{kind="gil-held",severity="critical"}': 2.0,
         'ray_sentinel_incident_active{job="j",kind="gil-held"}': 1.0,

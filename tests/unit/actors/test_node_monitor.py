@@ -66,6 +66,38 @@ def monitor(
     made.close()
 
 
+def test_an_agent_tells_what_memory_it_takes_and_when_it_is_too_much(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_SENTINEL_RECORD_DIR", str(tmp_path / "records"))
+    monkeypatch.setattr("ray_sentinel.actors.agent.node_monitor.COLLECT_AFTER", 1000.0)
+    coordinator.answers.set()
+    node = Node(id="n" * 56, host="h", address="127.0.0.1")
+    said = []
+    for most in (1 << 20, 1 << 40):
+        agent = AgentConfig(port=0, snapshot_interval=0.05, memory_bytes=most)
+        config = Config(log_dir=str(tmp_path / "log"), agent=agent)
+        made = NodeMonitor(
+            node, config, DeploymentStorage(config, {}), coordinator.take, lambda: ""
+        )
+        try:
+            before = len(coordinator.reports)
+            made.start()
+            eventually(lambda before=before: len(coordinator.reports) > before + 2, "it reports")
+            with urllib.request.urlopen(made.exporting.url, timeout=5) as answer:
+                served = answer.read().decode()
+        finally:
+            made.close()
+        report = coordinator.reports[-1]
+        assert (report.memory_bytes or 0) > 1 << 20
+        name = "ray_sentinel_memory_limit_bytes{"
+        limits = [line.split() for line in served.splitlines() if line.startswith(name)]
+        assert [float(value) for _, value in limits] == [most]
+        said.append([note for note in report.notes if "agent.memory_bytes" in note])
+    assert [len(notes) for notes in said] == [1, 0]
+    assert said[0][0].endswith("more than agent.memory_bytes, 1 MiB")
+
+
 def an_exit(order: int) -> Exit:
     rank = Rank(id=RankId("j", 0, order), process=ProcessId("h", 10_000 + order), node="n" * 56)
     return Exit(rank=rank, at=time.time(), order=order)

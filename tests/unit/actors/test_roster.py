@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
@@ -160,3 +161,37 @@ def test_an_agent_that_may_report_late_is_heard_of_lately() -> None:
     for said in (soon, late):
         roster.take(said, 1.0, number=1)
     assert [roster.fresh(now) for now in (4.0, 6.0, 8.0)] == [2, 1, 0]
+
+
+def test_reports_a_second_are_those_of_the_last_seconds() -> None:
+    roster = Roster(Config())
+    assert roster.per_second(0.0) == 0.0
+    for second in range(60):
+        for number in range(3):
+            roster.take(report(str(number)), 1.0 + second + number / 10, number=1)
+    assert roster.per_second(61.0) == pytest.approx(3.0, abs=0.4)
+    assert roster.per_second(64.0) == pytest.approx(2.1, abs=0.4)
+    assert roster.per_second(80.0) == 0.0
+
+
+def test_reports_are_due_as_often_as_each_agent_says() -> None:
+    roster = Roster(Config())
+    for number, interval in enumerate((0.0, 1.0, 2.0, 2.0)):
+        said = report(str(number))
+        paced = msgspec.structs.replace(said.snapshot, interval=interval)
+        roster.take(msgspec.structs.replace(said, snapshot=paced), 1.0, number=1)
+    assert roster.due_per_second == 3.0
+
+
+def test_the_memory_of_an_agent_is_in_its_line() -> None:
+    roster = Roster(Config())
+    told = {"1": 70 << 20, "2": None}
+    for number, taken in told.items():
+        said = msgspec.structs.replace(report(number), memory_bytes=taken)
+        roster.take(said, 1.0, number=1)
+    living = {
+        node: RayNode(id=node, hostname="h", address=node, alive=True, is_head=False)
+        for node in told
+    }
+    lines = roster.nodes(living, lambda node: "", 1.0)
+    assert {line.id: line.memory_bytes for line in lines} == told

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from ray_sentinel.cli.status_view import status_view
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.status import JobStatus, MemberStatus, Status
+from ray_sentinel.model.status import CoordinatorStatus, JobStatus, MemberStatus, Status
 from ray_sentinel.model.straggler import StragglerStatus
 
 
@@ -84,3 +84,25 @@ def test_of_many_members_those_in_trouble_are_shown() -> None:
     text = shown(members=members)
     assert "Pool 99" in text
     assert "and 36 processes more" in text
+
+
+def of_coordinator(**told: object) -> str:
+    out = io.StringIO()
+    work = CoordinatorStatus(
+        reports_per_second=498.4,
+        cycle_seconds=0.123,
+        memory_bytes=300 << 20,
+        memory_limit_bytes=2 << 30,
+        **told,  # type: ignore[arg-type]
+    )
+    status = Status(state="healthy", verdict="well", coordinator=work)
+    Console(file=out, width=200).print(status_view(status))
+    return out.getvalue()
+
+
+def test_the_coordinator_tells_what_it_does_and_takes() -> None:
+    line = "coordinator: 498 reports a second, a cycle takes 0.12 s, memory 300 of 2048 MiB"
+    assert line + "\n" in of_coordinator() + "\n"
+    text = of_coordinator(log_waiting_bytes=3 << 20, log_missing=7)
+    assert "3.0 MiB of events wait for the disk, 7 events are missing in the log" in text
+    assert "coordinator" not in shown()

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.engine import telemetry
 from ray_sentinel.engine.events import SnapshotReceived
 from ray_sentinel.engine.telemetry import (
     EVERY,
@@ -197,22 +196,20 @@ def test_after_any_loss_order_and_restart_the_next_whole_table_gives_the_same(
     assert all(len(column.values) <= len(stream.times) for column in stream.columns)
 
 
-def test_what_is_too_much_goes_from_the_history_s_own_series_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_too_much_goes_from_the_history_s_own_series_first() -> None:
     known = Telemetry()
     senders: dict[StreamName, SampleSender] = {name: SampleSender(name, "s") for name in STREAMS}
-    monkeypatch.setattr(telemetry, "MOST_BYTES", 8 * 4 * 100)
 
-    def tell(first: int, last: int, names: tuple[StreamName, ...] = STREAMS) -> NodeTelemetry:
+    def tell(first: int, last: int, most: int = 8 * 4 * 100) -> NodeTelemetry:
         for turn in range(first, last):
             now = turn * ROW
             values = {A: 1.0, B: 2.0, C: float(turn)}
             samples = tuple(
-                senders[name].batch(values, known.held("n").get(name), now) for name in names
+                senders[name].batch(values, known.held("n").get(name), now) for name in STREAMS
             )
             node = Node(id="n", host="h", address="")
-            known.take(Snapshot(node=node, time=now, sequence=turn, samples=samples), now, 0.0)
+            snapshot = Snapshot(node=node, time=now, sequence=turn, samples=samples)
+            known.take(snapshot, now, 0.0, most)
         return known.of("n")
 
     node = tell(1, 40)
@@ -226,8 +223,7 @@ def test_what_is_too_much_goes_from_the_history_s_own_series_first(
     assert known.size <= 8 * 4 * 100 + 2 * 8 * 4 * 60 / ROW
     assert node.streams["rules"].times[-1] == 299 * ROW
     assert node.series["hw_m"][A.labels].covers(299 * ROW, 300.0)
-    monkeypatch.setattr(telemetry, "MOST_BYTES", 1 << 20)
-    tell(300, 320)
+    tell(300, 320, 1 << 20)
     assert not known.cut
 
 
