@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from ray_sentinel.actors.messages import Description
+from ray_sentinel.model.status import CoordinatorStatus
 from tests.support.living import alive, descendants
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
@@ -171,6 +172,28 @@ def test_metrics_and_service_discovery(watched: Watched) -> None:
             lambda base=base: sorted(json.loads(get(base + "/sd"))[0]["targets"]) == everyone,
             f"{base}/sd names every agent",
         )
+
+
+def test_what_coordinator_and_agents_take_and_may_take_is_told(watched: Watched) -> None:
+    def work() -> CoordinatorStatus | None:
+        told = watched.status().coordinator
+        return told if told is not None and told.reports_per_second >= 2.0 else None
+
+    told = eventually(work, "three agents report every second")
+    assert told.reports_due_per_second == 3.0
+    assert 20 << 20 < told.memory_bytes < told.memory_limit_bytes == 2 << 30
+    assert (told.series_limit_bytes, told.log_waiting_limit_bytes) == (256 << 20, 64 << 20)
+    nodes = watched.status().nodes
+    assert len(nodes) == 3
+    assert all(20 << 20 < (node.memory_bytes or 0) < 1 << 30 for node in nodes)
+    head = next(node for node in nodes if node.is_head)
+    page = eventually(
+        lambda: page if "ray_sentinel_agent_nodes" in (page := get(head.metrics_url)) else "",
+        "the head serves the coordinator's metrics",
+    )
+    for process in ("agent", "coordinator"):
+        assert f'ray_sentinel_memory_limit_bytes{{host="{head.host}",process="{process}"}}' in page
+    assert f'ray_sentinel_reports_due_per_second{{host="{head.host}"}} 3' in page
 
 
 def test_the_head_serves_the_whole_cluster_without_another_process_of_ray(
