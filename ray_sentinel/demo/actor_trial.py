@@ -60,9 +60,34 @@ class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.incidents[0] if self.incidents else None
 
 
+class TrialScope(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells the incidents of one trial from those of others on the machine: they are named
+    after its programs or are about its processes. Two trials may draw one name, and the later one
+    has none of the incidents before it."""
+
+    since: float
+    """Unix time at which it began."""
+    names: frozenset[str]
+    """Of the jobs that its ranks form."""
+    scripts: tuple[str, ...]
+    pids: frozenset[int]
+
+    def has(self, incident: Incident) -> bool:
+        """Whether this one is of the trial."""
+        if incident.suspected_at < self.since:
+            return False
+        if incident.job in self.names:
+            return True
+        if any(incident.job.startswith(f"{script}-") for script in self.scripts):
+            return True
+        culprits = incident.verdict.culprits if incident.verdict else ()
+        concerned = {culprit.pid for culprit in culprits}
+        concerned |= {process.pid for process in incident.processes.values()}
+        return bool(concerned & self.pids)
+
+
 class ActorTrial:
-    """Plays one plan. Other jobs may run on the machine: its incidents are those that are named
-    after its program, or that are about its processes."""
+    """Plays one plan."""
 
     def __init__(
         self,
@@ -81,12 +106,14 @@ class ActorTrial:
             other.mkdir()
             drawn = msgspec.structs.replace(plan, seed=plan.seed + 1)
             self._second = ActorJob(drawn, machines, other)
+        self._started = time.time()
         self._names: set[str] = set()
         """Of the jobs that its ranks form."""
         self._well = ""
 
     def play(self, *, report: bool = False) -> ActorTrialOutcome:
         """To the verdict, and a little longer. Raises SentinelError where it comes to nothing."""
+        self._started = time.time()
         try:
             self._job.start()
             if self._second is not None:
@@ -177,20 +204,16 @@ class ActorTrial:
             self._names |= {
                 job.job for job in status.jobs if any(rank.pid in pids for rank in job.ranks)
             }
-        return [one for one in self._stage.all_incidents() if self._is_ours(one, pids)]
+        scope = TrialScope(
+            since=self._started,
+            names=frozenset(self._names),
+            scripts=tuple(job.script for job in self._jobs()),
+            pids=frozenset(pids),
+        )
+        return [one for one in self._stage.all_incidents() if scope.has(one)]
 
     def _jobs(self) -> list[ActorJob]:
         return [job for job in (self._job, self._second) if job is not None]
-
-    def _is_ours(self, incident: Incident, pids: set[int]) -> bool:
-        if incident.job in self._names:
-            return True
-        if any(incident.job.startswith(f"{job.script}-") for job in self._jobs()):
-            return True
-        culprits = incident.verdict.culprits if incident.verdict else ()
-        concerned = {culprit.pid for culprit in culprits}
-        concerned |= {process.pid for process in incident.processes.values()}
-        return bool(concerned & pids)
 
     def _confirmed(self) -> bool:
         return any(incident.confirmed_at for incident in self._told())

@@ -71,6 +71,14 @@ class LookAtRayJob(Action, frozen=True, tag="look_at_ray_job"):
     """Ask also how long its calls took that have ended."""
 
 
+class AskEndedCalls(Action, frozen=True, tag="ask_ended_calls"):
+    """Ask Ray when calls of a job began and ended, and how long they took; answered by
+    EndedCallsTold."""
+
+    ray_job: str
+    """Ray's job id, in hex."""
+
+
 class Capture(Action, frozen=True, tag="capture"):
     """Run all tools and write the bundle; answered by CaptureDone.
 
@@ -96,5 +104,13 @@ class Publish(Action, frozen=True, tag="publish"):
 
 
 AnyAction = (
-    TakeStacks | AskRecorder | AskRas | AskArrivals | ProbeNode | LookAtRayJob | Capture | Publish
+    TakeStacks
+    | AskRecorder
+    | AskRas
+    | AskArrivals
+    | ProbeNode
+    | LookAtRayJob
+    | AskEndedCalls
+    | Capture
+    | Publish
 )

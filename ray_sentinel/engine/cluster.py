@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -11,7 +11,7 @@ from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
-from ray_sentinel.engine.ray_deaths import RayDeathBook, first_cause
+from ray_sentinel.engine.ray_deaths import Place, RayDeathBook, first_cause
 from ray_sentinel.engine.ray_job_view import RayJobView
 from ray_sentinel.engine.ray_jobs import RayJobs
 from ray_sentinel.engine.scalars import Scalars
@@ -287,7 +287,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
 
     def _follow_ray(self, now: float) -> None:
         self.ray.advance(now)
-        self.deaths.advance(now, self.ray.jobs)
+        self.deaths.advance(now, self.ray.jobs, self._counted_ends)
         for ray_job in self.ray.jobs.values():
             stands = ray_job.ended_at is None and (ray_job.roots or ray_job.standing)
             if stands or first_cause(self.deaths.of_job(ray_job.id, now)):
@@ -298,6 +298,12 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 moved_at = known.changed_at if known is not None else view.stirred_at
                 gone_at = view.ended_at if view.ended_at is not None else now
                 view.follow(moved_at, self._known_end(known, now) if known is not None else gone_at)
+
+    def _counted_ends(self) -> Iterator[Place]:
+        """The ranks that have ended, and whose ends are still judged."""
+        for job in self.jobs.values():
+            for _, exit_ in job.exits:
+                yield exit_.rank.node, exit_.rank.process.pid
 
     def _known_end(self, ray_job: RayJobView, now: float) -> float | None:
         """When a Ray job ended, once it is told why: what was told of it may be worse by that."""

@@ -13,12 +13,20 @@ import msgspec
 from ray_sentinel.config import Config
 from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine import status as status_words
-from ray_sentinel.engine.actions import AnyAction, LookAtRayJob, ProbeNode, Publish, TakeStacks
+from ray_sentinel.engine.actions import (
+    AnyAction,
+    AskEndedCalls,
+    LookAtRayJob,
+    ProbeNode,
+    Publish,
+    TakeStacks,
+)
 from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
     DumpAsked,
+    EndedCallsTold,
     IncidentTold,
     NodeDraining,
     NodeJoined,
@@ -118,6 +126,9 @@ class Engine:
                 self.view.deaths.take_deaths(event.deaths, now)
             case RayJobLooked():
                 self._take_look(event, now)
+            case EndedCallsTold():
+                if (job := self.view.ray.jobs.get(event.ray_job)) is not None:
+                    job.take_times(event.ended, event.changes, now)
             case SnapshotReceived():
                 self.view.take(event.snapshot, now)
                 # Exits are hard evidence and come at once: do not wait for the next tick.
@@ -300,7 +311,11 @@ class Engine:
         due = view.ray.due(now, asked_for, [case.job.ray_job for case in cases])
         for job in due:
             job.asked_at = now
-        return [LookAtRayJob(ray_job=job.id, times=job.wants_times()) for job in due]
+        looks = [LookAtRayJob(ray_job=job.id, times=job.wants_times()) for job in due]
+        untimed = [job for job in view.ray.running() if job not in due and job.lacks_times(now)]
+        for job in untimed:
+            job.ask_times(now)
+        return [*looks, *(AskEndedCalls(ray_job=job.id) for job in untimed)]
 
     def _take_look(self, event: RayJobLooked, now: float) -> None:
         job = self.view.ray.jobs.get(event.ray_job)

@@ -14,7 +14,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
-from ray_sentinel.model.ray_calls import RayCalls, RayLook
+from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayLook
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
@@ -128,6 +128,18 @@ class RayJobLooked(EngineEvent, frozen=True, tag="ray_job"):
     look: RayLook
 
 
+class EndedCallsTold(EngineEvent, frozen=True, tag="ended_calls"):
+    """How long calls of a Ray job took that have ended, and when calls began and ended; empty
+    where Ray does not tell."""
+
+    ray_job: str
+    """Ray's job id, in hex."""
+    ended: dict[str, EndedCalls] = {}
+    """By name."""
+    changes: tuple[int, ...] = ()
+    """The last whole Unix seconds in which any of them began or ended, rising."""
+
+
 class RayDeathsTold(EngineEvent, frozen=True, tag="ray_deaths"):
     """Processes of Ray jobs have ended; each is told once."""
 
@@ -191,6 +203,7 @@ AnyEvent = (
     | StragglersFound
     | RayTableTold
     | RayJobLooked
+    | EndedCallsTold
     | RayDeathsTold
     | CaptureDone
     | DumpAsked

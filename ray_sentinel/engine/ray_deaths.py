@@ -7,7 +7,7 @@ deaths in a job only the first can be to blame, and it is only if nobody wanted 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -113,23 +113,44 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
             if death.what == "driver":
                 self.ended.setdefault(death.job, now)
 
-    def advance(self, now: float, jobs: Iterable[str]) -> None:
-        """Forget what was long ago, and members of jobs that are no more among ``jobs``."""
-        for key in [k for k, one in self.told.items() if now - one.told_at > FORGET_SECONDS]:
-            del self.told[key]
-        for job in [job for job, at in self.ended.items() if now - at > FORGET_SECONDS]:
-            del self.ended[job]
+    def advance(
+        self, now: float, jobs: Iterable[str], counted: Callable[[], Iterable[Place]]
+    ) -> None:
+        """Forget what was long ago, and members of jobs that are no more among ``jobs``; but for
+        what tells why the processes ended that ``counted`` gives: while an end counts, its cause
+        does."""
+        edge = now - FORGET_SECONDS
+        times = [one.told_at for one in self.told.values()]
+        times += self.ended.values()
+        times += [one.at for exits in self.exits.values() for one in exits.values()]
+        times += [at for killed in self.oom.values() for at in killed.values()]
+        if any(at < edge for at in times):
+            self._forget(edge, set(counted()))
         there = set(jobs) | self.ended.keys()
         for node, pids in list(self.members.items()):
             if any(job not in there for job in pids.values()):
                 self.members[node] = {pid: job for pid, job in pids.items() if job in there}
+
+    def _forget(self, edge: float, counted: set[Place]) -> None:
+        """What was told or seen before ``edge``."""
+        count = {self.members.get(node, {}).get(pid, "") for node, pid in counted}
+        self.ended = {job: at for job, at in self.ended.items() if at >= edge or job in count}
+        self.told = {
+            key: one
+            for key, one in self.told.items()
+            if one.told_at >= edge or (self._node_of(one.death), one.death.pid) in counted
+        }
         for node, exits in list(self.exits.items()):
-            if any(now - one.at > FORGET_SECONDS for one in exits.values()):
-                self.exits[node] = {
-                    pid: one for pid, one in exits.items() if now - one.at <= FORGET_SECONDS
-                }
+            self.exits[node] = {
+                pid: one for pid, one in exits.items() if one.at >= edge or (node, pid) in counted
+            }
         for node, killed in list(self.oom.items()):
-            self.oom[node] = {pid: at for pid, at in killed.items() if now - at <= FORGET_SECONDS}
+            self.oom[node] = {
+                pid: at for pid, at in killed.items() if at >= edge or (node, pid) in counted
+            }
+
+    def _node_of(self, death: RayDeath) -> str:
+        return death.node or self.addresses.get(death.address, "")
 
     def of_job(self, job: str, now: float) -> list[RayDeath]:
         """All deaths of a job that need wait for no other witness, the first first."""
@@ -172,7 +193,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
 
     def _joined(self, death: RayDeath) -> RayDeath:
         """With what the node's agent and the kernel tell of it: they saw it, Ray did not."""
-        node = death.node or self.addresses.get(death.address, "")
+        node = self._node_of(death)
         seen = self.exits.get(node, {}).get(death.pid)
         if death.cause in ("signal", "unknown", "exited") and death.pid in self.oom.get(node, {}):
             return _with(death, "oom-kernel", "the kernel killed it for memory", "kernel log")

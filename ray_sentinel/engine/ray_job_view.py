@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from operator import sub
 
@@ -21,7 +21,7 @@ from ray_sentinel.engine.ray_methods import (
 )
 from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.ray_calls import RayCalls, RayDriver
+from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayDriver
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
 
@@ -35,6 +35,13 @@ EARLY_SECONDS = 6.0
 """So long before patience ends the first look is taken, so that the second can tell."""
 SAME_SECONDS = 4.0
 """Two looks so far apart that show the same tell more than one."""
+TIMES_AFTER = 6.0
+"""Seconds of silence after which Ray is asked for the times of ended calls, where the pauses that
+titles show would have it waited for longer than the least."""
+TIMES_EVERY = 10.0
+"""Seconds between two such questions, twice as many with each that tells nothing new."""
+TIMES_SELDOM = 60.0
+"""At most so many."""
 MOST_STACKS = 32
 """Of one job that are kept until the next look."""
 MOST_METHODS = 1000
@@ -93,6 +100,12 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """Between two changes, where they were longer than a look of the agent."""
     pause_ends: list[float] = []
     """When each of the last pauses was over."""
+    untimed: int = 0
+    """Pauses since Ray told when calls began and ended."""
+    times_asked_at: float | None = None
+    """When it was last asked for that alone."""
+    times_in_vain: int = 0
+    """Such questions since the last one by which a pause became shorter."""
     ended_at: float | None = None
     asked_at: float | None = None
     looked_at: float | None = None
@@ -178,6 +191,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.pauses.add(seconds)
         self.pause_ends.append(ended_at)
         del self.pause_ends[: -len(self.pauses)]
+        self.untimed += 1
 
     def _split_pauses(self, changes: Sequence[int]) -> None:
         """Calls that follow each other at once have one title, so that what looks like a pause may
@@ -189,8 +203,33 @@ class RayJobView(msgspec.Struct, kw_only=True):
             inside = changes[bisect_right(changes, begin) : bisect_left(changes, end)]
             if inside:
                 split[number] = max(map(sub, (*inside, end), (begin, *inside)))
+        if changes:
+            self.untimed = 0
         if split != self.pauses.recent:
-            self.pauses = DurationStats(split)
+            self.pauses, self.times_in_vain = DurationStats(split), 0
+
+    def lacks_times(self, now: float) -> bool:
+        """Whether Ray is to be asked now when calls ended: before silence counts, what looks like
+        one long pause must be known for the several calls that it may have been."""
+        if not self.untimed or self.patience <= PATIENCE or self.silence(now) < TIMES_AFTER:
+            return False
+        every = min(TIMES_SELDOM, TIMES_EVERY * 2.0 ** min(self.times_in_vain, 10))
+        return self.times_asked_at is None or now - self.times_asked_at >= every
+
+    def ask_times(self, now: float) -> None:
+        """That is asked now."""
+        self.times_asked_at = now
+        self.times_in_vain += 1
+
+    def take_times(
+        self, ended: Mapping[str, EndedCalls], changes: Sequence[int], now: float
+    ) -> None:
+        """How long calls of each name took that have ended, and when calls began and ended."""
+        for name, told in ended.items():
+            if self.method(name).take(told) and (at := min(now, told.last_at)) > self.changed_at:
+                # Calls that follow each other at once have one title.
+                self.changed_at, self.fruitless = at, 0
+        self._split_pauses(changes)
 
     def take_picture(
         self,
@@ -204,11 +243,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
         self.fruitless += 1
-        for name, told in calls.ended.items():
-            if self.method(name).take(told) and (ended := min(now, told.last_at)) > self.changed_at:
-                # Calls that follow each other at once have one title.
-                self.changed_at, self.fruitless = ended, 0
-        self._split_pauses(calls.changes)
+        self.take_times(calls.ended, calls.changes, now)
         if picture is None:
             return
         known = {_key(seen.root): seen for seen in self.roots}

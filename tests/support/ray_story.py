@@ -12,11 +12,18 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ray_sentinel.engine.actions import AnyAction, Capture, LookAtRayJob, TakeStacks
+from ray_sentinel.engine.actions import (
+    AnyAction,
+    AskEndedCalls,
+    Capture,
+    LookAtRayJob,
+    TakeStacks,
+)
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
+    EndedCallsTold,
     RayJobLooked,
     RayTableTold,
     SnapshotReceived,
@@ -486,6 +493,16 @@ class RayStory:
                 self.looks += 1
                 self.feed(
                     RayJobLooked(time=self.now, ray_job=action.ray_job, look=self._look(action))
+                )
+            case AskEndedCalls() if self.answers:
+                known = of_job(self._known(), action.ray_job)
+                self.feed(
+                    EndedCallsTold(
+                        time=self.now,
+                        ray_job=action.ray_job,
+                        ended=known.ended,
+                        changes=known.changes,
+                    )
                 )
             case TakeStacks():
                 wanted = {rank.process for rank in action.ranks}

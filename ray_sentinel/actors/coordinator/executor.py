@@ -30,6 +30,7 @@ from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.coordinator.job_stacks import take_look
 from ray_sentinel.actors.coordinator.ras_witness import RasWitness
+from ray_sentinel.actors.coordinator.ray_calls import ended_calls
 from ray_sentinel.actors.coordinator.timed_capture import is_timed
 from ray_sentinel.actors.messages import (
     CaptureRequest,
@@ -45,6 +46,7 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import (
     AnyAction,
     AskArrivals,
+    AskEndedCalls,
     AskRas,
     AskRecorder,
     Capture,
@@ -57,6 +59,7 @@ from ray_sentinel.engine.asking import capture_seconds, may_be_thorough
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
+    EndedCallsTold,
     NodeLeft,
     NodeProbed,
     NoticeSent,
@@ -243,6 +246,8 @@ class Executor:
                 self.feed(self._probe(action))
             case LookAtRayJob():
                 self.feed(self._look_at_ray_job(action))
+            case AskEndedCalls():
+                self.feed(self._ask_ended_calls(action))
             case Capture():
                 self.feed(self._capture(action))
             case Publish():
@@ -311,6 +316,12 @@ class Executor:
             log.warning("job %s could not be looked at: %s", action.ray_job, error)
             look = RayLook(calls=RayCalls(), notes=(f"it could not be looked at: {error}",))
         return RayJobLooked(time=self._clock.now(), ray_job=action.ray_job, look=look)
+
+    def _ask_ended_calls(self, action: AskEndedCalls) -> EndedCallsTold:
+        ended, changes = ended_calls(ray.get_runtime_context().gcs_address, action.ray_job)
+        return EndedCallsTold(
+            time=self._clock.now(), ray_job=action.ray_job, ended=ended, changes=changes
+        )
 
     def _probe(self, action: ProbeNode) -> NodeProbed | NodeLeft:
         node = self._fleet.nodes().get(action.node_id)

@@ -53,6 +53,13 @@ def unfinished_calls(
         return ControlStoreCalls(store).look(wall(), job, times=times)
 
 
+def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+    """By name: the calls of a job (Ray's id, in hex) that have ended well; and the last whole Unix
+    seconds in which any of them began or ended. Both are empty where Ray does not tell."""
+    with RayStore(address) as store:
+        return ControlStoreCalls(store).ended(job)
+
+
 class ControlStoreCalls:
     """What the store tells of drivers, actors, groups and calls. Used by one thread."""
 
@@ -99,9 +106,7 @@ class ControlStoreCalls:
         late = any(since is not None and at - since > UNPLACED_SECONDS for since in waits)
         unplaced = [call for call in calls if call.state == "unplaced"]
         placed = self._placed(unplaced)
-        nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
-        asked = self._asked("ended calls", lambda: self._ended(job), nothing) if times else nothing
-        ended, changes = asked
+        ended, changes = self.ended(job) if times else ({}, ())
         labels = {key for call in unplaced for one in call.selectors for key in one}
         labels |= {key for group in table.groups for one in group.selectors for key in one}
         return msgspec.structs.replace(
@@ -119,6 +124,12 @@ class ControlStoreCalls:
             left_off=left_off,
             problem="; ".join(self._problems),
         )
+
+    def ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+        """As ``ended_calls``, of all jobs or one."""
+        nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
+        found = self._asked("ended calls", lambda: self._ended(job), nothing)
+        return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)
 
     def _asked(self, what: str, ask: Callable[[], Any], nothing: Any) -> Any:
         try:

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from ray_sentinel.demo import trial
+from ray_sentinel.demo.actor_trial import TrialScope
 from ray_sentinel.demo.plan import draw
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Incident
 
 
 @pytest.mark.parametrize(
@@ -60,3 +63,34 @@ def test_a_job_is_started_again_when_all_its_ranks_have_ended(interlude: str, wo
     assert job.did == [signal.SIGTERM, world]
     with pytest.raises(SentinelError, match="do not end"):
         play(Ranks(8, obey=False), None, Now(), "")
+
+
+SCOPE = TrialScope(
+    since=100.0, names=frozenset({"rollouts"}), scripts=("bami",), pids=frozenset({7})
+)
+
+
+def incident(job: str, *, at: float = 120.0, pid: int = 1) -> Incident:
+    return Incident(
+        id="0001",
+        job=job,
+        attempt=0,
+        kind="driver-dead",
+        severity="critical",
+        state="confirmed",
+        summary="driver was killed",
+        rule="ray.deaths",
+        suspected_at=at,
+        processes={"0": ProcessId("one", pid, 1)},
+    )
+
+
+@pytest.mark.parametrize("job", ["rollouts", "bami-3", "other"])
+def test_incidents_of_a_trial_are_about_its_jobs_or_its_processes(job: str) -> None:
+    assert SCOPE.has(incident(job)) == (job != "other")
+    assert SCOPE.has(incident(job, pid=7))
+
+
+@pytest.mark.parametrize("job", ["rollouts", "bami-3"])
+def test_incidents_before_a_trial_are_of_another_one_that_drew_its_names(job: str) -> None:
+    assert not SCOPE.has(incident(job, at=99.0, pid=7))

@@ -15,6 +15,7 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.jobs import FORGET_SECONDS
+from ray_sentinel.engine.ray_deaths import FORGET_SECONDS as DEATHS_SECONDS
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident, Writer
@@ -194,6 +195,37 @@ def test_a_death_has_one_incident_for_as_long_as_it_is_remembered(cluster: Clust
     cluster.wait(120)
     (incident,) = cluster.engine.incidents(everything=True)
     assert (incident.kind, incident.state) == ("driver-dead", "resolved")
+
+
+def test_echoes_of_a_driver_stay_echoes_for_as_long_as_their_job_is_remembered(
+    cluster: Cluster,
+) -> None:
+    cluster.end(10, signal=9)
+    cluster.tell(dead(10, "signal", at=cluster.now))
+    for pid in (20, 21):
+        cluster.end(pid, code=1)
+    cluster.tell(*(dead(pid, "driver-ended", at=cluster.now) for pid in (20, 21)))
+    cluster.wait(8)
+    cluster.take_capture()
+    cluster.wait(DEATHS_SECONDS + 20)
+    assert [one.kind for one in cluster.engine.incidents(everything=True)] == ["driver-dead"]
+    cluster.wait(FORGET_SECONDS)
+    assert cluster.engine.view.jobs == {}
+    cluster.wait(1)
+    book = cluster.engine.view.deaths
+    assert not book.told
+    assert not book.ended
+    assert not any(book.members.values())
+
+
+def test_a_rank_that_got_ray_kill_is_not_accused_hours_later_either(cluster: Cluster) -> None:
+    cluster.end(20, code=1)
+    cluster.wait(1)
+    cluster.tell(dead(20, "killed-by-ray", at=cluster.now))
+    cluster.wait(8)
+    cluster.now += 3600
+    cluster.wait(8)
+    assert [one for one in cluster.engine.incidents() if one.kind == "rank-dead"] == []
 
 
 def test_the_record_of_a_job_goes_some_time_after_the_job(cluster: Cluster) -> None:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.engine.ray_job_view import STARTUP_PATIENCE
+from ray_sentinel.engine.events import EndedCallsTold
+from ray_sentinel.engine.ray_job_view import STARTUP_PATIENCE, TIMES_SELDOM
 from ray_sentinel.engine.ray_methods import PATIENCE, RHYTHM
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
 from tests.support.ray_stories import rollouts
-from tests.support.ray_story import COMPUTES, JOB, RESTS, SLEEPS, RayStory, actors, driver
+from tests.support.ray_story import (
+    COMPUTES,
+    JOB,
+    RESTS,
+    SLEEPS,
+    RayStory,
+    StoryProcess,
+    actors,
+    driver,
+)
 
 
 def test_a_new_table_forgets_nothing_of_who_runs_what() -> None:
@@ -87,6 +97,51 @@ def test_a_title_that_stood_for_several_calls_makes_no_long_pause(one_after_anot
     story.ended = {"Rollout.generate": EndedCalls(count=40, longest=0.5, last_at=story.now)}
     story.run(40)
     assert (job.patience == PATIENCE) == one_after_another
+
+
+def three_rounds(story: RayStory, workers: list[StoryProcess]) -> list[int]:
+    """Titles show three calls of ten seconds; returns when they began."""
+    begins = []
+    for _ in range(3):
+        begins.append(int(story.now))
+        for one in workers:
+            one.begins("generate", story.now, COMPUTES)
+        story.run(10)
+        for one in workers:
+            one.rests(story.now)
+        story.run(2)
+    return begins
+
+
+def test_pauses_are_known_for_several_calls_before_silence_counts() -> None:
+    main, workers = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *workers])
+    story.train(40)
+    begins = three_rounds(story, workers)
+    each = range(0, 11, 2)
+    story.changes = tuple(begin + second for begin in begins for second in each)
+    story.ended = {"Rollout.generate": EndedCalls(count=40, longest=0.5, last_at=story.now)}
+    looks = story.looks
+    story.run(8)
+    assert story.engine.view.ray.jobs[JOB].patience == PATIENCE
+    assert story.looks == looks
+
+
+def test_the_times_of_ended_calls_are_asked_for_seldom_where_they_tell_nothing_new() -> None:
+    main, workers = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *workers])
+    story.train(40)
+    for _ in range(20):
+        three_rounds(story, workers)
+    asked = [event for event in story.log if isinstance(event, EndedCallsTold)]
+    assert 1 <= len(asked) <= 12 * 3 * 20 / TIMES_SELDOM + 4
+    assert story.engine.incidents(everything=True) == ()
+
+
+def test_no_times_are_asked_for_where_no_pause_was_long() -> None:
+    story, _, _ = rollouts()
+    story.run(60)
+    assert not any(isinstance(event, EndedCallsTold) for event in story.log)
 
 
 @pytest.mark.parametrize("runs_a_program", [False, True])
