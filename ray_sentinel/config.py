@@ -82,6 +82,11 @@ class CoordinatorConfig(Section, frozen=True):
     reports_per_second: Amount = 500
     """Most that are asked for: in a larger cluster, an agent on whose node nothing happens reports
     less often, about every two seconds; 0 = every agent reports each ``snapshot_interval``."""
+    relays_above: Amount = 256
+    """Nodes beyond which agents report by way of relays: actors on some of the nodes that hand
+    reports on together, as most of what a report costs the coordinator is Ray's call."""
+    agents_per_relay: Amount = 64
+    """Agents that share a relay; 0 = every agent reports to the coordinator itself."""
     lost_snapshots: Amount = 3
     """A node whose snapshots stay out for so many intervals is lost."""
     memory_bytes: MemoryBytes = 2 << 30

@@ -70,6 +70,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Address and pid of the drivers of Ray's jobs."""
     history: HistoryRequest = HistoryRequest()
     """What the embedded history takes."""
+    relay: str = ""
+    """The node to whose relay the agent is to report; empty: to the coordinator."""
     interval: float = 0.0
     """Seconds between two reports while nothing happens on the node, if that is longer than
     configured."""

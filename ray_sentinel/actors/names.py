@@ -7,6 +7,7 @@ NAMESPACE = "ray_sentinel"
 
 COORDINATOR = "coordinator"
 AGENT_PREFIX = "agent-"
+RELAY_PREFIX = "relay-"
 GROUP_PREFIX = "ray_sentinel-"
 
 PROTOCOL = 2
@@ -19,6 +20,11 @@ def agent_name(node_id: str) -> str:
     return AGENT_PREFIX + node_id
 
 
+def relay_name(node_id: str) -> str:
+    """Name of the relay's actor on a node."""
+    return RELAY_PREFIX + node_id
+
+
 def group_name(node_id: str) -> str:
-    """Name of the placement group that pins a node's agent."""
+    """Name of the placement group that pins a node's agent, and the relay beside it."""
     return GROUP_PREFIX + node_id

@@ -31,8 +31,8 @@ threads use a hundredth."""
 RESTLESS = 0.95
 """Share of the time that a main thread runs or waits for a CPU where it does not rest."""
 UNCOUNTED = 0.75
-"""Seconds of that which the kernel may not have counted yet: it adds a wait for a CPU when it is
-over, and what runs at its next tick."""
+"""At least so many seconds of that the kernel may not have counted yet: it adds a wait for a CPU
+when it is over, and what runs at its next tick."""
 ZOMBIE = "Z"
 """State of a process that has ended, and that its parent has not asked for."""
 MOST_TITLE = 200
@@ -49,6 +49,8 @@ class _Seen(msgspec.Struct, kw_only=True):
     switches: int = -1
     wanted: float = 0.0
     """Seconds that its main thread has run or waited for a CPU."""
+    queued_at: float = 0.0
+    """Since when, at most, its main thread has waited for a CPU, where it does."""
     busy_since: float | None = None
     busy_wanted: float = 0.0
     """The same seconds, as they were then."""
@@ -168,12 +170,18 @@ class RayProcessWatch:
         busy = used - seen.cpu_seconds > BUSY * (now - seen.at) > 0.0
         if main.switches != seen.switches or (busy and seen.at):
             seen.moved_at = now
+        if stat.state != "R":
+            seen.queued_at = now
+        elif main.switches != seen.switches:
+            seen.queued_at = seen.at
+        # On a crowded machine, Ray's workers, which are nice, wait for seconds.
+        uncounted = max(UNCOUNTED, now - seen.queued_at)
         wanted = main.cpu_seconds + main.delay_seconds
-        if not _wants(wanted - seen.wanted, now - seen.at) or not seen.at:
+        if not _wants(wanted - seen.wanted, now - seen.at, uncounted) or not seen.at:
             seen.busy_since = None
         elif seen.busy_since is None:
             seen.busy_since, seen.busy_wanted = seen.at, seen.wanted
-        elif not _wants(wanted - seen.busy_wanted, now - seen.busy_since):
+        elif not _wants(wanted - seen.busy_wanted, now - seen.busy_since, uncounted):
             seen.busy_since = None
         seen.switches, seen.wanted, seen.cpu_seconds, seen.at = main.switches, wanted, used, now
         seen.state = stat.state
@@ -183,13 +191,16 @@ class RayProcessWatch:
         return read_file(self._proc, pid, name) or b""
 
 
-def _wants(seconds: float, of: float) -> bool:
-    """Whether a thread that has run or waited for a CPU for some seconds may not have rested.
+def _wants(seconds: float, of: float, uncounted: float = UNCOUNTED) -> bool:
+    """Whether a thread that has run or waited for a CPU for some seconds, and for up to
+    ``uncounted`` more, may not have rested.
 
     >>> _wants(0.4, 1.0), _wants(0.1, 1.0), _wants(27.0, 30.0), _wants(29.5, 30.0)
     (True, False, False, True)
+    >>> _wants(27.0, 30.0, uncounted=3.5)
+    True
     """
-    return seconds >= min(RESTLESS * of, of - UNCOUNTED)
+    return seconds >= min(RESTLESS * of, of - uncounted)
 
 
 def _title(line: bytes | None) -> str | None:

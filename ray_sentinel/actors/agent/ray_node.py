@@ -26,7 +26,7 @@ from ray_sentinel.actors.hosts import as_node, ray_nodes
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked, unpack
-from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
+from ray_sentinel.actors.names import COORDINATOR, NAMESPACE, relay_name
 from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.actors.raylets import end_with_raylet
 from ray_sentinel.actors.storage import DeploymentStorage
@@ -120,21 +120,50 @@ ANSWER_SECONDS = 5.0
 """For the coordinator to acknowledge a report; it is sent again after that."""
 
 
+RELAY_AGAIN_SECONDS = 10.0
+"""A relay that did not answer is left alone for so long."""
+
+
 class CoordinatorLink:
-    """One report at a time. Used by one thread."""
+    """One report at a time, by way of a relay where the last receipt names one. Used by one
+    thread."""
 
     def __init__(self) -> None:
         self._handle: ray.actor.ActorHandle | None = None
         self._silent = False
+        self._relay: ray.actor.ActorHandle | None = None
+        self._relay_node = ""
+        self._relay_at = 0.0
+        """When one may be used (monotonic)."""
 
     def send(self, report: AgentReport) -> Receipt | None:
         """Report, and wait for the receipt; None where there is no coordinator just now."""
+        data = pack_masked(report)
+        answer = self._by_relay(data, urgent=bool(report.snapshot.exits))
+        receipt = unpack(answer, Receipt) if answer else self._directly(data)
+        if receipt is not None and receipt.relay != self._relay_node:
+            self._relay_node, self._relay, self._relay_at = receipt.relay, None, 0.0
+        return receipt
+
+    def _by_relay(self, data: bytes, *, urgent: bool) -> bytes:
+        """The receipt; empty where there is no relay, or none that answers."""
+        if not self._relay_node or time.monotonic() < self._relay_at:
+            return b""
+        try:
+            if self._relay is None:
+                self._relay = ray.get_actor(relay_name(self._relay_node), namespace=NAMESPACE)
+            answer: bytes = ray.get(self._relay.report.remote(data, urgent), timeout=ANSWER_SECONDS)
+        except (RayError, ValueError, GetTimeoutError) as error:
+            log.warning("the relay does not answer: %s", last_line(error))
+            self._relay, self._relay_at = None, time.monotonic() + RELAY_AGAIN_SECONDS
+            return b""
+        return answer
+
+    def _directly(self, data: bytes) -> Receipt | None:
         try:
             if self._handle is None:
                 self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-            answer = ray.get(
-                self._handle.report.remote(pack_masked(report)), timeout=ANSWER_SECONDS
-            )
+            answer = ray.get(self._handle.report.remote(data), timeout=ANSWER_SECONDS)
         except (RayError, ValueError, GetTimeoutError) as error:
             # Restarting, or for good: it is looked up by name again.
             self._handle = None

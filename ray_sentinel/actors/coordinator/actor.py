@@ -8,12 +8,15 @@ costs 0.3 s of CPU and 20 MB.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import msgspec
 
 from ray_sentinel.actors.messages import AgentReport, pack, unpack
 from ray_sentinel.engine.events import SnapshotReceived
 from ray_sentinel.errors import UsageError
+
+log = logging.getLogger(__name__)
 
 
 class Coordinator:
@@ -34,13 +37,30 @@ class Coordinator:
 
     async def report(self, data: bytes) -> bytes:
         """Take an ``AgentReport``; returns a ``Receipt``. Raises UsageError if unreadable."""
+        return self._taken(data)
+
+    async def report_together(self, reports: list[bytes]) -> list[bytes]:
+        """The same of what a relay has gathered; the receipts in their order, an empty one for what
+        was unreadable."""
+        receipts = []
+        for data in reports:
+            try:
+                receipts.append(self._taken(data))
+            except UsageError as error:
+                log.warning("by a relay: %s", error)
+                receipts.append(b"")
+        return receipts
+
+    def _taken(self, data: bytes) -> bytes:
         try:
             report = unpack(data, AgentReport)
         except msgspec.DecodeError as error:
             raise UsageError(f"a report could not be read: {error}") from None
-        now = self._parts.clock.now()
-        number = self._engine.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
-        return pack(self._parts.receipt(report, number))
+        if not self._parts.roster.is_late(report):
+            now = self._parts.clock.now()
+            number = self._engine.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
+            self._parts.take(report, number)
+        return pack(self._parts.receipt(report))
 
     async def status(self) -> bytes:
         """A ``Status``."""

@@ -37,6 +37,8 @@ START_SECONDS = 10.0
 a node that is lost is the engine's business, and found sooner."""
 SWEEP_SECONDS = 30.0
 """Between two looks for groups that nobody needs: the table of groups may be long."""
+RELAY_SECONDS = 60.0
+"""For a relay to start."""
 AWAY_SECONDS = 5.0
 AWAY = (
     "Ray's control store (GCS) does not answer: nodes that join or leave are not seen, and what "
@@ -308,6 +310,29 @@ class Fleet:
             return False
         ray.kill(handle, no_restart=False)
         return True
+
+
+def started_relay(node: RayNode) -> Callable[[], bool | None]:
+    """Have a node's relay made; as ``Relays`` wants it."""
+    try:
+        ping = placement.start_relay(node).ping.remote()
+    except (RayError, ValueError, RuntimeError) as error:
+        log.warning("node %s gets no relay: %s", node.id[:8], last_line(error))
+        return lambda: False
+    begun = time.monotonic()
+
+    def answers() -> bool | None:
+        ready, _ = ray.wait([ping], timeout=0)
+        if not ready:
+            return None if time.monotonic() - begun < RELAY_SECONDS else False
+        try:
+            ray.get(ping)
+        except RayError as error:
+            log.warning("node %s gets no relay: %s", node.id[:8], last_line(error))
+            return False
+        return True
+
+    return answers
 
 
 def _departure(node_id: str, node: RayNode | None, now: float) -> NodeLeft:

@@ -26,6 +26,7 @@ from ray_sentinel.actors.coordinator.fleet import (
     Fleet,
     autoscales,
     draining_now,
+    started_relay,
     to_release,
     unused_now,
 )
@@ -37,8 +38,10 @@ from ray_sentinel.actors.coordinator.ray_deaths import ControlStoreDeaths, RayDe
 from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.actors.coordinator.ray_table import TABLE_SECONDS, RayTable
 from ray_sentinel.actors.coordinator.recovery import Restored, restore, resumed_clock
+from ray_sentinel.actors.coordinator.relays import Relays
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.coordinator.timed_capture import WHY, TimedCapture
+from ray_sentinel.actors.deployment import placement
 from ray_sentinel.actors.deployment.environment import forget_identity
 from ray_sentinel.actors.lease import BEAT_SECONDS
 from ray_sentinel.actors.logs import write_logs
@@ -97,6 +100,14 @@ class CoordinatorParts:
         self._loops: list[Loop] = []
         self.roster = Roster(self._config)
         self.fleet = Fleet(config, self.roster.heard, draining_now)
+        limits = self._config.coordinator
+        self.relays = Relays(
+            limits.relays_above,
+            limits.agents_per_relay,
+            placement.relays,
+            started_relay,
+            placement.drop_relay,
+        )
         self._ray_actors = RayActors()
         self._ray_store = RayStore(context.gcs_address)
         self._ray_table = RayTable(self._ray_store, self._tell_table)
@@ -206,7 +217,10 @@ class CoordinatorParts:
         for event in self.fleet.step(self.clock.now()):
             self.engine.feed(event)
         self._leave_drained_nodes()
-        self.roster.keep(self.fleet.nodes().keys() - self.fleet.released())
+        watched = self.fleet.nodes().keys() - self.fleet.released()
+        self.roster.keep(watched)
+        stay = self.fleet.handles().keys() - self.fleet.draining().keys()
+        self.relays.step(self.fleet.nodes(), stay)
         self._ray_actors.poll()
 
     def _leave_drained_nodes(self) -> None:
@@ -266,13 +280,15 @@ class CoordinatorParts:
         for path in self._pruner.prune(keep):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
-    def receipt(self, report: AgentReport, number: int) -> Receipt:
-        """The answer to a report, which is event ``number`` of the log; takes what is not the
-        engine's of it."""
+    def take(self, report: AgentReport, number: int) -> None:
+        """What is not the engine's of a report, which is event ``number`` of the log."""
         self.roster.take(report, self.clock.now(), number)
-        node = report.snapshot.node
-        if self._ray_deaths.are_new(node.id, report.snapshot.ray_exits):
+        if self._ray_deaths.are_new(report.snapshot.node.id, report.snapshot.ray_exits):
             self._ray_table.hurry()
+
+    def receipt(self, report: AgentReport) -> Receipt:
+        """The answer to a report that was taken."""
+        node = report.snapshot.node
         version, workers = self._ray_actors.on(node.id, report.workers_version)
         targets_version, targets = self.roster.targets_beyond(report.targets_version)
         return Receipt(
@@ -285,6 +301,7 @@ class CoordinatorParts:
             workers_version=version,
             drivers=self._ray_table.drivers,
             history=self._wanted_history(),
+            relay=self.relays.of(node.id),
             interval=self.roster.interval,
             tables=self.engine.tables_of(node.id),
         )

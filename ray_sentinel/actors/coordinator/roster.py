@@ -94,6 +94,17 @@ class Roster:
             since, before = self._counted[0]
             return (self.taken - before) / max(1.0, now - since)
 
+    def is_late(self, report: AgentReport) -> bool:
+        """Whether it, or a newer one of the same agent, was taken: what a relay handed on, and
+        could not say in time, comes again."""
+        with self._lock:
+            entry = self._entries.get(report.snapshot.node.id)
+        return (
+            entry is not None
+            and entry.report.incarnation == report.incarnation
+            and entry.report.snapshot.sequence >= report.snapshot.sequence
+        )
+
     def acknowledged(self, report: AgentReport, written: Callable[[int], bool]) -> tuple[int, ...]:
         """Orders of this report's exits that are in the log, and need not be sent again."""
         with self._lock:

@@ -16,7 +16,7 @@ import msgspec
 from ray_sentinel.actors.deployment.background import ask_helper
 from ray_sentinel.actors.hosts import HEAD_RESOURCE
 from ray_sentinel.actors.messages import Description
-from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL
+from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL, RELAY_PREFIX
 from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
@@ -28,6 +28,7 @@ T = TypeVar("T")
 START_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
 GONE_SECONDS = 30.0
+OUR_PREFIXES = (AGENT_PREFIX, RELAY_PREFIX)
 
 
 class GoneError(UnreachableError):
@@ -200,6 +201,9 @@ def down(ray: Any, tell: Callable[[str], None] = lambda _: None) -> list[str]:
     stuck: list[str] = []
     while True:
         names = _our_actors(ray)
+        for name in names:
+            if name.startswith(RELAY_PREFIX) and (relay := _get(ray, name)):
+                ray.kill(relay, no_restart=True)
         agents = {name: _get(ray, name) for name in names if name.startswith(AGENT_PREFIX)}
         stuck += _ask_to_close(ray, {name: handle for name, handle in agents.items() if handle})
         node_ids = {name.removeprefix(AGENT_PREFIX) for name in agents} | set(placement.groups())
@@ -227,7 +231,7 @@ def _our_actors(ray: Any) -> list[str]:
         entry["name"]
         for entry in ray.util.list_named_actors(all_namespaces=True)
         if entry["namespace"] == NAMESPACE
-        and (entry["name"] == COORDINATOR or entry["name"].startswith(AGENT_PREFIX))
+        and (entry["name"] == COORDINATOR or entry["name"].startswith(OUR_PREFIXES))
     ]
 
 

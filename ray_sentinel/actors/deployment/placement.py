@@ -18,7 +18,14 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ray_sentinel.actors.hosts import RayNode
-from ray_sentinel.actors.names import GROUP_PREFIX, NAMESPACE, agent_name, group_name
+from ray_sentinel.actors.names import (
+    GROUP_PREFIX,
+    NAMESPACE,
+    RELAY_PREFIX,
+    agent_name,
+    group_name,
+    relay_name,
+)
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +91,50 @@ def start_agent(node: RayNode, config: bytes) -> Any:
     return ray.remote(Agent).options(**options).remote(config)
 
 
+def start_relay(node: RayNode) -> Any:
+    """The relay in the group of a node's agent; made, or found if it is there already."""
+    from ray_sentinel.actors.relay.actor import Relay
+
+    options = {
+        "name": relay_name(node.id),
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "max_task_retries": 0,
+        "enable_task_events": False,
+        "scheduling_strategy": PlacementGroupSchedulingStrategy(
+            group_for(node), placement_group_bundle_index=0
+        ),
+    }
+    return ray.remote(Relay).options(**options).remote()
+
+
+def relays() -> set[str]:
+    """The nodes that have a relay."""
+    return {
+        entry["name"].removeprefix(RELAY_PREFIX)
+        for entry in ray.util.list_named_actors(all_namespaces=True)
+        if entry["namespace"] == NAMESPACE and entry["name"].startswith(RELAY_PREFIX)
+    }
+
+
+def drop_relay(node_id: str) -> None:
+    """End a node's relay, where it has one."""
+    try:
+        ray.kill(ray.get_actor(relay_name(node_id), namespace=NAMESPACE), no_restart=True)
+    except ValueError:
+        pass
+
+
 def drop(node_id: str) -> None:
-    """Remove a node's agent and group, in this order.
+    """Remove a node's relay, agent and group, in this order.
 
     A restartable actor whose group goes first would stay pending for ever, as a demand on the
     autoscaler.
     """
+    drop_relay(node_id)
     try:
         ray.kill(ray.get_actor(agent_name(node_id), namespace=NAMESPACE), no_restart=True)
     except ValueError:

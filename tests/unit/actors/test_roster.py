@@ -195,3 +195,16 @@ def test_the_memory_of_an_agent_is_in_its_line() -> None:
     }
     lines = roster.nodes(living, lambda node: "", 1.0)
     assert {line.id: line.memory_bytes for line in lines} == told
+
+
+def test_a_report_that_was_taken_or_overtaken_is_late() -> None:
+    roster = Roster(Config())
+    second = msgspec.structs.replace(
+        report(), snapshot=msgspec.structs.replace(report().snapshot, sequence=2)
+    )
+    assert not roster.is_late(second)
+    roster.take(second, 1.0, number=1)
+    assert roster.is_late(second)
+    assert roster.is_late(report())
+    assert not roster.is_late(report(incarnation="two")), "another agent counts anew"
+    assert not roster.is_late(report(node="m"))

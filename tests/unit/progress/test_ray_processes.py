@@ -215,12 +215,12 @@ class Many:
         self._now += 1.0
         return self._watch.look(NODE, self._table.refresh(self._now), (), self._now)
 
-    def restless_for(self, seconds: Iterable[tuple[float, float]]) -> float:
+    def restless_for(self, seconds: Iterable[tuple[float, float]], state: str = "S") -> float:
         """What a look says after ``seconds``, in each of which the main thread ran and waited for
         a CPU for so long."""
         if not self._counted:
-            self.tree.process(1000, 10, "ray::Rollout.generate")
-            self._count(0.0, 0.0)
+            self.tree.process(1000, 10, "ray::Rollout.generate", state=state)
+            self._count(0.1, 0.0)
             self.told()
         for ran, waited in seconds:
             self._count(ran, waited)
@@ -229,7 +229,7 @@ class Many:
 
     def _count(self, ran: float, waited: float) -> None:
         self._ran, self._waited = self._ran + ran, self._waited + waited
-        self._counted += 1
+        self._counted += bool(ran)
         counts = f"{int(self._ran * 1e9)} {int(self._waited * 1e9)} {self._counted}\n"
         (self.tree.root / "1000" / "schedstat").write_text(counts)
 
@@ -272,6 +272,18 @@ def test_a_main_thread_rests_or_does_not(
 def test_a_wait_for_a_cpu_counts_although_the_kernel_adds_it_when_it_is_over(many: Many) -> None:
     slow = [(0.1, 0.3), (0.3, 1.3)] * 10
     assert many.restless_for(slow) == 20.0
+
+
+@pytest.mark.parametrize("state", ["R", "S"])
+def test_a_wait_for_a_cpu_may_take_many_looks(many: Many, state: str) -> None:
+    """As of a nice process on a crowded machine; another one sleeps as long."""
+    starved = [(0.1, 0.9), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.05, 3.95)] * 4
+    told = many.restless_for(starved, state)
+    assert told == 20.0 if state == "R" else told < 5.0
+
+
+def test_who_is_met_while_it_waits_for_a_cpu_may_rest_between(many: Many) -> None:
+    assert many.restless_for([(0.3, 0.2)] * 20, "R") < 5.0
 
 
 def test_the_engine_below_a_worker_is_told_with_it(raylet: Raylet, agent: Agent) -> None:

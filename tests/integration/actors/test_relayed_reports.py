@@ -1,0 +1,117 @@
+"""Agents that report by way of relays, as those of large clusters do."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
+from tests.support.watched_job import WatchedJob, culprits
+
+pytestmark = pytest.mark.integration
+
+FRESH_SECONDS = 3.0
+"""An agent whose report is no older is heard."""
+
+
+@pytest.fixture(scope="module")
+def watched(ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """Two relays for three nodes."""
+    log = tmp_path_factory.mktemp("log")
+    ray_cluster.up(
+        log,
+        RAY_SENTINEL_COORDINATOR__RELAYS_ABOVE="1",
+        RAY_SENTINEL_COORDINATOR__AGENTS_PER_RELAY="2",
+    )
+    with ray_cluster.connected() as ray:
+        yield Watched(ray, log)
+    ray_cluster.down()
+
+
+def relays(watched: Watched) -> dict[str, int]:
+    """The pids of those that answer, by node id."""
+    from ray_sentinel.actors.deployment import placement
+    from ray_sentinel.actors.names import NAMESPACE, relay_name
+
+    ray = watched.ray
+    handles = {
+        node_id: ray.get_actor(relay_name(node_id), namespace=NAMESPACE)
+        for node_id in placement.relays()
+    }
+    pings = {node_id: handle.ping.remote() for node_id, handle in handles.items()}
+    ready, _ = ray.wait(list(pings.values()), num_returns=len(pings), timeout=2.0)
+    found = {}
+    for node_id, ping in pings.items():
+        if ping in ready:
+            try:
+                found[node_id] = ray.get(ping)
+            except ray.exceptions.RayError:
+                continue  # it is being started again
+    return found
+
+
+def two_relays(watched: Watched) -> dict[str, int]:
+    """Once both are there."""
+
+    def both() -> dict[str, int] | None:
+        found = relays(watched)
+        return found if len(found) == 2 else None
+
+    return eventually(both, "two relays answer", 60.0)
+
+
+def agents_say(watched: Watched, text: str) -> int:
+    """How often agents have written it into their logs."""
+    return sum(log.read_text().count(text) for log in Path(watched.log).rglob("agent.log"))
+
+
+def heard(watched: Watched) -> bool:
+    """Whether all agents were heard of lately."""
+    return all(agent.age_seconds < FRESH_SECONDS for agent in watched.agents().values())
+
+
+def test_a_fault_is_told_by_way_of_relays(watched: Watched, ray_cluster: RayCluster) -> None:
+    two_relays(watched)
+    job = WatchedJob(ray_cluster, watched, "relayed")
+    try:
+        job.start("none", "sigstop")
+        told = job.verdict()
+    finally:
+        job.close()
+    assert (told.kind, culprits(told)) == ("rank-stopped", [1])
+    assert not agents_say(watched, "the relay does not answer")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_agents_whose_relay_is_gone_report_themselves(
+    watched: Watched, ray_cluster: RayCluster, number: signal.Signals
+) -> None:
+    before = two_relays(watched)
+    said = agents_say(watched, "the relay does not answer")
+    job = WatchedJob(ray_cluster, watched, f"relays-{number.name.lower()}")
+    try:
+        job.start("none", "none")
+        job.until_training(2)
+        for pid in before.values():
+            os.kill(pid, number)
+        eventually(
+            lambda: agents_say(watched, "the relay does not answer") > said,
+            "agents do without relays",
+            30.0,
+        )
+        beyond = max(job.steps().values()) + 100
+        job.until_training(2, beyond=beyond)
+        assert heard(watched)
+        if number == signal.SIGSTOP:
+            for pid in before.values():
+                os.kill(pid, signal.SIGCONT)
+        after = two_relays(watched)
+        assert (after == before) == (number == signal.SIGSTOP), "Ray starts those that were killed"
+        assert job.incidents() == []
+    finally:
+        job.close()
