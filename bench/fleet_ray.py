@@ -1,19 +1,21 @@
 """What Ray's calls add to the coordinator's work with many nodes: ``bench/fleet.py`` over real Ray.
 
-    python bench/fleet_ray.py [--nodes 200 500 1000] [--seconds 40] [--callers 2]
+    python bench/fleet_ray.py [--nodes 200 500 1000] [--seconds 40] [--callers 2] [--relays]
 
 The coordinator is an asynchronous Ray actor, as the real one is, and the simulated agents call it
 from a few processes, each as many agents as its share; a real agent has a process of its own, so
 what the connections of 1,000 processes cost comes on top. Beside it stands the same actor whose
 method does nothing: what is left of the first figure is ours. Prints, for each number of nodes, the
 share of a core of the actor's process, how many reports a second it answered, and how long the
-callers waited.
+callers waited. With ``--relays`` each is measured once more with as many relays as the real
+coordinator would make, real ones, which hand the reports on; what a relay takes is printed too.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import statistics
 import sys
 import tempfile
@@ -31,6 +33,8 @@ from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
 
 from ray_sentinel.actors.coordinator.roster import LONGEST_INTERVAL  # noqa: E402
 from ray_sentinel.actors.messages import Receipt, pack, unpack  # noqa: E402
+from ray_sentinel.actors.names import COORDINATOR, NAMESPACE  # noqa: E402
+from ray_sentinel.actors.relay.actor import Relay  # noqa: E402
 from ray_sentinel.config import Config  # noqa: E402
 
 
@@ -46,6 +50,9 @@ class RayCoordinator:
         self._answered += 1
         return self._nothing if self._fleet is None else self._fleet.answer(data)
 
+    async def report_together(self, reports: list[bytes]) -> list[bytes]:
+        return [await self.report(data) for data in reports]
+
     async def figures(self) -> tuple[float, int, float]:
         """Seconds of CPU, reports answered, MiB."""
         return time.process_time(), self._answered, resident()
@@ -59,8 +66,9 @@ class Callers:
     """Some of the agents: each looks once a second and reports what is due; one whose answer has
     not come waits."""
 
-    def run(self, coordinator: Any, numbers: list[int], count: int, seconds: int) -> list[float]:
-        """Seconds that each report waited for its answer, once all was warm."""
+    def run(self, targets: list[Any], numbers: list[int], count: int, seconds: int) -> list[float]:
+        """Seconds that each report waited for its answer, once all was warm; agents share the
+        ``targets``, which are the coordinator or relays."""
         nodes = {number: SimulatedNode(number, count * PER_NODE) for number in numbers}
         waits: list[float] = []
         waiting = set[int]()
@@ -85,35 +93,56 @@ class Callers:
                     with lock:
                         waiting.discard(number)
 
-                coordinator.report.remote(data).future().add_done_callback(answered)
+                target = targets[number % len(targets)]
+                target.report.remote(data).future().add_done_callback(answered)
         return waits
 
 
-def measure(count: int, seconds: int, callers: int, *, idle: bool) -> None:
+class MeasuredRelay(Relay):
+    """A relay that says what it takes."""
+
+    async def figures(self) -> tuple[float, float]:
+        """Seconds of CPU, MiB."""
+        return time.process_time(), resident()
+
+
+def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int = 0) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        coordinator = ray.remote(RayCoordinator).options(num_cpus=0, enable_task_events=False)
+        light = {"num_cpus": 0, "enable_task_events": False, "namespace": NAMESPACE}
+        coordinator = ray.remote(RayCoordinator).options(name=COORDINATOR, **light)
         most = Config().coordinator.reports_per_second
         actor = coordinator.remote(folder, idle, min(count / most, LONGEST_INTERVAL))
         made = [ray.remote(Callers).options(num_cpus=0).remote() for _ in range(callers)]
         ray.get(actor.figures.remote())
+        handing = [ray.remote(MeasuredRelay).options(**light).remote() for _ in range(relays)]
+        ray.get([relay.ping.remote() for relay in handing])
         runs = [
-            one.run.remote(actor, list(range(number, count, callers)), count, seconds)
+            one.run.remote(handing or [actor], list(range(number, count, callers)), count, seconds)
             for number, one in enumerate(made)
         ]
         time.sleep(WARM_SECONDS)
         begun, (spent, answered, _) = time.time(), ray.get(actor.figures.remote())
+        handed = [ray.get(relay.figures.remote())[0] for relay in handing]
         ray.wait(runs, num_returns=len(runs), timeout=seconds - WARM_SECONDS - 1)
         took = time.time() - begun
         spent_then, answered_then, memory = ray.get(actor.figures.remote())
+        after = [ray.get(relay.figures.remote()) for relay in handing]
         waits = sorted(wait for run in ray.get(runs) for wait in run)
         ray.get(actor.close.remote())
-        for one in (actor, *made):
+        for one in (actor, *made, *handing):
             ray.kill(one)
+    each = ""
+    if handing:
+        took_each = [(then - now) / took for (then, _), now in zip(after, handed, strict=True)]
+        each = (
+            f"; each of {relays} relays {statistics.median(took_each):.3f} of a core, "
+            f"{statistics.median(mib for _, mib in after):.0f} MiB"
+        )
     print(
         f"{count:5} nodes, {'unread' if idle else 'taken'}: {(spent_then - spent) / took:.2f} of a "
         f"core; {(answered_then - answered) / took:.0f} reports/s, wait "
         f"{1000 * statistics.median(waits):.1f} ms, p99 {1000 * waits[len(waits) * 99 // 100]:.0f};"
-        f" {memory:.0f} MiB",
+        f" {memory:.0f} MiB{each}",
         flush=True,
     )
 
@@ -123,6 +152,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
     parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--callers", type=int, default=2)
+    parser.add_argument("--relays", action="store_true")
     asked = parser.parse_args()
     paths = ":".join((str(HERE), str(HERE.parent)))
     ray.init(
@@ -131,9 +161,13 @@ def main() -> None:
         log_to_driver=False,
         runtime_env={"env_vars": {"PYTHONPATH": paths}},
     )
+    limits = Config().coordinator
     for count in asked.nodes:
         for idle in (True, False):
             measure(count, asked.seconds, asked.callers, idle=idle)
+            if asked.relays and count > limits.relays_above:
+                relays = math.ceil(count / limits.agents_per_relay)
+                measure(count, asked.seconds, asked.callers, idle=idle, relays=relays)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,10 @@ REPORTS_DUE = Metric(
     "gauge",
     "Reports that all agents make in a second while nothing happens on their nodes.",
 )
+RELAYED = Metric(
+    "ray_sentinel_relayed_reports_total", "counter", "Those of them that came by way of relays."
+)
+RELAYS = Metric("ray_sentinel_relays", "gauge", "Actors that hand on the reports of some agents.")
 SERIES_BYTES = Metric(
     "ray_sentinel_series_bytes", "gauge", "Memory of the nodes' series that rules and history read."
 )
@@ -229,6 +233,8 @@ class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
     unwatched: int
     reports: int
     """Taken since it started."""
+    relayed: int
+    """Of them: by way of relays."""
     last_cycle: float | None
     """Unix time."""
     work: CoordinatorStatus
@@ -246,6 +252,8 @@ def coordinator_families(
         Family(NODES, (NODES(float(told.nodes)),)),
         Family(UNWATCHED, (UNWATCHED(float(told.unwatched)),)),
         Family(REPORTS, (REPORTS(float(told.reports)),)),
+        Family(RELAYED, (RELAYED(float(told.relayed)),)),
+        Family(RELAYS, (RELAYS(float(work.relays)),)),
         Family(REPORTS_DUE, (REPORTS_DUE(work.reports_due_per_second),)),
         Family(MEMORY, (MEMORY(float(work.memory_bytes), "coordinator"),)),
         Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(work.memory_limit_bytes), "coordinator"),)),

@@ -98,6 +98,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Reports of agents that were taken, of the last seconds."""
     reports_due_per_second: float = 0.0
     """Which all agents make where nothing happens on their nodes."""
+    relays: int = 0
+    """Actors that hand reports on; in a small cluster there are none."""
     cycle_seconds: float | None = None
     """Wall time of the engine's last cycle."""
     memory_bytes: int = 0

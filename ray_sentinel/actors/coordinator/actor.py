@@ -43,6 +43,7 @@ class Coordinator:
         """The same of what a relay has gathered; the receipts in their order, an empty one for what
         was unreadable."""
         receipts = []
+        self._parts.roster.relayed += len(reports)
         for data in reports:
             try:
                 receipts.append(self._taken(data))

@@ -318,6 +318,7 @@ class CoordinatorParts:
             nodes=self.roster.fresh(now),
             unwatched=len(self.fleet.unwatched(now)),
             reports=self.roster.taken,
+            relayed=self.roster.relayed,
             last_cycle=last,
             work=self._work(now),
         )
@@ -328,6 +329,7 @@ class CoordinatorParts:
         return CoordinatorStatus(
             reports_per_second=round(self.roster.per_second(now), 1),
             reports_due_per_second=round(self.roster.due_per_second, 1),
+            relays=len(self.relays.nodes),
             cycle_seconds=self.engine.cycle_seconds,
             memory_bytes=resident_bytes(),
             memory_limit_bytes=limits.memory_bytes,

@@ -41,6 +41,8 @@ class Roster:
         self._config = config
         self.taken = 0
         """Reports, so far."""
+        self.relayed = 0
+        """Of them: by way of relays."""
         self._counted: deque[tuple[float, int]] = deque()
         """How many there had been at some moments of the last seconds, and when."""
         self._entries: dict[str, RosterEntry] = {}
