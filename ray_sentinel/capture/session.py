@@ -17,7 +17,7 @@ import msgspec
 
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.program_text import ProgramText
-from ray_sentinel.capture.states import read_switches, uses_cuda
+from ray_sentinel.capture.states import read_schedule, uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import CaptureConfig, safe_name
@@ -95,14 +95,16 @@ def sample_processes(
         found = list(pool.map(look, processes))
     reader = StackReader(follows=True)
     facts = (classify_process([run.trace for run in runs], reader) for runs in found)
-    return tuple(_with_switches(fact) for fact in facts)
+    return tuple(_with_schedule(fact) for fact in facts)
 
 
-def _with_switches(fact: StackFact) -> StackFact:
+def _with_schedule(fact: StackFact) -> StackFact:
     """The tools do not wake what they sample: only a thread that runs has more later."""
-    if fact.tid is None:
+    found = None if fact.tid is None else read_schedule(fact.process.pid, fact.tid)
+    if found is None:
         return fact
-    return msgspec.structs.replace(fact, switches=read_switches(fact.process.pid, fact.tid))
+    wanted = found.cpu_seconds + found.delay_seconds
+    return msgspec.structs.replace(fact, switches=found.switches, wanted=wanted)
 
 
 def _harmless(process: ProcessId, deadline: float, *, follows: bool = False) -> list[Traced]:

@@ -7,7 +7,7 @@ import signal
 
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import STOPPED
-from ray_sentinel.progress.proc_stat import Stat, parse_schedstat, parse_stat
+from ray_sentinel.progress.proc_stat import SchedStat, Stat, parse_schedstat, parse_stat
 
 
 def read_stat(pid: int, tid: int | None = None) -> Stat | None:
@@ -26,13 +26,19 @@ def read_state(pid: int, tid: int | None = None) -> str:
     return stat.state if stat else ""
 
 
-def read_switches(pid: int, tid: int) -> int | None:
-    """How often a thread has been put on a CPU; None where it is gone, or that is not counted."""
+def read_schedule(pid: int, tid: int) -> SchedStat | None:
+    """What a thread has had of the CPUs; None where it is gone, or that is not counted."""
     try:
         with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
-            return parse_schedstat(file.read()).switches
+            return parse_schedstat(file.read())
     except (OSError, ValueError):
         return None
+
+
+def read_switches(pid: int, tid: int) -> int | None:
+    """How often a thread has been put on a CPU; None as of ``read_schedule``."""
+    found = read_schedule(pid, tid)
+    return found.switches if found else None
 
 
 def any_stopped(pid: int) -> bool:

@@ -21,6 +21,7 @@ from ray_sentinel.engine.ray_methods import (
 )
 from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.progress import may_be_restless
 from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayDriver
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
@@ -76,6 +77,9 @@ class StandingMember(msgspec.Struct, kw_only=True):
     """Whether it had the GIL at one line in all of them."""
     switches: int | None = None
     """As of ``StandingProcess``."""
+    restless_for: float | None = None
+    """Seconds between the first and the last of the looks, where that thread has not rested in
+    between and goes round; None of a main thread, which agents watch."""
     thread_still_since: float | None = None
     """The first of the looks since which that thread has not run; None of a main thread."""
     first_at: float
@@ -310,6 +314,7 @@ def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> S
         round_in=fact,
         keeps_gil=fact is not None and fact.holds_gil is True,
         switches=one.switches,
+        restless_for=None if one.switches is None or fact is None or fact.wanted is None else 0.0,
         thread_still_since=None if one.switches is None else now,
         first_at=now,
         last_at=now,
@@ -323,14 +328,24 @@ def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> S
         still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
         return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
     moved = movement((before, fact))
-    if moved not in ("stuck", "in-place"):
+    restless_for = _restless_for(before, fact) if one.switches is not None else None
+    if moved not in ("stuck", "in-place") or (restless_for is None) != (old.restless_for is None):
         return new
     return msgspec.structs.replace(
         new,
         first_at=old.first_at,
         round_in=before,
+        restless_for=restless_for,
         keeps_gil=old.keeps_gil and new.keeps_gil and moved == "stuck",
     )
+
+
+def _restless_for(before: StackFact, fact: StackFact) -> float | None:
+    """Seconds between two looks at one thread; None where it has rested, or that is not known."""
+    if before.tid != fact.tid or before.wanted is None or fact.wanted is None:
+        return None
+    seconds = fact.at - before.at
+    return seconds if may_be_restless(fact.wanted - before.wanted, seconds) else None
 
 
 def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:

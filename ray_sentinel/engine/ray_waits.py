@@ -243,9 +243,13 @@ def _round_kind(
     """Of a process that was on a CPU in one function at all looks, and has not rested since before
     the first of them: a call that computes for long is seen in several functions."""
     track, fact = view.ray.track_of(standing.member.process), standing.round_in
-    if track is None or fact is None or not standing.is_sure() or track.restless_since is None:
+    if fact is None or not standing.is_sure() or fact.activity in LONG_ACTIVITIES:
         return None
-    if track.restless_since > standing.first_at or fact.activity in LONG_ACTIVITIES:
+    # Whoever keeps the GIL in C, and a loop of one line, are seen alike.
+    kind: FaultKind = "actor-stuck" if standing.keeps_gil else "cpu-spin"
+    if standing.restless_for is not None:
+        return kind if _thread_goes_round(job, standing, fact, now) else None
+    if track is None or track.restless_since is None or track.restless_since > standing.first_at:
         return None
     driver = standing.member.role == "driver"
     patience = None if takes_long(fact) else job.round_patience_in("" if driver else track.runs)
@@ -253,10 +257,21 @@ def _round_kind(
     began = job.changed_at if driver else (standing.began or track.since)
     if patience is None or now - max(began, track.restless_since) <= patience:
         return None
-    if driver:
-        return "driver-stuck"
-    # Whoever keeps the GIL in C, and a loop of one line, are seen alike.
-    return "actor-stuck" if standing.keeps_gil else "cpu-spin"
+    return "driver-stuck" if driver else kind
+
+
+def _thread_goes_round(
+    job: RayJobView, standing: StandingMember, fact: StackFact, now: float
+) -> bool:
+    """The same of a thread that is not the main one: it has not rested between looks that are
+    further apart than any call took, and its own call takes many times as long as any."""
+    names, began = standing.member.does, standing.began
+    longest = job.longest_call_of(names)
+    patience = max((p for n in names if (p := job.round_patience_in(n)) is not None), default=None)
+    if longest is None or patience is None or began is None or takes_long(fact):
+        return False
+    seen = (standing.restless_for or 0.0) >= max(SAME_SECONDS, longest)
+    return seen and now - began > patience
 
 
 def _root_of(standing: StandingMember) -> WaitRoot:

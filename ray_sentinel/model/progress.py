@@ -19,6 +19,23 @@ HELD = STOPPED | {"D"}
 """Stopped, or blocked in the kernel."""
 OVER = frozenset({"Z", "X"})
 """It has ended."""
+RESTLESS = 0.95
+"""Share of the time that a thread runs or waits for a CPU where it does not rest."""
+UNCOUNTED = 0.75
+"""At least so many seconds of that the kernel may not have counted yet: it adds a wait for a CPU
+when it is over, and what runs at its next tick."""
+
+
+def may_be_restless(wanted: float, of: float, uncounted: float = UNCOUNTED) -> bool:
+    """Whether a thread that has run or waited for a CPU for some seconds, and for up to
+    ``uncounted`` more, may not have rested.
+
+    >>> [may_be_restless(*pair) for pair in ((0.4, 1.0), (0.1, 1.0), (27.0, 30.0), (29.5, 30.0))]
+    [True, False, False, True]
+    >>> may_be_restless(27.0, 30.0, uncounted=3.5)
+    True
+    """
+    return wanted >= min(RESTLESS * of, of - uncounted)
 
 
 class LastWords(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,6 +117,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     switches: int | None = None
     """How often the telling thread had been put on a CPU (third field of its schedstat): one that
     has not been since the look before has done nothing. None where that was not read."""
+    wanted: float | None = None
+    """Seconds that it had run or waited for a CPU then (the first two fields)."""
     users_code: bool = False
     """Code of the user's runs in the telling thread, not only a library's."""
     rests: bool = False

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.model.identity import Node, ProcessId
-from ray_sentinel.model.progress import RayExit, RayProcess
+from ray_sentinel.model.progress import UNCOUNTED, RayExit, RayProcess, may_be_restless
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
@@ -28,11 +28,6 @@ MOST = 512
 BUSY = 0.2
 """Share of a core that a process uses while it works in threads beside its main one. Ray's own
 threads use a hundredth."""
-RESTLESS = 0.95
-"""Share of the time that a main thread runs or waits for a CPU where it does not rest."""
-UNCOUNTED = 0.75
-"""At least so many seconds of that the kernel may not have counted yet: it adds a wait for a CPU
-when it is over, and what runs at its next tick."""
 ZOMBIE = "Z"
 """State of a process that has ended, and that its parent has not asked for."""
 MOST_TITLE = 200
@@ -177,11 +172,11 @@ class RayProcessWatch:
         # On a crowded machine, Ray's workers, which are nice, wait for seconds.
         uncounted = max(UNCOUNTED, now - seen.queued_at)
         wanted = main.cpu_seconds + main.delay_seconds
-        if not _wants(wanted - seen.wanted, now - seen.at, uncounted) or not seen.at:
+        if not may_be_restless(wanted - seen.wanted, now - seen.at, uncounted) or not seen.at:
             seen.busy_since = None
         elif seen.busy_since is None:
             seen.busy_since, seen.busy_wanted = seen.at, seen.wanted
-        elif not _wants(wanted - seen.busy_wanted, now - seen.busy_since, uncounted):
+        elif not may_be_restless(wanted - seen.busy_wanted, now - seen.busy_since, uncounted):
             seen.busy_since = None
         seen.switches, seen.wanted, seen.cpu_seconds, seen.at = main.switches, wanted, used, now
         seen.state = stat.state
@@ -189,18 +184,6 @@ class RayProcessWatch:
 
     def _read(self, pid: int, name: str) -> bytes:
         return read_file(self._proc, pid, name) or b""
-
-
-def _wants(seconds: float, of: float, uncounted: float = UNCOUNTED) -> bool:
-    """Whether a thread that has run or waited for a CPU for some seconds, and for up to
-    ``uncounted`` more, may not have rested.
-
-    >>> _wants(0.4, 1.0), _wants(0.1, 1.0), _wants(27.0, 30.0), _wants(29.5, 30.0)
-    (True, False, False, True)
-    >>> _wants(27.0, 30.0, uncounted=3.5)
-    True
-    """
-    return seconds >= min(RESTLESS * of, of - uncounted)
 
 
 def _title(line: bytes | None) -> str | None:

@@ -101,6 +101,20 @@ def thread_stands(*, runs: bool = False, method: str = "generate") -> RayStory:
     return story
 
 
+def thread_spins(*, share: float = 1.0, longest: float = 0.5, seconds: int = 100) -> RayStory:
+    """A call in a thread keeps the GIL in C; the thread runs or waits for a CPU for a ``share`` of
+    the time. Calls have taken up to ``longest`` seconds before."""
+    story, main, (first, _) = rollouts()
+    story.ended = {"Rollout.generate": EndedCalls(count=20, longest=longest)}
+    spins = msgspec.structs.replace(COMPUTES, tid=99, switches=7, holds_gil=True)
+    first.begins("generate", story.now, spins)
+    first.title = first.kind
+    story.call(main, first, "generate")
+    first.wakes, first.wants = True, share
+    story.run(seconds, lambda: first.works(story.now))
+    return story
+
+
 def group_full() -> RayStory:
     """A call sleeps in a concurrency group of one; the next one of that group is queued behind it,
     and the driver waits for that."""

@@ -132,6 +132,8 @@ class StoryProcess:
     """In each round it is at another line of its innermost function."""
     wakes: bool = False
     """The thread that tells is put on a CPU between two looks."""
+    wants: float | None = None
+    """Share of the time for which it runs or waits for a CPU, where that is told."""
     busy_since: float | None = None
     """Since when it has not rested."""
     state: str = "S"
@@ -182,7 +184,12 @@ class StoryProcess:
             signature = (*signature[:-1], f"score (reward.py:{88 + int(at) % 3})")
         switches = int(at) if self.wakes else self.stack.switches
         return msgspec.structs.replace(
-            self.stack, process=self.id, at=at, signature=signature, switches=switches
+            self.stack,
+            process=self.id,
+            at=at,
+            signature=signature,
+            switches=switches,
+            wanted=None if self.wants is None else self.wants * (at - START),
         )
 
 

@@ -38,6 +38,7 @@ from tests.support.ray_stories import (
     served,
     spins,
     stopped,
+    thread_spins,
     thread_stands,
     two_jobs,
     with_ranks,
@@ -253,6 +254,13 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert 120.0 < incident.confirmed_at - ray_story.START - WARM < 160.0
 
+    def test_one_whose_thread_keeps_the_gil(self) -> None:
+        story = thread_spins()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.method) == ("actor-stuck", "Rollout.generate")
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START - WARM < 40.0
+
     def test_one_whose_thread_has_not_run(self) -> None:
         story = thread_stands()
         incident, (culprit,) = story.incident(), story.culprits()
@@ -409,6 +417,13 @@ class TestOver:
 class TestNoIncident:
     def test_a_coroutine_that_awaits_what_another_may_bring(self) -> None:
         assert awaits_another().engine.incidents(everything=True) == ()
+
+    @pytest.mark.parametrize(("share", "longest"), [(0.7, 0.5), (1.0, 20.0)])
+    def test_a_thread_that_computes_for_long_or_rests_between(
+        self, share: float, longest: float
+    ) -> None:
+        story = thread_spins(share=share, longest=longest)
+        assert story.engine.incidents(everything=True) == ()
 
     def test_a_thread_that_runs_now_and_then(self) -> None:
         assert thread_stands(runs=True).engine.incidents(everything=True) == ()
@@ -594,7 +609,7 @@ STORIES = (
     asleep, spins, loops, driver_spins, driver_asleep, circle,
     circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
-    awaits, in_thread, thread_stands, group_full, library_function, served,
+    awaits, in_thread, thread_spins, thread_stands, group_full, library_function, served,
 )  # fmt: skip
 
 
