@@ -4,6 +4,8 @@
 ``/``                          the page; it asks the API once a second
 ``/api/v1/page``               what the page shows: ``{"status", "incidents"}``, the last ones
                                without their stacks and files
+``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
+                               the page asks every ten seconds
 ``/api/v1/status``             a ``Status``, as ``status --json`` prints it
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
 ``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
@@ -24,7 +26,7 @@ from __future__ import annotations
 import gzip
 import ipaddress
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import resources
 from typing import Any
 from urllib.parse import unquote
@@ -33,15 +35,17 @@ import msgspec
 
 from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
 
 JSON = "application/json"
-STATIC = {
-    "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
+STATIC_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 HEADERS = (
     ("Cache-Control", "no-store"),
@@ -75,11 +79,12 @@ class PageSource(msgspec.Struct, frozen=True):
     """All confirmed incidents, oldest first."""
     history: Callable[[], bytes] | None = None
     """The embedded history as a file's bytes; raises OSError where it cannot be made."""
+    pulse: Callable[[], PulseReport] | None = None
 
 
 def routes(source: PageSource) -> dict[str, Handler]:
     """Path → handler, for a ``Server``."""
-    plain: Mapping[str, Callable[[], Any]] = {
+    plain: dict[str, Callable[[], Any]] = {
         "/api/v1/page": lambda: {
             "status": source.status(),
             "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
@@ -89,9 +94,11 @@ def routes(source: PageSource) -> dict[str, Handler]:
         "/api/v1/time": lambda: {"time": time.time()},
         "/api/v1/incidents": lambda: [incident_dict(one) for one in source.incidents()],
     }
+    if source.pulse is not None:
+        plain["/api/v1/pulse"] = source.pulse
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
-    for path, (name, kind) in STATIC.items():
-        made[path] = _static(name, kind)
+    for path, (body, kind) in static_files().items():
+        made[path] = _static(body, kind)
     made["/api/v1/incidents/"] = lambda request: _incident(source, request)
     made["/incidents/"] = lambda request: _report(source, request)
     if (image := source.history) is not None:
@@ -152,8 +159,17 @@ def _file(make: Callable[[], bytes]) -> Response:
         return Response(body=f"it cannot be made: {error}\n".encode(), status=500)
 
 
-def _static(name: str, kind: str) -> Handler:
-    body = resources.files(__package__).joinpath("static").joinpath(name).read_bytes()
+def static_files() -> dict[str, tuple[bytes, str]]:
+    """Path → body and type of what the page consists of: each of its modules is a file."""
+    found = {}
+    for file in resources.files(__package__).joinpath("static").iterdir():
+        path = "/" if file.name == "page.html" else f"/{file.name}"
+        if kind := STATIC_TYPES.get(file.name[file.name.rfind(".") :]):
+            found[path] = file.read_bytes(), kind
+    return found
+
+
+def _static(body: bytes, kind: str) -> Handler:
     return lambda _request: Response(body=body, content_type=kind, headers=(PAGE_POLICY,))
 
 

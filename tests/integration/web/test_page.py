@@ -18,6 +18,7 @@ from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import rendered
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
+from tests.support.page_pulse import report
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +35,8 @@ def serve() -> Iterator[Serve]:
     pages: list[Page] = []
 
     def start(ask: Callable[[], Status]) -> Page:
-        pages.append(Page(PageSource(ask, hostile_incidents), port=0))
+        source = PageSource(ask, hostile_incidents, pulse=lambda: report(HOSTILE))
+        pages.append(Page(source, port=0))
         return pages[-1]
 
     yield start
@@ -77,8 +79,28 @@ def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, tmp_path
 def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
     document = rendered(serve(lambda: status(hostile=HOSTILE)).link, tmp_path)
     assert "<title>hung" in document
+    assert "time per step, last 60 min" in document, "the pulse of the job with that name"
+    assert "<b>Rollout.generate&lt;img" in document
     assert "<img" not in document
     assert "&lt;img src=x onerror" in document
+
+
+def test_a_browser_draws_the_pulse_with_phases_and_incidents(tmp_path: Path) -> None:
+    page = Page(
+        PageSource(status, lambda: (incident(), incident_of_actors()), pulse=report), port=0
+    )
+    try:
+        document = rendered(page.link, tmp_path)
+    finally:
+        page.close()
+    assert document.count('<path class="mean"') >= 3, "a line for steps, and one for each method"
+    assert "usual 896 ms · longest 9.92 s" in document
+    assert document.count('<rect class="phase"') == 2
+    assert "checkpoint 2 times, last 41.0 s" in document
+    assert 'aria-label="incident: rank 3 on node-1 is stopped"' in document
+    assert "no step has ended for 14.2 s" in document
+    assert "no call has ended for 93.0 s" in document
+    assert "<b>Trainer.update</b>" in document
 
 
 def test_a_job_of_many_ranks_fits_on_a_page(serve: Serve, tmp_path: Path) -> None:

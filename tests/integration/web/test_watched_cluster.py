@@ -7,6 +7,7 @@ import os
 import signal
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from ray_sentinel.actors.messages import Description
 from tests.support.browser import rendered
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
+from tests.support.watched_job import WatchedJob
 
 pytestmark = pytest.mark.integration
 
@@ -43,6 +45,33 @@ def test_the_coordinator_serves_its_page_and_its_state(
     document = rendered(link, tmp_path / "browser")
     for node in served["nodes"]:
         assert node["address"] in document
+
+
+def served(link: str, path: str) -> Any:
+    """The answer to a program that has the link."""
+    url, _, token = link.partition("?token=")
+    request = urllib.request.Request(f"{url}{path}")
+    request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_the_page_has_the_pulse_of_a_real_job(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+) -> None:
+    link = ray_cluster.run("status", "--link").stdout.strip()
+    with WatchedJob(ray_cluster, watched, "pulsing") as job:
+        job.start("none", "none", at=10**9)
+        job.until_training(2, beyond=40)
+        told = served(link, "api/v1/pulse")
+        (pulse,) = [one for one in told["jobs"] if one["job"] == "pulsing"]
+        document = rendered(link, tmp_path / "browser")
+    (lane,) = pulse["lanes"]
+    steps = sum(count for _, count, _, _ in lane["points"])
+    assert steps >= 40, "each step once, however many ranks tell of it"
+    assert all(0.04 < mean <= longest < 5.0 for _, _, mean, longest in lane["points"])
+    assert 0 <= told["begin"] + told["places"] * told["width"] - watched.status().time <= 20
+    assert "time per step, last 5 min" in document
 
 
 def test_the_link_outlives_the_coordinator_s_process(

@@ -7,9 +7,15 @@ import json
 
 import pytest
 
+from ray_sentinel import regex as re
 from ray_sentinel.http.server import Request, Response
-from ray_sentinel.web.routes import PageSource, local, routes
+from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.web.routes import PageSource, local, routes, static_files
 from tests.support.page_data import HOSTILE, incident, status
+from tests.support.page_pulse import report
+
+SVG = b"http://www.w3.org/2000/svg"
+"""A namespace, which nobody asks for."""
 
 
 def ask(path: str, host: str = "127.0.0.1:9401", *, hostile: str = "") -> Response:
@@ -72,12 +78,31 @@ def test_a_report_holds_no_markup_from_outside_and_may_run_nothing() -> None:
     assert "default-src 'none'" in policy
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css"])
+@pytest.mark.parametrize("path", sorted(static_files()))
 def test_the_page_loads_nothing_from_elsewhere(path: str) -> None:
     response = ask(path)
     assert response.status == 200
-    assert b"http://" not in response.body
-    assert b"https://" not in response.body
+    assert dict(response.headers)["Content-Security-Policy"].startswith("default-src 'self';")
+    elsewhere = re.findall(rb"(?:https?:)?//[a-z0-9.]+[^\s\"']*", response.body)
+    assert set(elsewhere) <= {SVG}
+
+
+def test_the_first_view_is_small() -> None:
+    files = sum(len(body) for body, _ in static_files().values())
+    assert 20_000 < files + len(ask("/api/v1/page").body) + len(pulse_of(report())) < 150_000
+
+
+def pulse_of(told: PulseReport) -> bytes:
+    source = PageSource(status=status, incidents=tuple, pulse=lambda: told)
+    return routes(source)["/api/v1/pulse"](Request(method="GET", path="", headers={})).body
+
+
+def test_the_pulse_is_told_where_there_is_one() -> None:
+    told = json.loads(pulse_of(report()))
+    assert [job["counts"] for job in told["jobs"]] == ["steps", "calls"]
+    assert told["places"] * told["width"] == 3600
+    assert len(told["jobs"][0]["lanes"][0]["points"]) > 300
+    assert "/api/v1/pulse" not in routes(PageSource(status=status, incidents=tuple))
 
 
 @pytest.mark.parametrize(
