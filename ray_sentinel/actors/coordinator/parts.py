@@ -130,6 +130,7 @@ class CoordinatorParts:
                 self.engine.incidents,
                 self.history.image,
                 pulse=lambda: mask_record(self.engine.pulse()),
+                gpus=self.engine.gpus,
             ),
             self._config.coordinator.port,
             Owner(

@@ -3,6 +3,7 @@ import { age, el, facts, table } from "./dom.js";
 import { isOpen, isWell, jobTone, tone } from "./states.js";
 
 const MANY = 256; // ranks: from here on, cells without numbers
+const VAST = 2048; // and from here on, tiny ones
 
 export function jobCard(job, incidents) {
   const isOfRanks = job.ranks.length > 0 || job.world_size;
@@ -35,7 +36,9 @@ function accusedOf(job, incidents) {
 // One line of cells for each host; where there are very many, all in one.
 function rankGrid(ranks, accused) {
   const cells = (some) => some.map((rank) => rankCell(rank, accused));
-  if (ranks.length > MANY) return el("div", { class: "grid many" }, ...cells(ranks));
+  if (ranks.length > MANY) {
+    return el("div", { class: `grid many${ranks.length > VAST ? " vast" : ""}` }, ...cells(ranks));
+  }
   const hosts = new Map();
   for (const rank of ranks) hosts.set(rank.host, [...(hosts.get(rank.host) || []), rank]);
   if (hosts.size < 2) return el("div", { class: "grid" }, ...cells(ranks));

@@ -1,15 +1,19 @@
 // The page: what is asked, how often, and which part of the page shows it.
 import { ask, poll } from "./api.js";
 import { clock, el, fill, forget } from "./dom.js";
+import { gpuMap } from "./gpus.js";
 import { incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
 import { nodeTable } from "./nodes.js";
 import { pulses } from "./pulse.js";
 
 const PULSE_SECONDS = 10; // so long is one of its points
+const GPU_SECONDS = 10; // agents send every five
 
 let page = null; // the last answers
 let pulse = null;
+let gpus = null;
+let quantity = "utilisation"; // of the GPUs
 
 function headline(state, verdict, time) {
   document.getElementById("headline").className = state;
@@ -46,7 +50,10 @@ poll(1, async () => {
   const first = page === null;
   page = await ask("/api/v1/page");
   show(page);
-  if (first) showPulse();
+  if (first) {
+    showPulse();
+    showGpus();
+  }
 }, (error) => {
   const since = page === null ? "" : ` since ${clock(page.status.time)}: what is below is of then`;
   headline("unknown", `the coordinator does not answer (${error.message})${since}; asking again`, "");
@@ -56,6 +63,29 @@ poll(PULSE_SECONDS, async () => {
   pulse = await ask("/api/v1/pulse");
   showPulse();
 });
+
+function showGpus() {
+  if (page === null || gpus === null) return;
+  fill("gpus", [gpus, quantity, gpus.rows.length ? null : page.status.nodes.map((node) => node.collectors)],
+    () => gpuMap(gpus, page.status.nodes, quantity, choose));
+}
+
+async function askGpus() {
+  gpus = await ask(`/api/v1/gpus?quantity=${quantity}`);
+  showGpus();
+}
+
+async function choose(name) {
+  quantity = name;
+  try {
+    await askGpus();
+  } catch {
+    return; // the headline says it in a second
+  }
+  document.querySelector(`#gpus input[value=${name}]`)?.focus(); // it was drawn anew
+}
+
+poll(GPU_SECONDS, askGpus);
 
 addEventListener("resize", () => {
   forget("pulse");

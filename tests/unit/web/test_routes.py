@@ -12,6 +12,7 @@ from ray_sentinel.http.server import Request, Response
 from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.web.routes import PageSource, local, routes, static_files
 from tests.support.page_data import HOSTILE, incident, status
+from tests.support.page_gpus import gpus
 from tests.support.page_pulse import report
 
 SVG = b"http://www.w3.org/2000/svg"
@@ -95,6 +96,34 @@ def test_the_first_view_is_small() -> None:
 def pulse_of(told: PulseReport) -> bytes:
     source = PageSource(status=status, incidents=tuple, pulse=lambda: told)
     return routes(source)["/api/v1/pulse"](Request(method="GET", path="", headers={})).body
+
+
+@pytest.mark.parametrize("query", ["quantity=power", "", "quantity=", "quantity=%00", "x" * 9000])
+def test_one_quantity_of_the_gpus_is_told(query: str) -> None:
+    table = routes(PageSource(status=status, incidents=tuple, gpus=gpus))
+    asked = Request(method="GET", path="/api/v1/gpus", headers={}, query=query)
+    response = table["/api/v1/gpus"](asked)
+    assert response.status == (200 if query == "quantity=power" else 400)
+    assert len(json.loads(response.body).get("rows", ())) == (6 if query == "quantity=power" else 0)
+
+
+def test_a_second_of_thousands_of_ranks_and_gpus_is_small() -> None:
+    source = PageSource(
+        status=lambda: status(ranks=8192),
+        incidents=lambda: tuple(incident(number=f"{number:04}") for number in range(10_000)),
+        pulse=report,
+        gpus=lambda quantity: gpus(quantity, nodes=1024),
+    )
+    table, packed = routes(source), {"accept-encoding": "gzip"}
+
+    def size(path: str, query: str = "") -> int:
+        asked = Request(method="GET", path=path, headers=packed, query=query)
+        return len(table[path](asked).body)
+
+    pulse, heat = size("/api/v1/pulse"), size("/api/v1/gpus", "quantity=power")
+    assert size("/api/v1/page") + (pulse + heat) / 10 < 50_000
+    files = sum(map(size, static_files()))
+    assert files + size("/api/v1/page") + pulse + heat < 400_000
 
 
 def test_the_pulse_is_told_where_there_is_one() -> None:
