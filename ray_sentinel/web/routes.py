@@ -15,6 +15,7 @@
 ``/api/v1/time``               the coordinator's wall clock, on which its incidents' times are
 ``/api/v1/history``            the embedded history, a file that ``diagnose`` reads
 ``/incidents/ID``              its report, as ``report.html`` in its bundle
+``/incidents/ID.md``           the same as Markdown
 ``/healthz``                   ``ok``
 =============================  ==========================================================
 
@@ -42,6 +43,7 @@ from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
+from ray_sentinel.report.incident_markdown import markdown
 
 JSON = "application/json"
 STATIC_TYPES = {
@@ -55,6 +57,7 @@ HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
 )
+MARKDOWN = ".md"
 SHOWN = 20
 """Incidents on the page, the last ones."""
 BRIEF = (
@@ -203,8 +206,13 @@ def _incident(source: PageSource, request: Request) -> Response:
 
 
 def _report(source: PageSource, request: Request) -> Response:
-    incident = _find(source, request)
+    as_markdown = request.path.endswith(MARKDOWN)
+    asked = msgspec.structs.replace(request, path=request.path.removesuffix(MARKDOWN))
+    incident = _find(source, asked)
     if incident is None:
         return Response(body=b"there is no such incident\n", status=404)
+    if as_markdown:
+        text = markdown(incident).encode("utf-8", "replace")
+        return Response(body=text, content_type="text/markdown; charset=utf-8")
     body = incident_html(incident).encode("utf-8", "replace")
     return Response(body=body, content_type="text/html; charset=utf-8", headers=(REPORT_POLICY,))

@@ -46,17 +46,22 @@ export function facts(pairs) {
     el("div", {}, el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value)))));
 }
 
+// What may be wider than a phone; the keyboard moves it too.
+export function scroller(content) {
+  return el("div", { class: "scroll", tabindex: 0 }, content);
+}
+
 export function table(heads, rows) {
-  return el("div", { class: "scroll" }, el("table", {},
-    el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))),
+  return scroller(el("table", {},
+    el("thead", {}, el("tr", {}, ...heads.map((head) => (head ? el("th", { scope: "col" }, head) : el("td"))))),
     el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells.map((cell) =>
       cell instanceof Node ? el("td", {}, cell) : el("td", {}, String(cell ?? "–"))))))));
 }
 
 const shown = new Map();
 
-// Draws a section anew where `told` differs from what it shows: else the keyboard's place, what is
-// unfolded and what is selected would be lost every second.
+// Draws a section anew where `told` differs from what it shows: else what is unfolded and selected
+// would be lost every second.
 export function fill(id, told, draw) {
   const text = JSON.stringify(told);
   if (shown.get(id) === text) return;
@@ -64,7 +69,20 @@ export function fill(id, told, draw) {
   const nodes = draw();
   const section = document.getElementById(id);
   section.hidden = nodes.length === 0;
-  section.lastElementChild.replaceChildren(...nodes);
+  replace(section.lastElementChild, nodes);
+}
+
+// The keyboard's place stays, and how far a wide table was moved.
+function replace(place, nodes) {
+  const focusable = () => [...place.querySelectorAll("a, button, input, summary, [tabindex]")];
+  const scrolled = () => [...place.querySelectorAll(".scroll")];
+  const focus = focusable().indexOf(document.activeElement);
+  const moved = scrolled().map((one) => one.scrollLeft);
+  place.replaceChildren(...nodes);
+  scrolled().forEach((one, index) => {
+    if (moved[index]) one.scrollLeft = moved[index];
+  });
+  if (focus >= 0) focusable()[focus]?.focus({ preventScroll: true });
 }
 
 // Another width needs another drawing.

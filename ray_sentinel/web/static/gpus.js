@@ -1,5 +1,5 @@
 // A heat map of all GPUs, a row for each node, of one quantity at a time.
-import { age, el } from "./dom.js";
+import { age, el, scroller } from "./dom.js";
 
 const STALE = 30; // seconds: agents send every five
 const LABELLED = 48; // nodes: of more, only the cells are shown, and names and values on pointing
@@ -76,7 +76,7 @@ function oldest(row) {
 function labelled(rows, look) {
   const widest = rows.reduce((most, row) => (row.gpus.length > most.length ? row.gpus : most), []);
   const head = el("tr", {}, el("th", { scope: "col" }, "node"),
-    ...widest.map((gpu) => el("th", { scope: "col" }, gpu)), el("th", {}));
+    ...widest.map((gpu) => el("th", { scope: "col" }, gpu)), el("td"));
   const lines = rows.map((row) => {
     const old = oldest(row);
     return el("tr", {}, el("th", { scope: "row" }, row.host), ...widest.map((_, index) => {
@@ -86,7 +86,7 @@ function labelled(rows, look) {
         value === null ? "–" : String(look.quantity.short(value)));
     }), el("td", { class: "old" }, old > STALE ? `${age(old)} old` : ""));
   });
-  return el("div", { class: "scroll" }, el("table", { class: "heat" }, el("thead", {}, head), el("tbody", {}, ...lines)));
+  return scroller(el("table", { class: "heat" }, el("thead", {}, head), el("tbody", {}, ...lines)));
 }
 
 function dense(rows, look) {

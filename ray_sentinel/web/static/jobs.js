@@ -17,7 +17,7 @@ export function jobCard(job, incidents) {
       ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
       ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
       ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]]),
-    rankGrid(job.ranks, accusedOf(job, incidents)), legend(job.ranks));
+    ...(job.ranks.length ? [rankGrid(job.ranks, accusedOf(job, incidents)), legend(job.ranks)] : []));
   if (troubled.length) {
     card.append(table(["rank", "host", "pid", "step", "state", "last step"],
       troubled.slice(0, 32).map((rank) => [rank.rank, rank.host, rank.pid, rank.step,

@@ -1,8 +1,9 @@
 // The page: what is asked, how often, and which part of the page shows it.
 import { ask, poll } from "./api.js";
+import { incidentDetail } from "./detail.js";
 import { clock, el, fill, forget } from "./dom.js";
 import { gpuMap } from "./gpus.js";
-import { incidentCard } from "./incidents.js";
+import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
 import { nodeTable } from "./nodes.js";
 import { pulses } from "./pulse.js";
@@ -14,6 +15,8 @@ let page = null; // the last answers
 let pulse = null;
 let gpus = null;
 let quantity = "utilisation"; // of the GPUs
+const NONE = '[""]';
+let shownIncident = NONE; // its number, and what the page knew of it then
 
 function headline(state, verdict, time) {
   document.getElementById("headline").className = state;
@@ -43,13 +46,56 @@ function showPulse() {
   const section = document.getElementById("pulse");
   section.hidden = false; // else it has no width
   const width = section.clientWidth - 34;
+  if (width < 100) return; // an incident is shown instead
   fill("pulse", [pulse, width], () => pulses(pulse, page.status, page.incidents, width));
 }
+
+// Which incident the address names; "" where it names none.
+function chosen() {
+  return location.hash.startsWith(INCIDENT) ? decodeURIComponent(location.hash.slice(INCIDENT.length)) : "";
+}
+
+async function showIncident() {
+  const id = chosen();
+  const brief = page?.incidents.find((one) => one.id === id);
+  const known = JSON.stringify([id, brief]);
+  document.querySelector("main").classList.toggle("one", id !== "");
+  document.getElementById("detail").hidden = id === "";
+  if (id === "" || known === shownIncident) return;
+  const arrived = JSON.parse(shownIncident)[0] !== id;
+  shownIncident = known;
+  let nodes, told = null;
+  try {
+    told = await ask(`/api/v1/incidents/${encodeURIComponent(id)}`);
+    nodes = () => incidentDetail(told);
+  } catch (error) {
+    shownIncident = NONE;
+    nodes = () => [el("p", { class: "quiet" }, `Incident ${id} cannot be shown: ${error.message}`)];
+  }
+  if (chosen() !== id) return; // the reader has gone on meanwhile
+  fill("detail", [id, told], nodes);
+  if (arrived) document.querySelector("#detail .title")?.focus();
+}
+
+addEventListener("hashchange", () => {
+  const before = chosen() === "" ? JSON.parse(shownIncident)[0] : "";
+  if (chosen() === "") shownIncident = NONE;
+  showIncident();
+  showPulse(); // it has no width while it is hidden
+  scrollTo(0, 0);
+  const links = [...document.querySelectorAll("#incidents h3 a")];
+  if (before) links.find((one) => one.hash === INCIDENT + encodeURIComponent(before))?.focus();
+});
+
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && chosen() !== "" && !event.target.matches("input")) location.hash = "";
+});
 
 poll(1, async () => {
   const first = page === null;
   page = await ask("/api/v1/page");
   show(page);
+  showIncident();
   if (first) {
     showPulse();
     showGpus();
@@ -77,12 +123,7 @@ async function askGpus() {
 
 async function choose(name) {
   quantity = name;
-  try {
-    await askGpus();
-  } catch {
-    return; // the headline says it in a second
-  }
-  document.querySelector(`#gpus input[value=${name}]`)?.focus(); // it was drawn anew
+  await askGpus().catch(() => {}); // the headline says it in a second
 }
 
 poll(GPU_SECONDS, askGpus);

@@ -2,6 +2,7 @@
 // with its phases, its incidents, and how long nothing has ended now. All times are the
 // coordinator's, so a browser's clock that is wrong changes nothing.
 import { age, clock, duration, el, svg } from "./dom.js";
+import { INCIDENT } from "./incidents.js";
 import { isOpen } from "./states.js";
 
 // Seconds, and in how many parts the axis has them: the shortest that has all points is shown.
@@ -75,12 +76,12 @@ function drawn(lane, pulse, job, incidents, range, look) {
     (range.end - range.start) * (width - LEFT - RIGHT);
   const y = (seconds) => floor - Math.min(seconds / most, 1) * (floor - TOP);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, tabindex: 0,
-    role: "img", "aria-label": `${job.job} ${lane.name}: time per ${look.words[0]}, ${look.said}` });
+    role: "group", "aria-label": `${[job.job, lane.name].filter(Boolean).join(" ")}: time per ${look.words[0]}, ${look.said}` });
   picture.append(...scale(most, y, width, floor), ...bands(pulse, range, x, floor));
   picture.append(...curve(lane, range, x, y, usual * CLIP));
   if (standstill("", job)) picture.append(still(job, range, x, floor));
   picture.append(...marks(incidents, range, x, floor));
-  if (last) picture.append(...timeAxis(range, x, height));
+  if (last) picture.append(...timeAxis(range, x, width, height));
   follow(picture, lane, range, x, y, look);
   return picture;
 }
@@ -166,14 +167,14 @@ function marks(incidents, range, x, floor) {
   return incidents.filter((one) => one.suspected_at >= range.start).map((one) => {
     const at = x(Math.min(one.suspected_at, range.end));
     return svg("a", { class: `mark${isOpen(one) ? " now" : ""}`,
-      href: `/incidents/${encodeURIComponent(one.id)}`, "aria-label": `incident: ${one.summary}` },
+      href: INCIDENT + encodeURIComponent(one.id), "aria-label": `incident: ${one.summary}` },
     svg("title", {}, `${clock(one.suspected_at)} ${one.summary}`),
     svg("line", { x1: at, x2: at, y1: 8, y2: floor }), svg("circle", { cx: at, cy: 7, r: 5 }));
   });
 }
 
-function timeAxis(range, x, height) {
-  const count = range.parts;
+function timeAxis(range, x, width, height) {
+  const count = width < 480 && range.parts % 2 === 0 ? range.parts / 2 : range.parts;
   return Array.from({ length: count + 1 }, (_, index) => {
     const at = range.start + (range.end - range.start) * index / count;
     const anchor = index === 0 ? "start" : index === count ? "end" : "middle";

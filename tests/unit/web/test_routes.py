@@ -79,6 +79,15 @@ def test_a_report_holds_no_markup_from_outside_and_may_run_nothing() -> None:
     assert "default-src 'none'" in policy
 
 
+def test_an_incident_is_told_as_markdown() -> None:
+    response = ask("/incidents/0001.md", hostile=HOSTILE)
+    assert response.content_type.startswith("text/markdown")
+    assert response.body.startswith(b"# rank 3 on node-1 is stopped")
+    assert b"\x1b" not in response.body
+    assert ask("/incidents/0002.md").status == 404
+    assert ask("/incidents/.md").status == 404
+
+
 @pytest.mark.parametrize("path", sorted(static_files()))
 def test_the_page_loads_nothing_from_elsewhere(path: str) -> None:
     response = ask(path)
