@@ -101,6 +101,7 @@ KEY_SERIES = (
     "hw_gpu_temperature_celsius",
     "hw_gpu_clock_mhz",
     "hw_gpu_vram_used_bytes",
+    "hw_gpu_vram_total_bytes",
     "hw_gpu_throttle_reason",
     "hw_gpu_xid_errors_total",
     "hw_gpu_ecc_uncorrected_total",

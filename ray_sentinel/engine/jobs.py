@@ -10,6 +10,7 @@ from ray_sentinel.config import HangConfig
 from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.exits import SIGKILL
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
+from ray_sentinel.engine.pulse import Pulse
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
@@ -141,6 +142,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """Of such a one, when its Ray job last moved."""
     phases: dict[ProcessId, tuple[str, float]] = {}
     """The phase of each process, and since when."""
+    pulse: Pulse = msgspec.field(default_factory=Pulse)
+    """Of its steps."""
 
     def __post_init__(self) -> None:
         self._on_node: dict[str, dict[ProcessId, RankView]] = {}
@@ -215,16 +218,17 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             ended = view.update(snapshot, at, node_time, disturbed=disturbed)
             if gone:
                 self._count_anew()
-            self._learn(ended, view.steps_recorded)
+            self._learn(ended, view.steps_recorded, at)
         self._note_phase(process, view, at)
 
-    def _learn(self, ended: list[float], recorded: int) -> None:
+    def _learn(self, ended: list[float], recorded: int, at: float) -> None:
         """A step of the job ends once, though each of its ranks tells of it: the first counts."""
         new = recorded - self.steps_recorded
         if new > 0:
             self.steps_recorded = recorded
             for seconds in ended[-new:]:
                 self.pace.add(seconds)
+                self.pulse.add("", seconds, at)
 
     def take_exit(self, exit_: Exit, at: float) -> None:
         """A rank's process has ended; ``at`` is on the coordinator's clock."""
@@ -476,6 +480,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             return
         if old is not None and old[0] not in TRAINING:
             self.book.take(old[0], process, old[1], at)
+            self.pulse.note_phase(old[0], old[1], at)
         # It may have begun long before anybody looked.
         since = view.progress.phase_since if view.progress is not None else None
         lasted = max(0.0, view.node_time - since) if since is not None else 0.0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import Literal
 
 import msgspec
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.wording import NEXT_STEPS
-from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Verdict
-from ray_sentinel.model.rank_names import name_ranks
+from ray_sentinel.model.rank_names import name_ranks, ranges
 from ray_sentinel.model.stacks import StackFact
 
 # Evidence for and against each rank, weighed and added up.
@@ -72,6 +73,8 @@ def confidence(score: float) -> float:
 
 MOST_STACKS = 12
 """Shown with one verdict."""
+MOST_RANKS_TEXT = 400
+"""Characters of the ranks that stand at one place."""
 
 Decision = Literal["confirm", "wait", "dismiss"]
 
@@ -103,20 +106,33 @@ def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
 
 
 def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:
-    """The stacks that show it: those of the named, then one of each place where others are."""
-    shown: list[StackFact] = []
-    places: set[tuple[str, ...]] = set()
+    """The stacks that show it: those of the named, then one of each place where others are, with
+    who they are."""
+    own: list[StackFact] = []
+    places: dict[tuple[str, ...], list[RankId]] = {}
+    firsts: dict[tuple[str, ...], StackFact] = {}
     order = [*named, *(view.rank.process for view in case.job.live)]
     for process in dict.fromkeys(order):
-        fact = case.latest(process)
-        view = case.job.ranks.get(process)
-        if fact is None or view is None or (process not in named and fact.signature in places):
+        fact, view = case.latest(process), case.job.ranks.get(process)
+        if fact is None or view is None:
             continue
-        places.add(fact.signature)
-        shown.append(msgspec.structs.replace(fact, rank=view.rank.id))
-        if len(shown) >= MOST_STACKS:
-            break
-    return tuple(shown)
+        if process in named:
+            own.append(msgspec.structs.replace(fact, rank=view.rank.id))
+        else:
+            firsts.setdefault(fact.signature, fact)
+            places.setdefault(fact.signature, []).append(view.rank.id)
+    others = (_shown_for(firsts[place], ranks) for place, ranks in places.items())
+    return tuple(islice(chain(own, others), MOST_STACKS))
+
+
+def _shown_for(fact: StackFact, ranks: Sequence[RankId]) -> StackFact:
+    """The stack of the first of these ranks, for all of them: they stand at one place."""
+    if len(ranks) == 1:
+        return msgspec.structs.replace(fact, rank=ranks[0])
+    said = ranges(sorted({rank.rank for rank in ranks}))
+    if len(said) > MOST_RANKS_TEXT:
+        said = f"{said[:MOST_RANKS_TEXT].rpartition(',')[0]}, ..."
+    return msgspec.structs.replace(fact, rank=ranks[0], alike=len(ranks), alike_ranks=said)
 
 
 def unnamed(case: Case, scores: EvidenceScores, kind: FaultKind, summary: str) -> Verdict:

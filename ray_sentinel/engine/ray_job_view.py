@@ -11,6 +11,7 @@ import msgspec
 
 from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.placement import Missing, missing_of
+from ray_sentinel.engine.pulse import Pulse
 from ray_sentinel.engine.ray_methods import (
     FACTOR,
     PATIENCE,
@@ -130,6 +131,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """In the last look: of those who stood or held the job up, and of one who waited for each."""
     fruitless: int = 0
     """Looks at it, one after the other, in which nothing has begun or ended."""
+    pulse: Pulse = msgspec.field(default_factory=Pulse)
+    """Of its actors' calls."""
 
     @property
     def name(self) -> str:

@@ -220,7 +220,10 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         if track.runs and "." in track.runs:
             known = job.method(track.runs)
             known.ended += 1
-            known.lasted.add(max(0.0, at - track.since))
+            lasted = max(0.0, at - track.since)
+            known.lasted.add(lasted)
+            if not track.runs.endswith(".__init__"):
+                job.pulse.add(track.runs, lasted, at)
         gap = at - job.changed_at
         # What a job waits for while its actors are made is no habit of its work.
         if gap > SHORTEST and not track.runs.endswith(".__init__"):

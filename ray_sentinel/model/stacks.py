@@ -145,4 +145,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     helper: str = ""
     """What the process is, where its stacks show that it is no rank: "dataloader worker",
     "launcher", ..."""
+    alike: int = 1
+    """In a verdict: how many processes stand at this place, for which this one is shown."""
+    alike_ranks: str = ""
+    """Their ranks ("0-2, 5"); empty where it is shown for itself alone."""
     command: str = ""

@@ -4,6 +4,10 @@
 ``/``                          the page; it asks the API once a second
 ``/api/v1/page``               what the page shows: ``{"status", "incidents"}``, the last ones
                                without their stacks and files
+``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
+                               the page asks every ten seconds
+``/api/v1/gpus?quantity=...``  a ``GpuMap`` of ``utilisation``, ``memory``, ``power`` or
+                               ``temperature``
 ``/api/v1/status``             a ``Status``, as ``status --json`` prints it
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
 ``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
@@ -11,6 +15,7 @@
 ``/api/v1/time``               the coordinator's wall clock, on which its incidents' times are
 ``/api/v1/history``            the embedded history, a file that ``diagnose`` reads
 ``/incidents/ID``              its report, as ``report.html`` in its bundle
+``/incidents/ID.md``           the same as Markdown
 ``/healthz``                   ``ok``
 =============================  ==========================================================
 
@@ -24,30 +29,35 @@ from __future__ import annotations
 import gzip
 import ipaddress
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import resources
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import unquote
 
 import msgspec
 
 from ray_sentinel.http.server import Handler, Request, Response
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
+from ray_sentinel.report.incident_markdown import markdown
 
 JSON = "application/json"
-STATIC = {
-    "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
+STATIC_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 HEADERS = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
 )
+MARKDOWN = ".md"
 SHOWN = 20
 """Incidents on the page, the last ones."""
 BRIEF = (
@@ -57,8 +67,8 @@ BRIEF = (
 """What the page shows of one."""
 LEAST_PACKED = 2048
 """Bytes of an answer that is worth packing."""
-PACKING_LEVEL = 1
-"""A megabyte of ranks takes 2 ms, and becomes a twentieth."""
+PACKING_LEVEL = 4
+"""A megabyte of ranks takes 10 ms, and becomes a 26th; at level 1 half of that, and a 23rd."""
 PAGE_POLICY = ("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
 REPORT_POLICY = (
     "Content-Security-Policy",
@@ -75,11 +85,13 @@ class PageSource(msgspec.Struct, frozen=True):
     """All confirmed incidents, oldest first."""
     history: Callable[[], bytes] | None = None
     """The embedded history as a file's bytes; raises OSError where it cannot be made."""
+    pulse: Callable[[], PulseReport] | None = None
+    gpus: Callable[[GpuQuantity], GpuMap] | None = None
 
 
 def routes(source: PageSource) -> dict[str, Handler]:
     """Path → handler, for a ``Server``."""
-    plain: Mapping[str, Callable[[], Any]] = {
+    plain: dict[str, Callable[[], Any]] = {
         "/api/v1/page": lambda: {
             "status": source.status(),
             "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
@@ -89,11 +101,15 @@ def routes(source: PageSource) -> dict[str, Handler]:
         "/api/v1/time": lambda: {"time": time.time()},
         "/api/v1/incidents": lambda: [incident_dict(one) for one in source.incidents()],
     }
+    if source.pulse is not None:
+        plain["/api/v1/pulse"] = source.pulse
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
-    for path, (name, kind) in STATIC.items():
-        made[path] = _static(name, kind)
+    for path, (body, kind) in static_files().items():
+        made[path] = _static(body, kind)
     made["/api/v1/incidents/"] = lambda request: _incident(source, request)
     made["/incidents/"] = lambda request: _report(source, request)
+    if (gpus := source.gpus) is not None:
+        made["/api/v1/gpus"] = lambda request: _gpus(gpus, request)
     if (image := source.history) is not None:
         made["/api/v1/history"] = lambda _request: _file(image)
     made["/healthz"] = lambda _request: Response(body=b"ok\n")
@@ -158,9 +174,28 @@ def _file(make: Callable[[], bytes]) -> Response:
         return Response(body=f"it cannot be made: {error}\n".encode(), status=500)
 
 
-def _static(name: str, kind: str) -> Handler:
-    body = resources.files(__package__).joinpath("static").joinpath(name).read_bytes()
+def static_files() -> dict[str, tuple[bytes, str]]:
+    """Path → body and type of what the page consists of: each of its modules is a file."""
+    found = {}
+    for file in resources.files(__package__).joinpath("static").iterdir():
+        path = "/" if file.name == "page.html" else f"/{file.name}"
+        if kind := STATIC_TYPES.get(file.name[file.name.rfind(".") :]):
+            found[path] = file.read_bytes(), kind
+    return found
+
+
+def _static(body: bytes, kind: str) -> Handler:
     return lambda _request: Response(body=body, content_type=kind, headers=(PAGE_POLICY,))
+
+
+def _gpus(ask: Callable[[GpuQuantity], GpuMap], request: Request) -> Response:
+    wanted = request.query.removeprefix("quantity=")
+    for quantity in get_args(GpuQuantity):
+        if wanted == quantity:
+            return Response(body=msgspec.json.encode(ask(quantity)), content_type=JSON)
+    known = ", ".join(get_args(GpuQuantity))
+    body = msgspec.json.encode({"error": f"?quantity= is one of {known}"})
+    return Response(body=body, content_type=JSON, status=400)
 
 
 def _find(source: PageSource, request: Request) -> Incident | None:
@@ -177,8 +212,13 @@ def _incident(source: PageSource, request: Request) -> Response:
 
 
 def _report(source: PageSource, request: Request) -> Response:
-    incident = _find(source, request)
+    as_markdown = request.path.endswith(MARKDOWN)
+    asked = msgspec.structs.replace(request, path=request.path.removesuffix(MARKDOWN))
+    incident = _find(source, asked)
     if incident is None:
         return Response(body=b"there is no such incident\n", status=404)
+    if as_markdown:
+        text = markdown(incident).encode("utf-8", "replace")
+        return Response(body=text, content_type="text/markdown; charset=utf-8")
     body = incident_html(incident).encode("utf-8", "replace")
     return Response(body=body, content_type="text/html; charset=utf-8", headers=(REPORT_POLICY,))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import select
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 from tests.support.parts import require
+from tests.support.waiting import eventually
+
+ANSWER_SECONDS = 60.0
+COMMON = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
 def rendered(url: str, folder: Path) -> str:
     """The document after its scripts ran, by a real Chromium."""
     command = [
         require("chromium"),
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
+        *COMMON,
         f"--user-data-dir={folder}",
         "--virtual-time-budget=4000",
         "--dump-dom",
@@ -23,3 +29,118 @@ def rendered(url: str, folder: Path) -> str:
     ]
     done = subprocess.run(command, capture_output=True, timeout=120, check=True)
     return done.stdout.decode()
+
+
+class Browser:
+    """One tab of a real Chromium, which is driven through its debugging pipe."""
+
+    def __init__(self, folder: Path, *, width: int = 1280, height: int = 900) -> None:
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        # It reads from its third descriptor, and writes to its fourth.
+        command = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash"]
+        command += [require("chromium"), *COMMON, f"--user-data-dir={folder}"]
+        command += ["--remote-debugging-pipe", f"--window-size={width},{height}"]
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=(theirs_in, theirs_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._in, self._out = ours_in, ours_out
+        self._buffer, self._number, self._session = b"", 0, ""
+        self.complaints: list[str] = []
+        """Errors in the console."""
+        self.requests: list[str] = []
+        """URLs that were asked for."""
+        tab = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        told = self._ask("Target.attachToTarget", targetId=tab, flatten=True)
+        self._session = told["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._ask(f"{domain}.enable")
+
+    def open(self, url: str) -> None:
+        """Go there."""
+        self._ask("Page.navigate", url=url)
+
+    def run(self, script: str) -> Any:
+        """The value of an expression of JavaScript, which may be a promise."""
+        told = self._ask(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in told, told["exceptionDetails"]
+        return told["result"].get("value")
+
+    def until(self, script: str, what: str, seconds: float = 20.0) -> Any:
+        """Wait until an expression is true."""
+        return eventually(lambda: self.run(script), what, seconds)
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """A key of the keyboard, by its name and its number."""
+        about = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+        self._ask("Input.dispatchKeyEvent", **about, **down)
+        self._ask("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    def allow(self, *permissions: str) -> None:
+        """What a user would be asked."""
+        self._ask("Browser.grantPermissions", permissions=list(permissions), session=False)
+
+    def resize(self, width: int, height: int) -> None:
+        """The size of a phone, say."""
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=False)  # fmt: skip
+
+    def prefer(self, scheme: str) -> None:
+        """``light`` or ``dark``."""
+        self._ask("Emulation.setEmulatedMedia",
+                  features=[{"name": "prefers-color-scheme", "value": scheme}])  # fmt: skip
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._in)
+        os.close(self._out)
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, method: str, *, session: bool = True, **params: Any) -> Any:
+        self._number += 1
+        number = self._number
+        about = {"id": number, "method": method, "params": params}
+        if session and self._session:
+            about["sessionId"] = self._session
+        os.write(self._out, json.dumps(about).encode() + b"\0")
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            told = self._next(deadline)
+            if told.get("id") == number:
+                assert "error" not in told, (method, told["error"])
+                return told["result"]
+            self._note(told.get("method"), told.get("params", {}))
+
+    def _note(self, method: str | None, params: Any) -> None:
+        if method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.complaints.append(params["entry"]["text"])
+        if method == "Runtime.exceptionThrown":
+            self.complaints.append(str(params["exceptionDetails"]))
+        if method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+
+    def _next(self, deadline: float) -> Any:
+        while b"\0" not in self._buffer:
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([self._in], [], [], max(0.0, left))
+            assert ready, "the browser does not answer"
+            data = os.read(self._in, 1 << 20)
+            assert data, "the browser has ended"
+            self._buffer += data
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        return json.loads(message)

@@ -21,10 +21,14 @@ from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
+from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.pulse_report import pulse_report
 from ray_sentinel.engine.state import NO_SNAPSHOT
 from ray_sentinel.engine.telemetry import HostRow
 from ray_sentinel.masking import mask_record
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
@@ -184,6 +188,17 @@ class EngineLoop:
         shift = self._clock.shift
         return state, verdict, tuple(shown_job(job, shift) for job in jobs)
 
+    def pulse(self) -> PulseReport:
+        """How long steps and calls took over the last hour."""
+        with self._lock:
+            report = pulse_report(self._engine.view, self._clock.now())
+        return shown_pulse(report, self._clock.shift)
+
+    def gpus(self, quantity: GpuQuantity) -> GpuMap:
+        """That of all GPUs. The engine goes on meanwhile."""
+        telemetry = self._engine.view.telemetry
+        return gpu_map(telemetry, quantity, self._clock.now(), self._lock)
+
     def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
         """Have a running job captured now, all of them without a name; the incidents that were made
         for it, none where no such job runs."""
@@ -285,6 +300,25 @@ def shown_job(job: JobStatus, shift: float) -> JobStatus:
         ),
         straggler=_straggler(job.straggler, shift) if job.straggler is not None else None,
     )
+
+
+def shown_pulse(report: PulseReport, shift: float) -> PulseReport:
+    """The same of the jobs' pulse."""
+    if not shift:
+        return report
+    jobs = (
+        msgspec.structs.replace(
+            job,
+            phases=tuple(
+                msgspec.structs.replace(
+                    phase, start=phase.start + shift, end=_moved(phase.end, shift)
+                )
+                for phase in job.phases
+            ),
+        )
+        for job in report.jobs
+    )
+    return msgspec.structs.replace(report, begin=report.begin + shift, jobs=tuple(jobs))
 
 
 def _moved(at: float | None, shift: float) -> float | None:

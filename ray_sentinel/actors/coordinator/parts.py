@@ -136,7 +136,13 @@ class CoordinatorParts:
             history=self._storage.folder("history"),
         )
         self.page = Page(
-            PageSource(self.status, self.engine.incidents, self.history.image),
+            PageSource(
+                self.status,
+                self.engine.incidents,
+                self.history.image,
+                pulse=lambda: mask_record(self.engine.pulse()),
+                gpus=self.engine.gpus,
+            ),
             self._config.coordinator.port,
             Owner(
                 deployment=deployment,

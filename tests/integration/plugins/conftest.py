@@ -12,21 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.parts import require
+from tests.support.nvml_library import STAND_IN, build
 
-STAND_IN = Path(__file__).parents[2] / "support" / "nvml_stand_in"
 DEADLINE = 20.0
-
-
-def build(folder: Path, *flags: str) -> Path:
-    """Compile the stand-in into ``folder`` and give the folder."""
-    compiler = require("cc")
-    name = "libnvidia-ml.so.1"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", *flags]
-    command += [f"-Wl,-soname,{name}", "-o", str(folder / name), str(STAND_IN / "nvml.c")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 @pytest.fixture(scope="session")

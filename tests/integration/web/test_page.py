@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import rendered
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
+from tests.support.page_gpus import gpus
+from tests.support.page_pulse import report
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +37,13 @@ def serve() -> Iterator[Serve]:
     pages: list[Page] = []
 
     def start(ask: Callable[[], Status]) -> Page:
-        pages.append(Page(PageSource(ask, hostile_incidents), port=0))
+        source = PageSource(
+            ask,
+            hostile_incidents,
+            pulse=lambda: report(HOSTILE),
+            gpus=lambda quantity: gpus(quantity, hostile=HOSTILE),
+        )
+        pages.append(Page(source, port=0))
         return pages[-1]
 
     yield start
@@ -77,8 +86,60 @@ def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, tmp_path
 def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
     document = rendered(serve(lambda: status(hostile=HOSTILE)).link, tmp_path)
     assert "<title>hung" in document
+    assert "time per step, last 60 min" in document, "the pulse of the job with that name"
+    assert "<b>Rollout.generate&lt;img" in document
+    assert '<th scope="row">node-0&lt;img' in document
     assert "<img" not in document
     assert "&lt;img src=x onerror" in document
+
+
+def test_a_browser_draws_the_pulse_with_phases_and_incidents(tmp_path: Path) -> None:
+    page = Page(
+        PageSource(status, lambda: (incident(), incident_of_actors()), pulse=report), port=0
+    )
+    try:
+        document = rendered(page.link, tmp_path)
+    finally:
+        page.close()
+    assert document.count('<path class="mean"') >= 3, "a line for steps, and one for each method"
+    assert "usual 896 ms · longest 9.92 s" in document
+    assert document.count('<rect class="phase"') == 2
+    assert "checkpoint 2 times, last 41.0 s" in document
+    assert 'aria-label="incident: rank 3 on node-1 is stopped"' in document
+    assert "no step has ended for 14.2 s" in document
+    assert "no call has ended for 93.0 s" in document
+    assert "<b>Trainer.update</b>" in document
+
+
+def shown_with(tmp_path: Path, told: Callable[[GpuQuantity], GpuMap]) -> str:
+    page = Page(PageSource(status, tuple, gpus=told), port=0)
+    try:
+        return rendered(page.link, tmp_path)
+    finally:
+        page.close()
+
+
+def test_a_browser_shows_gpus_as_a_heat_map_with_what_is_stale(tmp_path: Path) -> None:
+    document = shown_with(tmp_path, gpus)
+    assert document.count('<th scope="row">node-') == 6
+    assert document.count('<td class="q9" title="node-0') == 8
+    assert document.count('<td class="stale" title="node-5') == 8
+    assert "5 min old" in document
+    assert "8 not reported for more than 30 s" in document
+    assert 'value="temperature"' in document
+
+
+def test_thousands_of_gpus_fit_on_a_page(tmp_path: Path) -> None:
+    document = shown_with(tmp_path, lambda quantity: gpus(quantity, nodes=1024))
+    assert document.count('class="strip"') == 1024
+    assert "8192 GPUs on 1024 nodes" in document
+    assert "node-700\nGPU 0: " in document
+
+
+def test_a_browser_says_that_there_are_no_gpus(tmp_path: Path) -> None:
+    document = shown_with(tmp_path, lambda quantity: GpuMap(quantity=quantity))
+    told = "nvml is quarantined (slow) on 2 nodes; amdgpu finds none on 2 nodes"
+    assert f"No GPUs are reported: {told}." in document
 
 
 def test_a_job_of_many_ranks_fits_on_a_page(serve: Serve, tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ import os
 import signal
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ray_sentinel.actors.messages import Description
-from tests.support.browser import rendered
+from tests.support.browser import Browser, rendered
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
+from tests.support.watched_job import WatchedJob
 
 pytestmark = pytest.mark.integration
 
@@ -43,6 +45,63 @@ def test_the_coordinator_serves_its_page_and_its_state(
     document = rendered(link, tmp_path / "browser")
     for node in served["nodes"]:
         assert node["address"] in document
+
+
+def served(link: str, path: str) -> Any:
+    """The answer to a program that has the link."""
+    url, _, token = link.partition("?token=")
+    request = urllib.request.Request(f"{url}{path}")
+    request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_the_page_has_the_pulse_of_a_real_job(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+) -> None:
+    link = ray_cluster.run("status", "--link").stdout.strip()
+    with WatchedJob(ray_cluster, watched, "pulsing") as job:
+        job.start("none", "none", at=10**9)
+        job.until_training(2, beyond=40)
+        before = watched.status().time
+        told = served(link, "api/v1/pulse")
+        after = watched.status().time
+        (pulse,) = [one for one in told["jobs"] if one["job"] == "pulsing"]
+        document = rendered(link, tmp_path / "browser")
+    (lane,) = pulse["lanes"]
+    steps = sum(count for _, count, _, _ in lane["points"])
+    assert steps >= 40, "each step once, however many ranks tell of it"
+    assert all(0.04 < mean <= longest < 5.0 for _, _, mean, longest in lane["points"])
+    end = told["begin"] + told["places"] * told["width"]
+    assert before < end <= after + told["width"], "the last of its points is of now"
+    assert "time per step, last 5 min" in document
+
+
+def test_a_real_incident_is_shown_with_all_that_tells_of_it(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+) -> None:
+    link = ray_cluster.run("status", "--link").stdout.strip()
+    with WatchedJob(ray_cluster, watched, "stopping") as job, Browser(tmp_path / "tab") as browser:
+        job.start("none", "sigstop", "none", at=100)
+        found = job.verdict()
+        browser.open(f"{link}#incident/{found.id}")
+        browser.until(
+            "document.querySelector('.tree .t-bad')?.innerText.startsWith('rank 1')",
+            "the tree of stacks with the one that is stopped",
+        )
+        text = browser.run("document.getElementById('detail').innerText")
+        assert found.summary in text
+        for part in ("Suspects", "What to do", "Why", "Where they stand", "Timeline"):
+            assert f"\n{part}\n" in text
+        processes = "[...document.querySelectorAll('.tree .end')].map((one) => one.innerText)"
+        assert len(browser.run(processes)) >= 2, "the culprit, and who waits"
+        told = served(link, f"api/v1/incidents/{found.id}")
+        assert sum(stack["alike"] for stack in told["verdict"]["stacks"]) == 3
+        url, _, token = link.partition("?token=")
+        request = urllib.request.Request(f"{url}incidents/{found.id}.md")
+        request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.read().decode().startswith("# rank 1 on ")
 
 
 def test_the_link_outlives_the_coordinator_s_process(

@@ -7,9 +7,16 @@ import json
 
 import pytest
 
+from ray_sentinel import regex as re
 from ray_sentinel.http.server import Request, Response
-from ray_sentinel.web.routes import PageSource, local, routes
+from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.web.routes import PageSource, local, routes, static_files
 from tests.support.page_data import HOSTILE, incident, status
+from tests.support.page_gpus import gpus
+from tests.support.page_pulse import report
+
+SVG = b"http://www.w3.org/2000/svg"
+"""A namespace, which nobody asks for."""
 
 
 def ask(path: str, host: str = "127.0.0.1:9401", *, hostile: str = "") -> Response:
@@ -82,12 +89,68 @@ def test_a_report_holds_no_markup_from_outside_and_may_run_nothing() -> None:
     assert "default-src 'none'" in policy
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css"])
+def test_an_incident_is_told_as_markdown() -> None:
+    response = ask("/incidents/0001.md", hostile=HOSTILE)
+    assert response.content_type.startswith("text/markdown")
+    assert response.body.startswith(b"# rank 3 on node-1 is stopped")
+    assert b"\x1b" not in response.body
+    assert ask("/incidents/0002.md").status == 404
+    assert ask("/incidents/.md").status == 404
+
+
+@pytest.mark.parametrize("path", sorted(static_files()))
 def test_the_page_loads_nothing_from_elsewhere(path: str) -> None:
     response = ask(path)
     assert response.status == 200
-    assert b"http://" not in response.body
-    assert b"https://" not in response.body
+    assert dict(response.headers)["Content-Security-Policy"].startswith("default-src 'self';")
+    elsewhere = re.findall(rb"(?:https?:)?//[a-z0-9.]+[^\s\"']*", response.body)
+    assert set(elsewhere) <= {SVG}
+
+
+def test_the_first_view_is_small() -> None:
+    files = sum(len(body) for body, _ in static_files().values())
+    assert 20_000 < files + len(ask("/api/v1/page").body) + len(pulse_of(report())) < 150_000
+
+
+def pulse_of(told: PulseReport) -> bytes:
+    source = PageSource(status=status, incidents=tuple, pulse=lambda: told)
+    return routes(source)["/api/v1/pulse"](Request(method="GET", path="", headers={})).body
+
+
+@pytest.mark.parametrize("query", ["quantity=power", "", "quantity=", "quantity=%00", "x" * 9000])
+def test_one_quantity_of_the_gpus_is_told(query: str) -> None:
+    table = routes(PageSource(status=status, incidents=tuple, gpus=gpus))
+    asked = Request(method="GET", path="/api/v1/gpus", headers={}, query=query)
+    response = table["/api/v1/gpus"](asked)
+    assert response.status == (200 if query == "quantity=power" else 400)
+    assert len(json.loads(response.body).get("rows", ())) == (6 if query == "quantity=power" else 0)
+
+
+def test_a_second_of_thousands_of_ranks_and_gpus_is_small() -> None:
+    source = PageSource(
+        status=lambda: status(ranks=8192),
+        incidents=lambda: tuple(incident(number=f"{number:04}") for number in range(10_000)),
+        pulse=report,
+        gpus=lambda quantity: gpus(quantity, nodes=1024),
+    )
+    table, packed = routes(source), {"accept-encoding": "gzip"}
+
+    def size(path: str, query: str = "") -> int:
+        asked = Request(method="GET", path=path, headers=packed, query=query)
+        return len(table[path](asked).body)
+
+    pulse, heat = size("/api/v1/pulse"), size("/api/v1/gpus", "quantity=power")
+    assert size("/api/v1/page") + (pulse + heat) / 10 < 50_000
+    files = sum(map(size, static_files()))
+    assert files + size("/api/v1/page") + pulse + heat < 400_000
+
+
+def test_the_pulse_is_told_where_there_is_one() -> None:
+    told = json.loads(pulse_of(report()))
+    assert [job["counts"] for job in told["jobs"]] == ["steps", "calls"]
+    assert told["places"] * told["width"] == 3600
+    assert len(told["jobs"][0]["lanes"][0]["points"]) > 300
+    assert "/api/v1/pulse" not in routes(PageSource(status=status, incidents=tuple))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,119 @@
+"""The durations of a job's steps and calls over the last hour, summed up in places of ten seconds.
+
+What ``DurationStats`` remembers is what is usual, without the time; this is the picture over time
+that people look at. It costs a job some 10 kB a lane, whatever its pace and its size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+import msgspec
+
+from ray_sentinel.engine.phases import TRAINING
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.pulse import PulseLane, PulsePhase
+
+WIDTH = 10.0
+"""Seconds of a place."""
+PLACES = 360
+"""An hour."""
+MOST_LANES = 24
+"""Of one job that are kept; of more methods those that went longest without a call go."""
+SHOWN_LANES = 6
+"""Those in which most of the time went."""
+MOST_PHASES = 128
+"""Of one job that are kept, the last ones."""
+
+
+class PulsePlace(msgspec.Struct, array_like=True):
+    """What ended within ten seconds."""
+
+    number: int
+    """Which ten seconds, since the clock's beginning."""
+    count: int
+    seconds: float
+    """All of them together."""
+    longest: float
+
+
+class Pulse(msgspec.Struct):
+    """Of one job. Times are the coordinator's, in seconds."""
+
+    lanes: dict[str, list[PulsePlace]] = {}
+    """By the method's name, "" for steps; the one that was used last at the end."""
+    phases: list[tuple[str, float, float]] = []
+    """(Phase, begin, end) of those that are over, by their end."""
+
+    def add(self, lane: str, seconds: float, at: float) -> None:
+        """A step or a call that took ``seconds`` ended at ``at``."""
+        if not (math.isfinite(seconds) and seconds >= 0.0):
+            return
+        places = self.lanes[lane] = self.lanes.pop(lane, [])
+        while len(self.lanes) > MOST_LANES:
+            del self.lanes[next(iter(self.lanes))]
+        number = int(at // WIDTH)
+        # A step that was told late belongs to the newest place.
+        if not places or number > places[-1].number:
+            places.append(PulsePlace(number, 0, 0.0, 0.0))
+            if number - places[0].number > PLACES:
+                self.lanes[lane] = places = [p for p in places if number - p.number < PLACES]
+        last = places[-1]
+        last.count, last.seconds = last.count + 1, last.seconds + seconds
+        last.longest = max(last.longest, seconds)
+
+    def note_phase(self, phase: str, begun: float, ended: float) -> None:
+        """A rank left a phase. All ranks go through it together: what overlaps is one."""
+        # Of the last ones: the job's ranks leave at about the same time.
+        for index in range(len(self.phases) - 1, max(-1, len(self.phases) - 4), -1):
+            name, start, end = self.phases[index]
+            if name == phase and begun <= end:
+                self.phases[index] = (phase, min(start, begun), max(end, ended))
+                return
+        self.phases.append((phase, begun, ended))
+        del self.phases[:-MOST_PHASES]
+
+    def shown_lanes(self, first: int) -> tuple[PulseLane, ...]:
+        """The lanes in which most of the time went since place ``first``, by their names."""
+        kept = {
+            name: [place for place in places if place.number >= first]
+            for name, places in self.lanes.items()
+        }
+        most = sorted(kept, key=lambda name: -sum(place.seconds for place in kept[name]))
+        return tuple(
+            PulseLane(name=name, points=tuple(_points(kept[name], first)))
+            for name in sorted(islice((name for name in most if kept[name]), SHOWN_LANES))
+        )
+
+    def shown_phases(
+        self, since: float, now: Mapping[ProcessId, tuple[str, float]], living: Iterable[ProcessId]
+    ) -> tuple[PulsePhase, ...]:
+        """Those that have not ended before ``since``; ``now`` are the phases that processes are in
+        and since when, of which the ``living`` count."""
+        over = [
+            PulsePhase(phase=phase, start=begun, end=ended)
+            for phase, begun, ended in self.phases
+            if ended >= since
+        ]
+        open_since: dict[str, float] = {}
+        for process in living:
+            phase, begun = now.get(process, ("", 0.0))
+            if phase not in TRAINING:
+                open_since[phase] = min(begun, open_since.get(phase, begun))
+        return (
+            *over,
+            *(PulsePhase(phase=phase, start=begun) for phase, begun in open_since.items()),
+        )
+
+
+def _points(places: Iterable[PulsePlace], first: int) -> Iterator[tuple[int, int, float, float]]:
+    for place in places:
+        mean = place.seconds / max(place.count, 1)
+        yield place.number - first, place.count, _short(mean), _short(place.longest)
+
+
+def _short(seconds: float) -> float:
+    """Four digits are more than a picture shows."""
+    return float(f"{seconds:.4g}")

@@ -1,0 +1,29 @@
+"""One quantity of all GPUs, node by node: what a heat map shows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+GpuQuantity = Literal["utilisation", "memory", "power", "temperature"]
+"""``utilisation`` and ``memory`` are ratios (0..1); ``power`` in watts, ``temperature`` in °C."""
+
+
+class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs of one node, one place each in all three."""
+
+    host: str
+    gpus: tuple[str, ...]
+    """Their indices; of a MIG device ``GPU:DEVICE``."""
+    values: tuple[float | None, ...]
+    """None where it is not known."""
+    ages: tuple[int | None, ...]
+    """Seconds since the value came."""
+
+
+class GpuMap(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all nodes that have reported GPUs within the last half hour, by their names."""
+
+    quantity: GpuQuantity
+    rows: tuple[GpuRow, ...] = ()

@@ -1,0 +1,111 @@
+// A heat map of all GPUs, a row for each node, of one quantity at a time.
+import { age, el, scroller } from "./dom.js";
+
+const STALE = 30; // seconds: agents send every five
+const LABELLED = 48; // nodes: of more, only the cells are shown, and names and values on pointing
+const COLLECTORS = ["nvml", "amdgpu"];
+const percent = (value) => `${Math.round(100 * value)} %`;
+
+// What a quantity's colours mean: from which value to which, and how it is said. The most is null
+// where it is that of the map.
+export const QUANTITIES = {
+  utilisation: { label: "Utilisation", from: 0, to: 1, short: (v) => Math.round(100 * v), long: percent },
+  memory: { label: "Memory", from: 0, to: 1, short: (v) => Math.round(100 * v), long: percent },
+  power: { label: "Power", from: 0, to: null, short: Math.round, long: (v) => `${Math.round(v)} W` },
+  temperature: { label: "Temperature", from: 30, to: 95, short: Math.round, long: (v) => `${Math.round(v)} °C` },
+};
+
+// `map` is a GpuMap, `nodes` those of the status: their collectors say why there are no GPUs.
+export function gpuMap(map, nodes, chosen, choose) {
+  if (!map.rows.length) return [el("p", { class: "quiet" }, without(nodes))];
+  const quantity = QUANTITIES[map.quantity];
+  const known = map.rows.flatMap((row) => row.values.filter((value) => value !== null));
+  const to = quantity.to ?? Math.max(100, ...[known.reduce((most, one) => Math.max(most, one), 0)]);
+  const look = { quantity, to };
+  const draw = map.rows.length <= LABELLED ? labelled : dense;
+  return [el("div", { class: `card gpus ${map.quantity}` }, choice(chosen, choose),
+    known.length ? null : el("p", { class: "quiet" }, `No GPU reports its ${map.quantity}.`),
+    draw(map.rows, look), key(map, known, look))];
+}
+
+function without(nodes) {
+  const reasons = new Map();
+  for (const node of nodes) {
+    for (const one of node.collectors) {
+      if (!COLLECTORS.includes(one.name)) continue;
+      const said = `${one.name} ${one.state === "skipped" ? "finds none" : `is ${one.state}`}` +
+        (one.message ? ` (${one.message})` : "");
+      reasons.set(said, (reasons.get(said) || 0) + 1);
+    }
+  }
+  const told = [...reasons].slice(0, 4).map(([said, count]) => `${said} on ${count} node${count > 1 ? "s" : ""}`);
+  return `No GPUs are reported${told.length ? `: ${told.join("; ")}` : ""}.`;
+}
+
+function choice(chosen, choose) {
+  const options = Object.entries(QUANTITIES).map(([name, { label }]) => {
+    const input = el("input", { type: "radio", name: "quantity", value: name, checked: name === chosen ? "" : false });
+    input.addEventListener("change", () => choose(name));
+    return el("label", {}, input, el("span", {}, label));
+  });
+  return el("fieldset", { class: "choice" }, el("legend", {}, "by"), ...options);
+}
+
+// Ten shades; the style sheet knows their colours.
+function shade(value, { quantity, to }) {
+  const share = (value - quantity.from) / (to - quantity.from);
+  return `q${Math.max(0, Math.min(9, Math.floor(10 * share)))}`;
+}
+
+function looks(value, old, look) {
+  if (value === null) return "none";
+  return old > STALE ? "stale" : shade(value, look);
+}
+
+function said(row, index, { quantity }) {
+  const value = row.values[index], old = row.ages[index];
+  const told = value === null ? "not known" : quantity.long(value);
+  return `GPU ${row.gpus[index]}: ${told}${old > STALE ? `, ${age(old)} old` : ""}`;
+}
+
+function oldest(row) {
+  const known = row.ages.filter((old) => old !== null);
+  return known.length ? Math.max(...known) : null;
+}
+
+function labelled(rows, look) {
+  const widest = rows.reduce((most, row) => (row.gpus.length > most.length ? row.gpus : most), []);
+  const head = el("tr", {}, el("th", { scope: "col" }, "node"),
+    ...widest.map((gpu) => el("th", { scope: "col" }, gpu)), el("td"));
+  const lines = rows.map((row) => {
+    const old = oldest(row);
+    return el("tr", {}, el("th", { scope: "row" }, row.host), ...widest.map((_, index) => {
+      if (index >= row.gpus.length) return el("td", {});
+      const value = row.values[index];
+      return el("td", { class: looks(value, row.ages[index], look), title: `${row.host}\n${said(row, index, look)}` },
+        value === null ? "–" : String(look.quantity.short(value)));
+    }), el("td", { class: "old" }, old > STALE ? `${age(old)} old` : ""));
+  });
+  return scroller(el("table", { class: "heat" }, el("thead", {}, head), el("tbody", {}, ...lines)));
+}
+
+function dense(rows, look) {
+  return el("div", { class: "strips" }, ...rows.map((row) => {
+    const told = `${row.host}\n${row.gpus.map((_, index) => said(row, index, look)).join("\n")}`;
+    return el("span", { class: "strip", title: told, role: "img", "aria-label": told },
+      ...row.values.map((value, index) => el("i", { class: looks(value, row.ages[index], look) })));
+  }));
+}
+
+function key(map, known, { quantity, to }) {
+  const count = map.rows.reduce((sum, row) => sum + row.gpus.length, 0);
+  const stale = map.rows.reduce((sum, row) => sum + row.ages.filter((old) => old > STALE).length, 0);
+  const sorted = [...known].sort((a, b) => a - b);
+  const middle = sorted.length ? ` · median ${quantity.long(sorted[sorted.length >> 1])}, ` +
+    `${quantity.long(sorted[0])} to ${quantity.long(sorted.at(-1))}` : "";
+  return el("div", { class: "legend" },
+    el("span", { class: "ramp" }, quantity.long(quantity.from),
+      ...Array.from({ length: 10 }, (_, index) => el("i", { class: `q${index}` })), quantity.long(to)),
+    el("span", {}, `${count} GPUs on ${map.rows.length} node${map.rows.length > 1 ? "s" : ""}${middle}`),
+    stale ? el("span", {}, el("i", { class: "stale" }), `${stale} not reported for more than ${STALE} s`) : null);
+}

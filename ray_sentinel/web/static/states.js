@@ -1,0 +1,22 @@
+// The states of ranks, processes, jobs and incidents as colours.
+
+const TONES = {
+  running: "good", waiting: "idle", exited: "bad", stopped: "bad", "gil-held": "bad",
+  blocked: "bad", silent: "warn", starved: "warn", paused: "warn",
+};
+
+export function tone(state) {
+  return TONES[state] || "idle";
+}
+
+export function isWell(one) {
+  return ["good", "idle"].includes(tone(one.state));
+}
+
+export function isOpen(incident) {
+  return !["resolved", "dismissed"].includes(incident.state);
+}
+
+export function jobTone(state) {
+  return { hung: "t-bad", stalled: "t-warn", slow: "t-warn", healthy: "t-good" }[state] || "quiet";
+}

@@ -1,0 +1,48 @@
+"""GPUs of nodes that told of them, through the engine's telemetry."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.telemetry import Telemetry
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity
+from ray_sentinel.model.identity import Node
+from ray_sentinel.model.progress import Snapshot
+from tests.support.page_data import NOW
+from tests.support.samples import sampled
+
+GIB = float(1 << 30)
+
+
+def told(host: str, number: int, *, gpus: int = 8, at: float = NOW - 2.0) -> Snapshot:
+    """What a node's agent sends of its GPUs."""
+    values: dict[str, float] = {}
+    for index in range(gpus):
+        wave = 0.5 + 0.5 * math.sin(number * 1.7 + index * 0.9)
+        label = f'{{gpu="{index}"}}'
+        values |= {
+            f"hw_gpu_utilization_ratio{label}": 0.9 + 0.1 * wave,
+            f"hw_gpu_vram_used_bytes{label}": (58 + 12 * wave) * GIB,
+            f"hw_gpu_vram_total_bytes{label}": 80 * GIB,
+            f"hw_gpu_power_watts{label}": 480 + 200 * wave,
+            f"hw_gpu_temperature_celsius{label}": 52 + 25 * wave,
+        }
+    node = Node(id=host, host=host, address="10.0.0.1")
+    return Snapshot(node=node, time=at, sequence=1, samples=sampled(values))
+
+
+def telemetry(nodes: int = 2, *, gpus: int = 8, hostile: str = "") -> Telemetry:
+    """Of ``nodes`` nodes; the last one reported five minutes ago."""
+    known = Telemetry()
+    for number in range(nodes):
+        last = number == nodes - 1 and nodes > 1
+        at = NOW - (300.0 if last else 2.0)
+        known.take(told(f"node-{number}{hostile}", number, gpus=gpus, at=at), NOW, 0.0)
+    return known
+
+
+def gpus(quantity: GpuQuantity, nodes: int = 6, hostile: str = "") -> GpuMap:
+    """As the page is told."""
+    return gpu_map(telemetry(nodes, hostile=hostile), quantity, NOW, threading.Lock())

@@ -1,0 +1,83 @@
+"""One quantity of all GPUs, from what their nodes sent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import get_args
+
+import msgspec
+import pytest
+
+from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.telemetry import Telemetry
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity
+from ray_sentinel.model.identity import Node
+from ray_sentinel.model.progress import Snapshot
+from tests.support.page_data import NOW
+from tests.support.page_gpus import telemetry
+from tests.support.samples import sampled
+
+
+def mapped(known: Telemetry, quantity: GpuQuantity = "utilisation", now: float = NOW) -> GpuMap:
+    return gpu_map(known, quantity, now, threading.Lock())
+
+
+def one_node(values: dict[str, float]) -> Telemetry:
+    known = Telemetry()
+    node = Node(id="n", host="node-0", address="10.0.0.1")
+    known.take(Snapshot(node=node, time=NOW, sequence=1, samples=sampled(values)), NOW, 0.0)
+    return known
+
+
+def test_each_quantity_of_each_gpu() -> None:
+    known = telemetry(1, gpus=2)
+    told = {quantity: mapped(known, quantity).rows[0].values for quantity in get_args(GpuQuantity)}
+    assert told == {
+        "utilisation": (0.95, 0.99),
+        "memory": (0.8, 0.86),
+        "power": (580.0, 658.0),
+        "temperature": (64.0, 74.0),
+    }
+
+
+def test_what_is_stale_stays_with_its_age() -> None:
+    rows = mapped(telemetry(3)).rows
+    assert [row.host for row in rows] == ["node-0", "node-1", "node-2"]
+    assert [set(row.ages) for row in rows] == [{2}, {2}, {300}]
+    assert None not in rows[2].values
+
+
+def test_nodes_and_gpus_are_in_the_order_in_which_people_count() -> None:
+    known = telemetry(12, gpus=12)
+    hosts = [row.host for row in mapped(known).rows]
+    assert hosts == [f"node-{number}" for number in range(12)]
+    assert mapped(known).rows[0].gpus == tuple(map(str, range(12)))
+
+
+def test_a_gpu_without_the_value_is_there_without_it() -> None:
+    known = one_node({'hw_gpu_info{gpu="0",uuid="a"}': 1.0, 'hw_gpu_vram_used_bytes{gpu="1"}': 5.0})
+    (row,) = mapped(known, "power").rows
+    assert (row.gpus, row.values, row.ages) == (("0",), (None,), (None,))
+    (row,) = mapped(known, "memory").rows
+    assert (row.gpus, row.values, row.ages) == (("0", "1"), (None, None), (None, None))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_value_that_is_no_number_is_unknown(value: float) -> None:
+    known = one_node({'hw_gpu_info{gpu="0"}': 1.0, 'hw_gpu_power_watts{gpu="0"}': value})
+    (row,) = mapped(known, "power").rows
+    assert row.values == (None,)
+
+
+def test_nodes_without_gpus_have_no_row() -> None:
+    assert mapped(one_node({"hw_load1": 3.0})).rows == ()
+
+
+def test_a_thousand_nodes_are_told_in_a_moment() -> None:
+    known = telemetry(1024)
+    begun = time.process_time()
+    found = mapped(known)
+    assert time.process_time() - begun < 1.0
+    assert sum(len(row.gpus) for row in found.rows) == 8192
+    assert len(msgspec.json.encode(found)) < 250_000

@@ -1,0 +1,122 @@
+"""The last hour of steps and calls, as the page draws it."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from ray_sentinel.engine.pulse import MOST_LANES, MOST_PHASES, PLACES, SHOWN_LANES, WIDTH, Pulse
+from ray_sentinel.engine.pulse_report import pulse_report
+from tests.support.engine_sim import Sim
+from tests.support.ray_story import RayStory, actors, driver
+from tests.support.restarts import restarted
+
+
+def test_steps_are_counted_once_and_summed_up_by_ten_seconds() -> None:
+    sim = Sim(world=8, nodes=2)
+    sim.run(120)
+    report = pulse_report(sim.engine.view, sim.now)
+    (job,) = report.jobs
+    (lane,) = job.lanes
+    assert (job.counts, lane.name, report.places, report.width) == ("steps", "", PLACES, WIDTH)
+    assert report.begin <= sim.now - 3590 <= report.begin + 2 * WIDTH
+    steps = sum(count for _, count, _, _ in lane.points)
+    assert 120 / sim.step_seconds - 12 <= steps <= 120 / sim.step_seconds
+    assert all(mean == longest == sim.step_seconds for *_, mean, longest in lane.points)
+    places = [place for place, *_ in lane.points]
+    assert places == sorted(set(places))
+    assert places[-1] in (PLACES - 2, PLACES - 1)
+
+
+def test_a_long_step_is_the_longest_of_its_place() -> None:
+    pulse = Pulse()
+    for number in range(20):
+        pulse.add("", 0.5, 1000.0 + 0.5 * number)
+    pulse.add("", 9.0, 1009.9)
+    (lane,) = pulse.shown_lanes(100)
+    assert lane.points == ((0, 21, 0.9048, 9.0),)
+
+
+def test_what_is_older_than_an_hour_is_forgotten_whatever_the_pace() -> None:
+    pulse = Pulse()
+    for number in range(40_000):
+        pulse.add("", 1.0, float(number))
+    assert len(pulse.lanes[""]) <= PLACES + 1
+    first = int(39_999 // WIDTH) - PLACES + 1
+    (lane,) = pulse.shown_lanes(first)
+    assert [place for place, *_ in lane.points] == list(range(PLACES))
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0])
+def test_what_is_no_duration_is_left_out(seconds: float) -> None:
+    pulse = Pulse()
+    pulse.add("", seconds, 10.0)
+    assert not pulse.lanes
+
+
+def test_of_many_methods_those_are_shown_that_take_most_of_the_time() -> None:
+    pulse = Pulse()
+    for number in range(100):
+        pulse.add(f"A.m{number:03}", float(number % 7), 100.0 + number)
+    assert len(pulse.lanes) == MOST_LANES
+    shown = [lane.name for lane in pulse.shown_lanes(0)]
+    assert len(shown) == SHOWN_LANES
+    assert shown == sorted(shown)
+    assert {"A.m097", "A.m090", "A.m083"} < set(shown)
+
+
+def test_a_phase_that_all_ranks_go_through_is_one() -> None:
+    pulse = Pulse()
+    for begin in (100.0, 500.0):
+        for rank in range(64):
+            pulse.note_phase("checkpoint", begin + rank / 100, begin + 20 + rank / 100)
+    assert pulse.phases == [("checkpoint", 100.0, 120.63), ("checkpoint", 500.0, 520.63)]
+    for number in range(1000):
+        pulse.note_phase(f"epoch {number}", 1000.0 + number, 1000.5 + number)
+    assert len(pulse.phases) == MOST_PHASES
+
+
+def test_a_checkpoint_that_lasts_is_shown_as_open() -> None:
+    sim = Sim(world=4)
+    sim.run(30)
+    for rank in sim.ranks:
+        rank.phase, rank.phase_since = "checkpoint", sim.now
+    sim.run(5)
+    (job,) = pulse_report(sim.engine.view, sim.now).jobs
+    (phase,) = job.phases
+    assert (phase.phase, phase.end) == ("checkpoint", None)
+    assert sim.now - 7 <= phase.start <= sim.now
+    for rank in sim.ranks:
+        rank.phase = ""
+    sim.run(5)
+    (job,) = pulse_report(sim.engine.view, sim.now).jobs
+    (phase,) = job.phases
+    assert phase.end is not None
+    assert 3 <= phase.end - phase.start <= 8
+
+
+def test_a_job_of_actors_has_a_lane_for_each_method() -> None:
+    story = RayStory([driver(), *actors("Rollout", 2, 10), *actors("Trainer", 1, 20)])
+    story.train(120)
+    jobs = {job.job: job for job in pulse_report(story.engine.view, story.now).jobs}
+    (job,) = [one for one in jobs.values() if one.counts == "calls"]
+    names = [lane.name for lane in job.lanes]
+    assert "Rollout.generate" in names
+    assert not any(name.endswith("__init__") for name in names)
+    assert all(longest > 0 for lane in job.lanes for *_, longest in lane.points)
+
+
+def test_it_outlives_the_coordinator() -> None:
+    sim = Sim(world=4)
+    sim.run(60)
+    before = pulse_report(sim.engine.view, sim.now)
+    assert pulse_report(restarted(sim.engine).view, sim.now) == before
+
+
+def test_its_answer_is_small() -> None:
+    pulse = Pulse()
+    for number in range(36_000):
+        pulse.add("Trainer.step", 0.1234567 * (number % 13), number / 10)
+    assert len(msgspec.json.encode(pulse.shown_lanes(0))) < 12_000

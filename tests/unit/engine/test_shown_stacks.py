@@ -1,0 +1,31 @@
+"""Which stacks a verdict shows, and for whom."""
+
+from __future__ import annotations
+
+from ray_sentinel.engine.judgement import MOST_RANKS_TEXT, MOST_STACKS
+from tests.support.engine_sim import Sim
+
+
+def verdict_of(sim: Sim, stuck: int) -> tuple[tuple[int | None, int, str], ...]:
+    """(Rank, alike, their ranks) of each stack."""
+    sim.run(60)
+    sim.stick(stuck, activity="sleep")
+    sim.run(60)
+    (incident,) = sim.incidents()
+    assert incident.verdict is not None
+    shown = incident.verdict.stacks
+    return tuple((one.rank.rank if one.rank else None, one.alike, one.alike_ranks) for one in shown)
+
+
+def test_the_culprit_is_shown_for_itself_and_one_waiter_for_all() -> None:
+    culprit, *others = verdict_of(Sim(world=8, nodes=2), 3)
+    assert culprit == (3, 1, "")
+    assert [alike for _, alike, _ in others] == [7]
+    assert others[0][2] == "0-2, 4-7"
+
+
+def test_many_ranks_are_said_in_short() -> None:
+    stacks = verdict_of(Sim(world=64, nodes=8), 5)
+    assert len(stacks) <= MOST_STACKS
+    assert sum(alike for _, alike, _ in stacks) == 64
+    assert all(len(ranks) <= MOST_RANKS_TEXT + 5 for *_, ranks in stacks)
