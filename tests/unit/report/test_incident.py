@@ -150,8 +150,8 @@ def test_the_reports_tell_who_waits_for_whom_step_by_step(of_actors: Incident) -
 
 def test_a_stack_of_no_rank_is_called_by_its_process(of_actors: Incident) -> None:
     text = rendered(of_actors)["report.md"].decode()
-    assert "## Stack of Rollout 2, pid 77 (culprit" in text
-    assert "## Stack of pid 77 on node1 (waiter" in text
+    assert "<summary>Stack of Rollout 2, pid 77 (culprit" in text
+    assert "<summary>Stack of pid 77 on node1 (waiter" in text
 
 
 def test_a_stack_that_was_taken_of_an_actor_is_that_of_the_rank_that_it_is(
@@ -162,7 +162,7 @@ def test_a_stack_that_was_taken_of_an_actor_is_that_of_the_rank_that_it_is(
     culprits = (msgspec.structs.replace(culprit, rank=0),)
     verdict = msgspec.structs.replace(of_actors.verdict, culprits=culprits)
     told = msgspec.structs.replace(of_actors, verdict=verdict)
-    assert "## Stack of rank 0, pid 77 (culprit" in rendered(told)["report.md"].decode()
+    assert "<summary>Stack of rank 0, pid 77 (culprit" in rendered(told)["report.md"].decode()
 
 
 def test_a_chain_of_many_steps_and_hostile_names_stays_readable(of_actors: Incident) -> None:
