@@ -6,11 +6,16 @@ without control characters, and escaped, wherever it comes from. Jinja2 is loade
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ray_sentinel.model.comparison import Comparison
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
+from ray_sentinel.model.health import Health
 from ray_sentinel.model.incident import Incident, RankLog
+from ray_sentinel.model.status import Status
+from ray_sentinel.model.triage import LogLine, Triage
 from ray_sentinel.report import series
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name, slowed
 from ray_sentinel.report.line_plot import line_plot
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MOST_CULPRITS = 24
+MOST_INCIDENTS = 10
 MOST_ROWS = 60
 """Of any other table or list; more are in the JSON beside it."""
 
@@ -62,6 +68,35 @@ def diagnosis_html(report: DiagnosisReport) -> str:
     )
 
 
+def comparison_html(comparisons: Sequence[Comparison]) -> str:
+    """Jobs against the first of them."""
+    return _pages().get_template("comparison.html").render(comparisons=comparisons)
+
+
+def health_html(told: Health) -> str:
+    """The health of a training, and its nodes."""
+    return _pages().get_template("health.html").render(told=told, most_rows=MOST_ROWS)
+
+
+def triage_html(answer: Triage) -> str:
+    """What a job's logs say."""
+    return _pages().get_template("triage.html").render(answer=answer, most_rows=MOST_ROWS)
+
+
+def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
+    """What is watched, and the last incidents: for a notebook."""
+    return (
+        _pages()
+        .get_template("status.html")
+        .render(status=status, incidents=incidents[-MOST_INCIDENTS:], most_rows=MOST_ROWS)
+    )
+
+
+def framed(page: str) -> str:
+    """A page within another, such as a notebook's, whose styles stay apart from it."""
+    return _pages().get_template("frame.html").render(page=page)
+
+
 @lru_cache(maxsize=1)
 def _pages() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -88,9 +123,16 @@ def _pages() -> Environment:
         "linked": _is_linked,
         "plain": plain,
         "lines": lambda text: Markup(escape(clean(text))),
+        "attribute": lambda page: Markup(escape(page)),  # a page as the text of an attribute
+        "place": _place,
         "trusted": Markup,  # made by us, of numbers
     }
     return pages
+
+
+def _place(line: LogLine) -> str:
+    """``train.log:17``."""
+    return f"{line.file}:{line.line}" if line.line is not None else line.file
 
 
 def _is_linked(log: RankLog) -> bool:
