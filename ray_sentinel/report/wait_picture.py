@@ -214,8 +214,9 @@ def _about(alike: list[Culprit], title: str) -> list[str]:
     where = hosts[0] if len(hosts) == 1 else f"{len(hosts)} nodes" if hosts else ""
     pid = f"pid {first.pid}" if len(alike) == 1 and first.pid is not None else ""
     gpu = f"GPU {first.gpu}" if len(alike) == 1 and first.gpu else ""
+    rank = first.label if first.rank is not None and title == first.actor else ""
     beside = first.method or (first.actor if first.actor != title else "")
-    if told := " · ".join(filter(None, (beside, where, pid, gpu))):
+    if told := " · ".join(filter(None, (rank, beside, where, pid, gpu))):
         lines.append(told)
     if first.reason and first.reason != title:
         lines.append(first.reason)

@@ -73,6 +73,13 @@ def test_a_chain_ends_in_its_root_and_its_edges_tell_call_and_age() -> None:
     ]
 
 
+def test_an_actor_that_is_a_rank_is_called_by_both() -> None:
+    both = msgspec.structs.replace(actor("Trainer 1"), rank=1)
+    picture = of_chain(link("all_reduce of Trainer", "Trainer 1"), culprits=(both,))
+    assert picture.boxes[-1].title == "Trainer 1"
+    assert picture.boxes[-1].lines == ("rank 1 · node2 · pid 7", "sleeping")
+
+
 def test_a_circle_leads_back_and_all_its_members_are_roots() -> None:
     picture = of_chain(
         link("driver", "A.f at A 0"),
