@@ -168,6 +168,7 @@ class Sentinel:
 
     def status(self) -> Status:
         """Jobs, ranks, nodes and the verdict. Raises UnreachableError without a coordinator."""
+        import ray_sentinel.report.notebook  # noqa: F401  a notebook shows it as a page
         from ray_sentinel.actors.deployment import deploy
         from ray_sentinel.model.status import Status
 
@@ -175,6 +176,7 @@ class Sentinel:
 
     def incidents(self) -> tuple[Incident, ...]:
         """All confirmed incidents, oldest first. Raises UnreachableError."""
+        import ray_sentinel.report.notebook  # noqa: F401  a notebook shows them as pages
         from ray_sentinel.actors.deployment import deploy
         from ray_sentinel.model.incident import Incident
 
@@ -185,6 +187,7 @@ class Sentinel:
 
         Raises UnreachableError without a cluster, InputError for a folder that cannot be listed.
         """
+        import ray_sentinel.report.notebook  # noqa: F401  a notebook shows it as a page
         from ray_sentinel.actors.coordinator.survey import ask_survey
 
         return ask_survey(self._address(), Path(checkpoints) if checkpoints is not None else None)
@@ -199,6 +202,16 @@ class Sentinel:
 
         job = self._writer.identity.job if self._writer else self.config.job
         return deploy.call(self._address(), "dump", tuple[Incident, ...], job)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: verdict, jobs and the last incidents, or why there are none."""
+        from ray_sentinel.model.status import Status
+        from ray_sentinel.report.html import framed, status_html
+
+        try:
+            return framed(status_html(self.status(), self.incidents()))
+        except SentinelError as error:
+            return framed(status_html(Status(state="unknown", verdict=str(error))))
 
     def _address(self) -> str:
         return self._deployer.address if self._deployer else ""

@@ -14,6 +14,7 @@ from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.diagnose.sweep import SWEEP, Standing, SweepRow, standing
+from ray_sentinel.model.comparison import Comparison, Delta
 
 # How one measure differs between two jobs, and whether that can be chance.
 
@@ -21,37 +22,6 @@ STRENGTH = 5.0
 """Standard errors from which a difference is significant ..."""
 LEAST = 0.01
 """... if it is this share of the first job's level at least."""
-
-
-class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """The usual level of one measure in both jobs."""
-
-    metric: str
-    title: str
-    unit: str
-    first: float
-    second: float
-    relative: float | None
-    """The difference as a share of the first job's level; None if that is zero."""
-    significant: bool
-    hosts: str = ""
-    """Which hosts of the second job stand out, for people; empty if none does."""
-    cause: str = ""
-    """What such a difference points to; empty if it may be chance."""
-
-    @property
-    def change(self) -> str:
-        """The difference for people: a share, or where there is none, what came on top.
-
-        >>> Delta(metric="", title="", unit="/s", first=0.0, second=5.0, relative=None,
-        ...       significant=True).change
-        '+5/s from 0'
-        """
-        if self.relative is not None:
-            return f"{self.relative:+.1%}"
-        rise = self.second - self.first
-        space = "" if self.unit.startswith(("/", "%")) or not self.unit else " "
-        return f"{rise:+,.4g}{space}{self.unit} from 0" if rise else "none"
 
 
 def apart(one: Floats, other: Floats) -> float:
@@ -110,24 +80,6 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     logs: LogFacts
     notes: tuple[str, ...] = ()
     """What was left out when it was read."""
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One job against the first."""
-
-    first: str
-    second: str
-    config: dict[str, tuple[str, str]]
-    steps: tuple[float, float] | None
-    deltas: tuple[Delta, ...]
-    root_cause: str
-    culprits: tuple[str, ...] = ()
-    """Hosts and ports of the second job that the root lies in."""
-    standing: tuple[str, ...] = ()
-    """A sentence for each measure about who stands out."""
-    source_trace: tuple[str, ...] = ()
-    """The places in the source that the root comes from, where they are known."""
-    notes: tuple[str, ...] = ()
 
 
 def compare(first: Side, second: Side) -> Comparison:

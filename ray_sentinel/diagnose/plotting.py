@@ -20,11 +20,11 @@ AROUND = 0.35
 """Shown before the onset and after the end, as a share of the incident, at least ..."""
 LEAST_SECONDS = 900.0
 """... so many seconds."""
-_ALWAYS = ("train.step", "train.step_time", "gpu.power")
+_ALWAYS = ("train.step_time", "train.step", "gpu.power", "gpu.util", "rdma.tx")
 
 
 def plots(case: JobCase, diagnosis: Diagnosis) -> tuple[Plot, ...]:
-    """Progress, power, and every quantity that the causal chain names."""
+    """The job's pulse, what its GPUs and its network do, and what the causal chain names."""
     start, end = _range(case, diagnosis)
     keys = [key for key in _ALWAYS if not case.view.panel(key).empty]
     metrics = {link.metric for link in diagnosis.chain if link.metric}
@@ -96,7 +96,9 @@ def _rows(panel: SeriesPanel, values: Floats, diagnosis: Diagnosis) -> list[tupl
     named = own[: MAX_SERIES - 1] if own else list(np.argsort(-spread)[: MAX_SERIES - 1])
     rows = [(panel.rows[index].title, values[index]) for index in named]
     rest = [index for index in range(len(panel.rows)) if index not in named]
-    if rest:
+    if len(rest) == 1:
+        rows.append((panel.rows[rest[0]].title, values[rest[0]]))
+    elif rest:
         others = values[rest]
         known = np.isfinite(others)
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.model.notebook import NotebookRecord
+
 Outcome = Literal["found", "healthy", "not-this", "unknown"]
 Role = Literal["root", "intermediate", "symptom", "context"]
 
@@ -129,7 +131,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of the check of steps and losses against the job's log."""
 
 
-class DiagnosisReport(msgspec.Struct, frozen=True, kw_only=True):
+class DiagnosisReport(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one run of ``diagnose`` found."""
 
     inventory: Inventory

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.model.notebook import NotebookRecord
 from ray_sentinel.model.triage import LogLine
 
 Transport = Literal["efa", "infiniband", "roce", "socket", "other", ""]
@@ -149,7 +150,7 @@ class CheckpointHealth(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
+class Health(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``ray-sentinel health``. A part that nobody could look at is None."""
 
     healthy: bool

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.notebook import NotebookRecord
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.straggler import StragglerStatus
 
@@ -210,7 +211,7 @@ def notified(at: float, state: str) -> Milestone:
     return Milestone(at, "notified", f"as {state}")
 
 
-class Incident(msgspec.Struct, frozen=True, kw_only=True):
+class Incident(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
     """One thing that went wrong, from the first suspicion to its end."""
 
     id: str

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import CollectorStatus
+from ray_sentinel.model.notebook import NotebookRecord
 from ray_sentinel.model.straggler import StragglerStatus
 
 State = Literal["healthy", "slow", "stalled", "hung", "unknown"]
@@ -123,7 +124,7 @@ class Unwatched(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class Status(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer."""
 
     state: State

@@ -6,29 +6,50 @@ without control characters, and escaped, wherever it comes from. Jinja2 is loade
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ray_sentinel.model.comparison import Comparison
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
+from ray_sentinel.model.health import Health
 from ray_sentinel.model.incident import Incident, RankLog
+from ray_sentinel.model.status import Status
+from ray_sentinel.model.triage import LogLine, Triage
 from ray_sentinel.report import series
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name, slowed
+from ray_sentinel.report.line_plot import line_plot
+from ray_sentinel.report.merged_stacks import merged_stacks
 from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
-from ray_sentinel.report.stacks import frames, of_culprit, stack_name
-from ray_sentinel.report.svg import svg
 from ray_sentinel.report.timeline import timeline
-from ray_sentinel.report.words import moment, percent, plain, since
+from ray_sentinel.report.wait_picture import wait_picture
+from ray_sentinel.report.words import clock, day, moment, percent, plain, since
 from ray_sentinel.text import clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+MOST_CULPRITS = 24
+MOST_INCIDENTS = 10
+MOST_ROWS = 60
+"""Of any other table or list; more are in the JSON beside it."""
+
 
 def incident_html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
-    """``report.html`` of a bundle: culprit and waiter side by side. ``diagnosis`` is what the
-    job's time series say."""
-    lines = series.lines(diagnosis) if diagnosis is not None else []
-    return _pages().get_template("incident.html").render(incident=incident, series=lines)
+    """``report.html`` of a bundle. ``diagnosis`` is what the job's time series say, with its
+    plots."""
+    return (
+        _pages()
+        .get_template("incident.html")
+        .render(
+            incident=incident,
+            series=series.lines(diagnosis) if diagnosis is not None else [],
+            plots=series.drawn_around(incident, diagnosis) if diagnosis is not None else (),
+            accused=diagnosis is not None and bool(diagnosis.culprits),
+            most_culprits=MOST_CULPRITS,
+            most_rows=MOST_ROWS,
+        )
+    )
 
 
 def diagnosis_html(report: DiagnosisReport) -> str:
@@ -36,8 +57,44 @@ def diagnosis_html(report: DiagnosisReport) -> str:
     return (
         _pages()
         .get_template("diagnosis.html")
-        .render(report=report, diagnosis=report.diagnosis, inventory=report.inventory)
+        .render(
+            report=report,
+            diagnosis=report.diagnosis,
+            inventory=report.inventory,
+            plots=[drawn for plot in report.diagnosis.plots if (drawn := line_plot(plot))],
+            most_culprits=MOST_CULPRITS,
+            most_rows=MOST_ROWS,
+        )
     )
+
+
+def comparison_html(comparisons: Sequence[Comparison]) -> str:
+    """Jobs against the first of them."""
+    return _pages().get_template("comparison.html").render(comparisons=comparisons)
+
+
+def health_html(told: Health) -> str:
+    """The health of a training, and its nodes."""
+    return _pages().get_template("health.html").render(told=told, most_rows=MOST_ROWS)
+
+
+def triage_html(answer: Triage) -> str:
+    """What a job's logs say."""
+    return _pages().get_template("triage.html").render(answer=answer, most_rows=MOST_ROWS)
+
+
+def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
+    """What is watched, and the last incidents: for a notebook."""
+    return (
+        _pages()
+        .get_template("status.html")
+        .render(status=status, incidents=incidents[-MOST_INCIDENTS:], most_rows=MOST_ROWS)
+    )
+
+
+def framed(page: str) -> str:
+    """A page within another, such as a notebook's, whose styles stay apart from it."""
+    return _pages().get_template("frame.html").render(page=page)
 
 
 @lru_cache(maxsize=1)
@@ -58,17 +115,24 @@ def _pages() -> Environment:
         keep_trailing_newline=True,
     )
     filters = (
-        chain_of, culprit_name, frames, moment, of_culprit, others_title, percent, said_of, since,
-        slowed, stack_name, timeline, who_wrote,
+        chain_of, clock, culprit_name, day, merged_stacks, moment, others_title, percent, said_of,
+        since, slowed, timeline, wait_picture, who_wrote,
     )  # fmt: skip
     pages.filters |= {function.__name__: function for function in filters}
     pages.filters |= {
         "linked": _is_linked,
         "plain": plain,
         "lines": lambda text: Markup(escape(clean(text))),
-        "svg": lambda plot: Markup(svg(plot)),
+        "attribute": lambda page: Markup(escape(page)),  # a page as the text of an attribute
+        "place": _place,
+        "trusted": Markup,  # made by us, of numbers
     }
     return pages
+
+
+def _place(line: LogLine) -> str:
+    """``train.log:17``."""
+    return f"{line.file}:{line.line}" if line.line is not None else line.file
 
 
 def _is_linked(log: RankLog) -> bool:

@@ -1,56 +1,112 @@
-"""``report.md`` of an incident: the verdict first, then why, then the stacks that show it."""
+"""``report.md`` of an incident, to be pasted into an issue: the sentence, who waits for whom,
+who is named and what to do; what shows it is folded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from html import escape
+
+import msgspec
 
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.model.incident import ChainLink, Culprit, Incident, RankLog, Verdict
+from ray_sentinel.model.incident import ChainLink, Culprit, EvidenceItem, Incident, RankLog, Verdict
 from ray_sentinel.report import series
-from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
+from ray_sentinel.report.markdown_text import Marked, block, cell, code, escaped, table
 from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit, stack_name
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.words import cost_of, moment, percent, plain, since
 from ray_sentinel.waitgraph.chain import step_text
 
+MOST_CHARACTERS = 60_000
+"""An issue on GitHub takes 65,536. What is folded is left out beyond this."""
+MOST_ROWS = 24
+MOST_TEXT = 300
+"""Characters of one text."""
+
+
+class _Section(msgspec.Struct, frozen=True):
+    """A part of the report; its title is text from outside, its lines are Markdown."""
+
+    title: str
+    lines: Sequence[str]
+    folded: bool = False
+
 
 def markdown(
-    incident: Incident, files: tuple[str, ...] = (), diagnosis: Diagnosis | None = None
+    incident: Incident,
+    files: tuple[str, ...] = (),
+    diagnosis: Diagnosis | None = None,
+    *,
+    folds: bool = True,
 ) -> str:
     """The report as Markdown; ``files`` are the names beside it in the bundle, and ``diagnosis``
-    is what the job's time series say."""
-    return "\n".join(_lines(incident, files, diagnosis)) + "\n"
+    is what the job's time series say. Without ``folds`` all of it is open, for a terminal."""
+    parts = [f"# {_text(incident.summary)}", "", *_facts(incident)]
+    size = sum(len(line) + 1 for line in parts)
+    left_out = []
+    for section in _sections(incident, files, diagnosis):
+        if not section.lines:
+            continue
+        lines = _folded(section) if section.folded and folds else _open(section)
+        size += sum(len(line) + 1 for line in lines)
+        if section.folded and folds and size > MOST_CHARACTERS:
+            size -= sum(len(line) + 1 for line in lines)
+            left_out.append(section.title)
+            continue
+        parts += lines
+    if left_out:
+        parts += ["", f"Left out here, and in `report.html`: {len(left_out)} parts more."]
+    return "\n".join(parts) + "\n"
 
 
-def _lines(
+def _open(section: _Section) -> list[str]:
+    return ["", f"## {cell(section.title)}", "", *section.lines]
+
+
+def _folded(section: _Section) -> list[str]:
+    summary = escape(plain(section.title))
+    return ["", f"<details><summary>{summary}</summary>", "", *section.lines, "", "</details>"]
+
+
+def _sections(
     incident: Incident, files: tuple[str, ...], diagnosis: Diagnosis | None
-) -> Iterator[str]:
+) -> Iterator[_Section]:
     verdict = incident.verdict
-    yield f"# {escaped(incident.summary)}"
-    yield ""
-    yield from _facts(incident)
     if verdict is not None:
-        yield from _culprits(verdict)
-        chain = [f"{number}. {escaped(line)}" for number, line in enumerate(chain_of(incident), 1)]
-        yield from _section("Who waits for whom", chain)
-        yield from _section("What to do", [f"- {escaped(step)}" for step in verdict.next_steps])
-        yield from _evidence(verdict)
-        waiting = [f"- {escaped(line)}" for line in verdict.waiting]
-        yield from _section("What the others wait for", waiting)
+        chain = [f"{number}. {_text(line)}" for number, line in enumerate(chain_of(incident), 1)]
+        yield _Section("Who waits for whom", chain or _bounded(verdict.waiting))
+        yield _culprits(verdict)
+        yield _Section("What to do", _bounded(verdict.next_steps))
+        against = [item for item in verdict.evidence if item.weight >= 0]
+        yield _Section("Why", _evidence(against))
+        others = [item for item in verdict.evidence if item.weight < 0]
+        yield _Section("What speaks for the others", _evidence(others), folded=True)
+        if chain:
+            yield _Section("What the others wait for", _bounded(verdict.waiting), folded=True)
         yield from _stacks(verdict)
     yield from _logs(incident)
-    yield from _section("Who slowed it down before", [f"- {escaped(s)}" for s in slowed(incident)])
+    slow = [f"- {escaped(line)}" for line in slowed(incident)]
+    yield _Section("Who slowed it down before", slow, folded=True)
     if diagnosis is not None:
         told = [f"- {escaped(line)}" for line in series.lines(diagnosis)]
-        yield from _section("What the time series say", told)
-    yield from _timeline(incident)
-    yield from _section("Files", [f"- {code(name)}" for name in files])
+        yield _Section("What the time series say", told, folded=True)
+    yield _timeline(incident)
+    yield _Section("Files", [f"- {code(name)}" for name in files], folded=True)
 
 
-def _section(title: str, lines: list[str]) -> Iterator[str]:
-    if lines:
-        yield from ("", f"## {title}", "", *lines)
+def _bounded(lines: Sequence[str]) -> list[str]:
+    shown = [f"- {_text(line)}" for line in lines[:MOST_ROWS]]
+    return [*shown, *_more(len(lines))]
+
+
+def _text(text: str) -> Marked:
+    return escaped(plain(text, MOST_TEXT))
+
+
+def _more(count: int) -> list[str]:
+    return [f"- {count - MOST_ROWS} more, in `incident.json`"] if count > MOST_ROWS else []
 
 
 def _facts(incident: Incident) -> Iterator[str]:
@@ -68,44 +124,48 @@ def _facts(incident: Incident) -> Iterator[str]:
         yield f"- **Over:** {moment(incident.resolved_at)}"
 
 
-def _culprits(verdict: Verdict) -> Iterator[str]:
+def _culprits(verdict: Verdict) -> _Section:
     if not verdict.culprits:
-        yield from _section("Culprits", ["Nobody is named: the evidence accuses nobody."])
-        return
+        return _Section("Culprits", ["Nobody is named: the evidence accuses nobody."])
     rows = [
         (
-            culprit_name(culprit),
-            culprit.host,
+            plain(culprit_name(culprit), MOST_TEXT),
+            plain(culprit.host, MOST_TEXT),
             "-" if culprit.pid is None else str(culprit.pid),
-            culprit.reason,
+            plain(culprit.reason, MOST_TEXT),
         )
-        for culprit in verdict.culprits
+        for culprit in verdict.culprits[:MOST_ROWS]
     ]
-    yield from _section("Culprits", table(("who", "host", "pid", "why"), rows))
+    more = _more(len(verdict.culprits))
+    lines = [*table(("who", "host", "pid", "why"), rows), *(["", *more] if more else [])]
+    return _Section("Culprits" if len(verdict.culprits) > 1 else "Culprit", lines)
 
 
-def _evidence(verdict: Verdict) -> Iterator[str]:
+def _evidence(items: Sequence[EvidenceItem]) -> list[str]:
     lines = []
-    for item in verdict.evidence:
+    for item in items[:MOST_ROWS]:
         side = "against" if item.weight > 0 else "for" if item.weight < 0 else "context"
         weight = f" {item.weight:+.1f}" if item.weight else ""
-        lines.append(f"- {escaped(item.text)} *({cell(item.source)}, {side}{weight})*")
-    yield from _section("Why", lines)
+        lines.append(
+            f"- {_text(item.text)} *({cell(plain(item.source, MOST_TEXT))}, {side}{weight})*"
+        )
+    return [*lines, *_more(len(items))]
 
 
-def _stacks(verdict: Verdict) -> Iterator[str]:
+def _stacks(verdict: Verdict) -> Iterator[_Section]:
     for fact in verdict.stacks:
         who = "culprit" if of_culprit(fact, verdict) else "waiter"
-        title = f"Stack of {stack_name(fact, verdict)} ({who}, {cell(fact.tool)})"
-        yield from _section(title, block(frames(fact)))
+        title = f"Stack of {stack_name(fact, verdict)} ({who}, {fact.tool})"
+        yield _Section(title, block(frames(fact)), folded=True)
 
 
-def _logs(incident: Incident) -> Iterator[str]:
+def _logs(incident: Incident) -> Iterator[_Section]:
     for log in incident.logs:
         if log.lines:
-            yield from _section(f"Last lines of {cell(log.who)} on {cell(log.host)}", _quote(log))
-    others = [f"- {cell(who_wrote(log))}: {_file(log)}" for log in incident.logs if not log.lines]
-    yield from _section(others_title(incident), others)
+            yield _Section(f"Last lines of {log.who} on {log.host}", _quote(log), folded=True)
+    others = [log for log in incident.logs if not log.lines]
+    lines = [f"- {cell(who_wrote(log))}: {_file(log)}" for log in others[:MOST_ROWS]]
+    yield _Section(others_title(incident), [*lines, *_more(len(others))], folded=True)
 
 
 def _quote(log: RankLog) -> list[str]:
@@ -160,10 +220,10 @@ def slowed(incident: Incident) -> tuple[str, ...]:
     return (cost_of(found), *found.evidence) if found is not None and found.whom else ()
 
 
-def _timeline(incident: Incident) -> Iterator[str]:
+def _timeline(incident: Incident) -> _Section:
     rows = [
         f"- {moment(step.at)} ({since(incident.suspected_at, step.at)}) **{step.what}** "
         f"{cell(step.text)}".rstrip()
         for step in timeline(incident)
     ]
-    yield from _section("Timeline", rows)
+    return _Section("Timeline", rows, folded=True)

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from ray_sentinel.model.straggler import StragglerStatus
 from ray_sentinel.text import one_line as plain
 
-__all__ = ["cost_of", "moment", "percent", "plain", "since"]
+__all__ = ["clock", "cost_of", "day", "moment", "percent", "plain", "since"]
 
 MOST_HEAT = 10
 """Looks at a straggler whose costs are said."""
@@ -19,6 +19,16 @@ def moment(at: float | None) -> str:
         return "unknown"
     when = datetime.fromtimestamp(at, tz=timezone.utc)
     return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 100_000} UTC"
+
+
+def clock(at: float | None) -> str:
+    """The time of the day alone: ``03:04:05.6``."""
+    return "unknown" if at is None else moment(at).split(" ")[1]
+
+
+def day(at: float | None) -> str:
+    """The day alone: ``2026-01-02``."""
+    return "" if at is None else moment(at).split(" ")[0]
 
 
 def since(start: float | None, at: float | None) -> str:

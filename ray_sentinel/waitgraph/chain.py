@@ -55,6 +55,17 @@ def _in_process(call: str, process: str, how: str) -> str:
     return f"{call} at {process}" if how == "runs in" else f"{call}, which {how} {process}"
 
 
+def who_and_call(end: str) -> tuple[str, str]:
+    """An end of a step, apart: the process, and what it is to do there; of another node an empty
+    call.
+
+    >>> who_and_call("Trainer.update at Trainer 1")
+    ('Trainer 1', 'Trainer.update')
+    """
+    call, _, who = end.rpartition(" at ")
+    return who, call
+
+
 def _name(node: WaitNode, names: Mapping[WaitNode, str]) -> str:
     return names.get(node, node.key)
 
@@ -89,6 +100,22 @@ def step_text(step: ChainLink, now: float) -> str:
     if step.how in _OF_CALLS:
         return f"{step.how} {step.end}"
     return f"waits{age} in {step.how} for {step.end}"
+
+
+def edge_label(step: ChainLink, at: float) -> str:
+    """What stands at a drawn step, between its two ends: "ray.get for Trainer.update, 41 s"."""
+    call = who_and_call(step.end)[1]
+    how = "waits in" if step.how == IN_OPERATION else _LABELS.get(step.how, step.how)
+    if call and step.how not in _OF_CALLS:
+        how = f"{how} for {call}"
+    return how if step.since is None else f"{how}, {max(0.0, at - step.since):.0f} s"
+
+
+_LABELS = {
+    NOT_REACHED: "not reached by",
+    BUILT: "waits until it is built",
+    ANSWER: "waits for an answer",
+}
 
 
 _OF_CALLS = frozenset(

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-OFFERED = {"_exit", "_replace", "_make", "_asdict", "_fields"}
-"""Of ``os`` and of named tuples: public in spite of their names."""
+OFFERED = {"_exit", "_replace", "_make", "_asdict", "_fields", "_repr_html_", "_repr_markdown_"}
+"""Of ``os``, of named tuples and of Jupyter: public in spite of their names."""
 OWN = {"self", "cls", "super()"}
 SETTERS = {"setattr", "delattr"}
 

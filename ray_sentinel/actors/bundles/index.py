@@ -76,7 +76,7 @@ class Bundles:
         if folder is None:
             return Written(None, problems, {})
         named = msgspec.structs.replace(incident, bundle=str(folder))
-        said = series.read(bundle.read(folder, (series.FILE,)))
+        said = series.read(bundle.read(folder, (series.FILE, series.PLOTS_FILE)))
         return Written(folder, *bundle.put(folder, rendered(named, _names(folder), said)))
 
     def known(self, incident: str) -> Path | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ray_sentinel import process
 from ray_sentinel.http.page_client import TOKEN_VARIABLE, split_link
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.report import series
 from ray_sentinel.store.incident_window import window_start
 
 log = logging.getLogger(__name__)
@@ -92,12 +93,14 @@ def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
                 *("nice", "-n", "10"),
                 *process.python_module("ray_sentinel", "diagnose", where),
                 *("--window", f"{start:.3f}..{now:.3f}", "--no-logs", *reports),
+                *("--plots", str(Path(place) / series.PLOTS_FILE)),
             ],
             deadline=DEADLINE,
             env={**os.environ, TOKEN_VARIABLE: token} if token else None,
         )
         # Its exit code tells whether something was found; only the files tell that it got there.
-        written = [path for name in REPORTS if (path := Path(place) / name).exists()]
+        names = (*REPORTS, series.PLOTS_FILE)
+        written = [path for name in names if (path := Path(place) / name).exists()]
         if not written:
             log.warning("incident %s: diagnose of %s: %s", incident.id, where, ended.explain())
         return {path.name: path.read_bytes() for path in written}

@@ -20,11 +20,13 @@ from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.cli.terminal import Console
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.comparison import Comparison, Side, compare
+from ray_sentinel.diagnose.comparison import Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.http.page_client import without_token
+from ray_sentinel.model.comparison import Comparison
+from ray_sentinel.report.html import comparison_html
 from ray_sentinel.report.markdown_text import cell, escaped, table
 from ray_sentinel.store.event_files import with_config, with_events, with_parameters
 from ray_sentinel.store.event_find import find_event_files
@@ -51,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prometheus", metavar="PATH", default="", help="path of the prometheus program"
     )
     parser.add_argument(
-        "--report", metavar="FILE", help="also write the comparison to FILE, as Markdown"
+        "--report",
+        metavar="FILE",
+        help="also write it to FILE, as HTML (.html) or Markdown",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -72,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
         found = [compare(sides[0], side) for side in sides[1:]]
     text = "\n\n".join(markdown(one) for one in found) + "\n"
     if args.report:
-        write_report(Path(args.report), text)
+        page = Path(args.report).suffix.lower() == ".html"
+        write_report(Path(args.report), comparison_html(found) if page else text)
     if args.json:
         print_json({"analysis": "multi-job-comparison", "comparisons": found})
     else:

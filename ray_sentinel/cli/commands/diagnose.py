@@ -36,6 +36,7 @@ from ray_sentinel.model.diagnosis import DiagnosisReport
 from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.report.diagnosis_markdown import markdown
 from ray_sentinel.report.html import diagnosis_html
+from ray_sentinel.report.series import plots_json
 from ray_sentinel.store.event_files import with_config, with_events
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.open import Opened, open_source
@@ -77,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write FILE.md, .html or .json; repeatable",
     )
     parser.add_argument(
+        "--plots", metavar="FILE", help="also write the series that an HTML report draws, as JSON"
+    )
+    parser.add_argument(
         "--prometheus", metavar="PATH", default="", help="path of the prometheus program"
     )
     parser.add_argument("--port", type=port, default=0, help="port for a read-only Prometheus")
@@ -116,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
             )
     for file in args.report:
         write_report(Path(file), _rendered(Path(file), report))
+    if args.plots:
+        write_report(Path(args.plots), plots_json(report.diagnosis.plots).decode())
     if args.json:
         print_json(as_data(report))
     else:

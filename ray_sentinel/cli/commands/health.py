@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, speaker, write_report
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.model.health import Health
 
@@ -25,11 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoints", metavar="DIR", type=Path, help="folder of the job's checkpoints"
     )
     parser.add_argument("--local", action="store_true", help="check this node only")
+    parser.add_argument("--report", metavar="FILE", type=Path, help="also write an HTML page")
 
 
 def run(args: argparse.Namespace) -> int:
     """Look and print."""
     told = _local(args.checkpoints) if args.local else _cluster(args.address, args.checkpoints)
+    if args.report:
+        from ray_sentinel.report.html import health_html
+
+        write_report(args.report, health_html(told))
     if args.json:
         print_json(told)
     else:

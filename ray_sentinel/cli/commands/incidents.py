@@ -62,7 +62,7 @@ def _show(incidents: tuple[Incident, ...], args: argparse.Namespace) -> int:
     if args.json:
         print_json(incident_dict(incident))
     else:
-        console().print(Markdown(clean(markdown(incident))))
+        console().print(Markdown(clean(markdown(incident, folds=False))))
     return 1 if _open(incident) else 0
 
 

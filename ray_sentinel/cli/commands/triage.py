@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UsageError
 
@@ -88,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoints", type=Path, metavar="DIR", help="folder of the job's checkpoints"
     )
+    parser.add_argument("--report", metavar="FILE", type=Path, help="also write an HTML page")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -122,6 +123,10 @@ def run(args: argparse.Namespace) -> int:
             beside=beside,
             unread=unread,
         )
+    if args.report:
+        from ray_sentinel.report.html import triage_html
+
+        write_report(args.report, triage_html(answer))
     if args.json:
         print_json(answer)
     else:

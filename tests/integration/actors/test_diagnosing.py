@@ -68,6 +68,7 @@ def test_the_series_are_diagnosed_into_the_bundle(
     assert said["diagnosis"]["root_cause"] in text(bundle / "diagnosis.md")
     eventually(lambda: "What the time series say" in text(bundle / "report.md"), "in the report")
     assert "What the time series say" in text(bundle / "report.html")
+    assert isinstance(json.loads((bundle / "series.json").read_bytes()), list)
     assert (bundle / "diagnosis.html").stat().st_size > 1000
 
 

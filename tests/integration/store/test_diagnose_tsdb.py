@@ -15,6 +15,7 @@ import pytest
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.errors import UnreachableError
+from ray_sentinel.report.series import read_plots
 from ray_sentinel.store.open import open_source
 from ray_sentinel.store.ports import free_port
 from ray_sentinel.store.readonly import read_only_prometheus
@@ -54,13 +55,16 @@ def test_a_finished_jobs_folder(
     before = sorted((p, p.stat().st_mtime_ns) for p in (tmp_path / "prometheus").rglob("*"))
     page, text = tmp_path / "r.html", tmp_path / "r.md"
     binary = ["--prometheus", require("prometheus")]
-    code = main(["diagnose", str(tmp_path), "--json", *binary, "--report", str(page)])
+    plots = tmp_path / "plots.json"
+    files = ["--report", str(page), "--plots", str(plots)]
+    code = main(["diagnose", str(tmp_path), "--json", *binary, *files])
     answer = answer_of(capsys)
     assert code == (1 if truth.cause else 0)
     assert {one["host"] for one in answer["culprits"]} == truth.hosts  # type: ignore[union-attr, index, call-overload]
     assert {"analysis", "window", "root_cause", "chain", "culprits", "evidence"} <= answer.keys()
     assert len(answer["window"]) == 2  # type: ignore[arg-type]
     assert "<svg" in page.read_text()
+    assert {"step time", "training step"} <= {plot.title for plot in read_plots(plots.read_bytes())}
     assert "<script" not in page.read_text()
     main(["diagnose", str(tmp_path / "prometheus"), "--json", *binary, "--report", str(text)])
     assert text.read_text().startswith("## TSDB Diagnosis: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def test_this_node_without_a_cluster(
     assert code in (0, 1)
     assert told["versions"]["kernel"]
     assert told["errors"] == []
+
+
+def test_health_and_triage_are_written_as_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ray" / "session_latest" / "logs").mkdir(parents=True)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    health, triage, log = tmp_path / "h.html", tmp_path / "t.html", tmp_path / "job.log"
+    log.write_text("step 1: loss 2.0\nstep 2: loss 1.9\nValueError: <b>boom</b>\n")
+    assert main(["health", "--local", "--json", "--report", str(health)]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["verdict"] in html.unescape(health.read_text())
+    assert main(["triage", str(log), "--json", "--report", str(triage)]) == 1
+    assert json.loads(capsys.readouterr().out)["summary"] in html.unescape(triage.read_text())
+    assert "<b>boom" not in triage.read_text()
+
+
+def test_a_page_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("step 1: loss 2.0\n")
+    assert main(["triage", str(log), "--report", str(tmp_path / "no" / "t.html")]) == 2
 
 
 def test_checkpoints_that_cannot_be_listed_are_named(

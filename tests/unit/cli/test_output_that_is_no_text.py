@@ -49,7 +49,9 @@ def test_a_diagnosis_in_a_file(odd_job: str, tmp_path: Path, suffix: str) -> Non
         assert json.loads(text)["inventory"]["source"].startswith(odd_job)
 
 
-def test_a_comparison_in_a_file(odd_job: str, tmp_path: Path) -> None:
-    report = tmp_path / "report.md"
+@pytest.mark.parametrize("suffix", [".md", ".html"])
+def test_a_comparison_in_a_file(odd_job: str, tmp_path: Path, suffix: str) -> None:
+    report = tmp_path / f"report{suffix}"
     assert main(["compare", odd_job, odd_job, "--report", str(report)]) == 0
+    assert report.read_text(encoding="utf-8").startswith("<!doctype html>") == (suffix == ".html")
     assert "job\\udcff" in report.read_text(encoding="utf-8")

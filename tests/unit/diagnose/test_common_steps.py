@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.comparison import Comparison, Side, compare
+from ray_sentinel.diagnose.comparison import Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.diagnose.view import View
+from ray_sentinel.model.comparison import Comparison
 from ray_sentinel.store.memory import MemorySource
 
 STEPS = 400

@@ -20,6 +20,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.report.incident_markdown import markdown
 from ray_sentinel.report.timeline import WIDTH, timeline
 
 
@@ -150,8 +151,8 @@ def test_the_reports_tell_who_waits_for_whom_step_by_step(of_actors: Incident) -
 
 def test_a_stack_of_no_rank_is_called_by_its_process(of_actors: Incident) -> None:
     text = rendered(of_actors)["report.md"].decode()
-    assert "## Stack of Rollout 2, pid 77 (culprit" in text
-    assert "## Stack of pid 77 on node1 (waiter" in text
+    assert "<summary>Stack of Rollout 2, pid 77 (culprit" in text
+    assert "<summary>Stack of pid 77 on node1 (waiter" in text
 
 
 def test_a_stack_that_was_taken_of_an_actor_is_that_of_the_rank_that_it_is(
@@ -162,7 +163,7 @@ def test_a_stack_that_was_taken_of_an_actor_is_that_of_the_rank_that_it_is(
     culprits = (msgspec.structs.replace(culprit, rank=0),)
     verdict = msgspec.structs.replace(of_actors.verdict, culprits=culprits)
     told = msgspec.structs.replace(of_actors, verdict=verdict)
-    assert "## Stack of rank 0, pid 77 (culprit" in rendered(told)["report.md"].decode()
+    assert "<summary>Stack of rank 0, pid 77 (culprit" in rendered(told)["report.md"].decode()
 
 
 def test_a_chain_of_many_steps_and_hostile_names_stays_readable(of_actors: Incident) -> None:
@@ -187,6 +188,17 @@ def test_hostile_text_neither_escapes_the_page_nor_drives_a_terminal(incident: I
     assert b"<script>" not in files["report.html"]
     assert b"\x1b" not in files["report.md"]
     assert b"\n# owned" not in files["report.md"]
+
+
+def test_what_shows_it_is_folded_for_an_issue_and_open_on_a_terminal(incident: Incident) -> None:
+    folded, opened = markdown(incident), markdown(incident, folds=False)
+    assert "<details><summary>Stack of rank 4, pid 1004 (culprit" in folded
+    assert folded.count("<details>") == folded.count("\n\n</details>\n") > 3
+    heads = [folded.index(f"## {head}") for head in ("Who waits", "Culprit", "What to do", "Why")]
+    assert heads == sorted(heads)
+    assert heads[-1] < folded.index("<details>")
+    assert "<details>" not in opened
+    assert "## Stack of rank 4, pid 1004 (culprit" in opened
 
 
 def test_an_incident_without_a_verdict_still_has_a_report(incident: Incident) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
+from ray_sentinel.model.comparison import Comparison, Delta
 from ray_sentinel.model.diagnosis import (
     CauseLocation,
     Diagnosis,
@@ -21,12 +22,29 @@ from ray_sentinel.model.diagnosis import (
     Link,
     Plot,
 )
+from ray_sentinel.model.health import CheckpointHealth, GpuState, Health, NodeView
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.triage import (
+    Echo,
+    LogCulprit,
+    LogException,
+    LogLine,
+    StepProgress,
+    Triage,
+)
 from ray_sentinel.report import diagnosis_markdown, incident_markdown
 from ray_sentinel.report.bundle import rendered
-from ray_sentinel.report.html import diagnosis_html
+from ray_sentinel.report.html import (
+    comparison_html,
+    diagnosis_html,
+    framed,
+    health_html,
+    status_html,
+    triage_html,
+)
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
 from ray_sentinel.text import CONTROL, one_line
+from tests.support.page_data import status
 
 NASTY = [
     "| a | b |", "`", "``", "```", "~~~", "<script>alert(1)</script>", "<!--", "<b>", "</td>",
@@ -202,3 +220,58 @@ def test_a_diagnosis_has_nothing_of_what_a_text_brings() -> None:
         shown = diagnosis_html(hostile(report, text))
         assert Skeleton(shown).tags == page.tags, text
         assert not CONTROL.search(shown)
+
+
+LINE = LogLine(file="f f", line=3, text="t t", note="n n")
+
+
+def pages_of(text: str, incident: Incident) -> dict[str, str]:
+    """Every other page with ``text`` in all places, names of jobs and nodes included."""
+    delta = Delta(metric="m", title="t", unit="s", first=1.0, second=2.0, relative=-7.0,
+                  significant=True, hosts="h", cause="c")  # fmt: skip
+    compared = Comparison(
+        first="a", second="b", config={}, steps=(1.0, 2.0), deltas=(delta, delta), root_cause="r",
+        standing=("s",), source_trace=("p",), notes=("n",),
+    )  # fmt: skip
+    compared = msgspec.structs.replace(hostile(compared, text), config={text: (text, text)})
+    told = Health(
+        healthy=False, verdict="v", issues=("i",), notes=("n",), logs=(LINE,),
+        checkpoints=CheckpointHealth(folder="f", problems=("p",)),
+        nodes=(NodeView(host="h", gpus=(GpuState(index="i", name="n", utilization_percent=3.0),)),),
+    )  # fmt: skip
+    told = msgspec.structs.replace(
+        hostile(told, text),
+        progress={text: {"state": text, "step": 3, "step_age": 1.0}},
+        collectors={"failing": {text: text}},
+    )
+    answer = Triage(
+        kind="hang", outcome="failed", summary="s", confidence=0.5, cause="c",
+        culprits=(LogCulprit(rank=3, node="n", gpu="g", reason="r"),), evidence=(LINE,),
+        next_steps=("n",), playbook="p", problems=("p",), first_error_at=1.0,
+        exception=LogException(kind="k", message="m", frame="f"),
+        progress=StepProgress(last_step=3, total_steps=9, checkpoint_step=2, lost_steps=1),
+        echoes=(Echo(kind="k", signature="s", count=2, first=LINE),),
+    )  # fmt: skip
+    return {
+        "comparison": comparison_html([compared]),
+        "health": health_html(told),
+        "triage": triage_html(hostile(answer, text)),
+        "status": status_html(hostile(status(), text), [hostile(incident, text)] * 20),
+    }
+
+
+def test_no_other_page_has_anything_of_what_a_text_brings(incident: Incident) -> None:
+    plain = {name: Skeleton(page).tags for name, page in pages_of("x", incident).items()}
+    for text in nasty_texts()[:150]:
+        for name, page in pages_of(text, incident).items():
+            assert Skeleton(page).tags == plain[name], (name, text)
+            assert not CONTROL.search(page)
+
+
+def test_a_page_within_a_page_is_the_text_of_one_attribute(incident: Incident) -> None:
+    page = rendered(incident)["report.html"].decode()
+    frame = Skeleton(framed(page))
+    assert len(frame.tags) == 2
+    assert frame.tags[0].startswith("iframe srcdoc=<!doctype html>")
+    assert " sandbox= " in frame.tags[0]
+    assert len(frame.tags[0]) > len(page)

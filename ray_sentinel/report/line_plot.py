@@ -1,0 +1,198 @@
+"""Lines over time, laid out to be drawn: ticks, paths, marks and shades in a picture's units.
+
+The picture is as wide as a phone (see ``wait_picture``); its colours are classes of the page, so
+that they follow its light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timezone
+
+import msgspec
+
+from ray_sentinel.model.diagnosis import Plot
+from ray_sentinel.report.words import plain
+
+Scale = Callable[[float], float]
+
+WIDTH, HEIGHT = 440, 198
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 34, 24
+LETTER = 6.2
+"""Width of a letter of a mark's label."""
+LABEL_ROWS = (TOP - 5, TOP - 18)
+"""Where the labels of marks stand."""
+MOST_MARKS = 6
+GREATEST = 1e300
+CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
+"""Seconds between two ticks; beyond them whole days."""
+DAY = 86400
+
+
+class PlotTick(msgspec.Struct, frozen=True):
+    """Where a label stands on an axis."""
+
+    place: float
+    label: str
+
+
+class PlotLine(msgspec.Struct, frozen=True):
+    """One series: its name, its path and the number of its colour; ``others`` for a mean."""
+
+    name: str
+    path: str
+    colour: int
+    others: bool
+
+
+class PlotMark(msgspec.Struct, frozen=True):
+    """A moment; its label begins at ``label_x``, or ends there where ``end``."""
+
+    x: float
+    label: str
+    label_x: float
+    label_y: float
+    end: bool
+
+
+class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be drawn."""
+
+    title: str
+    unit: str
+    promql: str
+    x_ticks: tuple[PlotTick, ...]
+    y_ticks: tuple[PlotTick, ...]
+    lines: tuple[PlotLine, ...]
+    marks: tuple[PlotMark, ...]
+    shade: tuple[float, float] | None
+    """From where to where time is shaded: nothing moved then."""
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+def line_plot(plot: Plot, shade: tuple[float, float] | None = None) -> LinePlot | None:
+    """The plot laid out; None where it has no values. ``shade`` is a time in which nothing moved,
+    in Unix seconds."""
+    known = [value for _, values in plot.series for value in values if _is_drawn(value)]
+    if not plot.times or not known:
+        return None
+    low, high = min(known), max(known)
+    if low > 0 and low < 0.6 * high:
+        low = 0.0
+    if high == low:
+        high, low = high + 1.0, (0.0 if low == 0.0 else low - 1.0)
+    levels = round_ticks(low, high)
+    low, high = levels[0], levels[-1]
+    first, last = plot.times[0], max(plot.times[-1], plot.times[0] + 1.0)
+
+    def x(at: float) -> float:
+        share = min(1.0, max(0.0, (at - first) / (last - first)))
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+
+    return LinePlot(
+        title=plot.title,
+        unit=plot.unit,
+        promql=plot.promql,
+        x_ticks=tuple(PlotTick(x(at), label) for at, label in clock_ticks(first, last)),
+        y_ticks=tuple(PlotTick(y(value), short(value)) for value in levels),
+        lines=tuple(
+            PlotLine(name, _path(plot.times, values, x, y), number, name.startswith("mean of "))
+            for number, (name, values) in enumerate(plot.series)
+        ),
+        marks=tuple(_marks(plot.marks, first, last, x)),
+        shade=_shade(shade, first, last, x),
+    )
+
+
+def _is_drawn(value: float) -> bool:
+    """Whether it is a measurement: no hole, and nothing whose differences cannot be told."""
+    return math.isfinite(value) and abs(value) < GREATEST
+
+
+def _shade(
+    shade: tuple[float, float] | None, first: float, last: float, x: Scale
+) -> tuple[float, float] | None:
+    if shade is None or shade[0] >= last or shade[1] <= first:
+        return None
+    return x(shade[0]), x(shade[1])
+
+
+def _path(times: Sequence[float], values: Sequence[float], x: Scale, y: Scale) -> str:
+    """A hole in a series breaks its line; a value between two holes is a dot."""
+    parts, down = [], False
+    for at, value in zip(times, values, strict=True):
+        if not _is_drawn(value):
+            down = False
+            continue
+        parts.append(f"L{x(at)} {y(value)}" if down else f"M{x(at)} {y(value)}h0")
+        down = True
+    return "".join(parts)
+
+
+def _marks(
+    marks: Iterable[tuple[float, str]], first: float, last: float, x: Scale
+) -> Iterable[PlotMark]:
+    """In their order, their labels in two rows; one that has room in neither is left out."""
+    free = [float(LEFT)] * len(LABEL_ROWS)
+    inside = sorted((at, plain(label, 24)) for at, label in marks if first <= at <= last)
+    for at, label in inside[:MOST_MARKS]:
+        place, wide = x(at), LETTER * len(label)
+        end = place + 4 + wide > WIDTH
+        begin = place - 4 - wide if end else place + 4
+        row = next((row for row, until in enumerate(free) if begin >= until), None)
+        if row is not None:
+            free[row] = begin + wide + 6
+        yield PlotMark(
+            place,
+            label if row is not None else "",
+            place - 4 if end else place + 4,
+            LABEL_ROWS[row or 0],
+            end,
+        )
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """Three to seven round values around the range.
+
+    >>> round_ticks(0.0, 7.3)
+    [0.0, 2.0, 4.0, 6.0, 8.0]
+    """
+    rough = (high - low) / 5
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def clock_ticks(first: float, last: float) -> list[tuple[float, str]]:
+    """Some five moments at whole minutes, hours or days, in UTC."""
+    rough = (last - first) / 5
+    step = next((one for one in CLOCK_STEPS if one >= rough), 0)
+    step = step or DAY * math.ceil(rough / DAY)
+    form = "%H:%M:%S" if step < 60 else "%H:%M" if step < DAY else "%m-%d"
+    begin = math.ceil(first / step) * step
+    moments = [begin + number * step for number in range(int((last - begin) // step) + 1)]
+    return [
+        (float(at), datetime.fromtimestamp(at, tz=timezone.utc).strftime(form)) for at in moments
+    ]
+
+
+def short(value: float) -> str:
+    """A number with at most four characters and a unit letter.
+
+    >>> short(1500000.0)
+    '1.5M'
+    """
+    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:.3g}"
