@@ -11,7 +11,7 @@ from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
-from ray_sentinel.engine.ray_deaths import Place, RayDeathBook, first_cause
+from ray_sentinel.engine.ray_deaths import EndedRank, RayDeathBook, first_cause
 from ray_sentinel.engine.ray_job_view import RayJobView
 from ray_sentinel.engine.ray_jobs import RayJobs
 from ray_sentinel.engine.scalars import Scalars
@@ -299,11 +299,11 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 gone_at = view.ended_at if view.ended_at is not None else now
                 view.follow(moved_at, self._known_end(known, now) if known is not None else gone_at)
 
-    def _counted_ends(self) -> Iterator[Place]:
+    def _counted_ends(self) -> Iterator[EndedRank]:
         """The ranks that have ended, and whose ends are still judged."""
         for job in self.jobs.values():
             for _, exit_ in job.exits:
-                yield exit_.rank.node, exit_.rank.process.pid
+                yield exit_.rank.node, exit_.rank.process
 
     def _known_end(self, ray_job: RayJobView, now: float) -> float | None:
         """When a Ray job ended, once it is told why: what was told of it may be worse by that."""

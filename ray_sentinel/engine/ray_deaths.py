@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ray_sentinel.engine.exits import SIGHUP, SIGINT, SIGNAL_NAMES, SIGTERM, raised_in
+from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
@@ -45,6 +46,8 @@ IN_PEACE = "exited with status 0"
 
 Place = tuple[str, int]
 """Node id and pid."""
+EndedRank = tuple[str, ProcessId]
+"""Node id and process."""
 
 
 class SeenExit(msgspec.Struct, frozen=True):
@@ -66,7 +69,7 @@ class ToldDeath(msgspec.Struct, kw_only=True):
     told_at: float
 
 
-class RayDeathBook(msgspec.Struct, kw_only=True):
+class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     """Times are the coordinator's. Changed only by the engine."""
 
     told: dict[str, ToldDeath] = {}
@@ -81,6 +84,22 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
     """The jobs of all actors that were seen to live, by node id and pid."""
     ended: dict[str, float] = {}
     """Jobs whose drivers have ended, and when that was told."""
+    spared: dict[str, dict[int, int]] = {}
+    """Ranks that are spared although what says so is forgotten: the start of the process, as of its
+    ``ProcessId``, by node id and pid."""
+
+    def __post_init__(self) -> None:
+        self._index()
+
+    def _index(self) -> None:
+        """The deaths of actors by where they were, which each end of a rank is looked up in."""
+        self._actors: dict[Place, list[RayDeath]] = {}
+        for one in self.told.values():
+            self._note(one.death)
+
+    def _note(self, death: RayDeath) -> None:
+        if death.what == "actor":
+            self._actors.setdefault((death.node, death.pid), []).append(death)
 
     def take_table(self, table: RayCalls) -> None:
         """Who lives, and in which job."""
@@ -110,47 +129,41 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
             key = f"{death.what} {death.id} {death.pid}"
             if key not in self.told and len(self.told) < MOST:
                 self.told[key] = ToldDeath(death=death, told_at=now)
+                self._note(death)
             if death.what == "driver":
                 self.ended.setdefault(death.job, now)
 
     def advance(
-        self, now: float, jobs: Iterable[str], counted: Callable[[], Iterable[Place]]
+        self, now: float, jobs: Iterable[str], counted: Callable[[], Iterable[EndedRank]]
     ) -> None:
-        """Forget what was long ago, and members of jobs that are no more among ``jobs``; but for
-        what tells why the processes ended that ``counted`` gives: while an end counts, its cause
-        does."""
+        """Forget what was long ago, and members of jobs that are no more among ``jobs``. Of the
+        ends that still count, which ``counted`` gives, it is kept whether they are spared."""
         edge = now - FORGET_SECONDS
         times = [one.told_at for one in self.told.values()]
         times += self.ended.values()
         times += [one.at for exits in self.exits.values() for one in exits.values()]
         times += [at for killed in self.oom.values() for at in killed.values()]
         if any(at < edge for at in times):
-            self._forget(edge, set(counted()))
+            self._forget(edge, counted())
         there = set(jobs) | self.ended.keys()
         for node, pids in list(self.members.items()):
             if any(job not in there for job in pids.values()):
                 self.members[node] = {pid: job for pid, job in pids.items() if job in there}
 
-    def _forget(self, edge: float, counted: set[Place]) -> None:
+    def _forget(self, edge: float, counted: Iterable[EndedRank]) -> None:
         """What was told or seen before ``edge``."""
-        count = {self.members.get(node, {}).get(pid, "") for node, pid in counted}
-        self.ended = {job: at for job, at in self.ended.items() if at >= edge or job in count}
-        self.told = {
-            key: one
-            for key, one in self.told.items()
-            if one.told_at >= edge or (self._node_of(one.death), one.death.pid) in counted
-        }
+        spared: dict[str, dict[int, int]] = {}
+        for node, process in counted:
+            if self.spares(node, process):
+                spared.setdefault(node, {})[process.pid] = process.start
+        self.spared = spared
+        self.told = {key: one for key, one in self.told.items() if one.told_at >= edge}
+        self.ended = {job: at for job, at in self.ended.items() if at >= edge}
         for node, exits in list(self.exits.items()):
-            self.exits[node] = {
-                pid: one for pid, one in exits.items() if one.at >= edge or (node, pid) in counted
-            }
+            self.exits[node] = {pid: one for pid, one in exits.items() if one.at >= edge}
         for node, killed in list(self.oom.items()):
-            self.oom[node] = {
-                pid: at for pid, at in killed.items() if at >= edge or (node, pid) in counted
-            }
-
-    def _node_of(self, death: RayDeath) -> str:
-        return death.node or self.addresses.get(death.address, "")
+            self.oom[node] = {pid: at for pid, at in killed.items() if at >= edge}
+        self._index()
 
     def of_job(self, job: str, now: float) -> list[RayDeath]:
         """All deaths of a job that need wait for no other witness, the first first."""
@@ -166,13 +179,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
         return sorted(found, key=_when)
 
     def of_process(self, place: Place) -> RayDeath | None:
-        """Of the actor that was this process."""
-        node, pid = place
-        found = (
-            self._joined(one.death)
-            for one in self.told.values()
-            if one.death.what == "actor" and one.death.pid == pid and one.death.node == node
-        )
+        """Of the actor that was this process, the last that had its pid."""
+        found = (self._joined(death) for death in reversed(self._actors.get(place, ())))
         return next((one for one in found if one.cause != "exception"), None)
 
     def is_waiting(self, place: Place, ended_at: float, now: float) -> bool:
@@ -182,18 +190,19 @@ class RayDeathBook(msgspec.Struct, kw_only=True):
         ours = pid in self.members.get(node, {}) or pid in self.exits.get(node, {})
         return ours and now - ended_at < WAIT_SECONDS and self.of_process(place) is None
 
-    def spares(self, place: Place) -> bool:
+    def spares(self, node: str, process: ProcessId) -> bool:
         """Whether it ended because another did, or somebody wanted it; or its job's driver had
         ended, and Ray had no word on it."""
-        death = self.of_process(place)
+        if self.spared.get(node, {}).get(process.pid) == process.start:
+            return True
+        death = self.of_process((node, process.pid))
         if death is not None:
             return death.is_echo or death.is_intended
-        node, pid = place
-        return self.members.get(node, {}).get(pid, "") in self.ended
+        return self.members.get(node, {}).get(process.pid, "") in self.ended
 
     def _joined(self, death: RayDeath) -> RayDeath:
         """With what the node's agent and the kernel tell of it: they saw it, Ray did not."""
-        node = self._node_of(death)
+        node = death.node or self.addresses.get(death.address, "")
         seen = self.exits.get(node, {}).get(death.pid)
         if death.cause in ("signal", "unknown", "exited") and death.pid in self.oom.get(node, {}):
             return _with(death, "oom-kernel", "the kernel killed it for memory", "kernel log")

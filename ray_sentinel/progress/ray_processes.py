@@ -168,7 +168,7 @@ class RayProcessWatch:
         if stat.state != "R":
             seen.queued_at = now
         elif main.switches != seen.switches:
-            seen.queued_at = seen.at
+            seen.queued_at = max(seen.at, now - UNCOUNTED)
         # On a crowded machine, Ray's workers, which are nice, wait for seconds.
         uncounted = max(UNCOUNTED, now - seen.queued_at)
         wanted = main.cpu_seconds + main.delay_seconds

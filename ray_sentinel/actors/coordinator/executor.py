@@ -214,6 +214,7 @@ class Executor:
             Capture: self._captures,
             Publish: self._reports,
             LookAtRayJob: self._looks,
+            AskEndedCalls: self._looks,
         }
         pools.get(type(action), self._pool).submit(self._guarded, action)
 

@@ -52,7 +52,8 @@ class RankExited(Rule):
             exits = unannounced(view, job, job.exits_and_dying(), now)
             if any(view.deaths.is_waiting(_place(exit_), at, now) for at, exit_ in exits):
                 continue
-            exits = [(at, exit_) for at, exit_ in exits if not view.deaths.spares(_place(exit_))]
+            spares = view.deaths.spares
+            exits = [(at, e) for at, e in exits if not spares(e.rank.node, e.rank.process)]
             first = next((at for at, exit_ in exits if is_abnormal(exit_)), None)
             if first is None or self._a_node_is_missing(view, job, first, now):
                 continue

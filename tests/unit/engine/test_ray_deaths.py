@@ -218,6 +218,15 @@ def test_echoes_of_a_driver_stay_echoes_for_as_long_as_their_job_is_remembered(
     assert not any(book.members.values())
 
 
+def test_a_rank_that_has_the_pid_of_a_spared_one_is_not_spared(cluster: Cluster) -> None:
+    cluster.kill_driver()
+    cluster.wait(DEATHS_SECONDS + 20)
+    book = cluster.engine.view.deaths
+    assert book.spares("n0", ProcessId("one", 20, 1))
+    assert not book.spares("n0", ProcessId("one", 20, 2))
+    assert not book.spares("n1", ProcessId("one", 20, 1))
+
+
 def test_a_rank_that_got_ray_kill_is_not_accused_hours_later_either(cluster: Cluster) -> None:
     cluster.end(20, code=1)
     cluster.wait(1)
