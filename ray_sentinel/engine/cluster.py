@@ -87,6 +87,8 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def _learn_offset(self, offset: float, snapshot: Snapshot) -> None:
         last = self.last
+        if last == (snapshot.sequence, snapshot.time):
+            return  # the same again: it was handed on, and not acknowledged in time
         # Another agent has a clock of its own; so has one whose clock was set back.
         begins = last is None or snapshot.sequence <= last[0] or snapshot.time < last[1]
         if begins:

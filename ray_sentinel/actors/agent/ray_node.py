@@ -16,7 +16,7 @@ from types import FrameType
 
 import msgspec
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from ray_sentinel.actors.agent.node_monitor import NodeMonitor
 from ray_sentinel.actors.agent.runtime_env import RuntimeEnvAgentAddress
@@ -139,31 +139,9 @@ class CoordinatorLink:
     def send(self, report: AgentReport) -> Receipt | None:
         """Report, and wait for the receipt; None where there is no coordinator just now."""
         data = pack_masked(report)
-        answer = self._by_relay(data, urgent=bool(report.snapshot.exits))
-        receipt = unpack(answer, Receipt) if answer else self._directly(data)
-        if receipt is not None and receipt.relay != self._relay_node:
-            self._relay_node, self._relay, self._relay_at = receipt.relay, None, 0.0
-        return receipt
-
-    def _by_relay(self, data: bytes, *, urgent: bool) -> bytes:
-        """The receipt; empty where there is no relay, or none that answers."""
-        if not self._relay_node or time.monotonic() < self._relay_at:
-            return b""
         try:
-            if self._relay is None:
-                self._relay = ray.get_actor(relay_name(self._relay_node), namespace=NAMESPACE)
-            answer: bytes = ray.get(self._relay.report.remote(data, urgent), timeout=ANSWER_SECONDS)
-        except (RayError, ValueError, GetTimeoutError) as error:
-            log.warning("the relay does not answer: %s", last_line(error))
-            self._relay, self._relay_at = None, time.monotonic() + RELAY_AGAIN_SECONDS
-            return b""
-        return answer
-
-    def _directly(self, data: bytes) -> Receipt | None:
-        try:
-            if self._handle is None:
-                self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-            answer = ray.get(self._handle.report.remote(data), timeout=ANSWER_SECONDS)
+            answer = self._by_relay(data, urgent=bool(report.snapshot.exits))
+            answer = answer or self._directly(data)
         except (RayError, ValueError, GetTimeoutError) as error:
             # Restarting, or for good: it is looked up by name again.
             self._handle = None
@@ -174,7 +152,34 @@ class CoordinatorLink:
         if self._silent:
             log.info("the coordinator answers again")
         self._silent = False
-        return unpack(answer, Receipt)
+        receipt = unpack(answer, Receipt)
+        if receipt.relay != self._relay_node:
+            self._relay_node, self._relay, self._relay_at = receipt.relay, None, 0.0
+        return receipt
+
+    def _by_relay(self, data: bytes, *, urgent: bool) -> bytes:
+        """The receipt; empty where there is no relay, or none that answers. Raises RayTaskError
+        where the relay does, and the coordinator does not answer it: to ask that too would double
+        what it has to do."""
+        if not self._relay_node or time.monotonic() < self._relay_at:
+            return b""
+        try:
+            if self._relay is None:
+                self._relay = ray.get_actor(relay_name(self._relay_node), namespace=NAMESPACE)
+            answer: bytes = ray.get(self._relay.report.remote(data, urgent), timeout=ANSWER_SECONDS)
+        except RayTaskError:
+            raise
+        except (RayError, ValueError, GetTimeoutError) as error:
+            log.warning("the relay does not answer: %s", last_line(error))
+            self._relay, self._relay_at = None, time.monotonic() + RELAY_AGAIN_SECONDS
+            return b""
+        return answer
+
+    def _directly(self, data: bytes) -> bytes:
+        if self._handle is None:
+            self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
+        answer: bytes = ray.get(self._handle.report.remote(data), timeout=ANSWER_SECONDS)
+        return answer
 
 
 # The head's agent asks Ray for the whole cluster, for the collectors that want to know: their own

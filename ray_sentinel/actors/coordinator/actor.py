@@ -43,16 +43,15 @@ class Coordinator:
         """The same of what a relay has gathered; the receipts in their order, an empty one for what
         was unreadable."""
         receipts = []
-        self._parts.roster.relayed += len(reports)
         for data in reports:
             try:
-                receipts.append(self._taken(data))
+                receipts.append(self._taken(data, relayed=True))
             except UsageError as error:
                 log.warning("by a relay: %s", error)
                 receipts.append(b"")
         return receipts
 
-    def _taken(self, data: bytes) -> bytes:
+    def _taken(self, data: bytes, *, relayed: bool = False) -> bytes:
         try:
             report = unpack(data, AgentReport)
         except msgspec.DecodeError as error:
@@ -60,7 +59,7 @@ class Coordinator:
         if not self._parts.roster.is_late(report):
             now = self._parts.clock.now()
             number = self._engine.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
-            self._parts.take(report, number)
+            self._parts.take(report, number, relayed=relayed)
         return pack(self._parts.receipt(report))
 
     async def status(self) -> bytes:

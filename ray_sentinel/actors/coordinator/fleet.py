@@ -37,8 +37,9 @@ START_SECONDS = 10.0
 a node that is lost is the engine's business, and found sooner."""
 SWEEP_SECONDS = 30.0
 """Between two looks for groups that nobody needs: the table of groups may be long."""
-RELAY_SECONDS = 60.0
-"""For a relay to start."""
+RELAY_STARTS_SECONDS = 60.0
+RELAY_HANGS_SECONDS = 15.0
+"""For a relay that has answered before, or is started again by Ray."""
 AWAY_SECONDS = 5.0
 AWAY = (
     "Ray's control store (GCS) does not answer: nodes that join or leave are not seen, and what "
@@ -312,27 +313,44 @@ class Fleet:
         return True
 
 
-def started_relay(node: RayNode) -> Callable[[], bool | None]:
-    """Have a node's relay made; as ``Relays`` wants it."""
-    try:
-        ping = placement.start_relay(node).ping.remote()
-    except (RayError, ValueError, RuntimeError) as error:
-        log.warning("node %s gets no relay: %s", node.id[:8], last_line(error))
-        return lambda: False
-    begun = time.monotonic()
+class RelayPing:
+    """Whether a node's relay, which is made with it, answers; as ``Relays`` wants it."""
 
-    def answers() -> bool | None:
-        ready, _ = ray.wait([ping], timeout=0)
-        if not ready:
-            return None if time.monotonic() - begun < RELAY_SECONDS else False
+    def __init__(self, node: RayNode) -> None:
+        self._node = node
+        self._handle: Any = None
+        self._answered = False
+        self._asked_at = time.monotonic()
         try:
-            ray.get(ping)
-        except RayError as error:
-            log.warning("node %s gets no relay: %s", node.id[:8], last_line(error))
-            return False
-        return True
+            self._handle = placement.start_relay(node)
+            self._ping = self._handle.ping.remote()
+        except (RayError, ValueError, RuntimeError) as error:
+            self._say(last_line(error))
 
-    return answers
+    def __call__(self) -> bool | None:
+        if self._handle is None:
+            return False
+        ready, _ = ray.wait([self._ping], timeout=0)
+        if ready:
+            try:
+                ray.get(self._ping)
+            except ActorDiedError as error:
+                self._say(last_line(error))
+                return False
+            except RayError:
+                self._ping = self._handle.ping.remote()  # Ray is starting it again
+            else:
+                self._answered, self._asked_at = True, time.monotonic()
+                self._ping = self._handle.ping.remote()
+                return True
+        patience = RELAY_HANGS_SECONDS if self._answered else RELAY_STARTS_SECONDS
+        if time.monotonic() - self._asked_at < patience:
+            return None
+        self._say(f"it has not answered for {patience:.0f} s")
+        return False
+
+    def _say(self, why: str) -> None:
+        log.warning("the relay of node %s is done without: %s", self._node.id[:8], why)
 
 
 def _departure(node_id: str, node: RayNode | None, now: float) -> NodeLeft:

@@ -24,9 +24,9 @@ from ray_sentinel.actors.coordinator.executor import Executor
 from ray_sentinel.actors.coordinator.fleet import (
     DRAINED,
     Fleet,
+    RelayPing,
     autoscales,
     draining_now,
-    started_relay,
     to_release,
     unused_now,
 )
@@ -105,7 +105,7 @@ class CoordinatorParts:
             limits.relays_above,
             limits.agents_per_relay,
             placement.relays,
-            started_relay,
+            RelayPing,
             placement.drop_relay,
         )
         self._ray_actors = RayActors()
@@ -286,9 +286,10 @@ class CoordinatorParts:
         for path in self._pruner.prune(keep):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
-    def take(self, report: AgentReport, number: int) -> None:
+    def take(self, report: AgentReport, number: int, *, relayed: bool) -> None:
         """What is not the engine's of a report, which is event ``number`` of the log."""
         self.roster.take(report, self.clock.now(), number)
+        self.roster.relayed += relayed
         if self._ray_deaths.are_new(report.snapshot.node.id, report.snapshot.ray_exits):
             self._ray_table.hurry()
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ray_sentinel.actors.hosts import RayNode
@@ -14,6 +15,9 @@ log = logging.getLogger(__name__)
 
 FEWER = 0.8
 """Relays stay until there are fewer nodes than this part of those that made them needed."""
+
+Answers = Callable[[], bool | None]
+"""Whether a relay answers; None while that is open."""
 
 
 class Relays:
@@ -24,17 +28,20 @@ class Relays:
         above: int,
         agents: int,
         found: Callable[[], Collection[str]],
-        start: Callable[[RayNode], Callable[[], bool | None]],
+        start: Callable[[RayNode], Answers],
         drop: Callable[[str], None],
     ) -> None:
         """Of more than ``above`` nodes, ``agents`` share a relay, 0 = never. ``found`` says which
         nodes have one of a coordinator before this one. ``start`` has a node's relay made, or finds
-        it; what it returns says whether that answers, None while that is open. ``drop`` ends the
-        relay of a node."""
+        it. ``drop`` ends the relay of a node."""
         self._above, self._agents = above, agents
         self._found: Callable[[], Collection[str]] | None = found
         self._start, self._drop = start, drop
-        self._starting: dict[str, Callable[[], bool | None]] = {}
+        self._wanted = 0
+        self._made: dict[str, Answers] = {}
+        self._failed: Counter[str] = Counter()
+        """How often the relay of a node did not answer."""
+        self._dropping: set[str] = set()
         self._ready: tuple[str, ...] = ()
         self._of: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -42,7 +49,8 @@ class Relays:
     def of(self, node_id: str) -> str:
         """The node whose relay takes this one's reports; empty where the coordinator does."""
         ready = self._ready
-        if not ready:
+        if not ready or 2 * len(ready) < self._wanted:
+            # The first that answers is not to get the agents of all.
             return ""
         with self._lock:
             if (known := self._of.get(node_id)) is None:
@@ -53,60 +61,67 @@ class Relays:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes whose relays are in use."""
+        """The nodes whose relays answer."""
         return self._ready
 
     def step(self, nodes: Mapping[str, RayNode], free: Collection[str]) -> None:
-        """Make as many as the living ``nodes`` want, on those that are ``free`` for one: watched,
-        and not about to go."""
-        if self._found is not None and nodes:
-            for node_id in self._found():
-                if node_id in nodes:
-                    self._starting[node_id] = self._start(nodes[node_id])
-            self._found = None
-        has = {*self._ready, *self._starting}
-        least = self._above * (FEWER if has else 1.0)
-        wanted = math.ceil(len(nodes) / self._agents) if self._agents else 0
-        if len(nodes) <= least:
-            wanted = 0
-        stays = sorted(has & set(free))[:wanted]
-        for node_id in has - set(stays):
+        """Have as many as the living ``nodes`` want, on those that are ``free`` for one: watched,
+        and not about to go. What could not be ended is ended in the next step."""
+        self._take_over(nodes)
+        least = self._above * (FEWER if self._made else 1.0)
+        enough = math.ceil(len(nodes) / self._agents) if self._agents else 0
+        self._wanted = enough if len(nodes) > least else 0
+        self._failed = Counter({key: n for key, n in self._failed.items() if key in nodes})
+        # One node more or less makes and ends no relay.
+        most = self._wanted + 1 if self._wanted else 0
+        stays = set(sorted(self._made.keys() & free, key=self._rank)[:most])
+        for node_id in self._made.keys() - stays:
             self._end(node_id)
-        for node_id in self._candidates(nodes, free, stays)[: wanted - len(stays)]:
-            self._starting[node_id] = self._start(nodes[node_id])
-        self._note_ready()
+        for node_id in self._candidates(nodes, free)[: max(0, self._wanted - len(stays))]:
+            self._made[node_id] = self._start(nodes[node_id])
+            self._dropping.discard(node_id)
+        self._look()
+        for node_id in list(self._dropping):
+            self._drop(node_id)
+            self._dropping.discard(node_id)
 
-    @staticmethod
-    def _candidates(
-        nodes: Mapping[str, RayNode], free: Iterable[str], taken: Collection[str]
-    ) -> list[str]:
+    def _take_over(self, nodes: Mapping[str, RayNode]) -> None:
+        if self._found is not None and nodes:
+            found, self._found = self._found(), None
+            self._made = {key: self._start(nodes[key]) for key in found if key in nodes}
+
+    def _rank(self, node_id: str) -> tuple[bool, bytes]:
+        """Those that answer come first."""
+        return node_id not in self._ready, _mixed(node_id)
+
+    def _candidates(self, nodes: Mapping[str, RayNode], free: Iterable[str]) -> list[str]:
         # The head has the coordinator.
-        found = {key for key in free if key in nodes and not nodes[key].is_head} - set(taken)
-        return sorted(found, key=_mixed)
+        found = {key for key in free if key in nodes and not nodes[key].is_head}
+        return sorted(found - self._made.keys(), key=lambda key: (self._failed[key], _mixed(key)))
 
-    def _note_ready(self) -> None:
+    def _look(self) -> None:
         ready = set(self._ready)
-        for node_id, answers in list(self._starting.items()):
-            if (answer := answers()) is None:
-                continue
-            del self._starting[node_id]
-            if answer:
+        for node_id, answers in list(self._made.items()):
+            answer = answers()
+            if answer and node_id not in ready:
                 ready.add(node_id)
                 log.info("node %s has a relay", node_id[:8])
-            else:
-                # The next step starts one here again, or elsewhere.
-                self._drop(node_id)
+            elif answer is False:
+                # The next step makes one elsewhere, or here again where no other node is left.
+                self._failed[node_id] += 1
+                ready.discard(node_id)
+                self._end(node_id)
         self._use(ready)
 
     def _end(self, node_id: str) -> None:
-        self._starting.pop(node_id, None)
+        self._made.pop(node_id, None)
+        self._dropping.add(node_id)
         self._use(set(self._ready) - {node_id})
-        self._drop(node_id)
         log.info("node %s has no relay any more", node_id[:8])
 
     def _use(self, ready: set[str]) -> None:
-        if ready != set(self._ready):
-            with self._lock:
+        with self._lock:
+            if ready != set(self._ready):
                 self._ready, self._of = tuple(sorted(ready)), {}
 
 

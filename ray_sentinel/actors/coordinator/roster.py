@@ -32,6 +32,8 @@ class RosterEntry:
         self.exits: deque[tuple[int, int]] = deque()
         """(number of the event in the log, order of the exit) of exits not yet acknowledged."""
         self.done: set[int] = set()
+        self.before: deque[str] = deque(maxlen=8)
+        """The incarnations of the node's agents before this one."""
 
 
 class Roster:
@@ -71,6 +73,7 @@ class Roster:
                 self._changed()
             elif entry.report.incarnation != report.incarnation:
                 entry.restarts += 1
+                entry.before.append(entry.report.incarnation)
                 entry.exits.clear()
                 entry.done.clear()
             if _contact(entry.report) != _contact(report):
@@ -97,15 +100,14 @@ class Roster:
             return (self.taken - before) / max(1.0, now - since)
 
     def is_late(self, report: AgentReport) -> bool:
-        """Whether it, or a newer one of the same agent, was taken: what a relay handed on, and
-        could not say in time, comes again."""
+        """Whether it, or a newer one of the node, was taken: what a relay handed on, and could not
+        say in time, comes again, and what a relay holds that hangs may come after its agent."""
         with self._lock:
             entry = self._entries.get(report.snapshot.node.id)
-        return (
-            entry is not None
-            and entry.report.incarnation == report.incarnation
-            and entry.report.snapshot.sequence >= report.snapshot.sequence
-        )
+            if entry is None or report.incarnation in entry.before:
+                return entry is not None
+        same = entry.report.incarnation == report.incarnation
+        return same and entry.report.snapshot.sequence >= report.snapshot.sequence
 
     def acknowledged(self, report: AgentReport, written: Callable[[int], bool]) -> tuple[int, ...]:
         """Orders of this report's exits that are in the log, and need not be sent again."""

@@ -92,9 +92,14 @@ def start_agent(node: RayNode, config: bytes) -> Any:
 
 
 def start_relay(node: RayNode) -> Any:
-    """The relay in the group of a node's agent; made, or found if it is there already."""
+    """The relay in the group of a node's agent; made, or found if it is there already.
+
+    Raises ValueError where there is no group: a new one would outlive the agent that was taken off.
+    """
     from ray_sentinel.actors.relay.actor import Relay
 
+    if (found := groups().get(node.id)) is None:
+        raise ValueError("its agent has no placement group")
     options = {
         "name": relay_name(node.id),
         "namespace": NAMESPACE,
@@ -105,7 +110,7 @@ def start_relay(node: RayNode) -> Any:
         "max_task_retries": 0,
         "enable_task_events": False,
         "scheduling_strategy": PlacementGroupSchedulingStrategy(
-            group_for(node), placement_group_bundle_index=0
+            found.group, placement_group_bundle_index=0
         ),
     }
     return ray.remote(Relay).options(**options).remote()

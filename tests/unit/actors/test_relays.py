@@ -21,7 +21,8 @@ class Cluster:
         self.made: list[str] = []
         self.dropped: list[str] = []
         self.resize(size)
-        self.relays = Relays(100, 40, lambda: found, self._start, self.dropped.append)
+        self.failing = False
+        self.relays = Relays(100, 40, lambda: found, self._start, self._drop)
 
     def resize(self, size: int) -> None:
         self.nodes = {
@@ -34,6 +35,11 @@ class Cluster:
             )
             for number in range(size)
         }
+
+    def _drop(self, node_id: str) -> None:
+        if self.failing:
+            raise ConnectionError("the control store is away")
+        self.dropped.append(node_id)
 
     def _start(self, node: RayNode) -> Callable[[], bool | None]:
         self.made.append(node.id)
@@ -80,6 +86,56 @@ def test_one_that_does_not_start_is_made_anew() -> None:
     assert sorted(cluster.dropped) == sorted(cluster.made)
     cluster.answers = {}
     assert len(cluster.step()) == 10
+
+
+def test_the_first_that_answers_does_not_get_all_agents() -> None:
+    cluster = Cluster(400)
+    cluster.answers = dict.fromkeys(cluster.nodes)
+    cluster.step()
+    for number, node_id in enumerate(list(cluster.made), start=1):
+        cluster.answers[node_id] = True
+        cluster.step()
+        assert ("" in cluster.shares()) == (number < 5)
+
+
+def test_one_that_never_starts_gets_its_place_elsewhere() -> None:
+    bad = Cluster(400).step()[0]
+    cluster = Cluster(400)
+    cluster.answers[bad] = False
+    cluster.step()
+    assert len(cluster.step()) == 10
+    assert cluster.made.count(bad) == 1
+    assert cluster.dropped == [bad]
+
+
+def test_one_that_does_not_answer_any_more_is_replaced() -> None:
+    cluster = Cluster(400)
+    hung = cluster.step()[0]
+    cluster.answers[hung] = False
+    assert hung not in cluster.step()
+    assert cluster.dropped == [hung]
+    assert len(cluster.step()) == 10
+
+
+def test_one_node_more_or_less_moves_nobody() -> None:
+    cluster = Cluster(400)
+    cluster.step()
+    for size in (401, 400) * 5:
+        cluster.resize(size)
+        cluster.step()
+    assert len(cluster.made) == 11
+    assert cluster.dropped == []
+
+
+def test_one_that_could_not_be_ended_is_ended_later() -> None:
+    cluster = Cluster(400)
+    lost = cluster.step()[0]
+    cluster.failing = True
+    with pytest.raises(ConnectionError):
+        cluster.step(without=frozenset({lost}))
+    cluster.failing = False
+    cluster.step(without=frozenset({lost}))
+    assert cluster.dropped == [lost]
 
 
 def test_the_agents_of_one_that_is_gone_are_shared_out_and_no_others() -> None:

@@ -208,3 +208,11 @@ def test_a_report_that_was_taken_or_overtaken_is_late() -> None:
     assert roster.is_late(report())
     assert not roster.is_late(report(incarnation="two")), "another agent counts anew"
     assert not roster.is_late(report(node="m"))
+
+
+def test_a_report_of_the_agent_before_is_late() -> None:
+    roster = Roster(Config())
+    for number, incarnation in enumerate(("one", "two"), start=1):
+        roster.take(report(incarnation=incarnation), float(number), number=number)
+    assert roster.is_late(report(incarnation="one"))
+    assert not roster.is_late(report(incarnation="three"))

@@ -135,6 +135,16 @@ def test_a_snapshot_that_was_long_under_way_moves_no_clock() -> None:
     assert view.offset < 0.2
 
 
+def test_a_snapshot_that_comes_twice_moves_no_clock() -> None:
+    """A relay handed it on, and did not say so in time."""
+    node = Sim().nodes[0]
+    view = NodeState(node=node, joined_at=1000.0)
+    told = Snapshot(node=node, time=1000.0, sequence=1)
+    view.take(told, 1000.01)
+    view.take(told, 1006.0)
+    assert view.offset == pytest.approx(0.01)
+
+
 def asks(sim: Sim, seconds: float) -> int:
     before = len(sim.actions)
     sim.run(seconds)
