@@ -141,7 +141,7 @@ class CoordinatorParts:
                 self.engine.incidents,
                 self.history.image,
                 pulse=lambda: mask_record(self.engine.pulse()),
-                gpus=self.engine.gpus,
+                gpus=lambda quantity: mask_record(self.engine.gpus(quantity)),
             ),
             self._config.coordinator.port,
             Owner(

@@ -62,15 +62,16 @@ def test_the_page_has_the_pulse_of_a_real_job(
     link = ray_cluster.run("status", "--link").stdout.strip()
     with WatchedJob(ray_cluster, watched, "pulsing") as job:
         job.start("none", "none", at=10**9)
-        job.until_training(2, beyond=40)
+        job.until_training(2, beyond=200)
         before = watched.status().time
         told = served(link, "api/v1/pulse")
-        after = watched.status().time
+        after, latest = watched.status().time, max(job.steps().values())
         (pulse,) = [one for one in told["jobs"] if one["job"] == "pulsing"]
         document = rendered(link, tmp_path / "browser")
     (lane,) = pulse["lanes"]
     steps = sum(count for _, count, _, _ in lane["points"])
-    assert steps >= 40, "each step once, however many ranks tell of it"
+    # Those before an agent had found the ranks are not known.
+    assert 100 <= steps <= latest + 1, "each step once, however many ranks tell of it"
     assert all(0.04 < mean <= longest < 5.0 for _, _, mean, longest in lane["points"])
     end = told["begin"] + told["places"] * told["width"]
     assert before < end <= after + told["width"], "the last of its points is of now"
