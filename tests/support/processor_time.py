@@ -3,10 +3,14 @@
 Wall times of tests say little: three streams share two cores, and tests of clusters wait half of
 the time. Where a stream is in a container of its own (``apart``), the kernel counts what it spends.
 Elsewhere nothing is said.
+
+When each stream had nothing left to do, and with which file it ended, tells whether the files are
+shared out well.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -61,8 +65,12 @@ class Summary:
 
     def __init__(self) -> None:
         self._files: Counter[str] = Counter()
+        self._last: dict[str, tuple[float, str]] = {}
+        """Of each stream: when its last report came, and of which file."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if stream := getattr(report, "worker_id", ""):
+            self._last[stream] = time.monotonic(), report.nodeid.split("::", 1)[0]
         for name, value in report.user_properties:
             if name == SPENT and report.when == "teardown" and isinstance(value, list):
                 self._files[COLLECTION] += value[0]
@@ -75,3 +83,6 @@ class Summary:
         terminalreporter.section(f"{total:.0f} processor seconds, {MOST} most expensive files")
         for file, seconds in self._files.most_common(MOST):
             terminalreporter.write_line(f"{seconds:7.1f} s  {file}")
+        end = max(at for at, _ in self._last.values())
+        for stream, (at, file) in sorted(self._last.items()):
+            terminalreporter.write_line(f"{stream} ended {end - at:.0f} s before the end: {file}")
