@@ -398,8 +398,13 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
 
     def rank_at(self, node_id: str, pid: int) -> int | None:
         """The number of the rank that is, or was, this process."""
+        found = self.job_at(node_id, pid)
+        return found[1].rank.id.rank if found is not None else None
+
+    def job_at(self, node_id: str, pid: int) -> tuple[JobView, RankView] | None:
+        """The rank that is, or was, this process, and its job."""
         found = (
-            rank.rank.id.rank
+            (job, rank)
             for job in self.jobs.values()
             for rank in job.ranks.values()
             if rank.rank.process.pid == pid and rank.node == node_id

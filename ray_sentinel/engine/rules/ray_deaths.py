@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.exits import is_abnormal
 from ray_sentinel.engine.ray_deaths import first_cause
 from ray_sentinel.engine.ray_job_view import RayJobView
 from ray_sentinel.engine.rule import Rule
@@ -24,9 +25,8 @@ class RayDeaths(Rule):
             first = first_cause(deaths)
             if first is None or (job.name, 0) not in view.jobs:
                 continue
-            rank = view.rank_at(first.node, first.pid)
-            if rank is not None and first.cause != "exception":
-                continue  # its own job tells of it
+            if first.cause != "exception" and _is_told(view, first):
+                continue
             yield self._finding(view, job, first, deaths)
 
     def _finding(
@@ -80,6 +80,20 @@ class RayDeaths(Rule):
             settled=True,
             verdict=verdict,
         )
+
+
+def _is_told(view: ClusterView, death: RayDeath) -> bool:
+    """Whether it is a rank's, of which ``rank.exited`` tells, or may yet: not of one that left with
+    status 0, where all others ended because the driver did."""
+    found = view.job_at(death.node, death.pid)
+    if found is None:
+        return False
+    job, rank = found
+    ends = [exit_ for _, exit_ in job.exits_and_dying()]
+    if all(exit_.rank.process != rank.rank.process for exit_ in ends):
+        return True
+    failed = (exit_.rank for exit_ in ends if is_abnormal(exit_))
+    return not all(view.deaths.spares(one.node, one.process) for one in failed)
 
 
 PHRASES = {

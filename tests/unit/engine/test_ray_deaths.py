@@ -302,6 +302,36 @@ def test_a_rank_whose_method_raised_is_named_by_its_number(cluster: Cluster) -> 
     assert cluster.told() == [("train_rl-1", "rank-dead", ["rank 1"], "critical")]
 
 
+def test_a_rank_that_left_in_peace_amid_a_call_is_named_once(cluster: Cluster) -> None:
+    cluster.end(21, code=0)
+    cluster.tell(dead(21, "exited", at=cluster.now, detail="exited with status 0"))
+    cluster.end(10, code=1)
+    cluster.tell(dead(10, "exception", at=cluster.now + 0.6))
+    for pid in (20, 30, 31):
+        cluster.end(pid, code=1)
+    cluster.tell(*(dead(pid, "driver-ended", at=cluster.now + 0.6) for pid in (20, 30, 31)))
+    cluster.wait(20)
+    assert cluster.told() == [("train_rl-1", "rank-dead", ["rank 1"], "critical")]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_rank_that_left_and_a_peer_that_failed_by_it_make_one_incident(
+    cluster: Cluster, code: int
+) -> None:
+    cluster.end(21, code=code)
+    cluster.wait(0.5)
+    cluster.end(20, code=1)
+    told = "exited with status {}"
+    cluster.tell(
+        dead(21, "exited", at=cluster.now - 0.5, detail=told.format(code)),
+        dead(20, "exited", at=cluster.now, detail=told.format(1)),
+    )
+    cluster.end(10, code=1)
+    cluster.tell(dead(10, "exception", at=cluster.now + 0.1))
+    cluster.wait(20)
+    assert [one.kind for one in cluster.engine.incidents()] == ["rank-dead"]
+
+
 def test_an_actor_that_was_killed_and_the_job_with_it(cluster: Cluster) -> None:
     cluster.end(31, signal=9)
     cluster.tell(dead(31, "signal", at=cluster.now))
