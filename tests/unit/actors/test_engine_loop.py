@@ -108,7 +108,7 @@ def test_the_engine_goes_on_while_what_nodes_sent_is_read_for_the_history() -> N
     def tell(node_id: str, value: float) -> None:
         node = Node(id=node_id, host=f"h-{node_id}", address="")
         samples = sampled({"hw_load1": value})
-        snapshot = Snapshot(node=node, time=0.0, sequence=1, samples=samples)
+        snapshot = Snapshot(node=node, time=clock.now(), sequence=1, samples=samples)
         subject.feed(SnapshotReceived(time=0.0, snapshot=snapshot))
 
     tell("b", 2.0)
