@@ -120,7 +120,7 @@ class Departures:
             last_words=view.progress.last_words if view else None,
             was_attached=view is not None and not view.detached,
             progress=view.progress if view else None,
-            last_output=self._outputs.read((rank.process.pid, rank.process.start)),
+            last_output=self._outputs.read((rank.process.pid, rank.process.start)) or "",
         )
 
     def close(self) -> None:

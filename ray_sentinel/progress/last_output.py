@@ -24,8 +24,10 @@ MAX_BYTES = 8192
 """Bytes read from the end of a file."""
 LOOKS = 3
 """Output of the last so many polls counts as the end; a poll is about a second."""
-PATIENCE = 0.5
-"""Seconds that a look at the files may take."""
+PATIENCE = 1.0
+"""Seconds that a look at the files may take, also on a crowded machine."""
+MOST_READS = 4
+"""At one time; more are not begun while so many hang."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class LastOutput:
         self._files: dict[Key, _File] = {}
         self._sizes: dict[Key, deque[int]] = {}
         self._noting: Bounded[str, dict[Key, _File]] = Bounded(patience, most=1)
-        self._reading: Bounded[str, str] = Bounded(patience, most=1)
+        self._reading: Bounded[Key, str] = Bounded(patience, most=MOST_READS)
 
     def note(self, keys: Collection[Key]) -> None:
         """Note the files of living processes; those of others are kept until ``forget``."""
@@ -60,8 +62,9 @@ class LastOutput:
             del self._files[key]
             self._sizes.pop(key, None)
 
-    def read(self, key: Key) -> str:
-        """What it wrote at the end; "" where that is not known, or not known to be its own.
+    def read(self, key: Key) -> str | None:
+        """What it wrote at the end; "" where that is not known, or not known to be its own; None
+        where the file has not answered in time, and may later.
 
         A file that several ranks write to tells nothing of one of them.
         """
@@ -69,8 +72,10 @@ class LastOutput:
         if file is None or self._is_shared(key, file):
             return ""
         begin = self._sizes[key][0]
-        found, _ = self._reading.run({"read": lambda: _end_of(file, begin)})
-        return found.get("read", "")
+        found, _ = self._reading.run({key: lambda: _end_of(file, begin)})
+        if key in found:
+            return found[key]
+        return None if key in self._reading.stuck else ""
 
     def _is_shared(self, key: Key, file: _File) -> bool:
         return any(

@@ -71,6 +71,8 @@ class RayProcessWatch:
         self._told: dict[Key, ProcessId] = {}
         """Processes whose exits are waited for."""
         self._ended: list[RayExit] = []
+        self._unread: set[Key] = set()
+        """Of those that ended, whose last output has not been read yet."""
 
     def exits(self, now: float) -> tuple[RayExit, ...]:
         """How processes that were told have ended in the last ``TOLD_SECONDS``."""
@@ -78,17 +80,19 @@ class RayProcessWatch:
             process = self._told.pop(ended.key, None)
             if process is not None:
                 code, signal = pidfd.describe(ended.status)
-                self._ended.append(
-                    RayExit(
-                        process=process,
-                        at=ended.at,
-                        code=code,
-                        signal=signal,
-                        last_output=self._outputs.read(ended.key),
-                    )
-                )
+                self._ended.append(RayExit(process=process, at=ended.at, code=code, signal=signal))
+                self._unread.add(ended.key)
         self._ended = [one for one in self._ended if now - one.at < TOLD_SECONDS][-MOST:]
+        self._ended = [self._with_output(one) for one in self._ended]
         return tuple(self._ended)
+
+    def _with_output(self, ended: RayExit) -> RayExit:
+        """With what it wrote last, once its file has answered."""
+        key = (ended.process.pid, ended.process.start)
+        if key not in self._unread or (output := self._outputs.read(key)) is None:
+            return ended
+        self._unread.discard(key)
+        return msgspec.structs.replace(ended, last_output=output)
 
     def look(
         self,
@@ -110,7 +114,8 @@ class RayProcessWatch:
         )
         titles = memory_files((p.pid for p in chosen if p.pid not in here), "cmdline", self._proc)
         self._seen = {p.key: self._seen[p.key] for p in chosen if p.key in self._seen}
-        self._outputs.forget(self._told.keys())
+        self._unread &= {(one.process.pid, one.process.start) for one in self._ended}
+        self._outputs.forget({*self._told, *self._unread})
         self._outputs.note([p.key for p in chosen if p.pid in here])
         found = []
         for process in chosen:

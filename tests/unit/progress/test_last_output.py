@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.progress.last_output import LOOKS, LastOutput
+from tests.support.waiting import eventually
 
 LONG = 30.0
 Hanging = Callable[..., threading.Event]
@@ -82,13 +83,13 @@ def test_a_file_system_that_hangs_does_not_hold_up_the_look(
     assert len(calls) <= 1, "no second thread is sent after the first"
 
 
-def test_a_file_that_hangs_when_it_is_read_tells_nothing(
+def test_a_file_that_hangs_when_it_is_read_tells_it_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: Hanging
 ) -> None:
     proc, log = tmp_path / "proc", tmp_path / "rank.err"
     log.write_text("")
     key = make(proc, 7, log)
-    gate, real = hanging("read"), os.open
+    gate, real = hanging(key), os.open
 
     def hang(path: str, flags: int) -> int:
         gate.wait(LONG)
@@ -99,5 +100,8 @@ def test_a_file_that_hangs_when_it_is_read_tells_nothing(
     log.write_text("ValueError\n")
     with monkeypatch.context() as patch:
         patch.setattr("ray_sentinel.progress.last_output.os.open", hang)
-        assert outputs.read(key) == ""
-        gate.set()
+        assert outputs.read(key) is None
+        assert outputs.read(key) is None
+    monkeypatch.undo()
+    gate.set()
+    assert eventually(lambda: outputs.read(key), "it is read") == "ValueError\n"
