@@ -210,7 +210,8 @@ class Sentinel:
 
         try:
             return framed(status_html(self.status(), self.incidents()))
-        except SentinelError as error:
+        except (SentinelError, RuntimeError, OSError) as error:
+            # A notebook shows a traceback for whatever else comes, in place of what was asked.
             return framed(status_html(Status(state="unknown", verdict=str(error))))
 
     def _address(self) -> str:

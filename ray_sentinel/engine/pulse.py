@@ -75,6 +75,10 @@ class Pulse(msgspec.Struct):
         self.phases.append((phase, begun, ended))
         del self.phases[:-MOST_PHASES]
 
+    def moved_since(self, first: int) -> bool:
+        """Whether anything has ended since place ``first``."""
+        return any(places[-1].number >= first for places in self.lanes.values())
+
     def shown_lanes(self, first: int) -> tuple[PulseLane, ...]:
         """The lanes in which most of the time went since place ``first``, by their names."""
         kept = {

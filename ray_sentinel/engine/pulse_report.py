@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.pulse import PLACES, WIDTH
+from ray_sentinel.engine.ray_job_view import RayJobView
 from ray_sentinel.model.pulse import JobPulse, PulseReport
 
 MOST_JOBS = 12
@@ -13,35 +13,32 @@ MOST_JOBS = 12
 
 
 def pulse_report(view: ClusterView, now: float) -> PulseReport:
-    """The last hour of the jobs that moved last."""
+    """The last hour of the jobs that moved last. The others are not drawn: who asks holds up the
+    engine meanwhile."""
     first = int(now // WIDTH) - PLACES + 1
-    jobs = sorted(_jobs(view, first), key=lambda pair: -pair[0])
+    moved: list[tuple[float, JobView | RayJobView]] = [
+        # One of a Ray job is a record of incidents; the job itself follows.
+        *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),
+        *((job.changed_at, job) for job in view.ray.jobs.values() if job.pulse.moved_since(first)),
+    ]
+    moved.sort(key=lambda pair: -pair[0])
     return PulseReport(
         begin=first * WIDTH,
         width=WIDTH,
         places=PLACES,
-        jobs=tuple(job for _, job in jobs[:MOST_JOBS]),
+        jobs=tuple(_drawn(job, first) for _, job in moved[:MOST_JOBS]),
     )
 
 
-def _jobs(view: ClusterView, first: int) -> Iterator[tuple[float, JobPulse]]:
-    """(When it moved last, its pulse) of each."""
-    since = first * WIDTH
-    for job in view.jobs.values():
-        if job.ray_job:
-            continue  # a record of incidents; the job itself follows
-        living = [rank.rank.process for rank in job.live]
-        yield (
-            job.last_moved,
-            JobPulse(
-                job=job.job,
-                attempt=job.attempt,
-                counts="steps",
-                lanes=job.pulse.shown_lanes(first),
-                phases=job.pulse.shown_phases(since, job.phases, living),
-            ),
-        )
-    for ray_job in view.ray.jobs.values():
-        if lanes := ray_job.pulse.shown_lanes(first):
-            pulse = JobPulse(job=ray_job.name, attempt=0, counts="calls", lanes=lanes)
-            yield ray_job.changed_at, pulse
+def _drawn(job: JobView | RayJobView, first: int) -> JobPulse:
+    lanes = job.pulse.shown_lanes(first)
+    if isinstance(job, RayJobView):
+        return JobPulse(job=job.name, attempt=0, counts="calls", lanes=lanes)
+    living = [rank.rank.process for rank in job.live]
+    return JobPulse(
+        job=job.job,
+        attempt=job.attempt,
+        counts="steps",
+        lanes=lanes,
+        phases=job.pulse.shown_phases(first * WIDTH, job.phases, living),
+    )

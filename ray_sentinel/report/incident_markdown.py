@@ -57,7 +57,7 @@ def markdown(
             continue
         parts += lines
     if left_out:
-        parts += ["", f"Left out here, and in `report.html`: {len(left_out)} parts more."]
+        parts += ["", f"{len(left_out)} parts are left out here; `report.html` has them."]
     return "\n".join(parts) + "\n"
 
 

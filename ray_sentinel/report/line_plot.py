@@ -25,6 +25,8 @@ LABEL_ROWS = (TOP - 5, TOP - 18)
 """Where the labels of marks stand."""
 MOST_MARKS = 6
 GREATEST = 1e300
+LEAST, NOISE = 1e-300, 1e-12
+"""Values that differ by less than this, or by less than this share of them, are one."""
 CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 """Seconds between two ticks; beyond them whole days."""
 DAY = 86400
@@ -85,7 +87,7 @@ def line_plot(plot: Plot, shade: tuple[float, float] | None = None) -> LinePlot 
     low, high = min(known), max(known)
     if low > 0 and low < 0.6 * high:
         low = 0.0
-    if high == low:
+    if high - low <= NOISE * max(abs(low), abs(high)) or high - low < LEAST:
         high, low = high + 1.0, (0.0 if low == 0.0 else low - 1.0)
     levels = round_ticks(low, high)
     low, high = levels[0], levels[-1]
@@ -170,7 +172,7 @@ def round_ticks(low: float, high: float) -> list[float]:
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(number * step, 12) for number in range(first, last + 1)]
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
 def clock_ticks(first: float, last: float) -> list[tuple[float, str]]:

@@ -14,6 +14,8 @@ from ray_sentinel.report.words import moment, percent, plain
 
 MOST_LINES = 8
 """Of the chain, and of the evidence."""
+END_OF_TIME = 253_402_300_800.0
+"""Unix seconds of the year 10000, which no calendar here knows."""
 FILE = "diagnosis.json"
 PLOTS_FILE = "series.json"
 """What a diagnosis draws: ``[{"title", "unit", "promql", "times", "series", "marks"}]``, where
@@ -56,7 +58,10 @@ def read_plots(data: bytes) -> tuple[Plot, ...]:
 
 
 def _is_even(one: _Plot) -> bool:
-    return all(len(values) == len(one.times) for _, values in one.series)
+    moments = (*one.times, *(at for at, _ in one.marks))
+    return all(len(values) == len(one.times) for _, values in one.series) and all(
+        0.0 <= at < END_OF_TIME for at in moments
+    )
 
 
 def _whole(one: _Plot) -> Plot:

@@ -15,9 +15,11 @@ def of_culprit(fact: StackFact, verdict: Verdict) -> bool:
 
 
 def stack_name(fact: StackFact, verdict: Verdict) -> str:
-    """Whose stack it is: "rank 3, pid 42", "Rollout 2, pid 42"; "pid 42 on node1" where it is no
-    rank's and its process is not named."""
+    """Whose stack it is: "rank 3, pid 42", "ranks 0-2, 5", "Rollout 2, pid 42"; "pid 42 on
+    node1" where it is no rank's and its process is not named."""
     pid = f"pid {fact.process.pid}"
+    if fact.alike > 1:
+        return f"ranks {fact.alike_ranks}"
     if fact.rank is not None:
         return f"rank {fact.rank.rank}, {pid}"
     culprit = _named(fact, verdict)

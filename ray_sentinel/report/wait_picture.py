@@ -145,7 +145,8 @@ def _paired(boxes: Iterable[DrawnBox], labels: list[str]) -> Iterator[tuple[Draw
 
 
 def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None) -> None:
-    """The culprits' boxes, or where none is among them the last, which the chain ends in."""
+    """The culprits' boxes, or where none is among them the last, which the chain ends in; where
+    nobody is to blame none: there the chain only ends."""
     named = {one.label: one for one in verdict.culprits}
     named |= {one.actor: one for one in verdict.culprits if one.actor}
     for number, box in enumerate(boxes):
@@ -153,7 +154,8 @@ def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None
         if culprit is not None and (circle_from is None or number >= circle_from):
             box.kind = "root"
             box.lines = _about([culprit], title=box.title)
-    if all(box.kind != "root" for box in boxes):
+    nobody = verdict.kind == "unknown" and not verdict.culprits
+    if not nobody and all(box.kind != "root" for box in boxes):
         boxes[-1].kind = "root"
         boxes[-1].lines = _about(list(verdict.culprits[:1]), title=boxes[-1].title)
 

@@ -14,6 +14,7 @@ export function chain(incident) {
     list.append(el("li", { class: "who" }, step.to));
     before = step.to;
   }
-  list.lastElementChild.classList.add("root");
+  // Where nobody is to blame, the last is only where knowledge ends.
+  if (incident.culprits.length || incident.kind !== "unknown") list.lastElementChild.classList.add("root");
   return list;
 }

@@ -76,13 +76,17 @@ export function fill(id, told, draw) {
 function replace(place, nodes) {
   const focusable = () => [...place.querySelectorAll("a, button, input, summary, [tabindex]")];
   const scrolled = () => [...place.querySelectorAll(".scroll")];
-  const focus = focusable().indexOf(document.activeElement);
+  const active = document.activeElement;
+  const focus = focusable().indexOf(active);
+  const href = focus >= 0 ? active.getAttribute("href") : null; // a new incident moves all links
   const moved = scrolled().map((one) => one.scrollLeft);
   place.replaceChildren(...nodes);
   scrolled().forEach((one, index) => {
     if (moved[index]) one.scrollLeft = moved[index];
   });
-  if (focus >= 0) focusable()[focus]?.focus({ preventScroll: true });
+  if (focus < 0) return;
+  const same = href && focusable().find((one) => one.getAttribute("href") === href);
+  (same || focusable()[focus])?.focus({ preventScroll: true });
 }
 
 // Another width needs another drawing.

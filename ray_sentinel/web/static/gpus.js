@@ -74,13 +74,16 @@ function oldest(row) {
 }
 
 function labelled(rows, look) {
-  const widest = rows.reduce((most, row) => (row.gpus.length > most.length ? row.gpus : most), []);
+  // By name: a node that has lost a GPU has the others in their places.
+  const names = [...new Set(rows.flatMap((row) => row.gpus))]
+    .sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const head = el("tr", {}, el("th", { scope: "col" }, "node"),
-    ...widest.map((gpu) => el("th", { scope: "col" }, gpu)), el("td"));
+    ...names.map((gpu) => el("th", { scope: "col" }, gpu)), el("td"));
   const lines = rows.map((row) => {
     const old = oldest(row);
-    return el("tr", {}, el("th", { scope: "row" }, row.host), ...widest.map((_, index) => {
-      if (index >= row.gpus.length) return el("td", {});
+    return el("tr", {}, el("th", { scope: "row" }, row.host), ...names.map((gpu) => {
+      const index = row.gpus.indexOf(gpu);
+      if (index < 0) return el("td", {});
       const value = row.values[index];
       return el("td", { class: looks(value, row.ages[index], look), title: `${row.host}\n${said(row, index, look)}` },
         value === null ? "–" : String(look.quantity.short(value)));

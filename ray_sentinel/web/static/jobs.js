@@ -69,6 +69,6 @@ function memberTable(members) {
     shown.map((one) => [one.label, one.host, one.pid, one.method || "–", age(one.seconds),
       age(one.usual_seconds), el("span", { class: `t-${tone(one.state)}` }, one.state)]));
   const more = members.length - shown.length;
-  if (more > 0) all.append(el("p", { class: "quiet" }, `and ${more} processes more`));
+  if (more > 0) all.append(el("p", { class: "quiet" }, `and ${more} more processes`));
   return all;
 }

@@ -10,6 +10,7 @@ import { pulses } from "./pulse.js";
 
 const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
+const DETAIL_SECONDS = 5;
 
 let page = null; // the last answers
 let pulse = null;
@@ -52,13 +53,20 @@ function showPulse() {
 
 // Which incident the address names; "" where it names none.
 function chosen() {
-  return location.hash.startsWith(INCIDENT) ? decodeURIComponent(location.hash.slice(INCIDENT.length)) : "";
+  if (!location.hash.startsWith(INCIDENT)) return "";
+  const named = location.hash.slice(INCIDENT.length);
+  try {
+    return decodeURIComponent(named);
+  } catch {
+    return named; // a link that was cut: there is no such incident
+  }
 }
 
 async function showIncident() {
   const id = chosen();
   const brief = page?.incidents.find((one) => one.id === id);
-  const known = JSON.stringify([id, brief]);
+  // What is told in brief says nothing of new steps, and only the last incidents are.
+  const known = JSON.stringify([id, brief, Math.floor(performance.now() / (1000 * DETAIL_SECONDS))]);
   document.querySelector("main").classList.toggle("one", id !== "");
   document.getElementById("detail").hidden = id === "";
   if (id === "" || known === shownIncident) return;
@@ -69,7 +77,8 @@ async function showIncident() {
     told = await ask(`/api/v1/incidents/${encodeURIComponent(id)}`);
     nodes = () => incidentDetail(told);
   } catch (error) {
-    shownIncident = NONE;
+    shownIncident = JSON.stringify([id]); // asked again in a second
+    if (!arrived) return; // what is shown stays
     nodes = () => [el("p", { class: "quiet" }, `Incident ${id} cannot be shown: ${error.message}`)];
   }
   if (chosen() !== id) return; // the reader has gone on meanwhile

@@ -20,8 +20,11 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
 from ray_sentinel.report.timeline import WIDTH, timeline
+from tests.support import page_data
+from tests.support.page_stacks import with_stacks
 
 
 def test_the_contract_has_what_it_promises(incident: Incident) -> None:
@@ -301,3 +304,12 @@ def test_a_reason_that_several_nodes_give_is_told_once_and_in_a_line(incident: I
     assert told.count("cuda-gdb") == 1
     assert len(told) <= WIDTH
     assert told.endswith("...")
+
+
+def test_what_is_over_without_any_progress_has_no_time_after_it(incident: Incident) -> None:
+    over = msgspec.structs.replace(incident, last_progress=None, resolved_at=2000.0)
+    assert "<small> later</small>" not in incident_html(over)
+
+
+def test_a_stack_is_said_to_be_of_all_who_stand_there() -> None:
+    assert "Stack of ranks 0-2, 4-6 (waiter" in markdown(with_stacks(page_data.incident()))

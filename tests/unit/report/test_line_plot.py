@@ -114,3 +114,16 @@ def test_series_are_kept_beside_the_diagnosis_with_their_holes() -> None:
 )
 def test_damaged_series_are_left_out(data: bytes) -> None:
     assert read_plots(data) == ()
+
+
+@pytest.mark.parametrize(
+    "values", [(0.0, 1e-16), (1e-13, 2e-13), (0.30000000000000004, 0.3), (0.0, 5e-324)]
+)
+def test_values_that_hardly_differ_are_drawn(values: tuple[float, ...]) -> None:
+    assert line_plot(a_plot(*values)) is not None
+
+
+def test_series_of_no_calendar_are_left_out() -> None:
+    told = plots_json((a_plot(1.0, 2.0),))
+    assert read_plots(told) != ()
+    assert read_plots(told.replace(b"1000.0", b"1e300")) == ()

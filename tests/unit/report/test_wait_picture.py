@@ -25,6 +25,7 @@ from ray_sentinel.report.wait_picture import (
     wrapped,
 )
 from tests.support.incidents import an_incident
+from tests.support.page_data import incident_of_actors
 
 
 def drawn(verdict: Verdict) -> WaitPicture:
@@ -167,3 +168,12 @@ def test_thousands_of_ranks_and_endless_names_stay_a_picture() -> None:
 def test_wide_letters_count_twice() -> None:
     assert wrapped("排" * 30, 20, 2) == ["排" * 10, "排" * 9 + "…"]
     assert BOX < WIDTH
+
+
+def test_nobody_is_drawn_as_culprit_where_nobody_is_named() -> None:
+    known = incident_of_actors()
+    assert known.verdict is not None
+    verdict = msgspec.structs.replace(known.verdict, kind="unknown", culprits=())
+    picture = wait_picture(msgspec.structs.replace(known, verdict=verdict))
+    assert picture is not None
+    assert all(box.kind != "root" for box in picture.boxes)
