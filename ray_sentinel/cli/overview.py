@@ -17,7 +17,7 @@ GROUPS = {
 
 FOOT = """\
 Every command has --help, which tells its exit codes (0 all is well, 1 a problem was found, 2 wrong
-usage, 3 something needed was not reached), and nearly all have --json.
+usage, 3 something needed was not reached), and nearly all have --json for programs.
 """
 
 

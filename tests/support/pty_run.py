@@ -40,7 +40,7 @@ class PtyRun:
         """Wait until a regular expression matches something written."""
 
         def shown() -> bool:
-            return re.search(wanted, self.text()) is not None
+            return re.search(wanted, self.text(), re.DOTALL) is not None
 
         try:
             eventually(shown, f"{wanted} is shown", seconds)

@@ -214,7 +214,7 @@ class TopApp(App[None]):
     def action_pane(self, number: int) -> None:
         """Show a pane."""
         self._switcher.current = PANES[number].name.lower()
-        self.pane.focus()
+        self._to_pane()
         self._draw_pane()
 
     def action_turn(self, by: int) -> None:
@@ -248,14 +248,18 @@ class TopApp(App[None]):
     def on_input_submitted(self) -> None:
         """Keep the filter, and give the keys back to the pane."""
         self.query_one("#filter", Input).remove_class("shown")
-        self.pane.focus()
+        self._to_pane()
+
+    def _to_pane(self) -> None:
+        """It gets the keys at once: with ``focus()`` one typed fast goes to the pane before."""
+        self.screen_stack[0].set_focus(self.pane)
 
     def _only(self, wanted: str) -> None:
         line = self.query_one("#filter", Input)
         line.remove_class("shown")
         line.value = wanted
         self._wanted = wanted.lower()
-        self.pane.focus()
+        self._to_pane()
         self._draw_pane()
 
     def on_rows_pane_chosen(self, event: RowsPane.Chosen) -> None:

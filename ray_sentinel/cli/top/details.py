@@ -72,18 +72,34 @@ def of_process(line: ProcessLine, incidents: Iterable[Incident]) -> Iterator[Tex
     if line.does:
         usual = "" if line.step is not None else f" for {age(line.seconds)}"
         yield plain(f"in {line.does}{usual}")
-    found = False
-    for incident in sorted(incidents, key=lambda one: one.suspected_at, reverse=True):
+    newest = sorted(incidents, key=lambda one: one.suspected_at, reverse=True)
+    of_its_job = [one for one in newest if one.job == line.job]
+    for incident in newest:
         known = list(_in_incident(line, incident))
         if known:
-            found = True
-            yield Text()
-            yield plain(f"incident {incident.id} ({incident.state}): {incident.summary}", TITLE)
+            yield from _titled(incident)
             yield from known
-    if not found:
+    if any(_has_stack(line, incident) for incident in newest):
+        return
+    if of_its_job and of_its_job[0].verdict is not None and of_its_job[0].verdict.stacks:
+        # Those who stand at the same place have one stack together.
+        verdict = of_its_job[0].verdict
+        yield from _titled(of_its_job[0], "merged stacks of its job: culprits, then each class")
+        for fact in verdict.stacks:
+            yield from _stack(fact, verdict)
+    else:
         yield Text()
-        yield plain("no incident has a stack of it: ray-sentinel dump takes the stacks of all "
-                    "ranks now", "dim")  # fmt: skip
+        yield plain("no incident has stacks of its job: ray-sentinel dump takes them now", "dim")
+
+
+def _titled(incident: Incident, more: str = "") -> Iterator[Text]:
+    yield Text()
+    yield plain(f"incident {incident.id} ({incident.state}): {more or incident.summary}", TITLE)
+
+
+def _has_stack(line: ProcessLine, incident: Incident) -> bool:
+    stacks = incident.verdict.stacks if incident.verdict is not None else ()
+    return any((one.process.host, one.process.pid) == (line.host, line.pid) for one in stacks)
 
 
 def _in_incident(line: ProcessLine, incident: Incident) -> Iterator[Text]:
