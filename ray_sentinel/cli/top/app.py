@@ -18,7 +18,7 @@ from ray_sentinel.cli.top import details
 from ray_sentinel.cli.top.asking import SeenStatus, StatusAsker
 from ray_sentinel.cli.top.gpus import GpuAsker
 from ray_sentinel.cli.top.head import head, seen_ago
-from ray_sentinel.cli.top.looks import plain
+from ray_sentinel.cli.top.looks import for_terminal, plain
 from ray_sentinel.cli.top.map import MapLine, legend, map_lines
 from ray_sentinel.cli.top.panes import PANES, GpuLine, gpu_lines, matching
 from ray_sentinel.cli.top.process_lines import (
@@ -40,7 +40,7 @@ HELP = """\
 ↑ ↓ k j            one row up, down
 PgUp PgDn space    a screen up, down
 g G Home End       first row, last row
-enter              details: stacks, evidence, output; on the map, the ranks of the node
+enter              details: stacks, evidence; on the map, the node's ranks
 /                  show only what contains a word; Esc shows all again
 r                  ask now
 q Ctrl-C           quit; in details, q and Esc go back
@@ -63,7 +63,7 @@ class DetailsScreen(ModalScreen[None]):
 
     def __init__(self, text: Text) -> None:
         super().__init__()
-        self._text = text
+        self._text = for_terminal(text)
 
     def compose(self) -> ComposeResult:
         """The text, and how to get back."""
@@ -163,7 +163,7 @@ class TopApp(App[None]):
         rows = max(self.size.height // 2 - 2, 4)
         seen, now = self._asker.seen, self._clock()
         text = head(seen, now, min(rows, 12), max(self.size.width - 2, 1))
-        self.screen_stack[0].query_one("#head", Static).update(text)
+        self.screen_stack[0].query_one("#head", Static).update(for_terminal(text))
         self.screen_stack[0].query_one("#age", Static).update(Text(seen_ago(seen, now), "dim"))
 
     def _draw_pane(self) -> None:
@@ -202,8 +202,8 @@ class TopApp(App[None]):
             tabs.append(name, "bold reverse" if here else "").append(" ")
         if self._wanted:
             tabs.append_text(plain(f" /{self._wanted}  {len(self.pane.items)} rows", "yellow", 40))
-        base.query_one("#tabs", Static).update(tabs)
-        base.query_one("#legend", Static).update(legend(shown))
+        base.query_one("#tabs", Static).update(for_terminal(tabs))
+        base.query_one("#legend", Static).update(for_terminal(legend(shown)))
         keys = "q quit  ? keys  / filter  enter details  1-5 tab panes  ↑↓ move"
         base.query_one("#keys", Static).update(Text(keys, style="dim", no_wrap=True))
 

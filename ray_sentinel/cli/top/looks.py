@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rich.text import Text
+import os
+
+from rich.style import Style
+from rich.text import Span, Text
 
 from ray_sentinel.cli.status_view import COLOURS
 from ray_sentinel.text import one_line
@@ -52,3 +55,19 @@ def bar(share: float, width: int = 10) -> str:
     """A share of 0 to 1 as a bar."""
     full = round(min(max(share, 0.0), 1.0) * width)
     return "█" * full + "░" * (width - full)
+
+
+def for_terminal(text: Text) -> Text:
+    """As it is, or without colour where ``NO_COLOR`` is set: what stood on a colour is reversed.
+    Textual alone would make greys of colours, and so the most urgent, in red, the least seen."""
+    if not os.environ.get("NO_COLOR"):
+        return text
+    bare = text.copy()
+    bare.style = _without_colour(text.style)
+    bare.spans = [Span(start, end, _without_colour(style)) for start, end, style in text.spans]
+    return bare
+
+
+def _without_colour(style: str | Style) -> Style:
+    parsed = Style.parse(style) if isinstance(style, str) else style
+    return parsed.without_color + Style(reverse=True if parsed.bgcolor else None)

@@ -11,6 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
+from ray_sentinel.cli.top.looks import for_terminal
+
 GAP = 2
 LEAST = 4
 """Cells of a column in sight; the last one takes what is left."""
@@ -144,7 +146,7 @@ class RowsPane(Widget, can_focus=True):
             if at_cursor and self.has_focus:
                 line.stylize_before(AT_CURSOR)
             lines.append(line)
-        return Text("\n", no_wrap=True).join(lines)
+        return for_terminal(Text("\n", no_wrap=True).join(lines))
 
     def _measured(self, drawn: list[Cells]) -> list[int]:
         """Widths never shrink, or columns would jump while one scrolls."""

@@ -181,3 +181,6 @@ def test_without_colour_the_signs_and_marks_tell(monkeypatch: pytest.MonkeyPatch
     colours = set(re.findall(r"-r\d+ \{ fill: #([0-9a-f]{6})", picture))
     colours.discard("c5c8c6")  # of the picture itself, where the screen says nothing
     assert all(colour[:2] == colour[2:4] == colour[4:] for colour in colours), colours
+    (urgent,) = re.findall(r'-(r\d+)" [^>]*>HUNG', picture)
+    (shade,) = re.findall(rf"-{urgent} \{{ fill: #(..)", picture)
+    assert int(shade, 16) > 0xC0, "the most urgent is not the darkest"
