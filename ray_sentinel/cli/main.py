@@ -16,6 +16,7 @@ from types import ModuleType
 from ray_sentinel import __version__
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import forgive, print_error
+from ray_sentinel.cli.overview import CommandEntry, OverviewParser, unknown
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 
 
@@ -31,12 +32,14 @@ def command_modules() -> dict[str, str]:
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The whole parser, or (for speed) one that holds a single command."""
-    parser = argparse.ArgumentParser(
+    parser = OverviewParser(
         prog="ray-sentinel",
         description="Names the rank that hangs a distributed training job on Ray, and says why.",
     )
     parser.add_argument("--version", action="version", version=f"ray-sentinel {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+    )
     for name, module_name in command_modules().items():
         if only is None or name == only:
             module: ModuleType = importlib.import_module(module_name)
@@ -44,10 +47,12 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
                 name,
                 help=module.HELP,
                 description=module.__doc__,
+                epilog=f"example:\n  {module.EXAMPLE}",
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
             module.add_arguments(sub)
             sub.set_defaults(_run=module.run)
+            parser.entries.append(CommandEntry(module.GROUP, name, module.HELP, module.EXAMPLE))
     return parser
 
 
@@ -58,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = io.StringIO()
     forgive((sys.stdout, sys.stderr))
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
+    if only is None and arguments and not arguments[0].startswith("-"):
+        return _failed(unknown(arguments[0], command_modules()), UsageError.exit_code)
     args = build_parser(only).parse_args(arguments)
     as_json = bool(getattr(args, "json", False))
     try:
@@ -88,7 +95,7 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
             raise UsageError("an argument is empty: is a variable of the shell not set?")
 
 
-def _failed(message: str, code: int, *, as_json: bool) -> int:
+def _failed(message: str, code: int, *, as_json: bool = False) -> int:
     try:
         print_error(message, as_json=as_json)
         _flush()

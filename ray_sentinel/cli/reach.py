@@ -67,6 +67,9 @@ class Asked(Protocol):
     def page_link(self) -> str:
         """The page's link with its token; empty where it is not known here."""
 
+    def renew(self) -> None:
+        """Find the coordinator anew: another one may be in its place. Raises UnreachableError."""
+
 
 class CoordinatorConnection:
     """A connection to a running coordinator."""
@@ -87,6 +90,12 @@ class CoordinatorConnection:
         from ray_sentinel.actors.deployment import deploy
 
         return deploy.page_link(self.ray, self._handle)
+
+    def renew(self) -> None:
+        """Find the coordinator anew: another one may be in its place. Raises UnreachableError."""
+        from ray_sentinel.actors.deployment import deploy
+
+        self._handle = deploy.find(self.ray)
 
     def tell(self, method: str, *arguments: Any, seconds: float = 10.0) -> Any:
         """Call a method whose answer is plain. Raises UnreachableError."""

@@ -37,6 +37,9 @@ class RemoteCoordinator:
         """Empty: whoever asks so has the link."""
         return ""
 
+    def renew(self) -> None:
+        """Nothing to do: whoever serves the page is asked."""
+
     def ask(self, method: str, kind: type[T], *arguments: Any, seconds: float = 10.0) -> T:
         """Ask and decode. Raises UnreachableError, and UsageError for what needs Ray."""
         path = PATHS.get(method)

@@ -17,6 +17,8 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 
 HELP = "restart a node's agent"
+GROUP = "operate"
+EXAMPLE = "ray-sentinel agents restart node-7"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

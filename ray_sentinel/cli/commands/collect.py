@@ -93,6 +93,8 @@ def _from_here(told: Any) -> Any:
 _ROOTS = ("proc", "sys", "dev")
 
 HELP = "run a collector once, here, and print its metrics"
+GROUP = "prepare"
+EXAMPLE = "ray-sentinel collect host"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

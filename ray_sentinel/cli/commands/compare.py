@@ -34,6 +34,8 @@ from ray_sentinel.store.event_hparams import hparams_alone
 from ray_sentinel.store.open import open_source
 
 HELP = "compare jobs over the steps that they have in common"
+GROUP = "explain"
+EXAMPLE = "ray-sentinel compare /jobs/1233 /jobs/1234"
 
 
 _COLUMNS = ("Metric", "Job A", "Job B", "Delta", "Hosts that stand out", "Likely cause")

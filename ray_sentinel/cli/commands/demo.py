@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # 150 ms, which `ray-sentinel --help` need not wait for
 
 RANKS = 6
 HELP = "watch a real training job hang, and be told who did it"
+GROUP = "watch"
+EXAMPLE = "ray-sentinel demo"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

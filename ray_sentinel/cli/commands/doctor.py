@@ -67,6 +67,8 @@ def _safe(text: str) -> str:
 
 
 HELP = "check nodes, network, GPUs and settings before a run"
+GROUP = "prepare"
+EXAMPLE = "ray-sentinel doctor"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

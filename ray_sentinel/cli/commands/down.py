@@ -12,6 +12,8 @@ from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.reach import add_common
 
 HELP = "stop watching, and leave nothing behind"
+GROUP = "watch"
+EXAMPLE = "ray-sentinel down"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,8 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
 
 HELP = "capture stacks of a running job now"
+GROUP = "look"
+EXAMPLE = "ray-sentinel dump"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,8 @@ import pkgutil
 from ray_sentinel.cli import explainers
 
 HELP = "explain dumps and stacks in files from anywhere"
+GROUP = "explain"
+EXAMPLE = "ray-sentinel explain flight-recorder /dumps"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

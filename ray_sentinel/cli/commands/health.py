@@ -16,6 +16,8 @@ from ray_sentinel.cli.reach import add_common
 from ray_sentinel.model.health import Health
 
 HELP = "check the health of the training, its GPUs and its transport"
+GROUP = "look"
+EXAMPLE = "ray-sentinel health"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,6 +23,8 @@ from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.incident_markdown import markdown
 
 HELP = "list incidents, or show one"
+GROUP = "look"
+EXAMPLE = "ray-sentinel incidents show 0001"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,8 @@ from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.status import NodeStatus, Status
 
 HELP = "look at one node: blocked processes, kernel log, GPUs, versions"
+GROUP = "look"
+EXAMPLE = "ray-sentinel inspect node-7"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

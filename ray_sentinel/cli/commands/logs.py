@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # 60 ms, which `ray-sentinel --help` need not wait for
 TAIL = 50
 """Lines of each file, where none are asked for."""
 HELP = "find, show and follow a job's logs"
+GROUP = "look"
+EXAMPLE = "ray-sentinel logs --rank 3 --tail 50"
 _MARKS = {"error": ("!", "red"), "warning": ("~", "yellow")}
 
 

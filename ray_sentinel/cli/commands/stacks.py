@@ -25,6 +25,8 @@ from ray_sentinel.text import one_line
 from ray_sentinel.waitgraph.picture import ClusterPicture, JobPicture, WaitRoot
 
 HELP = "show all stacks of the running jobs, merged, and who waits for whom"
+GROUP = "look"
+EXAMPLE = "ray-sentinel stacks"
 _LONGEST = 20_000
 """Characters of a line that a program's names are in, such as a chain."""
 _CANNOT_GO_ON = ("broken", "circle")

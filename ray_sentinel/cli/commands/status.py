@@ -18,6 +18,8 @@ from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.model.status import Status
 
 HELP = "show jobs, ranks, nodes and the verdict"
+GROUP = "look"
+EXAMPLE = "ray-sentinel status --watch"
 
 FOUND = ("hung", "stalled")
 SHORTEST = 0.1

@@ -62,6 +62,8 @@ def reading_bar() -> Iterator[Update | None]:
 
 
 HELP = "find out from its logs what happened to a job"
+GROUP = "explain"
+EXAMPLE = "ray-sentinel triage /logs/job"
 _WELL = frozenset({"completed", "running"})
 
 

@@ -16,6 +16,8 @@ from ray_sentinel.cli.reach import add_common
 from ray_sentinel.config import Config, absolute, load
 
 HELP = "watch the Ray cluster"
+GROUP = "watch"
+EXAMPLE = "ray-sentinel up --log-dir /shared/job"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

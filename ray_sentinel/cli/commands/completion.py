@@ -1,0 +1,40 @@
+"""Completion of commands and options for a shell, to be sourced by it.
+
+    source <(ray-sentinel completion bash)                                   in ~/.bashrc
+    ray-sentinel completion zsh > ~/.zfunc/_ray-sentinel                     with ~/.zfunc in fpath
+    ray-sentinel completion fish > ~/.config/fish/completions/ray-sentinel.fish
+
+Exit codes: 0 well, 2 wrong usage, 3 the package that writes it (shtab) is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ray_sentinel.errors import MissingPartError
+
+HELP = "print the completion script of a shell"
+GROUP = "operate"
+EXAMPLE = "source <(ray-sentinel completion bash)"
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("shell", choices=SHELLS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it."""
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        raise MissingPartError(
+            "completion needs shtab, which is not installed: pip install shtab"
+        ) from None
+    from ray_sentinel.cli.main import build_parser
+
+    sys.stdout.write(shtab.complete(build_parser(), args.shell) + "\n")
+    return 0

@@ -1,0 +1,65 @@
+"""The cluster live on a terminal: the verdict, who waits for whom, every rank, node and GPU.
+
+    ray-sentinel top
+    ray-sentinel top --url http://127.0.0.1:9401
+
+? shows the keys. For pipes and logs there is `ray-sentinel status [--watch]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from ray_sentinel.cli.quantities import positive
+from ray_sentinel.cli.reach import add_common, add_url, asked
+from ray_sentinel.errors import MissingPartError, UnreachableError, UsageError
+
+HELP = "watch jobs, ranks, nodes and GPUs live on the terminal"
+GROUP = "look"
+EXAMPLE = "ray-sentinel top"
+
+SHORTEST = 0.1
+"""As of ``status --watch``."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    add_url(parser)
+    parser.add_argument(
+        "--interval", type=positive, default=1.0, metavar="SECONDS", help="between two looks"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the screen until somebody quits."""
+    if args.json:
+        raise UsageError("top is for people: `ray-sentinel status --json` is for programs")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+        raise UsageError("top needs a terminal: `ray-sentinel status --watch` needs none")
+    try:
+        from ray_sentinel.cli.top.app import TopApp
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "textual":
+            raise
+        raise MissingPartError(
+            "top needs Textual, which is not installed: pip install textual"
+        ) from None
+    from ray_sentinel.cli.top.asking import StatusAsker
+    from ray_sentinel.cli.top.gpus import GpuAsker
+
+    with asked(args) as found:
+        asker, gpus = StatusAsker(found, max(args.interval, SHORTEST)), GpuAsker()
+        asker.look()
+        if asker.seen.status is None:
+            raise UnreachableError(asker.seen.error)
+        asker.start()
+        gpus.start()
+        try:
+            TopApp(asker, gpus).run()
+        finally:
+            gpus.close()
+            asker.close()
+    return 0

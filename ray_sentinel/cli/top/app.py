@@ -1,0 +1,280 @@
+"""The screen: a head, a line of panes, one pane, a line of keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import ContentSwitcher, Input, Static
+
+from ray_sentinel.cli.top import details
+from ray_sentinel.cli.top.asking import SeenStatus, StatusAsker
+from ray_sentinel.cli.top.gpus import GpuAsker
+from ray_sentinel.cli.top.head import head, seen_ago
+from ray_sentinel.cli.top.looks import for_terminal, plain
+from ray_sentinel.cli.top.map import MapLine, legend, map_lines
+from ray_sentinel.cli.top.panes import PANES, GpuLine, gpu_lines, matching
+from ray_sentinel.cli.top.process_lines import (
+    ProcessLine,
+    accused_pids,
+    is_open,
+    process_lines,
+    worst_first,
+)
+from ray_sentinel.cli.top.rows import RowsPane
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import NodeStatus
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks at what the askers have; drawn only where something is new."""
+
+HELP = """\
+1 … 5, tab, ← →    panes: map, ranks, nodes, GPUs, incidents
+↑ ↓ k j            one row up, down
+PgUp PgDn space    a screen up, down
+g G Home End       first row, last row
+enter              details: stacks, evidence; on the map, the node's ranks
+/                  show only what contains a word; Esc shows all again
+r                  ask now
+q Ctrl-C           quit; in details, q and Esc go back
+
+Signs   ■ running  □ waiting  · idle  ? silent  x exited  X stopped
+        G holds the GIL  D blocked in the kernel  ~ another state
+A process that an open incident names is on red, and has a "!" in the list.
+Trouble comes first in every pane."""
+
+
+class DetailsScreen(ModalScreen[None]):
+    """One thing in full, over the rest."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,question_mark", "dismiss", show=False),
+        Binding("down,j", "by(1)", show=False),
+        Binding("up,k", "by(-1)", show=False),
+        Binding("space", "by(20)", show=False),
+    ]
+
+    def __init__(self, text: Text) -> None:
+        super().__init__()
+        self._text = for_terminal(text)
+
+    def compose(self) -> ComposeResult:
+        """The text, and how to get back."""
+        with VerticalScroll(id="details"):
+            yield Static(self._text, markup=False)
+        yield Static("esc back  ↑↓ scroll", id="keys", markup=False)
+
+    def action_by(self, lines: int) -> None:
+        """Scroll."""
+        self.query_one("#details", VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+class TopApp(App[None]):
+    """``ray-sentinel top``. It only draws what the askers have; nothing here waits for a node."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { layout: vertical; }
+    #head { height: auto; max-height: 50%; padding: 0 1; }
+    #bar { height: 1; background: $surface; }
+    #tabs { width: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
+    #age { width: auto; padding: 0 1; }
+    ContentSwitcher { height: 1fr; }
+    RowsPane { height: 1fr; }
+    #legend, #keys { height: 1; padding: 0 1; }
+    #keys { background: $surface; }
+    #filter { height: 1; border: none; display: none; padding: 0 1; }
+    #filter.shown { display: block; }
+    DetailsScreen { background: $background; }
+    #details { height: 1fr; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c", "quit", show=False, priority=False),
+        Binding("question_mark,h", "help", show=False),
+        Binding("slash", "filter", show=False),
+        Binding("escape", "all", show=False),
+        Binding("r", "ask", show=False),
+        Binding("tab,right,l", "turn(1)", show=False, priority=False),
+        Binding("shift+tab,left", "turn(-1)", show=False, priority=False),
+        *(Binding(str(n), f"pane({n - 1})", show=False) for n in range(1, len(PANES) + 1)),
+    ]
+
+    def __init__(
+        self, asker: StatusAsker, gpus: GpuAsker, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._asker, self._gpus, self._clock = asker, gpus, clock
+        self._drawn: SeenStatus | None = None
+        self._lines: list[ProcessLine] = []
+        self._wanted = ""
+        self._second = -1
+
+    def compose(self) -> ComposeResult:
+        """All panes are there at once; the switcher shows one."""
+        yield Static(id="head", markup=False)
+        with Horizontal(id="bar"):
+            yield Static(id="tabs", markup=False)
+            yield Static(id="age", markup=False)
+        with ContentSwitcher(initial="map"):
+            for pane in PANES:
+                yield pane.make()
+        yield Static(id="legend", markup=False)
+        yield Input(placeholder="only what contains …", id="filter")
+        yield Static(id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.action_pane(0)
+        self.look()
+        self.set_interval(LOOK_EVERY, self.look)
+
+    @property
+    def pane(self) -> RowsPane:
+        """The one that is shown."""
+        return self.query_one(f"#{self._switcher.current}", RowsPane)
+
+    @property
+    def _switcher(self) -> ContentSwitcher:
+        return self.screen_stack[0].query_one(ContentSwitcher)
+
+    def look(self) -> None:
+        """Draw what is new: an answer, or a second that has passed."""
+        seen, second = self._asker.seen, int(self._clock())
+        new, passed = seen is not self._drawn, second != self._second
+        if new:
+            if self._drawn is None or seen.status is not self._drawn.status:
+                accused = accused_pids(seen.incidents)
+                self._lines = process_lines(seen.status, accused) if seen.status else []
+            self._drawn = seen
+        if new or (passed and self.pane.id == "gpus"):
+            self._draw_pane()
+        if new or passed:
+            self._second = second
+            self._draw_head()
+
+    def _draw_head(self) -> None:
+        rows = max(self.size.height // 2 - 2, 4)
+        seen, now = self._asker.seen, self._clock()
+        text = head(seen, now, min(rows, 12), max(self.size.width - 2, 1))
+        self.screen_stack[0].query_one("#head", Static).update(for_terminal(text))
+        self.screen_stack[0].query_one("#age", Static).update(Text(seen_ago(seen, now), "dim"))
+
+    def _draw_pane(self) -> None:
+        """Only the pane in sight; the others are drawn when they come into sight."""
+        seen, wanted, rows = self._asker.seen, self._wanted, self.pane
+        shown = [line for line in self._lines if not wanted or line.matches(wanted)]
+        nodes = seen.status.nodes if seen.status is not None else ()
+        self._gpus.want(())
+        if rows.id == "map":
+            rows.show(map_lines(shown))
+        elif rows.id == "ranks":
+            rows.show(worst_first(shown))
+        elif rows.id == "nodes":
+            lost = seen.status.unwatched if seen.status is not None else ()
+            rows.show(matching([*lost, *nodes], wanted, "host", "address", "reason"))
+        elif rows.id == "gpus":
+            found = matching(nodes, wanted, "host", "address")
+            rows.show(gpu_lines(found, self._gpus.told, self._clock()))
+            self.call_after_refresh(self._want_gpus)
+        else:
+            found = matching(seen.incidents, wanted, "id", "job", "kind", "state", "summary")
+            rows.show(sorted(found, key=lambda one: (not is_open(one), -one.suspected_at)))
+        self._draw_lines(shown)
+
+    def _want_gpus(self) -> None:
+        """Ask the nodes in sight; which these are is known once the pane has its size."""
+        if self.pane.id == "gpus":
+            self._gpus.want([line.node.metrics_url for line in self.pane.in_sight])
+
+    def _draw_lines(self, shown: list[ProcessLine]) -> None:
+        base = self.screen_stack[0]
+        tabs = Text(no_wrap=True, overflow="ellipsis")
+        for number, pane in enumerate(PANES, 1):
+            here = pane.name.lower() == self.pane.id
+            name = f" {number} {pane.name} " if not here else f"[{number} {pane.name}]"
+            tabs.append(name, "bold reverse" if here else "").append(" ")
+        if self._wanted:
+            tabs.append_text(plain(f" /{self._wanted}  {len(self.pane.items)} rows", "yellow", 40))
+        base.query_one("#tabs", Static).update(for_terminal(tabs))
+        base.query_one("#legend", Static).update(for_terminal(legend(shown)))
+        keys = "q quit  ? keys  / filter  enter details  1-5 tab panes  ↑↓ move"
+        base.query_one("#keys", Static).update(Text(keys, style="dim", no_wrap=True))
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Another size has room for another head."""
+        self._second = -1
+
+    def action_pane(self, number: int) -> None:
+        """Show a pane."""
+        self._switcher.current = PANES[number].name.lower()
+        self._to_pane()
+        self._draw_pane()
+
+    def action_turn(self, by: int) -> None:
+        """The next pane, or the one before."""
+        names = [pane.name.lower() for pane in PANES]
+        self.action_pane((names.index(self.pane.id or "") + by) % len(names))
+
+    def action_help(self) -> None:
+        """The keys."""
+        self.push_screen(DetailsScreen(Text(HELP)))
+
+    def action_ask(self) -> None:
+        """Do not wait for the next look."""
+        self._asker.hurry()
+
+    def action_filter(self) -> None:
+        """Show the line in which a word can be written."""
+        line = self.query_one("#filter", Input)
+        line.add_class("shown")
+        line.focus()
+
+    def action_all(self) -> None:
+        """Without a filter."""
+        self._only("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is written."""
+        self._wanted = event.value.strip().lower()
+        self._draw_pane()
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter, and give the keys back to the pane."""
+        self.query_one("#filter", Input).remove_class("shown")
+        self._to_pane()
+
+    def _to_pane(self) -> None:
+        """It gets the keys at once: with ``focus()`` one typed fast goes to the pane before."""
+        self.screen_stack[0].set_focus(self.pane)
+
+    def _only(self, wanted: str) -> None:
+        line = self.query_one("#filter", Input)
+        line.remove_class("shown")
+        line.value = wanted
+        self._wanted = wanted.lower()
+        self._to_pane()
+        self._draw_pane()
+
+    def on_rows_pane_chosen(self, event: RowsPane.Chosen) -> None:
+        """Details of what was chosen; on the map, the ranks of the node."""
+        item, seen = event.item, self._asker.seen
+        if isinstance(item, MapLine):
+            self.action_pane(1)
+            self._only(item.host)
+        elif isinstance(item, ProcessLine):
+            self._tell(details.joined(details.of_process(item, seen.incidents)))
+        elif isinstance(item, Incident):
+            self._tell(details.joined(details.of_incident(item)))
+        elif isinstance(item, NodeStatus | GpuLine):
+            node = item if isinstance(item, NodeStatus) else item.node
+            self._tell(details.joined(details.of_node(node, self._lines)))
+
+    def _tell(self, text: Text) -> None:
+        self.push_screen(DetailsScreen(text))

@@ -1,0 +1,99 @@
+"""The coordinator asked over and over on a thread of its own, so that the screen never waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from ray_sentinel.cli.reach import Asked
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import Status
+from ray_sentinel.text import one_line
+
+DEADLINE = 5.0
+"""Seconds for one answer."""
+INCIDENTS_EVERY = 5.0
+"""Seconds: incidents come with all their evidence, so they are not asked for at each look."""
+
+
+class SeenStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The last answer, and what is wrong where later ones did not come."""
+
+    status: Status | None = None
+    incidents: tuple[Incident, ...] = ()
+    at: float = 0.0
+    """When the status came, by ``time.monotonic``."""
+    error: str = ""
+    """Why the last question had no answer; empty where it had."""
+
+
+class StatusAsker:
+    """Asks through one connection; ``seen`` may be read from any thread at any time."""
+
+    def __init__(
+        self, found: Asked, interval: float = 1.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._found, self._interval, self._clock = found, interval, clock
+        self._incidents_at: float | None = None
+        self._state = ""
+        self._due = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="status-asker", daemon=True)
+        self.seen = SeenStatus()
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def hurry(self) -> None:
+        """Ask now, incidents too."""
+        self._incidents_at = None
+        self._due.set()
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Ask no more; an answer that is still awaited is given so many seconds."""
+        self._closed.set()
+        self._due.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def look(self) -> None:
+        """Ask once. Never raises: what is wrong stands in ``seen``, beside the last answer."""
+        try:
+            self.seen = self._asked()
+        except SentinelError as error:
+            self._missed(str(error))
+        # A thread that ended would leave an old picture on the screen for good; Ray's errors have
+        # no base of their own, and an older coordinator's answer may not decode.
+        except Exception as error:  # noqa: BLE001
+            self._missed(f"{type(error).__name__}: {error}")
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self.look()
+            self._due.wait(self._interval)
+            self._due.clear()
+
+    def _asked(self) -> SeenStatus:
+        """The status, and the incidents where they are due or the state has changed."""
+        status = self._found.ask("status", Status, seconds=DEADLINE)
+        now = self._clock()
+        due = self._incidents_at is None or now - self._incidents_at >= INCIDENTS_EVERY
+        incidents = self.seen.incidents
+        if due or status.state != self._state:
+            incidents = self._found.ask("incidents", tuple[Incident, ...], seconds=DEADLINE)
+            self._incidents_at, self._state = now, status.state
+        return SeenStatus(status=status, incidents=incidents, at=now)
+
+    def _missed(self, why: str) -> None:
+        self.seen = msgspec.structs.replace(self.seen, error=one_line(why, 300) or "no answer")
+        try:
+            self._found.renew()
+        except SentinelError:
+            pass  # said already: it is not there
+        except Exception as error:  # noqa: BLE001 - as above
+            self.seen = msgspec.structs.replace(self.seen, error=one_line(str(error), 300))

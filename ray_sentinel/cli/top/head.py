@@ -1,0 +1,127 @@
+"""The head of the screen: the sentence, the jobs, who waits for whom."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from rich.text import Text
+
+from ray_sentinel.cli.status_view import COLOURS, MOST_ALERTS
+from ray_sentinel.cli.top.asking import SeenStatus
+from ray_sentinel.cli.top.looks import age, plain
+from ray_sentinel.cli.top.process_lines import is_open
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import JobStatus, Status
+from ray_sentinel.report.incident_markdown import chain_of, culprit_name
+from ray_sentinel.text import one_line
+
+ROOT = "bold red"
+STALE = 3.0
+"""Seconds after which what is shown is called old, though no question has failed yet."""
+MOST_JOBS = 2
+
+
+def head(seen: SeenStatus, now: float, rows: int, width: int) -> Text:
+    """At most ``rows`` lines of at most ``width`` cells."""
+    lines = [*_whether_it_answers(seen, now)]
+    if seen.status is not None:
+        lines += _sentence(seen.status, width)
+        running = [job for job in seen.status.jobs if not job.ended]
+        running.sort(key=lambda job: job.state == "healthy")
+        lines += map(_job, running[:MOST_JOBS])
+        if len(running) > MOST_JOBS:
+            lines.append(Text(f"and {len(running) - MOST_JOBS} jobs more", style="dim"))
+        lines += _shortened(list(chain(seen)), max(rows - len(lines), 2))
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return Text("\n").join(lines[:rows])
+
+
+def seen_ago(seen: SeenStatus, now: float) -> str:
+    """How old what is shown is."""
+    return f"seen {age(now - seen.at)} ago" if seen.status is not None else ""
+
+
+def _whether_it_answers(seen: SeenStatus, now: float) -> Iterator[Text]:
+    if seen.status is None:
+        yield plain(f"no answer yet: {seen.error}" if seen.error else "asking …", "yellow")
+    elif seen.error or now - seen.at > STALE:
+        told = f"NOT ANSWERING: this is {age(now - seen.at)} old"
+        why = f" ({seen.error})" if seen.error else ""
+        yield plain(f"{told}{why}", "bold black on yellow")
+
+
+def _sentence(status: Status, width: int) -> list[Text]:
+    """The state and the verdict, on two lines where one is too short."""
+    state = Text(status.state.upper(), style=COLOURS.get(status.state, ""))
+    words = one_line(status.verdict, 1000)
+    first, *others = textwrap.wrap(words, max(width - len(state) - 1, 20)) or [""]
+    lines = [Text.assemble(state, " ", (first, "bold"))]
+    if others:
+        lines.append(Text(" " * (len(state) + 1) + " ".join(others), style="bold"))
+    return lines
+
+
+def _job(job: JobStatus) -> Text:
+    size = f"{len(job.ranks)}/{job.world_size}" if job.world_size else str(len(job.ranks))
+    told = (
+        f"attempt {job.attempt}",
+        f"{size} ranks" if job.ranks or job.world_size else "",
+        f"{len(job.members)} processes of Ray" if job.members else "",
+        "" if job.step is None else f"step {job.step}",
+        "" if job.step_seconds is None else f"{job.step_seconds:.2f} s a step",
+        job.expected or job.phase,
+        job.requests,
+        f"{min(len(job.alerts), MOST_ALERTS)} alerts" if job.alerts else "",
+    )
+    text = Text.assemble(plain(job.job, "bold", 60))
+    for part in filter(None, told):
+        text.append(" · ", "dim").append_text(plain(part))
+    return text
+
+
+def chain(seen: SeenStatus) -> Iterator[Text]:
+    """Who waits for whom, from who waits to the root, which is in colour."""
+    opened = [one for one in seen.incidents if is_open(one) and one.verdict is not None]
+    if opened:
+        running = sum(not job.ended for job in seen.status.jobs) if seen.status is not None else 0
+        yield from _of_incident(opened[-1], named=running > 1)
+        if len(opened) > 1:
+            more = "one more incident is" if len(opened) == 2 else f"{len(opened) - 1} more are"
+            yield Text(f"{more} open: pane 5", style="yellow")
+        return
+    for job in seen.status.jobs if seen.status is not None else ():
+        if job.waits and not job.ended:
+            yield plain(f"who waits for whom: {job.waits}", "yellow")
+
+
+def _of_incident(incident: Incident, *, named: bool) -> Iterator[Text]:
+    """``named``: with its job, where several run."""
+    verdict = incident.verdict
+    assert verdict is not None
+    roots = [f"{culprit_name(one)} on {one.host}: {one.reason}" for one in verdict.culprits]
+    roots = roots or [verdict.summary]
+    roots[0] += f" ({verdict.confidence:.0%} sure)"
+    steps = list(chain_of(incident))[: len(verdict.chain)] or list(verdict.waiting)
+    yield from _stairs(steps, roots, f"{incident.job}:" if named else "")
+
+
+def _stairs(steps: list[str], roots: list[str], before: str) -> Iterator[Text]:
+    """Each waits for the next one; the roots wait for nobody."""
+    told = [(step, "yellow") for step in steps] + [(root, ROOT) for root in roots]
+    for number, (text, style) in enumerate(told):
+        depth = min(number, len(steps), 6)
+        lead = "" if not depth else "  " * (depth - 1) + "└▶ "
+        line = Text.assemble((lead, "dim"), plain(before, "dim"))
+        yield line.append(" " if before else "").append_text(plain(text, style))
+        before = ""
+
+
+def _shortened(lines: list[Text], most: int) -> Iterable[Text]:
+    """The beginning and the root; the middle of a longer one is left out."""
+    if len(lines) <= most:
+        return lines
+    before = max(most - 2, 1)
+    left_out = f"… {len(lines) - before - 1} more: enter on pane 5"
+    return [*lines[:before], Text(left_out, style="dim"), lines[-1]]

@@ -1,0 +1,99 @@
+"""The list of commands, the answer to a mistyped one, and what shells complete."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.cli.main import build_parser, command_modules, main
+from ray_sentinel.cli.overview import GROUPS
+from ray_sentinel.text import CONTROL
+from tests.support.page_data import HOSTILE
+
+
+@pytest.mark.parametrize("name", sorted(command_modules()))
+def test_every_command_has_its_group_and_an_example_that_can_be_typed(name: str) -> None:
+    module = importlib.import_module(command_modules()[name])
+    assert module.GROUP in GROUPS
+    words = shlex.split(module.EXAMPLE.removeprefix("source <(").removesuffix(")"))
+    assert words[:2] == ["ray-sentinel", name]
+    assert build_parser(name).parse_args(words[1:]).command == name
+
+
+def test_help_shows_the_groups_in_order_and_all_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    places = [text.index(f"\n{title}:\n") for title in GROUPS.values()]
+    assert places == sorted(places)
+    for name in command_modules():
+        assert f"\n  {name} " in text
+    assert "$ ray-sentinel status --watch" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("statsu", "status"), ("incident", "incidents"), ("TOP", "top")]
+)
+def test_a_mistyped_command_is_guessed(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed, "--json"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"did you mean {meant}?" in told.err
+
+
+@pytest.mark.parametrize("typed", ["xyzzy", HOSTILE, "", "a" * 100_000])
+def test_what_is_like_no_command_is_only_refused(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed]) == 2
+    told = capsys.readouterr().err
+    assert "there is no command" in told
+    assert "did you mean" not in told
+    assert not CONTROL.search(told)
+    assert len(told) < 500
+
+
+def test_bash_completes_commands_and_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = tmp_path / "completion.bash"
+    script.write_text(capsys.readouterr().out)
+    line = (
+        f'source {script}; complete_as() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        "_shtab_ray_sentinel; echo ${COMPREPLY[@]}; }; "
+        "complete_as ray-sentinel sta; complete_as ray-sentinel status --w"
+    )
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.splitlines() == ["stacks status", "--watch"], ended.stderr
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    for name in command_modules():
+        assert name in text
+
+
+@pytest.mark.parametrize("command", ["top", "status", "completion"])
+def test_only_what_is_run_is_imported(command: str) -> None:
+    program = (
+        "import sys; from ray_sentinel.cli.main import build_parser; "
+        f"build_parser({command!r}); print(*sys.modules)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not {"textual", "shtab", "ray"} & set(ended.stdout.split())
