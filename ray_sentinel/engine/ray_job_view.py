@@ -39,7 +39,7 @@ SAME_SECONDS = 4.0
 """Two looks so far apart that show the same tell more than one."""
 TIMES_AFTER = 6.0
 """Seconds of silence after which Ray is asked for the times of ended calls, where the pauses that
-titles show would have it waited for longer than the least."""
+titles show would have it waited for longer than the least, or titles show no rhythm."""
 TIMES_EVERY = 10.0
 """Seconds between two such questions, twice as many with each that tells nothing new."""
 TIMES_SELDOM = 60.0
@@ -217,11 +217,17 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     def lacks_times(self, now: float) -> bool:
         """Whether Ray is to be asked now when calls ended: before silence counts, what looks like
-        one long pause must be known for the several calls that it may have been."""
-        if not self.untimed or self.patience <= PATIENCE or self.silence(now) < TIMES_AFTER:
+        one long pause must be known for the several calls that it may have been, and tasks, whose
+        ends no title tells from those of others, for a rhythm."""
+        if self.silence(now) < TIMES_AFTER:
             return False
-        every = min(TIMES_SELDOM, TIMES_EVERY * 2.0 ** min(self.times_in_vain, 10))
-        return self.times_asked_at is None or now - self.times_asked_at >= every
+        last, rhythm = self.times_asked_at, self.has_rhythm
+        news = self.changed_at > (last or 0.0)
+        if not (self.untimed and self.patience > PATIENCE if rhythm else news):
+            return False
+        most = TIMES_SELDOM if rhythm else 2.0 * TIMES_EVERY
+        every = min(most, TIMES_EVERY * 2.0 ** min(self.times_in_vain, 10))
+        return last is None or now - last >= every
 
     def ask_times(self, now: float) -> None:
         """That is asked now."""

@@ -138,6 +138,27 @@ def test_the_times_of_ended_calls_are_asked_for_seldom_where_they_tell_nothing_n
     assert story.engine.incidents(everything=True) == ()
 
 
+def test_the_rhythm_of_tasks_is_known_before_silence_counts() -> None:
+    """No title tells one task's end from that of the next."""
+    main, workers = driver(), actors("Worker", 2, 10)
+    story = RayStory([main, *workers])
+
+    def turns() -> None:
+        for one in workers:
+            one.title = "preprocess" if int(story.now) % 3 else "IDLE"
+            one.since = story.now - 0.5
+            one.works(story.now)
+
+    story.run(20, turns)
+    story.ended = {"preprocess": EndedCalls(count=12, longest=2.0, last_at=story.now)}
+    job = story.engine.view.ray.jobs[JOB]
+    assert not job.has_rhythm
+    looks = story.looks
+    story.run(9)
+    assert job.has_rhythm
+    assert story.looks == looks
+
+
 def test_no_times_are_asked_for_where_no_pause_was_long() -> None:
     story, _, _ = rollouts()
     story.run(60)
