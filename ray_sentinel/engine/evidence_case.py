@@ -27,8 +27,6 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
 RECORDER = "flight-recorder"
-READ_AGAIN = frozenset({STACKS, RECORDER, RAS})
-"""Sources of evidence that is in files: what a record says of them is found anew."""
 PROOF = 6.0
 """The weight that is proof, as ``judgement`` says."""
 JOB = "the job"
@@ -68,11 +66,17 @@ def judged(evidence: FolderEvidence) -> Judgement:
     return msgspec.structs.replace(found, verdict=verdict)
 
 
-def recorded_items(incident: Incident | None) -> tuple[EvidenceItem, ...]:
-    """What only the record tells: of processes, exits, progress and nodes."""
-    verdict = incident.verdict if incident is not None else None
+def recorded_items(evidence: FolderEvidence) -> tuple[EvidenceItem, ...]:
+    """What only the record tells: of processes, exits, progress and nodes, and of stacks, recorders
+    and RAS where they are not there to be judged anew."""
+    verdict = evidence.incident.verdict if evidence.incident is not None else None
+    again = {
+        STACKS: any(evidence.rounds),
+        RECORDER: evidence.recorder is not None,
+        RAS: evidence.ras is not None,
+    }
     items = verdict.evidence if verdict is not None else ()
-    return tuple(item for item in items if item.source not in READ_AGAIN)
+    return tuple(item for item in items if not again.get(item.source))
 
 
 def _case(evidence: FolderEvidence) -> Case:
@@ -107,7 +111,7 @@ def _case(evidence: FolderEvidence) -> Case:
     count = len(rounds)
     case.rounds = [(_APART * (index - count), facts) for index, facts in enumerate(rounds)]
     case.recorder, case.ras = evidence.recorder, evidence.ras
-    if (finding := _finding(job, attempt, incident)) is not None:
+    if (finding := _finding(job, attempt, evidence)) is not None:
         case.findings[finding.rule] = finding
     return case
 
@@ -128,9 +132,9 @@ def _opened(job: str, attempt: int, incident: Incident | None) -> Incident:
     )
 
 
-def _finding(job: str, attempt: int, incident: Incident | None) -> Finding | None:
-    """What the record has kept of what its rule saw."""
-    items = recorded_items(incident)
+def _finding(job: str, attempt: int, evidence: FolderEvidence) -> Finding | None:
+    """What the record has kept of what was seen."""
+    items, incident = recorded_items(evidence), evidence.incident
     if incident is None or not items or incident.rule.startswith(OURSELVES):
         return None
     proven = {item.rank for item in items if item.rank is not None and item.weight >= PROOF}
@@ -165,7 +169,7 @@ def _processes(evidence: FolderEvidence) -> dict[int, ProcessId]:
             if one.rank is not None:
                 numbers.add(one.rank)
                 found.setdefault(one.rank, ProcessId(one.host, one.pid or 0, 0))
-    for item in recorded_items(evidence.incident):
+    for item in recorded_items(evidence):
         if item.rank is not None:
             numbers.add(item.rank)
     return {rank: ProcessId("", 0, rank + 1) for rank in numbers} | found

@@ -15,7 +15,7 @@ is found in what could be read and a part could not.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -104,7 +104,6 @@ def run(args: argparse.Namespace) -> int:
 
 def answered(found: FolderFiles) -> FolderAnswer:
     """All that was found, weighed into one answer."""
-    witnesses = list(_witnesses(found))
     evidence = FolderEvidence(
         rounds=_with_ranks(found),
         recorder=found.recorder,
@@ -112,8 +111,10 @@ def answered(found: FolderFiles) -> FolderAnswer:
         incident=found.incident,
         processes=found.processes,
     )
+    recorded = recorded_items(evidence)
+    witnesses = list(_witnesses(found, recorded))
     ranked = any(fact.rank for facts in evidence.rounds for fact in facts)
-    if not (ranked or found.recorder or found.ras or recorded_items(found.incident)):
+    if not (ranked or found.recorder or found.ras or recorded):
         return _of_one(found, witnesses)
     judgement = judged(evidence)
     verdict = judgement.verdict
@@ -185,7 +186,7 @@ def _of_one(found: FolderFiles, witnesses: list[FolderWitness]) -> FolderAnswer:
     )
 
 
-def _witnesses(found: FolderFiles) -> Iterator[FolderWitness]:
+def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator[FolderWitness]:
     count = {kind: list(found.kinds.values()).count(kind) for kind in found.kinds.values()}
     if (recorder := found.recorder) is not None:
         yield FolderWitness(
@@ -223,7 +224,6 @@ def _witnesses(found: FolderFiles) -> Iterator[FolderWitness]:
             text=logs.summary,
             files=count.get("logs", 0),
         )
-    recorded = recorded_items(found.incident)
     for source in sorted({item.source for item in recorded}):
         items = [item for item in recorded if item.source == source]
         yield FolderWitness(

@@ -233,3 +233,13 @@ def test_what_only_the_record_tells_counts_as_it_was_recorded(tmp_path: Path) ->
     assert answer.kind == incident.kind == "rank-stopped"
     assert [one["rank"] for one in answer.culprits] == [2]
     assert "process" in answer.culprits[0]["named_by"]
+
+
+def test_stacks_that_are_not_in_the_folder_count_as_they_were_recorded(tmp_path: Path) -> None:
+    incident, _ = live(None)
+    (tmp_path / "incident.json").write_bytes(incident_json(incident))
+    answer = answered(read_folder(str(tmp_path)))
+    assert incident.verdict is not None
+    assert [one["rank"] for one in answer.culprits] == [4]
+    assert answer.confidence == incident.verdict.confidence
+    assert answer.culprits[0]["named_by"] == ["stacks"]
