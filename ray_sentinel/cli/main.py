@@ -65,6 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
     if only is None and arguments and not arguments[0].startswith("-"):
         return _failed(unknown(arguments[0], command_modules()), UsageError.exit_code)
+    if only == "explain":
+        from ray_sentinel.cli.commands.explain import spelled_out
+
+        arguments = [only, *spelled_out(arguments[1:])]
     args = build_parser(only).parse_args(arguments)
     as_json = bool(getattr(args, "json", False))
     try:

@@ -165,8 +165,8 @@ def _walk(folder: Path) -> Iterator[Path]:
     count = 0
     for where, folders, names in os.walk(folder):
         depth = len(Path(where).relative_to(folder).parts)
-        folders[:] = sorted(folders, key=_natural) if depth < 6 else []
-        for name in sorted(names, key=_natural):
+        folders[:] = sorted(folders, key=natural) if depth < 6 else []
+        for name in sorted(names, key=natural):
             path = Path(where, name)
             if name.startswith(".") or not os.path.isfile(path):
                 continue
@@ -176,7 +176,7 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _natural(name: str) -> list[tuple[int, int | str]]:
+def natural(name: str) -> list[tuple[int, int | str]]:
     """``round10`` after ``round9``."""
     parts = re.split(r"(\d+)", name)
     return [(0, int(p)) if p.isdecimal() and p.isascii() else (1, p) for p in parts if p]

@@ -115,6 +115,12 @@ def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
     return _of_incidents(known.now, known.store.incidents, known.store.number), problem
 
 
+def incidents_in(snapshot: bytes) -> dict[str, Incident]:
+    """The incidents of a snapshot, suspicions too, by id. Raises ValueError where they cannot be
+    read."""
+    return _incidents.decode(snapshot).store.incidents
+
+
 def _of_incidents(now: float, incidents: Mapping[str, Incident], number: int) -> EngineState:
     state = EngineState(now=now)
     state.store.take_over(incidents.values(), now)

@@ -8,7 +8,7 @@ that names no cause, the files are read again in whole, within a bound.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -45,16 +45,18 @@ def triage_path(
     helpers: int | None = 0,
     beside: Path | None = None,
     unread: Sequence[str] = (),
+    skip: Collection[Path] = (),
 ) -> Triage:
     """Read the logs at or below ``root`` and say what happened. ``now`` defaults to the clock.
 
     ``helpers`` is how many further processes may read; None for as many as are worth it. They
     load ``catalogues``, the user's files that ``catalogue`` was made with. ``beside`` holds more
     logs of the same job (other nodes'), if any; ``unread`` says which of them could not be had.
+    Files in ``skip`` are no logs.
     Raises InputError where there is nothing to read.
     """
     every = [*find_logs(root), *(find_logs(beside) if beside is not None else ())]
-    found = [f for f in every if f.file.kind not in _SKIPPED_KINDS]
+    found = [f for f in every if f.file.kind not in _SKIPPED_KINDS and f.path not in skip]
     if not found:
         raise InputError(f"{root}: holds only the monitor's own logs, none of the job")
     saved = newest_checkpoint(checkpoints) if checkpoints is not None else None

@@ -20,12 +20,14 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, cast
 
 import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
+from ray_sentinel.logs.salvage import Salvage, told
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import FILE_MODE, keep_private, opener
 from ray_sentinel.progress.own_process import boot_number
@@ -264,12 +266,39 @@ def read_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
             data = file.read(MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
+    header, events, problems = _parsed(path, data)
+    for problem in problems:
+        log.warning("%s", problem)
+    return header, events
+
+
+def salvaged_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
+    """The same of a segment that may be cut or damaged, as far as it can be read; with what is
+    missing, in words. Raises InputError where not even its first line can be read."""
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            reader = Salvage(cast("IO[bytes]", file))
+            data = reader.read(MOST_UNPACKED + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if reader.problem and b"\n" not in data:
+        raise InputError(f"{path}: {told(reader.problem, 'gzip', partly=False)}")
+    header, events, problems = _parsed(path, data)
+    if reader.problem:
+        problems = [f"{path}: {told(reader.problem, 'gzip', partly=True)}", *problems]
+    return header, events, problems
+
+
+def _parsed(path: Path, data: bytes) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
+    """Header, events, and one line for each line that is left out."""
     if len(data) > MOST_UNPACKED:
         raise InputError(
             f"{path}: is no event log of ray_sentinel: it holds more than {MOST_UNPACKED >> 20} MiB"
         )
     lines = data.splitlines()
-    return _header(path, lines[0] if lines else b""), list(_events(path, lines[1:]))
+    problems: list[str] = []
+    header = _header(path, lines[0] if lines else b"")
+    return header, list(_events(path, lines[1:], problems)), problems
 
 
 def read_header(path: Path) -> SegmentHeader:
@@ -298,14 +327,14 @@ def _header(path: Path, line: bytes) -> SegmentHeader:
     return header
 
 
-def _events(path: Path, lines: list[bytes]) -> Iterator[AnyEvent]:
+def _events(path: Path, lines: list[bytes], problems: list[str]) -> Iterator[AnyEvent]:
     for number, line in enumerate(lines, start=2):
         if not line.strip():
             continue
         try:
             yield _event_decoder.decode(line)
         except _UNREADABLE as error:
-            log.warning("%s:%d: left out: %s", path, number, error)
+            problems.append(f"{path}:{number}: left out, this version cannot read it: {error}")
 
 
 def read(folder: Path, *, newest: int | None = None) -> tuple[SegmentHeader, list[AnyEvent]]:

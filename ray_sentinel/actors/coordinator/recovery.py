@@ -100,9 +100,19 @@ def _begun(kept: _Kept, config: Config) -> Engine:
     """The engine before the first event that was kept."""
     if kept.state is not None or not kept.segments:
         return Engine(config, state=kept.state)
+    return _without_state(kept.segments[0][0], config)
+
+
+def engine_before(header: SegmentHeader, config: Config) -> Engine:
+    """The engine before the first event of the segment that begins so; where the header gives no
+    state, one that knows nothing but incidents that are over. Raises ConfigError."""
+    state = _state_of(header)
+    return Engine(config, state=state) if state is not None else _without_state(header, config)
+
+
+def _without_state(first: SegmentHeader, config: Config) -> Engine:
     # Of an older version, whose incidents are those after the first event: the replay makes the
     # open ones anew.
-    first = kept.segments[0][0]
     engine = Engine(config, (i for i in first.incidents if i.resolved_at is not None))
     lost = [int(i.id) for i in first.incidents if i.id.isdecimal()]
     engine.store.skip(max((first.after, *lost)))

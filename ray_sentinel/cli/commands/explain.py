@@ -1,6 +1,11 @@
 """Explain evidence in files from anywhere: who holds the job up, of what kind, how sure.
 
+    ray-sentinel explain DIR
     ray-sentinel explain stacks DIR
+
+DIR alone (or `folder DIR`) takes everything that lies in a folder together: dumps of the flight
+recorder, stacks, answers of NCCL RAS, logs, an incident's record. A folder that has the name of a
+KIND is written with its path: ./stacks.
 
 Exit code 0 when nothing is found, 1 when something is, 2 when no file can be read.
 """
@@ -10,12 +15,29 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
+from collections.abc import Sequence
 
 from ray_sentinel.cli import explainers
 
 HELP = "explain dumps and stacks in files from anywhere"
 GROUP = "explain"
-EXAMPLE = "ray-sentinel explain flight-recorder /dumps"
+EXAMPLE = "ray-sentinel explain /evidence"
+WHOLE = "folder"
+"""The kind that is meant where none is named."""
+
+
+def kinds_of_evidence() -> list[str]:
+    """The names of the subcommands."""
+    names = (info.name for info in pkgutil.iter_modules(explainers.__path__))
+    return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
+
+
+def spelled_out(arguments: Sequence[str]) -> list[str]:
+    """The line's words after the command, with ``folder`` where they name no kind but a path."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if not words or words[0] in kinds_of_evidence():
+        return list(arguments)
+    return [WHOLE, *arguments]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,19 @@
-"""What went wrong so far: a list, or one incident in full.
+"""What went wrong so far: a list, or one incident in full; or what is told of it now.
 
     ray-sentinel incidents
     ray-sentinel incidents show 0003
+    ray-sentinel incidents replay 0003
+    ray-sentinel incidents replay DIR
+
+replay judges the recorded events again with the version that is installed, and shows what was told
+then beside what would be told now. DIR is a log_dir, a folder of events, or an incident's folder in
+a log_dir; an ID is looked for in --from, else in the configured log_dir. It needs no Ray, so that a
+copy of the log_dir can be judged on any machine. The rules' settings are those that are configured
+here.
 
 Exit code 0 when nothing is wrong now, 1 when an incident is open, 2 for an unknown ID, 3 when
-nobody watches.
+nobody watches; of replay 0 when all is the same, 1 when something is not, or could not be judged in
+full, 2 when there is no event log that can be read.
 """
 
 from __future__ import annotations
@@ -31,15 +40,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
     add_url(parser)
-    parser.add_argument("what", nargs="?", choices=("list", "show"), default="list")
-    parser.add_argument("id", nargs="?", default="", metavar="ID")
+    parser.add_argument("what", nargs="?", choices=("list", "show", "replay"), default="list")
+    parser.add_argument("id", nargs="?", default="", metavar="ID", help="of replay: or a folder")
     parser.add_argument("--job", default="", help="only this job's")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        default="",
+        metavar="DIR",
+        help="with replay: the log_dir, or the folder of events, to look in",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """List or show."""
     if args.what == "show" and not args.id:
         raise UsageError("which? ray-sentinel incidents show ID; the list has the IDs")
+    if args.source and args.what != "replay":
+        raise UsageError("--from is for replay: ray-sentinel incidents replay ID --from DIR")
+    if args.what == "replay":
+        from ray_sentinel.cli.replay_view import replay
+
+        return replay(args.id, args.source, job=args.job, as_json=args.json)
     with asked(args) as found:
         incidents = found.ask("incidents", tuple[Incident, ...])
     if args.what == "show":

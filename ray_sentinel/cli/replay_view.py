@@ -1,0 +1,254 @@
+"""``incidents replay``: which event logs are meant, and what came of judging them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ray_sentinel import config
+from ray_sentinel.actors.bundles.bundle import MAX_FILE, made_by
+from ray_sentinel.actors.coordinator.replay import (
+    RecordedLog,
+    Replay,
+    ReplayedIncident,
+    recorded_logs,
+)
+from ray_sentinel.cli.named_paths import is_folder
+from ray_sentinel.cli.output import Printer, print_json, speaker
+from ray_sentinel.config import Config
+from ray_sentinel.errors import InputError, UsageError
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.private_files import read_regular
+from ray_sentinel.report.contract import incident_dict
+
+_EXPECTED = (
+    "expected is a log_dir (with events/), a folder of events (with NNNNNN.jsonl or .jsonl.gz), or "
+    "an incident's folder in a log_dir"
+)
+_SAME_SECONDS = 1e-3
+
+
+class _Wanted(NamedTuple):
+    """What the command line asks for."""
+
+    logs: list[Path]
+    number: str = ""
+    """Of one incident; empty for all."""
+    suspected_at: float | None = None
+    """When that began, by the log's clock, where it is known."""
+
+
+def replay(name: str, source: str, *, job: str, as_json: bool) -> int:
+    """Judge anew, print, and return the exit code. Raises InputError, UsageError, ConfigError."""
+    settings = config.load()
+    wanted = _wanted(name, source, settings)
+    results: list[Replay] = []
+    problems: list[str] = []
+    for folder in wanted.logs:
+        try:
+            log = RecordedLog(folder)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        if not wanted.number:
+            results.append(log.replay(settings))
+            continue
+        results += [log.replay(settings, one) for one in log.told if _is(one, wanted)]
+        if not results:
+            problems += log.problems
+    if not results:
+        raise InputError(_nothing(wanted, problems))
+    results = [_of_job(one, job) for one in results] if job else results
+    if as_json:
+        print_json(_as_dict(results, problems))
+    else:
+        _print(results, problems)
+    return 0 if not problems and all(map(_is_same, results)) else 1
+
+
+def _of_job(result: Replay, job: str) -> Replay:
+    kept = (one for one in result.incidents if _either(one).job == job)
+    return msgspec.structs.replace(result, incidents=tuple(kept))
+
+
+def _wanted(name: str, source: str, settings: Config) -> _Wanted:
+    if not name and not source:
+        raise UsageError("which? ray-sentinel incidents replay ID, or replay DIR")
+    if name and Path(name).is_dir():
+        return _of_folder(Path(name), source)
+    if "/" in name:
+        is_folder(name)  # or says that there is nothing
+        raise InputError(f"{name}: is a file; {_EXPECTED}")
+    place = Path(source) if source else settings.directory()
+    return _Wanted(_logs(place), name.zfill(4) if name.isdecimal() else name)
+
+
+def _of_folder(folder: Path, source: str) -> _Wanted:
+    if not (folder / "incident.json").is_file():
+        return _Wanted(_logs(folder))
+    stored = _stored(folder / "incident.json")
+    # ``log_dir/incidents/NAME``: its file says which of the deployments under ``log_dir`` made it.
+    place = Path(source) if source else folder.absolute().parent.parent
+    logs, deployment = _logs(place), made_by(folder)
+    own = [path for path in logs if path.name == deployment]
+    if deployment and not own and len(logs) > 1:
+        raise InputError(
+            f"{folder}: was made by the deployment {deployment}, whose events are not in {place}; "
+            "name their folder: --from DIR"
+        )
+    return _Wanted(own or logs, stored.id, stored.suspected_at - stored.clock_shift)
+
+
+def _stored(path: Path) -> Incident:
+    try:
+        return msgspec.json.decode(read_regular(path, MAX_FILE), type=Incident)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: is no incident of ray_sentinel: {error}") from None
+
+
+def _logs(place: Path) -> list[Path]:
+    is_folder(str(place))  # or says what it is instead
+    if found := recorded_logs(place):
+        return found
+    raise InputError(f"{place}: holds no event log; {_EXPECTED}. --from DIR names another place")
+
+
+def _is(incident: Incident, wanted: _Wanted) -> bool:
+    at = wanted.suspected_at
+    same = at is None or abs(incident.suspected_at - at) < _SAME_SECONDS
+    return incident.id == wanted.number and same
+
+
+def _nothing(wanted: _Wanted, problems: list[str]) -> str:
+    if not wanted.number:
+        return "; ".join(problems[:4])
+    known = sorted({one.id for folder in wanted.logs for one in _told(folder)})
+    place = ", ".join(map(str, wanted.logs[:3]))
+    text = (
+        f"incident {wanted.number} is not in the events of {place} (known: "
+        f"{', '.join(known[-10:]) or 'none'}): events that were pruned, or of another log_dir or "
+        "deployment, cannot be judged anew"
+    )
+    return "; ".join([text, *problems[:3]])
+
+
+def _told(folder: Path) -> list[Incident]:
+    try:
+        return RecordedLog(folder).told
+    except InputError:
+        return []
+
+
+def _is_same(result: Replay) -> bool:
+    return not result.problems and not any(one.differences or one.notes for one in result.incidents)
+
+
+def _either(one: ReplayedIncident) -> Incident:
+    incident = one.then or one.now
+    assert incident is not None
+    return incident
+
+
+def _as_dict(results: list[Replay], problems: list[str]) -> dict[str, Any]:
+    return {
+        "same": not problems and all(map(_is_same, results)),
+        "problems": problems,
+        "logs": [
+            {
+                "folder": result.folder,
+                "events": result.events,
+                "window": [result.begin, result.end],
+                "problems": result.problems,
+                "incidents": [
+                    {
+                        "id": _either(one).id,
+                        "job": _either(one).job,
+                        "same": not one.differences and not one.notes,
+                        "differs": one.differences,
+                        "notes": one.notes,
+                        "then": incident_dict(one.then) if one.then else None,
+                        "now": incident_dict(one.now) if one.now else None,
+                    }
+                    for one in result.incidents
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+def _print(results: list[Replay], problems: list[str]) -> None:
+    say = speaker()
+    for result in results:
+        say(
+            f"{result.folder}: {result.events} events, {_moment(result.begin)} to "
+            f"{_moment(result.end)}",
+            "dim",
+        )
+        if not result.incidents:
+            say("  no incident was told, and none is told now")
+        for one in result.incidents:
+            _print_one(one, say)
+        for problem in result.problems:
+            say(f"problem: {problem}", "yellow")
+    for problem in problems:
+        say(f"problem: {problem}", "yellow")
+
+
+def _print_one(one: ReplayedIncident, say: Printer) -> None:
+    incident, differs = _either(one), one.differences
+    said = "the same" if not differs else f"differs in {', '.join(differs)}"
+    if one.then is None:
+        said = "was not told then, is told now"
+    elif one.now is None:
+        said = "was told then, is not told now"
+    elif not differs and one.notes:
+        said = "the same, as far as it could be judged anew"
+    say(f"\nincident {incident.id} of {incident.job}: {said}", "bold red" if differs else "bold")
+    for name, then, now in _rows(one):
+        if one.then is None or one.now is None:
+            say(f"  {name:<11}{now if one.then is None else then}")
+        elif then == now:
+            say(f"  {name:<11}the same: {then}")
+        else:
+            say(f"  {name:<11}then: {then}")
+            say(f"  {'':<11}now:  {now}", "yellow")
+    for note in one.notes:
+        say(f"  note: {note}", "yellow")
+
+
+def _rows(one: ReplayedIncident) -> Iterator[tuple[str, str, str]]:
+    told = [_words(incident) if incident else {} for incident in (one.then, one.now)]
+    for name in told[0] or told[1]:
+        yield name, told[0].get(name, ""), told[1].get(name, "")
+
+
+def _words(incident: Incident) -> dict[str, str]:
+    verdict = incident.verdict
+    named = "; ".join(
+        f"{one.label} on {one.host}".strip() + (f" pid {one.pid}" if one.pid else "")
+        for one in (verdict.culprits if verdict else ())
+    )
+    return {
+        "kind": incident.kind,
+        "culprits": named or "nobody",
+        "sentence": incident.summary,
+        "confidence": f"{verdict.confidence:.2f}" if verdict else "none",
+        "suspected": _moment(incident.suspected_at),
+        "confirmed": _moment(incident.confirmed_at),
+        "resolved": _moment(incident.resolved_at),
+    }
+
+
+def _moment(at: float | None) -> str:
+    if at is None:
+        return "not"
+    try:
+        moment = datetime.fromtimestamp(at).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 100_000}"

@@ -1,0 +1,245 @@
+"""``explain DIR``: everything in a folder together, as its explainers and the live engine tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ray_sentinel.cli.evidence_folder import read_folder
+from ray_sentinel.cli.explainers.folder import answered
+from ray_sentinel.cli.main import main
+from ray_sentinel.engine.events import RecorderExplained, StacksTaken
+from ray_sentinel.engine.evidence_case import FolderEvidence, judged
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderWait
+from ray_sentinel.report.contract import incident_json
+from tests.support.engine_sim import Sim
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+SETS = sorted(path.name for path in (FIXTURES / "flight_recorder").glob("gloo_*"))
+STACKS = ("gloo_plain", "gloo_async", "gloo_ddp", "gloo_mismatch")
+
+
+def explained(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    capsys.readouterr()
+    code = main(["explain", *words, "--json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, found
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_dumps_alone_name_whom_their_explainer_names(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(FIXTURES / "flight_recorder" / name)
+    code, alone = explained(capsys, "flight-recorder", folder)
+    together_code, together = explained(capsys, folder)
+    assert together["culprit_ranks"] == sorted(alone["culprit_ranks"])
+    assert together_code == code
+    assert set(together["files"].values()) == {"flight-recorder"}
+    assert together["not_recognised"] == []
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_stacks_without_ranks_name_whom_their_explainer_names(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(FIXTURES / "stacks" / name)
+    _, alone = explained(capsys, "stacks", folder)
+    code, together = explained(capsys, folder)
+    assert code == 1
+    named = [(one["host"], one["pid"]) for one in together["culprits"]]
+    assert named == [(one["host"], one["pid"]) for one in alone["culprits"]]
+    assert together["culprits"][0]["named_by"] == ["stacks"]
+    assert together["kind"] == alone["kind"]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """Dumps and stacks of one hang: rank 2, of pid 10263, sleeps; a table tells the ranks."""
+    shutil.copytree(FIXTURES / "stacks/gloo_plain/plain", tmp_path / "stacks")
+    shutil.copytree(FIXTURES / "flight_recorder/gloo_sleeper", tmp_path / "dumps")
+    rows = [{"host": "node1", "pid": 10261 + rank, "rank": rank} for rank in range(4)]
+    (tmp_path / "ranks.json").write_text(json.dumps(rows))
+    return tmp_path
+
+
+def test_witnesses_are_joined_by_rank_and_make_it_surer(
+    both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = explained(capsys, str(both))
+    assert (code, found["culprit_ranks"]) == (1, [2])
+    (one,) = found["culprits"]
+    assert (one["host"], one["pid"]) == ("node1", 10263)
+    assert one["named_by"] == ["flight-recorder", "stacks"]
+    assert found["contradictions"] == []
+    _, alone = explained(capsys, str(both / "dumps"))
+    assert found["confidence"] > alone["confidence"]
+
+
+def test_stacks_that_cannot_be_joined_say_what_is_missing(
+    both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (both / "ranks.json").unlink()
+    _, found = explained(capsys, str(both))
+    assert found["culprit_ranks"] == [2]
+    assert found["culprits"][0]["named_by"] == ["flight-recorder"]
+    joined, accused = found["contradictions"]
+    assert "have no rank" in joined
+    assert "ranks.json" in joined
+    assert "pid 10263 on node1" in accused
+
+
+def test_what_contradicts_the_answer_is_said(
+    both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table gives the sleeper's process to rank 0: stacks and recorders name others."""
+    rows = [{"host": "node1", "pid": 10261 + rank, "rank": 2 - rank} for rank in range(3)]
+    (both / "ranks.json").write_text(json.dumps(rows))
+    _, found = explained(capsys, str(both))
+    named = set(found["culprit_ranks"])
+    assert named < {0, 2} or found["contradictions"]
+    for witness in found["witnesses"]:
+        missed = set(witness["ranks"]) - named
+        said = any(line.startswith(witness["source"]) for line in found["contradictions"])
+        assert bool(missed) == said
+
+
+def test_answers_of_ras_and_logs_are_recognised_by_what_is_in_them(
+    both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(FIXTURES / "nccl_ras/straggler.txt", both / "poll_1.txt")
+    (both / "train.log").write_text("step 1 loss 2.0\nstep 2 loss 1.9\n")
+    (both / "notes.bin").write_bytes(bytes(range(256)) * 8)
+    _, found = explained(capsys, str(both))
+    kinds = {Path(name).name: kind for name, kind in found["files"].items()}
+    assert kinds["poll_1.txt"] == "nccl-ras"
+    assert kinds["train.log"] == "logs"
+    assert kinds["ranks.json"] == "ranks"
+    assert kinds["trace_0.json"] == "flight-recorder"
+    assert kinds["pyspy_node1_10261.txt"] == "stacks"
+    assert {one["source"] for one in found["witnesses"]} == {
+        "flight-recorder",
+        "logs",
+        "nccl-ras",
+        "stacks",
+    }
+
+
+def test_a_cut_dump_is_named_with_its_file(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = both / "dumps/trace_3.json"
+    dump.write_bytes(dump.read_bytes()[: dump.stat().st_size // 2])
+    os.mkfifo(both / "pipe")
+    _, found = explained(capsys, str(both))
+    assert any("trace_3.json" in problem for problem in found["problems"])
+    assert any("pipe: is not a regular file" in problem for problem in found["problems"])
+
+
+def test_nothing_to_explain_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n")
+    assert main(["explain", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "nothing in it can be explained" in said
+    assert "picture.png: not recognised" in said
+    assert main(["explain", str(tmp_path / "picture.png")]) == 2
+    assert "is a file" in capsys.readouterr().err
+    assert main(["explain", "flight-recoder"]) == 2
+    assert "which are flight-recorder, folder, nccl-ras" in capsys.readouterr().err
+
+
+def test_logs_of_a_job_that_is_well_find_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"step {step} loss 1.0" for step in range(1, 9)]
+    (tmp_path / "train.log").write_text("\n".join([*lines, "Training completed.", ""]))
+    code, found = explained(capsys, str(tmp_path))
+    assert (code, found["culprits"], found["witnesses"][0]["source"]) == (0, [], "logs")
+
+
+# The live engine and the folder are one judge.
+
+
+def live(recorder: RecorderFacts | None) -> tuple[Incident, FolderEvidence]:
+    """A job whose rank 4 stands still, as the engine told it, and the evidence that it got."""
+    attached = recorder is not None  # else nobody asks for recorders
+    sim = Sim(attached=attached)
+    sim.recorder = recorder
+    sim.run(60)
+    sim.ranks[4].stuck = True
+    sim.run(60)
+    incident = next(one for one in sim.engine.incidents() if one.kind == "host-stuck")
+    ranks = {rank.pid: rank.number for rank in sim.ranks}
+    rounds = [
+        [
+            msgspec.structs.replace(fact, rank=sim_rank(incident, ranks[fact.process.pid]))
+            for fact in event.facts
+        ]
+        for event in sim.log
+        if isinstance(event, StacksTaken) and event.incident == incident.id and event.facts
+    ]
+    told = [event.facts for event in sim.log if isinstance(event, RecorderExplained)]
+    record = incident if attached else None  # its steps are in no file
+    recorder = told[-1] if told else None
+    return incident, FolderEvidence(rounds=rounds, recorder=recorder, incident=record)
+
+
+def sim_rank(incident: Incident, number: int) -> Any:
+    return msgspec.structs.replace(incident.suspects[0], rank=number)
+
+
+@pytest.mark.parametrize("with_recorder", [False, True])
+def test_the_same_evidence_gives_the_same_answer_as_live(with_recorder: bool) -> None:
+    recorder = RecorderFacts(
+        kind="not-enqueued",
+        culprits=(RecorderCulprit(rank=4, kind="not-enqueued", reason="has not enqueued it"),),
+        waits=tuple(
+            RecorderWait(rank=rank, operation="all_reduce", waits_for=(4,)) for rank in (0, 1)
+        ),
+        confidence=0.9,
+        ranks=(0, 1, 2, 3, 4, 5),
+    )
+    incident, evidence = live(recorder if with_recorder else None)
+    assert (evidence.recorder is not None) == with_recorder
+    assert len(evidence.rounds) > 1
+    verdict = judged(evidence).verdict
+    assert incident.verdict is not None
+    assert verdict.kind == incident.kind
+    assert [one.rank for one in verdict.culprits] == [4]
+    assert [one.rank for one in incident.verdict.culprits] == [4]
+    assert verdict.confidence == incident.verdict.confidence
+    weighed = {(e.source, e.rank, e.weight) for e in incident.verdict.evidence if e.rank == 4}
+    assert {(e.source, e.rank, e.weight) for e in verdict.evidence if e.rank == 4} == weighed
+
+
+def test_what_only_the_record_tells_counts_as_it_was_recorded(tmp_path: Path) -> None:
+    """A stopped rank is proven by its process's state, which no file of the folder has."""
+    sim = Sim()
+    sim.run(30)
+    sim.ranks[2].stuck = True
+    sim.ranks[2].state = "T"
+    sim.run(20)
+    (incident,) = sim.engine.incidents()
+    (tmp_path / "incident.json").write_bytes(incident_json(incident))
+    answer = answered(read_folder(str(tmp_path)))
+    assert incident.verdict is not None
+    assert answer.kind == incident.kind == "rank-stopped"
+    assert [one["rank"] for one in answer.culprits] == [2]
+    assert "process" in answer.culprits[0]["named_by"]
+
+
+def test_stacks_that_are_not_in_the_folder_count_as_they_were_recorded(tmp_path: Path) -> None:
+    incident, _ = live(None)
+    (tmp_path / "incident.json").write_bytes(incident_json(incident))
+    answer = answered(read_folder(str(tmp_path)))
+    assert incident.verdict is not None
+    assert [one["rank"] for one in answer.culprits] == [4]
+    assert answer.confidence == incident.verdict.confidence
+    assert answer.culprits[0]["named_by"] == ["stacks"]

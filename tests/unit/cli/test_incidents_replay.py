@@ -1,0 +1,97 @@
+"""``incidents replay``: an ID, a log_dir, a folder of events or an incident's folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ray_sentinel.actors.bundles import bundle
+from ray_sentinel.actors.coordinator.replay import RecordedLog
+from ray_sentinel.cli.main import main
+
+EVENTS = Path(__file__).parents[2] / "fixtures/events"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Of two deployments, each with an incident 0001, and one's folder."""
+    shutil.copytree(EVENTS / "before_told", tmp_path / "events/first")
+    shutil.copytree(EVENTS / "before_states/resolved", tmp_path / "events/second")
+    (told,) = RecordedLog(tmp_path / "events/first").told
+    bundle.create(tmp_path / "incidents", msgspec.structs.replace(told, clock_shift=0.0), "first")
+    return tmp_path
+
+
+def test_a_log_dir_is_judged_whole(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["incidents", "replay", str(log_dir), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [len(log["incidents"]) for log in found["logs"]] == [1, 1]
+    assert not found["same"]
+    first, second = (log["incidents"][0] for log in found["logs"])
+    assert first["same"]
+    assert second["differs"] == ["sentence"]
+    assert first["then"]["culprits"] == first["now"]["culprits"]
+
+
+def test_an_incidents_folder_finds_its_deployments_events(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = (log_dir / "incidents").iterdir()
+    assert main(["incidents", "replay", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "incident 0001 of job: the same" in out
+    assert "second" not in out
+
+
+def test_a_folder_whose_deployment_is_not_there_asks_for_it(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = (log_dir / "incidents").iterdir()
+    (log_dir / "events/first").rename(log_dir / "events/third")
+    assert main(["incidents", "replay", str(folder)]) == 2
+    assert "made by the deployment first" in capsys.readouterr().err
+    where = str(log_dir / "events/third")
+    assert main(["incidents", "replay", str(folder), "--from", where]) == 0
+
+
+def test_an_id_is_looked_for_in_the_log_dir(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_SENTINEL_LOG_DIR", str(log_dir))
+    assert main(["incidents", "replay", "1"]) == 1
+    assert capsys.readouterr().out.count("incident 0001 of job") == 2
+    assert main(["incidents", "replay", "0009"]) == 2
+    assert "known: 0001" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["replay"], "replay ID, or replay DIR"),
+        (["replay", "{}/nowhere"], "there is no such file or folder"),
+        (["replay", "{}/incidents"], "holds no event log"),
+        (["replay", "1", "--from", "{}/incidents"], "holds no event log"),
+        (["list", "--from", "{}"], "--from is for replay"),
+    ],
+)
+def test_wrong_usage_is_told(
+    line: list[str], said: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["incidents", *(word.format(log_dir) for word in line)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_it_needs_no_ray(log_dir: Path) -> None:
+    program = (
+        "import sys; sys.modules['ray'] = None\n"
+        "from ray_sentinel.cli.main import main\n"
+        f"sys.exit(main(['incidents', 'replay', {str(log_dir / 'events/first')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
