@@ -27,6 +27,7 @@ from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 from tests.support.other_user import NOBODY, as_nobody, nobody_runs
 from tests.support.parts import lacking
+from tests.support.waiting import eventually
 
 DUMP = b"a dump"
 
@@ -203,6 +204,10 @@ def test_a_living_ranks_dump_is_its_own_users(shared: Path) -> None:
     assert read_dump(recorders.find(rank, 0.1)) == DUMP
 
 
+def comm_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text()
+
+
 def test_a_dump_in_a_mount_of_the_ranks_own_is_found(shared: Path) -> None:
     """As in a container: its ``/tmp`` is not ours, and a link in it leads nowhere else."""
     own = shared / "own"
@@ -223,6 +228,8 @@ def test_a_dump_in_a_mount_of_the_ranks_own_is_found(shared: Path) -> None:
         if rank_process.stdout.readline() != b"ready\n":
             lacking("nothing can be mounted here: run the tests as root")
         process = ProcessId(host="h", pid=rank_process.pid, start=start_ticks(rank_process.pid))
+        # Until then it has no environment, which the kernel sets up anew.
+        eventually(lambda: comm_of(process.pid) == "sleep\n", "it has become what it will be")
         assert read_dump(Recorders().find(rank_of(process, 0), 0.1)) == b"inside"
         with pytest.raises(NoDumpError, match="symbolic link"):
             Recorders().find(rank_of(process, 1), 0.1)

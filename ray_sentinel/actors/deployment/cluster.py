@@ -218,11 +218,25 @@ def join(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
     raise failed
 
 
+def keep_quiet() -> None:
+    """Have Ray print nothing on our standard output: it tells there of nodes that die, also without
+    ``log_to_driver``, amid what a command prints for programs."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = _print_nothing
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    """In place of ``ray._private.worker.print_to_stdstream``."""
+
+
 def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
     from ray.exceptions import RayError
 
     # Ray logs its uploads and its greeting to the terminal otherwise.
     logging.getLogger("ray").setLevel(logging.ERROR)
+    keep_quiet()
     try:
         ray.init(
             address=target,

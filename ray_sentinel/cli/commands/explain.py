@@ -21,7 +21,7 @@ from ray_sentinel.cli import explainers
 
 HELP = "explain dumps and stacks in files from anywhere"
 GROUP = "explain"
-EXAMPLE = "ray-sentinel explain /evidence"
+EXAMPLE = "ray-sentinel explain folder /evidence"
 WHOLE = "folder"
 """The kind that is meant where none is named."""
 

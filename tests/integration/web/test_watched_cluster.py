@@ -89,6 +89,7 @@ def test_a_real_incident_is_shown_with_all_that_tells_of_it(
         browser.until(
             "document.querySelector('.tree .t-bad')?.innerText.startsWith('rank 1')",
             "the tree of stacks with the one that is stopped",
+            60.0,
         )
         text = browser.run("document.getElementById('detail').innerText")
         assert found.summary in text

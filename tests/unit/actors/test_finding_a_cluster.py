@@ -100,3 +100,17 @@ def test_a_machine_without_a_node_of_ray_s_is_said_at_once(
     cluster.await_raylet("ray://10.0.0.1:10001")
     monkeypatch.setattr(cluster, "raylets", lambda: {7: "10.0.0.1:6379"})
     cluster.await_raylet("head.example:6380")
+
+
+def test_ray_prints_nothing_amid_what_a_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray._private import worker
+
+    told = {"lines": ["a node has died"], "pid": "raylet", "ip": None, "job": None, "is_err": False}
+    monkeypatch.setattr(worker, "print_to_stdstream", worker.print_to_stdstream)
+    worker.print_to_stdstream(told, ignore_prefix=False)
+    assert "a node has died" in capsys.readouterr().out
+    cluster.keep_quiet()
+    worker.print_to_stdstream(told, ignore_prefix=False)
+    assert capsys.readouterr().out == ""

@@ -92,7 +92,8 @@ ray_sentinel_(agent_nodes,nodes_unwatched,coordinator_cycle_seconds): gauge
 ray_sentinel_coordinator_last_cycle_timestamp_seconds: gauge
 ray_sentinel_(reports,event_log_missing)_total: counter
 ray_sentinel_(series_bytes,event_log_waiting_bytes,report_seconds): gauge
-ray_sentinel_(series_limit_bytes,event_log_waiting_limit_bytes,reports_due_per_second): gauge
+ray_sentinel_(series_limit_bytes,event_log_waiting_limit_bytes,reports_due_per_second,relays): gauge
+ray_sentinel_relayed_reports_total: counter
 ray_sentinel_(memory_bytes,memory_limit_bytes){process}: gauge
 ray_sentinel_incidents_total{kind,severity}: counter
 ray_sentinel_incident_active{job,kind}: gauge
