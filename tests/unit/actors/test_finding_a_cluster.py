@@ -107,10 +107,9 @@ def test_ray_prints_nothing_amid_what_a_command_prints(
 ) -> None:
     from ray._private import worker
 
-    told = {"lines": ["a node has died"], "pid": "raylet", "ip": None, "job": None, "is_err": False}
-    monkeypatch.setattr(worker, "print_to_stdstream", worker.print_to_stdstream)
-    worker.print_to_stdstream(told, ignore_prefix=False)
+    monkeypatch.setattr(worker, "print_to_stdstream", print)
+    worker.print_to_stdstream("a node has died")
     assert "a node has died" in capsys.readouterr().out
     cluster.keep_quiet()
-    worker.print_to_stdstream(told, ignore_prefix=False)
+    worker.print_to_stdstream({"lines": ["a node has died"], "is_err": False}, ignore_prefix=False)
     assert capsys.readouterr().out == ""
