@@ -73,22 +73,8 @@ def start_agent(node: RayNode, config: bytes) -> Any:
         return ray.get_actor(name, namespace=NAMESPACE)
     except ValueError:
         pass
-    options = {
-        "name": name,
-        "namespace": NAMESPACE,
-        "lifetime": "detached",
-        "get_if_exists": True,
-        "num_cpus": 0,
-        "max_restarts": -1,
-        "max_task_retries": 0,
-        "max_concurrency": CALLS_AT_ONCE,
-        # Ray's table of tasks is the job's.
-        "enable_task_events": False,
-        "scheduling_strategy": PlacementGroupSchedulingStrategy(
-            group_for(node), placement_group_bundle_index=0
-        ),
-    }
-    return ray.remote(Agent).options(**options).remote(config)
+    options = _options(name, group_for(node))
+    return ray.remote(Agent).options(max_concurrency=CALLS_AT_ONCE, **options).remote(config)
 
 
 def start_relay(node: RayNode) -> Any:
@@ -100,20 +86,26 @@ def start_relay(node: RayNode) -> Any:
 
     if (found := groups().get(node.id)) is None:
         raise ValueError("its agent has no placement group")
-    options = {
-        "name": relay_name(node.id),
+    options = _options(relay_name(node.id), found.group)
+    return ray.remote(Relay).options(**options).remote()
+
+
+def _options(name: str, group: PlacementGroup) -> dict[str, Any]:
+    """Of an actor of ours that is pinned to a node by its group."""
+    return {
+        "name": name,
         "namespace": NAMESPACE,
         "lifetime": "detached",
         "get_if_exists": True,
         "num_cpus": 0,
         "max_restarts": -1,
         "max_task_retries": 0,
+        # Ray's table of tasks is the job's.
         "enable_task_events": False,
         "scheduling_strategy": PlacementGroupSchedulingStrategy(
-            found.group, placement_group_bundle_index=0
+            group, placement_group_bundle_index=0
         ),
     }
-    return ray.remote(Relay).options(**options).remote()
 
 
 def relays() -> set[str]:

@@ -42,6 +42,7 @@ class Relay:
 
     async def _send(self, reports: list[bytes]) -> list[bytes]:
         import ray
+        from ray.exceptions import RayError
 
         try:
             if self._coordinator is None:
@@ -50,7 +51,7 @@ class Relay:
                 )
             answer = self._coordinator.report_together.remote(reports)
             receipts: list[bytes] = await asyncio.wait_for(answer, ANSWER_SECONDS)
-        except BaseException:
+        except (RayError, ValueError, asyncio.TimeoutError):
             # Restarting, or for good: it is looked up by name again.
             self._coordinator = None
             raise

@@ -67,9 +67,7 @@ class StatusAsker:
             self.seen = self._asked()
         except SentinelError as error:
             self._missed(str(error))
-        # A thread that ended would leave an old picture on the screen for good; Ray's errors have
-        # no base of their own, and an older coordinator's answer may not decode.
-        except Exception as error:  # noqa: BLE001
+        except _failures() as error:
             self._missed(f"{type(error).__name__}: {error}")
 
     def _run(self) -> None:
@@ -95,5 +93,13 @@ class StatusAsker:
             self._found.renew()
         except SentinelError:
             pass  # said already: it is not there
-        except Exception as error:  # noqa: BLE001 - as above
+        except _failures() as error:
             self.seen = msgspec.structs.replace(self.seen, error=one_line(str(error), 300))
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What asking may raise beside our own errors: Ray's, and where an older coordinator's answer
+    does not decode, or the connection is gone."""
+    from ray.exceptions import RayError
+
+    return RayError, msgspec.MsgspecError, RuntimeError, ValueError, OSError

@@ -202,11 +202,10 @@ def test_an_urgent_one_waits_for_nobody() -> None:
 
     async def play() -> None:
         batches = ReportBatches(calls.take, 3600.0)
-        first = asyncio.ensure_future(batches.add(b"usual", urgent=False))
-        await asyncio.sleep(0)
-        assert not calls.batches
-        await batches.add(b"exit", urgent=True)
-        assert await first == b"for usual"
+        receipts = await asyncio.gather(
+            batches.add(b"usual", urgent=False), batches.add(b"exit", urgent=True)
+        )
+        assert receipts == [b"for usual", b"for exit"]
 
     asyncio.run(play())
     assert calls.batches == [[b"usual", b"exit"]]
@@ -252,9 +251,17 @@ def test_who_has_stopped_waiting_harms_none_of_the_others() -> None:
     async def play() -> bytes:
         batches = ReportBatches(calls.take, 0.01)
         gone = asyncio.ensure_future(batches.add(b"gone", urgent=False))
-        stays = asyncio.ensure_future(batches.add(b"stays", urgent=False))
-        await asyncio.sleep(0)
-        gone.cancel()
-        return await stays
+
+        async def leave() -> None:
+            gone.cancel()
+
+        # They begin in this order.
+        _, stays, _ = await asyncio.gather(
+            gone, batches.add(b"stays", urgent=False), leave(), return_exceptions=True
+        )
+        assert gone.cancelled()
+        assert calls.batches == [[b"gone", b"stays"]]
+        assert isinstance(stays, bytes)
+        return stays
 
     assert asyncio.run(play()) == b"for stays"

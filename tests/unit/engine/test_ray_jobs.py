@@ -75,30 +75,6 @@ def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
     assert story.engine.incidents(everything=True) == ()
 
 
-@pytest.mark.parametrize("one_after_another", [True, False])
-def test_a_title_that_stood_for_several_calls_makes_no_long_pause(one_after_another: bool) -> None:
-    main, workers = driver(), actors("Rollout", 2, 10)
-    story = RayStory([main, *workers])
-    story.train(40)
-    begins = []
-    for _ in range(3):
-        begins.append(int(story.now))
-        for one in workers:
-            one.begins("generate", story.now, COMPUTES)
-        story.run(10)
-        for one in workers:
-            one.rests(story.now)
-        story.run(2)
-    job = story.engine.view.ray.jobs[JOB]
-    assert job.patience > 25.0
-    # Ray tells of calls within these seconds, or of one call in each of them.
-    each = range(0, 11, 2) if one_after_another else (0, 10)
-    story.changes = tuple(begin + second for begin in begins for second in each)
-    story.ended = {"Rollout.generate": EndedCalls(count=40, longest=0.5, last_at=story.now)}
-    story.run(40)
-    assert (job.patience == PATIENCE) == one_after_another
-
-
 def three_rounds(story: RayStory, workers: list[StoryProcess]) -> list[int]:
     """Titles show three calls of ten seconds; returns when they began."""
     begins = []
@@ -111,6 +87,22 @@ def three_rounds(story: RayStory, workers: list[StoryProcess]) -> list[int]:
             one.rests(story.now)
         story.run(2)
     return begins
+
+
+@pytest.mark.parametrize("one_after_another", [True, False])
+def test_a_title_that_stood_for_several_calls_makes_no_long_pause(one_after_another: bool) -> None:
+    main, workers = driver(), actors("Rollout", 2, 10)
+    story = RayStory([main, *workers])
+    story.train(40)
+    begins = three_rounds(story, workers)
+    job = story.engine.view.ray.jobs[JOB]
+    assert job.patience > 25.0
+    # Ray tells of calls within these seconds, or of one call in each of them.
+    each = range(0, 11, 2) if one_after_another else (0, 10)
+    story.changes = tuple(begin + second for begin in begins for second in each)
+    story.ended = {"Rollout.generate": EndedCalls(count=40, longest=0.5, last_at=story.now)}
+    story.run(40)
+    assert (job.patience == PATIENCE) == one_after_another
 
 
 def test_pauses_are_known_for_several_calls_before_silence_counts() -> None:
