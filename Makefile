@@ -10,7 +10,7 @@ STREAMS ?= auto
 ## Tests start thousands of processes: each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test rewritten unit integration lint types contracts faults deps generated wheel clean help
+.PHONY: demo test rewritten unit integration lint types contracts faults deps generated pictures wheel clean help
 
 help: ## this list
 	@sed -n 's/^# //p' Makefile
@@ -73,6 +73,9 @@ faults: $(VENV)/.dev deps ## every fault on a real training, attached and not (a
 
 generated: $(VENV)/.dev ## make the shipped alert rules and dashboards (docs/dashboards/)
 	@$(BIN)/python docs/dashboards/generate.py
+
+pictures: $(VENV)/.dev deps ## take the pictures of the README and the docs anew (docs/pictures/)
+	@$(BIN)/python docs/pictures/take.py
 
 wheel: $(VENV)/.dev generated ## build the wheel into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import select
@@ -97,6 +98,11 @@ class Browser:
         """``light`` or ``dark``."""
         self._ask("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": scheme}])  # fmt: skip
+
+    def picture(self) -> bytes:
+        """What is seen now, as PNG, without scroll bars."""
+        self._ask("Emulation.setScrollbarsHidden", hidden=True)
+        return base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"])
 
     def close(self) -> None:
         """End it."""
