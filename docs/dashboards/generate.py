@@ -207,7 +207,7 @@ def _grafana(dashboard: Dashboard) -> dict[str, Any]:
         "refresh": "10s",
         "links": [_links()],
         "templating": {"list": [_source_variable(), *map(_variable, dashboard.variables)]},
-        "annotations": {"list": []},
+        "annotations": {"list": list(_annotations(dashboard))},
         "panels": list(_panels(dashboard)),
     }
 
@@ -222,6 +222,33 @@ def _links() -> dict[str, Any]:
         "includeVars": True,
         "keepTime": True,
         "targetBlank": False,
+    }
+
+
+def _annotations(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
+    """Marks on every graph: the incidents and, where jobs are chosen, their checkpoints. Grafana
+    joins values that follow each other to one band."""
+    of_jobs = any(variable.name == "job" for variable in dashboard.variables)
+    chosen = 'job=~"$job"' if of_jobs else ""
+    yield _annotation("Incidents", "red", "kind", f"ray_sentinel_incident_active{{{chosen}}}")
+    if of_jobs:
+        phase = f'train_phase{{{chosen},phase="checkpoint"}}'
+        yield _annotation("Checkpoints", "blue", "phase", phase)
+
+
+def _annotation(name: str, colour: str, label: str, series: str) -> dict[str, Any]:
+    """Marks while a series is 1, with its ``label`` as title and its job below."""
+    return {
+        "name": name,
+        "datasource": SOURCE,
+        "enable": True,
+        "hide": False,
+        "iconColor": colour,
+        "expr": f"max by (job, {label}) ({series}) == 1",
+        "step": "10s",
+        "titleFormat": f"{{{{{label}}}}}",
+        "textFormat": "{{job}}",
+        "tagKeys": f"job,{label}",
     }
 
 

@@ -18,7 +18,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "job": ("llm",),
     "rank": ("0", "1"),
     "name": ("loss", "throughput"),
-    "phase": ("train",),
+    "phase": ("train", "checkpoint"),
     "mode": ("user", "idle"),
     "kind": ("rank-dead", "oom"),
     "cause": ("any", "failure"),

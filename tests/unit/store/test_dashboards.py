@@ -135,6 +135,20 @@ def test_series_and_labels_that_are_asked_for_are_served(name: str) -> None:
             assert shown <= labels | general, panel["title"]
 
 
+@each
+def test_incidents_are_marked_and_the_checkpoints_of_the_jobs_that_are_chosen(name: str) -> None:
+    model = dashboard(name)
+    marks = {mark["name"]: mark for mark in model["annotations"]["list"]}
+    of_jobs = any(choice["name"] == "job" for choice in model["templating"]["list"])
+    assert set(marks) == ({"Incidents", "Checkpoints"} if of_jobs else {"Incidents"})
+    for mark in marks.values():
+        (series,) = named_series(mark["expr"])
+        assert set(re.findall(r"\w+", mark["tagKeys"])) <= {*catalogue()[series].labels, "job"}
+        assert ('job=~"$job"' in mark["expr"]) is of_jobs
+        assert mark["datasource"]["uid"] == "${datasource}"
+        assert mark["enable"]
+
+
 def test_all_that_is_read_of_the_hardware_is_shown() -> None:
     asked = {
         name
@@ -197,6 +211,9 @@ def test_grafanas_own_library_knows_every_field(name: str) -> None:
     theirs = json.loads(json.dumps(sdk.Dashboard.from_json(ours), cls=encoder.JSONEncoder))
     for variable in ours["templating"]["list"]:
         variable.pop("definition", None)  # of Grafana's editor; not in its schema
+    for mark in ours["annotations"]["list"]:
+        for key in ("step", "titleFormat", "textFormat", "tagKeys"):
+            assert mark.pop(key)  # of its source for Prometheus, which has no schema for marks
     assert list(lost(ours, theirs)) == []
 
 
