@@ -1,11 +1,14 @@
 // A job: its state, a cell for each rank, and a line for each process that is none.
 import { age, el, facts, table } from "./dom.js";
+import { processLink, rankName } from "./process.js";
 import { isOpen, isWell, jobTone, tone } from "./states.js";
 
 const MANY = 256; // ranks: from here on, cells without numbers
 const VAST = 2048; // and from here on, tiny ones
+const WAYS = { node: (rank) => rank.host, role: (rank) => rank.role, state: (rank) => rank.state };
 
-export function jobCard(job, incidents) {
+// `way` is a key of WAYS, `choose` takes another one.
+export function jobCard(job, incidents, way, choose) {
   const isOfRanks = job.ranks.length > 0 || job.world_size;
   const size = !isOfRanks ? "" : job.world_size ? `${job.ranks.length} of ${job.world_size}` : job.ranks.length;
   const troubled = job.ranks.filter((rank) => !isWell(rank));
@@ -17,14 +20,15 @@ export function jobCard(job, incidents) {
       ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
       ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
       ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]]),
-    ...(job.ranks.length ? [rankGrid(job.ranks, accusedOf(job, incidents)), legend(job.ranks)] : []));
+    ...(job.ranks.length ? [ways(job, way, choose), rankGrid(job, accusedOf(job, incidents), way),
+      legend(job.ranks)] : []));
   if (troubled.length) {
     card.append(table(["rank", "host", "pid", "step", "state", "last step"],
-      troubled.slice(0, 32).map((rank) => [rank.rank, rank.host, rank.pid, rank.step,
+      troubled.slice(0, 32).map((rank) => [el("a", { href: processLink(job, rankName(rank.rank)) }, String(rank.rank)), rank.host, rank.pid, rank.step,
         el("span", { class: `t-${tone(rank.state)}` }, rank.state),
         `${age(rank.step_age_seconds)} ago`])));
   }
-  if (job.members.length) card.append(memberTable(job.members));
+  if (job.members.length) card.append(memberTable(job));
   return card;
 }
 
@@ -33,24 +37,61 @@ function accusedOf(job, incidents) {
   return new Set(mine.flatMap((one) => (one.culprits || []).map((culprit) => culprit.rank)));
 }
 
-// One line of cells for each host; where there are very many, all in one.
-function rankGrid(ranks, accused) {
-  const cells = (some) => some.map((rank) => rankCell(rank, accused));
-  if (ranks.length > MANY) {
-    return el("div", { class: `grid many${ranks.length > VAST ? " vast" : ""}` }, ...cells(ranks));
-  }
-  const hosts = new Map();
-  for (const rank of ranks) hosts.set(rank.host, [...(hosts.get(rank.host) || []), rank]);
-  if (hosts.size < 2) return el("div", { class: "grid" }, ...cells(ranks));
-  return el("div", { class: "hosts" }, ...[...hosts].flatMap(([host, some]) =>
-    [el("span", { class: "quiet" }, host), el("div", { class: "grid" }, ...cells(some))]));
+// What the cells can be sorted by, and a way to one of very many.
+function ways(job, way, choose) {
+  const useful = Object.keys(WAYS).filter((one) => groups(job.ranks, one).size > 1);
+  const options = useful.length < 2 ? [] : useful.map((one) => {
+    const input = el("input", { type: "radio", name: `way of ${job.job} ${job.attempt}`, value: one,
+      checked: one === way ? "" : false });
+    input.addEventListener("change", () => choose(one));
+    return el("label", {}, input, el("span", {}, one));
+  });
+  const choice = options.length ? el("fieldset", { class: "choice" }, el("legend", {}, "by"), ...options) : null;
+  return el("div", { class: "ways" }, choice, job.ranks.length > MANY ? search(job) : null);
 }
 
-function rankCell(rank, accused) {
+function search(job) {
+  const input = el("input", { type: "number", min: 0, name: "rank", placeholder: "rank", "aria-label": `a rank of ${job.job}` });
+  const form = el("form", { class: "search" }, input, el("button", { type: "submit" }, "Show"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (input.value !== "") location.hash = processLink(job, rankName(Number(input.value)));
+  });
+  return form;
+}
+
+function groups(ranks, way) {
+  const found = new Map();
+  for (const rank of ranks) {
+    const name = WAYS[way](rank);
+    if (!found.has(name)) found.set(name, []);
+    found.get(name).push(rank);
+  }
+  return found;
+}
+
+// One line of cells for each node, role or state; where there are very many, nodes have no lines.
+function rankGrid(job, accused, way) {
+  const many = job.ranks.length > MANY;
+  const grid = (some) => el("div", { class: `grid${many ? " many" : ""}${job.ranks.length > VAST ? " vast" : ""}` },
+    ...some.map((rank) => rankCell(job, rank, accused, many)));
+  const lines = groups(job.ranks, way);
+  const whole = lines.size < 2 || (many && way === "node") ? grid(job.ranks)
+    : el("div", { class: "hosts" }, ...[...lines].flatMap(([name, some]) => [el("span", { class: "quiet" }, name || "–"), grid(some)]));
+  // Thousands of links would be in the keyboard's way: there it is the number that leads to one.
+  if (many) whole.addEventListener("click", (event) => {
+    const cell = event.target.closest(".cell");
+    if (cell) location.hash = processLink(job, rankName(Number(cell.textContent)));
+  });
+  return whole;
+}
+
+function rankCell(job, rank, accused, many) {
   const title = `rank ${rank.rank} on ${rank.host}, pid ${rank.pid}\nstep ${rank.step ?? "–"}, ` +
     `${rank.phase || "no phase"}, ${rank.state}\nlast step ${age(rank.step_age_seconds)} ago`;
   const named = accused.has(rank.rank) ? " accused" : "";
-  return el("span", { class: `cell ${tone(rank.state)}${named}`,
+  return el(many ? "span" : "a", { class: `cell ${tone(rank.state)}${named}`,
+    href: many ? null : processLink(job, rankName(rank.rank)),
     title: named ? `${title}\nnamed by an incident` : title }, String(rank.rank));
 }
 
@@ -62,11 +103,12 @@ function legend(ranks) {
 }
 
 // The driver and the actors that are no ranks; those in trouble come first where there are many.
-function memberTable(members) {
+function memberTable(job) {
+  const { members } = job;
   const shown = members.length <= 64 ? members
     : [...members.filter((one) => !isWell(one)), ...members.filter(isWell)].slice(0, 64);
   const all = table(["process", "host", "pid", "runs", "for", "usually", "state"],
-    shown.map((one) => [one.label, one.host, one.pid, one.method || "–", age(one.seconds),
+    shown.map((one) => [el("a", { href: processLink(job, one.label) }, one.label), one.host, one.pid, one.method || "–", age(one.seconds),
       age(one.usual_seconds), el("span", { class: `t-${tone(one.state)}` }, one.state)]));
   const more = members.length - shown.length;
   if (more > 0) all.append(el("p", { class: "quiet" }, `and ${more} more processes`));

@@ -6,6 +6,7 @@ import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
 import { nodeTable } from "./nodes.js";
+import { found, incidentsOf, processAt, processDetail } from "./process.js";
 import { pulses } from "./pulse.js";
 
 const PULSE_SECONDS = 10; // so long is one of its points
@@ -16,8 +17,9 @@ let page = null; // the last answers
 let pulse = null;
 let gpus = null;
 let quantity = "utilisation"; // of the GPUs
-const NONE = '[""]';
-let shownIncident = NONE; // its number, and what the page knew of it then
+let way = "node"; // that ranks are sorted by
+const NOTHING = { address: "", known: "" };
+let shown = NOTHING; // what the address opened, and what the page knew of it then
 
 function headline(state, verdict, time) {
   document.getElementById("headline").className = state;
@@ -32,7 +34,7 @@ function show({ status, incidents }) {
   headline(status.state, status.verdict, clock(status.time));
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
-  fill("jobs", [jobs, incidents], () => (jobs.length ? jobs.map((job) => jobCard(job, incidents))
+  fill("jobs", [jobs, incidents, way], () => (jobs.length ? jobs.map((job) => jobCard(job, incidents, way, sort))
     : [el("p", { class: "quiet" }, "No training runs yet.")]));
   fill("incidents", incidents, () => [...incidents].reverse().map(incidentCard));
   fill("nodes", [status.nodes, status.unwatched], () => [nodeTable(status)]);
@@ -40,6 +42,11 @@ function show({ status, incidents }) {
   if (status.log_dir) notes.push(`files: ${status.log_dir}`);
   if (status.prometheus) notes.push(`Prometheus: ${status.prometheus}`);
   fill("notes", notes, () => notes.map((note) => el("li", {}, note)));
+}
+
+function sort(name) {
+  way = name;
+  show(page);
 }
 
 function showPulse() {
@@ -51,10 +58,10 @@ function showPulse() {
   fill("pulse", [pulse, width], () => pulses(pulse, page.status, page.incidents, width));
 }
 
-// Which incident the address names; "" where it names none.
-function chosen() {
-  if (!location.hash.startsWith(INCIDENT)) return "";
-  const named = location.hash.slice(INCIDENT.length);
+// Which incident the address names; null where it names none.
+function incidentAt(hash) {
+  if (!hash.startsWith(INCIDENT)) return null;
+  const named = hash.slice(INCIDENT.length);
   try {
     return decodeURIComponent(named);
   } catch {
@@ -62,49 +69,77 @@ function chosen() {
   }
 }
 
-async function showIncident() {
-  const id = chosen();
-  const brief = page?.incidents.find((one) => one.id === id);
+// What the address may open in place of the whole: how it is asked for, and how it is drawn. What
+// `brief` tells is looked at each second; it is asked for again where that has changed.
+const VIEWS = [
+  {
+    at: incidentAt,
+    brief: (id) => page?.incidents.find((one) => one.id === id),
+    load: (id) => ask(`/api/v1/incidents/${encodeURIComponent(id)}`),
+    draw: (id, told) => incidentDetail(told),
+    missing: (id, error) => `Incident ${id} cannot be shown: ${error.message}`,
+  },
+  {
+    at: processAt,
+    brief: (place) => [page?.incidents, page && found(place, page.status)],
+    load: async (place) => (page === null ? null : [page.status, await incidentsOf(place, page.incidents), gpus]),
+    draw: (place, told) => (told === null ? [] : processDetail(place, ...told)),
+    missing: (place, error) => `${place.name} cannot be shown: ${error.message}`,
+  },
+];
+
+function opened() {
+  for (const view of VIEWS) {
+    const place = view.at(location.hash);
+    if (place !== null) return { view, place };
+  }
+  return null;
+}
+
+async function showDetail() {
+  const now = opened();
+  document.querySelector("main").classList.toggle("one", now !== null);
+  document.getElementById("detail").hidden = now === null;
+  if (now === null) return;
+  const { view, place } = now;
+  const address = location.hash;
   // What is told in brief says nothing of new steps, and only the last incidents are.
-  const known = JSON.stringify([id, brief, Math.floor(performance.now() / (1000 * DETAIL_SECONDS))]);
-  document.querySelector("main").classList.toggle("one", id !== "");
-  document.getElementById("detail").hidden = id === "";
-  if (id === "" || known === shownIncident) return;
-  const arrived = JSON.parse(shownIncident)[0] !== id;
-  shownIncident = known;
+  const known = JSON.stringify([address, view.brief(place), Math.floor(performance.now() / (1000 * DETAIL_SECONDS))]);
+  if (known === shown.known) return;
+  const arrived = shown.address !== address;
+  shown = { address, known };
   let nodes, told = null;
   try {
-    told = await ask(`/api/v1/incidents/${encodeURIComponent(id)}`);
-    nodes = () => incidentDetail(told);
+    told = await view.load(place);
+    nodes = () => view.draw(place, told);
   } catch (error) {
-    shownIncident = JSON.stringify([id]); // asked again in a second
+    shown.known = ""; // asked again in a second
     if (!arrived) return; // what is shown stays
-    nodes = () => [el("p", { class: "quiet" }, `Incident ${id} cannot be shown: ${error.message}`)];
+    nodes = () => [el("p", { class: "quiet" }, view.missing(place, error))];
   }
-  if (chosen() !== id) return; // the reader has gone on meanwhile
-  fill("detail", [id, told], nodes);
+  if (location.hash !== address) return; // the reader has gone on meanwhile
+  fill("detail", [address, told], nodes);
   if (arrived) document.querySelector("#detail .title")?.focus();
 }
 
 addEventListener("hashchange", () => {
-  const before = chosen() === "" ? JSON.parse(shownIncident)[0] : "";
-  if (chosen() === "") shownIncident = NONE;
-  showIncident();
+  const before = opened() === null ? shown.address : "";
+  if (opened() === null) shown = NOTHING;
+  showDetail();
   showPulse(); // it has no width while it is hidden
   scrollTo(0, 0);
-  const links = [...document.querySelectorAll("#incidents h3 a")];
-  if (before) links.find((one) => one.hash === INCIDENT + encodeURIComponent(before))?.focus();
+  if (before) [...document.querySelectorAll("main a")].find((one) => one.checkVisibility() && one.hash === before)?.focus();
 });
 
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && chosen() !== "" && !event.target.matches("input")) location.hash = "";
+  if (event.key === "Escape" && opened() !== null && !event.target.matches("input")) location.hash = "";
 });
 
 poll(1, async () => {
   const first = page === null;
   page = await ask("/api/v1/page");
   show(page);
-  showIncident();
+  showDetail();
   if (first) {
     showPulse();
     showGpus();

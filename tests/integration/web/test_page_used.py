@@ -110,6 +110,64 @@ def test_what_is_unfolded_and_chosen_stays_while_the_page_refreshes(
     assert browser.run("document.querySelector('.outer').open")
 
 
+def test_a_cell_leads_to_its_rank_and_what_is_known_of_it(browser: Browser, page: Page) -> None:
+    browser.open(page.link)
+    shown(browser, "#jobs", "llama")
+    browser.run("document.querySelector('#jobs .cell.accused').focus()")
+    browser.press("Enter", ENTER, "\r")
+    shown(browser, "#detail h2", "rank 3 of llama")
+    for text in (
+        "stopped", "steps behind\n1", "4003", "rank 3 on node-1 is stopped",
+        "next_batch (loader.py:52)", "step 1204 loss 2.30", "GPUs of node-1",
+    ):  # fmt: skip
+        shown(browser, "#detail", text)
+    browser.press("Escape", ESCAPE)
+    browser.until("document.getElementById('jobs').checkVisibility()", "the whole is shown again")
+    assert browser.run("document.activeElement.innerText") == "3"
+    # One that stands where others do is shown with their stack.
+    browser.run("location.hash = '#process/llama/1/rank%205'")
+    shown(browser, "#detail", "all_reduce (distributed_c10d.py:2300)")
+
+
+def test_an_actor_is_shown_with_who_waits_for_it(browser: Browser, page: Page) -> None:
+    browser.open(page.link)
+    shown(browser, "#jobs", "Rollout 2")
+    links = "[...document.querySelectorAll('#jobs td a')]"
+    browser.run(f"{links}.find((one) => one.innerText === 'Rollout 2').click()")
+    for text in ("silent", "Rollout.generate", "all_reduce of Trainer\twaits for\tRollout 2"):
+        shown(browser, "#detail", text)
+    browser.run("location.hash = '#process/train_rl-1/0/Rollout%209'")
+    shown(browser, "#detail", "no longer in this job")
+
+
+def test_ranks_are_sorted_by_what_is_chosen(browser: Browser, page: Page) -> None:
+    browser.open(page.link)
+    names = "[...document.querySelectorAll('#jobs .hosts > .quiet')].map((one) => one.innerText)"
+    browser.until(f"{names}.join() === 'node-0,node-1'", "a line for each node")
+    browser.run("document.querySelector('#jobs .ways input:checked').focus()")
+    browser.press("ArrowRight", RIGHT)
+    browser.until(f"{names}.join() === 'waiting,stopped'", "a line for each state")
+    assert browser.run("document.activeElement.value") == "state"
+
+
+def test_one_of_very_many_ranks_is_reached_by_its_cell_and_its_number(browser: Browser) -> None:
+    page = page_of(incident(), ranks=8192)
+    try:
+        browser.open(page.link)
+        shown(browser, "#jobs", "8192 of 8192")
+        browser.run("document.querySelectorAll('#jobs .cell')[4711].click()")
+        shown(browser, "#detail h2", "rank 4711 of llama")
+        browser.press("Escape", ESCAPE)
+        browser.until("document.querySelector('#jobs form').checkVisibility()", "back")
+        browser.run("document.querySelector('#jobs form input').focus()")
+        for digit in "8000":
+            browser.press(digit, ord(digit), digit)
+        browser.press("Enter", ENTER, "\r")
+        shown(browser, "#detail h2", "rank 8000 of llama")
+    finally:
+        page.close()
+
+
 def test_an_incident_is_copied_as_markdown(browser: Browser, page: Page) -> None:
     browser.allow("clipboardReadWrite", "clipboardSanitizedWrite")
     browser.open(page.link + "#incident/0001")
@@ -150,7 +208,7 @@ def test_the_pulse_is_read_by_the_keyboard(browser: Browser, page: Page) -> None
     assert browser.run(TEXT.format("#pulse .readout")) != before
 
 
-@pytest.mark.parametrize("address", ["", "#incident/0001"])
+@pytest.mark.parametrize("address", ["", "#incident/0001", "#process/llama/1/rank%203"])
 def test_nothing_is_wider_than_a_phone(browser: Browser, page: Page, address: str) -> None:
     browser.resize(420, 900)
     browser.open(page.link + address)

@@ -1,0 +1,166 @@
+// One rank, driver or actor: its state now, and what incidents know of it.
+import { ask } from "./api.js";
+import { age, clock, el, facts, moment, table } from "./dom.js";
+import { QUANTITIES } from "./gpus.js";
+import { INCIDENT } from "./incidents.js";
+import { isWell, tone } from "./states.js";
+
+export const PROCESS = "#process/"; // and job, attempt and name: the address of one
+const INCIDENTS = 3; // so many of the last ones that know something of it are asked for
+
+export function processLink(job, name) {
+  return PROCESS + [job.job, job.attempt, name].map(encodeURIComponent).join("/");
+}
+
+// What an address names; null where it is none, or was cut.
+export function processAt(hash) {
+  if (!hash.startsWith(PROCESS)) return null;
+  try {
+    const [job, attempt, name] = hash.slice(PROCESS.length).split("/").map(decodeURIComponent);
+    return name ? { job, attempt: Number(attempt), name } : null;
+  } catch {
+    return null;
+  }
+}
+
+export const rankName = (number) => `rank ${number}`;
+
+// What `status` says of it, with its job; null where it is gone.
+export function found({ job, attempt, name }, status) {
+  const mine = status.jobs.find((one) => one.job === job && one.attempt === attempt);
+  const rank = mine?.ranks.find((one) => rankName(one.rank) === name);
+  const member = mine?.members.find((one) => one.label === name);
+  return rank || member ? { job: mine, rank, member } : null;
+}
+
+const whole = new Map(); // id → what was told in brief, and the answer that came then
+
+// The whole incidents of its job, the newest first, as far as the coordinator still tells them.
+export async function incidentsOf({ job, attempt }, incidents) {
+  const mine = incidents.filter((one) => one.job === job && one.attempt === attempt).slice(-INCIDENTS).reverse();
+  return (await Promise.all(mine.map(wholeOf))).filter((one) => one !== null);
+}
+
+async function wholeOf(incident) {
+  const brief = JSON.stringify(incident);
+  if (whole.get(incident.id)?.brief !== brief) {
+    const told = await ask(`/api/v1/incidents/${encodeURIComponent(incident.id)}`).catch(() => null);
+    if (told === null) return null; // asked for again
+    whole.set(incident.id, { brief, told });
+  }
+  return whole.get(incident.id).told;
+}
+
+// `known` are whole incidents, `gpus` a GpuMap or null.
+export function processDetail(place, status, known, gpus) {
+  const now = found(place, status);
+  const title = el("h2", { class: "title", tabindex: -1 }, `${place.name} of ${place.job}`);
+  if (now === null) {
+    return [el("div", { class: "card" }, title, el("p", { class: "quiet" }, "It is no longer in this job.")),
+      ...knownOf(place, null, known)];
+  }
+  const one = now.rank || now.member;
+  return [
+    el("div", { class: `card${isWell(one) ? "" : " open"}` }, title, now.rank ? ofRank(now) : ofMember(now.member)),
+    ...knownOf(place, one, known),
+    ...part(`GPUs of ${one.host}`, cards(one.host, gpus)),
+  ];
+}
+
+function ofRank({ job, rank }) {
+  const behind = rank.step === null || job.step === null ? "" : job.step - rank.step;
+  return facts([["state", state(rank)], ["host", rank.host], ["pid", rank.pid], ["role", rank.role],
+    ["step", rank.step ?? "–"], ["steps behind", behind || ""], ["last step", `${age(rank.step_age_seconds)} ago`],
+    ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", rank.phase],
+    ["attached", rank.attached ? "yes" : "no"]]);
+}
+
+function ofMember(member) {
+  return facts([["state", state(member)], ["host", member.host], ["pid", member.pid], ["role", member.role],
+    ["runs", member.method || "no call"], ["for", member.seconds === null ? "" : age(member.seconds)],
+    ["usually", member.usual_seconds === null ? "" : age(member.usual_seconds)]]);
+}
+
+function state(one) {
+  return el("span", { class: `t-${tone(one.state)}` }, one.state);
+}
+
+function knownOf(place, one, known) {
+  const waits = known.flatMap((incident) => edges(place, incident).map((row) => [...row, link(incident)]));
+  const stack = first(known, (incident) => stackOf(place, one, incident));
+  const output = first(known, (incident) => outputOf(place, incident));
+  return [
+    ...part("Incidents that name it", named(place, one, known)),
+    ...part("Whom it waits for, and who waits for it", waits.length ? [table(["", "how", "", "incident"], waits)] : []),
+    ...(stack ? part(`Where it stood at ${moment(stack.at)}`, stack.nodes) : []),
+    ...(output ? part(`Its last output at ${clock(output.at)}`, output.nodes) : []),
+  ];
+}
+
+function first(known, look) {
+  for (const incident of known) {
+    const nodes = look(incident);
+    if (nodes !== null) return { at: incident.confirmed_at ?? incident.suspected_at, nodes };
+  }
+  return null;
+}
+
+function link(incident) {
+  return el("a", { href: INCIDENT + encodeURIComponent(incident.id) }, incident.summary);
+}
+
+function named(place, one, known) {
+  const mine = known.filter((incident) => (incident.verdict?.culprits || []).some((culprit) => isIt(place, one, culprit)));
+  return mine.length ? [el("ul", {}, ...mine.map((incident) => el("li", {}, link(incident))))] : [];
+}
+
+function isIt(place, one, { rank, actor, host, pid }) {
+  if (rank !== null) return rankName(rank) === place.name;
+  return actor === place.name || (one !== null && one.pid === pid && one.host === host);
+}
+
+function edges(place, incident) {
+  return (incident.chain || []).filter((step) => step.from === place.name || step.to === place.name)
+    .map((step) => [step.from, step.how, step.to]);
+}
+
+function stackOf(place, one, incident) {
+  const stack = (incident.verdict?.stacks || []).find((fact) => stands(place, one, fact));
+  if (!stack) return null;
+  const alike = stack.alike > 1 ? `, as ${stack.alike - 1} other processes did` : "";
+  const does = [stack.label || stack.activity, alike].join("");
+  const places = [...stack.signature].reverse().map((frame) => el("li", {}, el("code", {}, frame)));
+  return [el("p", {}, stack.error || does), el("ol", { class: "stack" }, ...places)];
+}
+
+function stands(place, one, fact) {
+  if (fact.alike_ranks && one !== null && "rank" in one) return isAmong(one.rank, fact.alike_ranks);
+  if (fact.rank) return rankName(fact.rank.rank) === place.name;
+  return one !== null && fact.process.pid === one.pid && fact.process.host === one.host;
+}
+
+// `ranges` as in "0-2, 5".
+function isAmong(number, ranges) {
+  return ranges.split(", ").some((range) => {
+    const [from, to] = range.split("-").map(Number);
+    return from <= number && number <= (to ?? from);
+  });
+}
+
+function outputOf(place, incident) {
+  const log = (incident.logs || []).find((each) => (each.rank === null ? each.label : rankName(each.rank)) === place.name);
+  if (!log || !(log.lines.length || log.telling)) return null;
+  return [el("pre", { tabindex: 0 }, (log.lines.length ? log.lines : [log.telling]).join("\n"))];
+}
+
+function cards(host, gpus) {
+  const row = gpus?.rows.find((each) => each.host === host);
+  if (!row) return [];
+  const { label, long } = QUANTITIES[gpus.quantity];
+  return [table(row.gpus.map((gpu) => `GPU ${gpu}`), [row.values.map((value) => (value === null ? "–" : long(value)))]),
+    el("p", { class: "quiet" }, `${label}, as chosen in the map of all GPUs`)];
+}
+
+function part(title, nodes) {
+  return nodes.length ? [el("h2", {}, title), el("div", { class: "card" }, ...nodes)] : [];
+}
