@@ -232,28 +232,30 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         self.deaths.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
+        homes: dict[ProcessId, set[tuple[str, int]]] = {}
         for rank in map(self._placed, snapshot.ranks):
-            self._job(rank.rank.id.job, rank.rank.id.attempt, now).take(
-                rank, snapshot.node.id, at, snapshot.time
-            )
+            job = self._job(rank.rank.id.job, rank.rank.id.attempt, now)
+            job.take(rank, snapshot.node.id, at, snapshot.time)
+            homes.setdefault(rank.rank.process, set()).add(job.key)
         for exit_ in map(self._placed_exit, snapshot.exits):
-            job = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
+            left = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
             # What it said last tells when it went; the process of a large job goes long after.
             words = exit_.last_words
             spoken = words.time if words is not None and words.kind != "detach" else exit_.at
             ended = min(now, min(exit_.at, spoken) + node.offset)
             # An agent also finds records of ranks that ended before anybody watched: history.
-            if job is not None and (exit_.rank.process in job.ranks or ended >= job.first_seen):
-                job.take_exit(exit_, ended)
+            if left is not None and (exit_.rank.process in left.ranks or ended >= left.first_seen):
+                left.take_exit(exit_, ended)
         for event in snapshot.events:
             pid = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
             # What the log held before anybody watched may be of a pid that is another's by now.
             if pid.isdecimal() and now - event.time - node.offset < OOM_SECONDS:
                 for job in self.jobs.values():
                     job.note_oom(snapshot.node.id, int(pid))
-        present = {rank.rank.process for rank in snapshot.ranks}
-        for job in self.jobs.values():
-            job.mark_gone(snapshot.node.id, present, at)
+        for key, job in list(self.jobs.items()):
+            job.mark_gone(snapshot.node.id, homes, at)
+            if job.give_up(snapshot.node.id, homes, at) and not job.ranks:
+                del self.jobs[key]
         self._join_attempts({rank.rank.id.job for rank in snapshot.ranks})
 
     def _placed(self, seen: RankSnapshot) -> RankSnapshot:

@@ -445,6 +445,26 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 view.gone_at = at
                 self._count_anew()
 
+    def give_up(
+        self, node: str, homes: Mapping[ProcessId, Collection[tuple[str, int]]], at: float
+    ) -> bool:
+        """Ranks of ``node`` that ``homes`` shows in other jobs alone are no more of this one: what
+        a process's variables say is a guess until it attaches. Returns whether there were any."""
+        moved = [
+            view
+            for process, view in self._on_node.get(node, {}).items()
+            if view.alive and process in homes and self.key not in homes[process]
+        ]
+        for view in moved:
+            if view.attached:  # it was this job's, and has attached again
+                view.gone_at = at
+            else:
+                del self.ranks[view.rank.process]
+                self.phases.pop(view.rank.process, None)
+        if moved:
+            self._regroup()
+        return bool(moved)
+
     def lose(self, left: Mapping[str, float]) -> None:
         """Ranks on nodes that have left, by when they did, are gone too: nobody will tell how."""
         for node in self.live_nodes & left.keys():

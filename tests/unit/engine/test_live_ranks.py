@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import FORGET_SECONDS
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
-from ray_sentinel.model.progress import Exit, ProcessState, RankSnapshot, Snapshot
+from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot, Snapshot
 
 RANKS, NODES = 6, 3
 START = 1_750_000_000.0
@@ -38,6 +39,40 @@ def report(number: int, ranks: list[Rank], exits: list[Rank], now: float) -> Sna
         ranks=tuple(RankSnapshot(rank=one, process=ProcessState(state="S")) for one in ranks),
         exits=tuple(Exit(rank=one, at=now, order=place) for place, one in enumerate(exits)),
     )
+
+
+def renamed(one: Rank, job: str, attempt: int = 0) -> Rank:
+    return msgspec.structs.replace(one, id=RankId(job, attempt, one.id.rank))
+
+
+def test_a_rank_that_attaches_under_another_name_is_no_more_of_the_job_that_it_seemed_of() -> None:
+    """Its variables say a rendezvous, and its own word the job."""
+    view = ClusterView().bind(Config())
+    first, second = (renamed(rank(number, 0, 0), "vm:36663") for number in (0, NODES))
+    view.take(report(0, [first, second], [], START), START)
+    told = renamed(first, "rollouts")
+    view.take(report(0, [told, second], [], START + 1), START + 1)
+    assert {key: [v.rank.id.rank for v in job.live] for key, job in view.jobs.items()} == {
+        ("vm:36663", 0): [NODES],
+        ("rollouts", 0): [0],
+    }
+    view.take(report(0, [told, renamed(second, "rollouts")], [], START + 2), START + 2)
+    assert list(view.jobs) == [("rollouts", 0)]
+    check(view)
+
+
+def test_one_that_attaches_anew_under_another_name_has_left_the_first() -> None:
+    view = ClusterView().bind(Config())
+    mine = renamed(rank(0, 0, 0), "first")
+    progress = Progress(step=7, steps_recorded=7)
+    before = msgspec.structs.replace(report(0, [], [], START), ranks=(
+        RankSnapshot(rank=mine, process=ProcessState(state="S"), progress=progress),
+    ))  # fmt: skip
+    view.take(before, START)
+    view.take(report(0, [renamed(mine, "second")], [], START + 1), START + 1)
+    assert [list(job.live) == [] for job in view.jobs.values()] == [True, False]
+    assert view.jobs["first", 0].ranks
+    check(view)
 
 
 def check(view: ClusterView) -> None:
