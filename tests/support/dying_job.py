@@ -61,6 +61,11 @@ def add(*parts: int) -> int:
     return sum(parts)
 
 
+@ray.remote(num_cpus=0, max_retries=0)
+def hold(step: int) -> int:
+    return int(ray.get(crush.remote(step)))
+
+
 NOT_THERE = {"working_dir": "gcs://_ray_pkg_0123456789abcdef.zip"}
 
 
@@ -115,6 +120,8 @@ def end(how: str, made: dict[str, Any]) -> None:
             ray.get([made[how].generate.remote(step), made[f"{how}-other"].pid.remote()])
     if how == "crushed":
         ray.get(add.remote(1, crush.remote(2)))
+    if how == "hidden":
+        ray.get([hold.remote(step) for step in range(2)])
     if how == "misses":
         ends_first(made["misses-other"], signal.SIGKILL)
         while True:

@@ -41,6 +41,8 @@ MOST_DETAIL = 300
 """Characters."""
 CALL_TRIES = 2
 """So long the end of a driver waits for the call that failed: workers tell them late."""
+FIRST_TRIES = 5
+"""So long where it is known that another failed first, and not which."""
 SUBMISSION_TRIES = 4
 """So long the end of a submitted job waits for its status, which is written after it."""
 
@@ -54,6 +56,13 @@ _OF_A_CALL, _OF_A_WORKER = "raise value.as_instanceof_cause", "raise value"
 """In the traceback of a ``ray.get`` whose call has raised, or lost its worker
 (``ray/_private/worker.py``); the call may be one that gave its argument."""
 _RAISED_ITSELF = "TASK_EXECUTION_EXCEPTION"
+_OF_ANOTHER = re.compile(
+    r"(?m)^ray\.exceptions\.(?:RayTaskError\(|WorkerCrashedError|RayActorError|ActorDiedError"
+    r"|ActorUnavailableError|LocalRayletDiedError|NodeDiedError|OwnerDiedError|ObjectLostError"
+    r"|ObjectReconstructionFailedError|ObjectFetchTimedOutError|OutOfMemoryError)"
+)
+"""An exception by which Ray tells a call that another one has failed, or that somebody has ended
+(``ray.exceptions``): the call is the other's first witness, and not to blame."""
 _FAILURES: Mapping[str, DeathCause] = {
     _RAISED_ITSELF: "exception",
     "WORKER_DIED": "signal",
@@ -196,8 +205,13 @@ class ControlStoreDeaths:
             death = _of_driver(job, driver, "unknown", "")
         if death.cause == "exception":
             yield from self._unseen(job, driver, asked)
-            said, failed = _traceback(worker), self._failed_call(job.job_id)
-            if failed is None and _OF_A_CALL in said and tries < CALL_TRIES:
+            said = _traceback(worker)
+            failed, follows = self._failed_call(job.job_id)
+            if (
+                failed is None
+                and _OF_A_CALL in said
+                and tries < (FIRST_TRIES if follows else CALL_TRIES)
+            ):
                 return
             if failed is not None and (not said or _raised_at_get(failed) in said):
                 call = self._with_pid(failed_call(failed, driver), failed.state_updates.worker_id)
@@ -229,9 +243,9 @@ class ControlStoreDeaths:
                 if death is not None and death.cause in _NEVER_BEGAN:
                     yield death
 
-    def _failed_call(self, job: bytes) -> Any | None:
+    def _failed_call(self, job: bytes) -> tuple[Any | None, bool]:
         """The call of an actor or a task that failed first: by an exception of its own, or, of a
-        task that is not tried again, with its worker."""
+        task that is not tried again, with its worker. And whether any failed by another's."""
         reply = self._store.ask(
             "TaskInfo",
             "GetTaskEvents",
@@ -242,9 +256,10 @@ class ControlStoreDeaths:
                 "exclude_driver": True,
             },
         )
-        found = failures(reply)[:MOST_TRIED]
+        failed = failures(reply)
+        found = [one for one in failed if not follows_from_another(one)][:MOST_TRIED]
         final = (one for one in found if _error_of(one) == _RAISED_ITSELF or self._last(one))
-        return next(final, None)
+        return next(final, None), len(found) < len(failed)
 
     def _last(self, event: Any) -> bool:
         """Whether no later attempt of a task is known."""
@@ -263,6 +278,14 @@ def failures(reply: Any) -> list[Any]:
     failed = common_pb2.TaskStatus.Value("FAILED")
     own = [event for event in reply.events_by_task if _error_of(event) in _FAILURES]
     return sorted(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0))
+
+
+def follows_from_another(event: Any) -> bool:
+    """Whether a call failed because Ray told it of another's failure, or of somebody's end."""
+    return (
+        _error_of(event) == _RAISED_ITSELF
+        and _OF_ANOTHER.search(event.state_updates.error_info.error_message) is not None
+    )
 
 
 def _raised_at_get(event: Any) -> str:

@@ -79,6 +79,7 @@ DRIVERS = {
     "builds": ("exception", ""),
     "unpacks": ("exception", ""),
     "crushed": ("exception", ""),
+    "hidden": ("exception", ""),
 }
 LIVED = {("losses", name) for name in LOSSES} | {
     (how, name) for how in DRIVERS for name in (how, f"{how}-other")
@@ -134,8 +135,8 @@ def test_the_control_store_tells_one_cause_for_each(
     }
     began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
     assert began == NEVER_BEGAN
-    (crushed,) = (d for d in told if d.what == "worker")
-    assert (crushed.cause, crushed.label, crushed.pid > 0) == ("signal", "crush", True)
+    crushed = {of[d.job]: (d.cause, d.label, d.pid > 0) for d in told if d.what == "worker"}
+    assert crushed == dict.fromkeys(("crushed", "hidden"), ("signal", "crush", True))
     (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
     assert (raised.method, raised.role) == ("Engine.generate", "Engine")
 
@@ -146,6 +147,7 @@ NAMED = {
     "falls": ("actor-dead", "critical", ["Engine"], "KeyError"),
     "misses": ("actor-dead", "critical", ["misses-other"], "SIGKILL"),
     "crushed": ("actor-dead", "critical", ["task"], "was killed"),
+    "hidden": ("actor-dead", "critical", ["task"], "was killed"),
 }
 """Kind, severity, culprits and what the reason says."""
 UNNAMED = ("interrupted", "finishes", "waits")

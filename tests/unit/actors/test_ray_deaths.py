@@ -15,6 +15,7 @@ from ray_sentinel.actors.coordinator.ray_deaths import (
     actor_cause,
     actor_death,
     driver_death,
+    follows_from_another,
 )
 from ray_sentinel.actors.coordinator.ray_store import RayStore
 from ray_sentinel.clock import FakeClock
@@ -282,3 +283,25 @@ def test_a_statement_that_raises_tells_an_exception_from_ctrl_c(code: str, prove
     death = driver_death(submitted, entry, DRIVER)
     assert death is not None
     assert death.is_proven, "Ray would say that it was stopped"
+
+
+def failed(message: str) -> Any:
+    event = gcs_pb2.TaskEvents(task_id=b"t")
+    event.state_updates.error_info.error_type = common_pb2.TASK_EXECUTION_EXCEPTION
+    event.state_updates.error_info.error_message = f"ray::f() (pid=7)\n  File 'a'\n{message}"
+    return event
+
+
+@pytest.mark.parametrize(
+    ("message", "follows"),
+    [
+        ("ValueError: no batch", False),
+        ("ray.exceptions.GetTimeoutError: Get timed out", False),
+        ("ray.exceptions.WorkerCrashedError: The worker died unexpectedly", True),
+        ("ray.exceptions.ActorDiedError: The actor died\n\tclass_name: Engine", True),
+        ("ray.exceptions.RayTaskError(ValueError): ray::g() (pid=8)\nValueError: no batch", True),
+        ("ValueError: it said: ray.exceptions.ActorDiedError", False),
+    ],
+)
+def test_a_call_that_ray_told_of_another_is_not_the_first(message: str, *, follows: bool) -> None:
+    assert follows_from_another(failed(message)) is follows
