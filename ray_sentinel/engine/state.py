@@ -52,6 +52,8 @@ class EngineState(msgspec.Struct, kw_only=True):
     held_until: float = 0.0
     """After a restart: until then, or until a tick, only events are taken; 0 where nothing waits
     for agents to come back."""
+    shed: dict[str, int] = {}
+    """How often each part of it had to let something go, since memory was short."""
     former_jobs: list[JobView] = []
     """In a snapshot: jobs that are over, or replaced, and whose cases are still open."""
 

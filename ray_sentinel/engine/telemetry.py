@@ -357,11 +357,11 @@ class NodeTelemetry(msgspec.Struct, dict=True):
     def take(self, batch: SampleBatch, at: float) -> None:
         """What it sampled of one stream at ``at``."""
         if self.streams.setdefault(batch.stream, SampleStream()).take(batch, at):
-            self._changed()
+            self.forget_lookups()
         if at - self.tidied_at >= GONE:
             self.tidied_at = at
             if sum(stream.tidy() for stream in self.streams.values()):
-                self._changed()
+                self.forget_lookups()
 
     def expire(self, now: float) -> None:
         """Let go of samples that are too old, also where no new ones come."""
@@ -370,7 +370,8 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 self.before_change()
                 stream.expire(now)
 
-    def _changed(self) -> None:
+    def forget_lookups(self) -> None:
+        """There are other series now, or the same in other places."""
         self._named = None
         self._labelled.clear()
         self._matching.clear()
@@ -386,6 +387,22 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 after = at
                 rows = (stream.row(at) for stream in streams)
                 yield at, {key: value for row in rows for key, value in row.items()}
+
+
+def _move_together(streams: list[SampleStream]) -> None:
+    """Make the numbers anew, all of them: an array that has become shorter keeps its place, and so
+    many small ones keep nearly all pages of what they had before."""
+    columns = [column for stream in streams for column in stream.columns]
+    numbers = bytearray()
+    ends: list[int] = []
+    for column in columns:
+        numbers += column.values.packed()
+        ends.append(len(numbers))
+        column.values = Floats()
+    begin = 0
+    for column, end in zip(columns, ends, strict=True):
+        column.values = Floats.unpacked(bytes(numbers[begin:end]))
+        begin = end
 
 
 class HeldNode:
@@ -461,6 +478,26 @@ class Telemetry(msgspec.Struct):
                     node.before_change()
                     stream = node.streams[name]
                     stream.drop(math.ceil(min(1.0, excess / there) * len(stream.times)))
+
+    def shed(self, name: StreamName, now: float, least_seconds: float) -> bool:
+        """Let go of the older half of what streams of this name have, but of nothing of the last
+        ``least_seconds``; whether there was something."""
+        shed: list[SampleStream] = []
+        for node in self.nodes.values():
+            stream = node.streams.get(name)
+            if stream is None or not stream.times:
+                continue
+            until = min(now - least_seconds, (stream.times[0] + now) / 2)
+            old = bisect_left(stream.times, until)
+            # A few of each node are not worth it, and would keep what comes next from its turn.
+            if old >= SLACK:
+                node.before_change()
+                stream.drop(old)
+                node.forget_lookups()
+                shed.append(stream)
+        _move_together(shed)
+        self.cut = self.cut or bool(shed)
+        return bool(shed)
 
     def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> dict[str, HeldNode]:
         """All nodes as they are now: see ``NodeTelemetry.hold``."""

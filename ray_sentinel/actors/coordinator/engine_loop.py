@@ -21,7 +21,14 @@ from ray_sentinel.actors.coordinator.log_writer import LogWriter
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    DumpAsked,
+    MemoryShort,
+    Resumed,
+    SnapshotReceived,
+    Tick,
+)
 from ray_sentinel.engine.gpu_map import gpu_map
 from ray_sentinel.engine.pulse_report import pulse_report
 from ray_sentinel.engine.telemetry import HostRow
@@ -181,6 +188,19 @@ class EngineLoop:
         before = {incident.id for incident in self.incidents()}
         self.feed(DumpAsked(time=self._clock.now(), job=job, why=why, thorough=thorough))
         return tuple(incident for incident in self.incidents() if incident.id not in before)
+
+    def shed(self) -> str:
+        """Let the engine do with less memory; which part of it gave some, "" where none can."""
+        before = self.shed_parts
+        self.feed(MemoryShort(time=self._clock.now()))
+        after = self.shed_parts
+        return next((part for part, times in after.items() if times > before.get(part, 0)), "")
+
+    @property
+    def shed_parts(self) -> dict[str, int]:
+        """How often each part had to do with less."""
+        with self._lock:
+            return dict(self._engine.state.shed)
 
     def tables_of(self, node_id: str) -> dict[StreamName, TableHeld]:
         """Which keys of a node's series are known."""
