@@ -27,6 +27,7 @@ from nodes import PER_NODE, SimulatedNode, hardware
 
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.roster import Roster
+from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, pack, unpack
 from ray_sentinel.clock import SystemClock
@@ -34,6 +35,8 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived
+from ray_sentinel.masking import mask_record
+from ray_sentinel.model.status import Status
 
 WARM_SECONDS = 15
 LAST_SECONDS = 10
@@ -81,11 +84,12 @@ def agents(pipe: Connection, count: int, seconds: int) -> None:
 class FleetCoordinator:
     """What the actor does with a report, and its ticks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: Engine | None = None) -> None:
+        """``engine``: of an earlier one, to go on with."""
         self.named_at: float | None = None
         self.cycles: list[float] = []
         self.roster = Roster(Config())
-        self.loop = EngineLoop(Engine(), SystemClock(), self.act, folder, 1 << 30)
+        self.loop = EngineLoop(engine or Engine(), SystemClock(), self.act, folder, 1 << 30)
         self.ticks = Loop(1.0, self.tick, name="ticks")
 
     def act(self, action: AnyAction) -> None:
@@ -113,6 +117,17 @@ class FleetCoordinator:
                 tables=self.loop.tables_of(report.snapshot.node.id),
             )
         )
+
+    def status(self) -> bytes:
+        """As the actor answers it, but for what parts say that are not here."""
+        state, verdict, jobs = self.loop.status()
+        known = self.roster.agents(time.time())
+        living = {
+            one.node_id: RayNode(id=one.node_id, hostname=one.host, address=one.address, alive=True)
+            for one in known
+        }
+        nodes = self.roster.nodes(living, lambda node: node.hostname, time.time())
+        return pack(mask_record(Status(state=state, verdict=verdict, jobs=jobs, nodes=nodes)))
 
     def close(self) -> None:
         self.ticks.stop()

@@ -1,6 +1,7 @@
 """What Ray's calls add to the coordinator's work with many nodes: ``bench/fleet.py`` over real Ray.
 
     python bench/fleet_ray.py [--nodes 200 500 1000] [--seconds 40] [--callers 2] [--relays]
+        [--taken-only] [--figures FILE] [--plot docs/growth.svg]
 
 The coordinator is an asynchronous Ray actor, as the real one is, and the simulated agents call it
 from a few processes, each as many agents as its share; a real agent has a process of its own, so
@@ -9,6 +10,12 @@ method does nothing: what is left of the first figure is ours. Prints, for each 
 share of a core of the actor's process, how many reports a second it answered, and how long the
 callers waited. With ``--relays`` each is measured once more with as many relays as the real
 coordinator would make, real ones, which hand the reports on; what a relay takes is printed too.
+
+Ten seconds before the end a rank is stopped, and its state is asked for; after the end the
+coordinator is killed, and another one takes its event log over. Printed are the seconds until the
+rank was named, those of a status, and those from the kill until the new one told of the same
+incident (Ray's own restart of an actor is the start of a process). ``--plot`` draws how CPU, lag
+and memory grow, by way of relays where there are some.
 """
 
 from __future__ import annotations
@@ -22,29 +29,47 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import msgspec  # noqa: E402
 import ray  # noqa: E402
-from fleet import WARM_SECONDS, FleetCoordinator, resident  # noqa: E402
+from fleet import LAST_SECONDS, STOPPED, WARM_SECONDS, FleetCoordinator, resident  # noqa: E402
+from growth_plot import Panel, draw  # noqa: E402
 from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
 
+from ray_sentinel.actors.coordinator.recovery import restore  # noqa: E402
 from ray_sentinel.actors.coordinator.roster import LONGEST_INTERVAL  # noqa: E402
 from ray_sentinel.actors.messages import Receipt, pack, unpack  # noqa: E402
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE  # noqa: E402
 from ray_sentinel.actors.relay.actor import Relay  # noqa: E402
-from ray_sentinel.config import Config  # noqa: E402
+from ray_sentinel.config import Config, CoordinatorConfig  # noqa: E402
 
 
 class RayCoordinator:
     """Takes reports as the coordinator does, or answers them unread."""
 
-    def __init__(self, folder: str, idle: bool, interval: float) -> None:
-        self._fleet = None if idle else FleetCoordinator(Path(folder))
+    def __init__(self, folder: str, idle: bool, interval: float, restored: bool = False) -> None:
+        engine = restore(Path(folder), Config()).engine if restored else None
+        self._fleet = None if idle else FleetCoordinator(Path(folder), engine)
         self._nothing = pack(Receipt(interval=interval))
         self._answered = 0
+
+    async def told(self) -> tuple[str, ...]:
+        """Ids of the incidents, and who is suspected."""
+        found = self._fleet.loop.incidents() if self._fleet is not None else ()
+        return tuple(f"{one.id} {[who.rank for who in one.suspects]}" for one in found)
+
+    async def named_at(self) -> float | None:
+        """When the stopped rank was."""
+        return self._fleet.named_at if self._fleet is not None else None
+
+    async def status(self) -> bytes:
+        """What ``ray-sentinel status`` gets, packed and masked as the real one is."""
+        assert self._fleet is not None
+        return await asyncio.to_thread(self._fleet.status)
 
     async def report(self, data: bytes) -> bytes:
         self._answered += 1
@@ -66,9 +91,11 @@ class Callers:
     """Some of the agents: each looks once a second and reports what is due; one whose answer has
     not come waits."""
 
-    def run(self, targets: list[Any], numbers: list[int], count: int, seconds: int) -> list[float]:
-        """Seconds that each report waited for its answer, once all was warm; agents share the
-        ``targets``, which are the coordinator or relays."""
+    def run(
+        self, targets: list[Any], numbers: list[int], count: int, seconds: int
+    ) -> tuple[list[float], float]:
+        """Seconds that each report waited for its answer, once all was warm, and when a rank was
+        stopped; agents share the ``targets``, which are the coordinator or relays."""
         nodes = {number: SimulatedNode(number, count * PER_NODE) for number in numbers}
         waits: list[float] = []
         waiting = set[int]()
@@ -76,6 +103,8 @@ class Callers:
         start = time.time()
         for second in range(seconds):
             families = hardware(second)
+            if second == seconds - LAST_SECONDS and 0 in nodes:
+                nodes[0].stopped = frozenset({STOPPED})
             for place, (number, node) in enumerate(nodes.items()):
                 phase = place / len(nodes)
                 time.sleep(max(0.0, start + second + phase - time.time()))
@@ -95,7 +124,7 @@ class Callers:
 
                 target = targets[number % len(targets)]
                 target.report.remote(data).future().add_done_callback(answered)
-        return waits
+        return waits, start + seconds - LAST_SECONDS
 
 
 class MeasuredRelay(Relay):
@@ -106,12 +135,24 @@ class MeasuredRelay(Relay):
         return time.process_time(), resident()
 
 
-def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int = 0) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+class Measured(NamedTuple):
+    """What is drawn of one run."""
+
+    nodes: int
+    idle: bool
+    relays: int
+    share: float
+    p99: float
+    memory: float
+
+
+def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int = 0) -> Measured:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         light = {"num_cpus": 0, "enable_task_events": False, "namespace": NAMESPACE}
         coordinator = ray.remote(RayCoordinator).options(name=COORDINATOR, **light)
         most = Config().coordinator.reports_per_second
-        actor = coordinator.remote(folder, idle, min(count / most, LONGEST_INTERVAL))
+        interval = min(count / most, LONGEST_INTERVAL)
+        actor = coordinator.remote(folder, idle, interval)
         made = [ray.remote(Callers).options(num_cpus=0).remote() for _ in range(callers)]
         ray.get(actor.figures.remote())
         handing = [ray.remote(MeasuredRelay).options(**light).remote() for _ in range(relays)]
@@ -123,12 +164,16 @@ def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int =
         time.sleep(WARM_SECONDS)
         begun, (spent, answered, _) = time.time(), ray.get(actor.figures.remote())
         handed = [ray.get(relay.figures.remote())[0] for relay in handing]
-        ray.wait(runs, num_returns=len(runs), timeout=seconds - WARM_SECONDS - 1)
+        ray.wait(runs, num_returns=len(runs), timeout=seconds - WARM_SECONDS - 4)
         took = time.time() - begun
         spent_then, answered_then, memory = ray.get(actor.figures.remote())
         after = [ray.get(relay.figures.remote()) for relay in handing]
-        waits = sorted(wait for run in ray.get(runs) for wait in run)
-        ray.get(actor.close.remote())
+        extra = "" if idle else asked_status(actor)
+        found = ray.get(runs)
+        waits = sorted(wait for run, _ in found for wait in run)
+        if not idle:
+            extra += named(actor, found[0][1])
+            extra += taken_over(actor, folder, interval)
         for one in (actor, *made, *handing):
             ray.kill(one)
     each = ""
@@ -138,12 +183,77 @@ def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int =
             f"; each of {relays} relays {statistics.median(took_each):.3f} of a core, "
             f"{statistics.median(mib for _, mib in after):.0f} MiB"
         )
+    share, p99 = (spent_then - spent) / took, waits[len(waits) * 99 // 100]
     print(
-        f"{count:5} nodes, {'unread' if idle else 'taken'}: {(spent_then - spent) / took:.2f} of a "
+        f"{count:5} nodes, {'unread' if idle else 'taken'}: {share:.2f} of a "
         f"core; {(answered_then - answered) / took:.0f} reports/s, wait "
-        f"{1000 * statistics.median(waits):.1f} ms, p99 {1000 * waits[len(waits) * 99 // 100]:.0f};"
-        f" {memory:.0f} MiB{each}",
+        f"{1000 * statistics.median(waits):.1f} ms, p99 {1000 * p99:.0f};"
+        f" {memory:.0f} MiB{each}{extra}",
         flush=True,
+    )
+    return Measured(count, idle, relays, share, p99, memory)
+
+
+def asked_status(actor: Any) -> str:
+    """What a status takes while the agents report, three times."""
+    took = []
+    for _ in range(3):
+        begun = time.time()
+        data = ray.get(actor.status.remote())
+        took.append(time.time() - begun)
+    return f"; status {statistics.median(took):.2f} s, {len(data) / 1e6:.2f} MB"
+
+
+def named(actor: Any, stopped_at: float) -> str:
+    """How long after it was stopped the rank was named."""
+    at = ray.get(actor.named_at.remote())
+    return f"; stopped rank {f'named after {at - stopped_at:.1f} s' if at else 'not named'}"
+
+
+def taken_over(actor: Any, folder: str, interval: float) -> str:
+    """Kill the coordinator; how long after it another one tells of the same incidents."""
+    before = ray.get(actor.told.remote())
+    begun = time.time()
+    ray.kill(actor)
+    light = {"num_cpus": 0, "enable_task_events": False}
+    again = ray.remote(RayCoordinator).options(**light).remote(folder, False, interval, True)
+    after = ray.get(again.told.remote())
+    took = time.time() - begun
+    ray.kill(again)
+    return (
+        f"; killed: back after {took:.1f} s, {'the same' if before == after else 'OTHER'} incidents"
+    )
+
+
+def plotted(path: Path, runs: list[Measured], limits: CoordinatorConfig) -> None:
+    """Of each number of nodes the run that the real coordinator would have."""
+    taken = {one.nodes: one for one in runs if not one.idle and not one.relays}
+    taken |= {one.nodes: one for one in runs if not one.idle and one.relays}
+    unread = {one.nodes: one for one in runs if one.idle and not one.relays}
+    unread |= {one.nodes: one for one in runs if one.idle and one.relays}
+    draw(
+        path,
+        [
+            Panel(
+                "CPU of the coordinator",
+                "cores",
+                {
+                    "all": {number: one.share for number, one in taken.items()},
+                    "Ray's calls alone": {number: one.share for number, one in unread.items()},
+                },
+            ),
+            Panel(
+                "A report waits, 99 %",
+                "s",
+                {"with what relays wait": {number: one.p99 for number, one in taken.items()}},
+            ),
+            Panel(
+                "Resident memory",
+                "MiB",
+                {"coordinator": {number: one.memory for number, one in taken.items()}},
+            ),
+        ],
+        f"nodes; relays above {limits.relays_above}",
     )
 
 
@@ -153,6 +263,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--callers", type=int, default=2)
     parser.add_argument("--relays", action="store_true")
+    parser.add_argument("--taken-only", action="store_true", help="without the unread runs")
+    parser.add_argument("--figures", type=Path, help="JSON: of earlier runs, and of these")
+    parser.add_argument("--plot", type=Path, help="an SVG file to be written of all of them")
     asked = parser.parse_args()
     paths = ":".join((str(HERE), str(HERE.parent)))
     ray.init(
@@ -162,12 +275,21 @@ def main() -> None:
         runtime_env={"env_vars": {"PYTHONPATH": paths}},
     )
     limits = Config().coordinator
+    runs: list[Measured] = []
     for count in asked.nodes:
-        for idle in (True, False):
-            measure(count, asked.seconds, asked.callers, idle=idle)
-            if asked.relays and count > limits.relays_above:
-                relays = math.ceil(count / limits.agents_per_relay)
-                measure(count, asked.seconds, asked.callers, idle=idle, relays=relays)
+        for idle in (False,) if asked.taken_only else (True, False):
+            handing = asked.relays and count > limits.relays_above
+            relays = math.ceil(count / limits.agents_per_relay)
+            if not (handing and asked.plot):
+                runs.append(measure(count, asked.seconds, asked.callers, idle=idle))
+            if handing:
+                runs.append(measure(count, asked.seconds, asked.callers, idle=idle, relays=relays))
+    if asked.figures:
+        if asked.figures.exists():
+            runs = [*msgspec.json.decode(asked.figures.read_bytes(), type=list[Measured]), *runs]
+        asked.figures.write_bytes(msgspec.json.format(msgspec.json.encode(runs)))
+    if asked.plot:
+        plotted(asked.plot, runs, limits)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """What the engine's snapshot costs: its size, and the time to pack and to restore it.
 
-    python bench/snapshot.py [--ranks 1000] [--seconds 600]
+    python bench/snapshot.py [--ranks 1000] [--seconds 600] [--looks 12]
 
 A job of ``--ranks`` ranks, eight to a node, each with a GPU that tells of itself, trains for
-``--seconds``; its stacks were taken twelve times. Packing holds up the coordinator's engine, once
-for each segment of its event log. Also what it costs to tell an incident, whose log has begun
-already: how long the engine's lock is held, and how many segments of the log begin with it.
+``--seconds``; its stacks were taken ``--looks`` times. A segment of the event log begins with it:
+the engine's lock is held while what can change is copied, and events come in while the copy is
+packed. Also what it costs to tell an incident, whose log has begun already: how long the engine's
+lock is held, and how many segments of the log begin with it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
     DumpAsked,
+    NoticeSent,
     SnapshotReceived,
     StacksTaken,
     Tick,
@@ -58,7 +60,7 @@ def stacks(second: int, nodes: list[SimulatedNode]) -> AnyEvent:
     return StacksTaken(time=START + second, incident="", round=0, facts=facts)
 
 
-def trained(ranks: int, seconds: int) -> Engine:
+def trained(ranks: int, seconds: int, looks: int = LOOKS) -> Engine:
     engine = Engine()
     nodes = [SimulatedNode(number, ranks) for number in range(ranks // PER_NODE)]
     for second in range(1, seconds, REPORT_EVERY):
@@ -67,7 +69,7 @@ def trained(ranks: int, seconds: int) -> Engine:
             snapshot = node.snapshot(second, families)
             engine.handle(SnapshotReceived(time=START + second, snapshot=snapshot))
         engine.handle(Tick(time=START + second))
-    for look in range(LOOKS):
+    for look in range(looks):
         engine.handle(stacks(seconds + look, nodes))
     return engine
 
@@ -81,6 +83,31 @@ def median(call: Callable[[], object], repeat: int = 5) -> float:
         call()
         took.append(1000 * (time.perf_counter() - begun))
     return statistics.median(took)
+
+
+def begun(engine: Engine) -> tuple[float, float, float, float]:
+    """Milliseconds for which the event that begins a segment holds the engine, that it takes of a
+    CPU, for which others have to wait at most while the state is packed and written, and that this
+    takes."""
+    with tempfile.TemporaryDirectory() as name:
+        loop = EngineLoop(engine, SystemClock(), lambda action: None, Path(name), 1 << 30)
+        unknown = NoticeSent(time=0.0, incident="none", state="confirmed")
+        waits: list[float] = []
+        first, spent = 0, 0.0
+        gc.collect()
+        cpu = time.thread_time()
+        start = now = time.perf_counter()
+        while first == 0 or not loop.written(first):
+            number = loop.feed(unknown)
+            spent = spent or 1000 * (time.thread_time() - cpu)
+            first = first or number
+            waits.append(1000 * (time.perf_counter() - now))
+            time.sleep(0.001)
+            # From the moment at which it is due: who packs keeps the interpreter at times.
+            now += 0.001 + waits[-1] / 1000
+        took = 1000 * (time.perf_counter() - start)
+        loop.close()
+        return waits[0], spent, max(waits[1:], default=0.0), took
 
 
 def told(engine: Engine) -> tuple[float, int]:
@@ -106,8 +133,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=600)
+    parser.add_argument("--looks", type=int, default=LOOKS, help="at the stacks of each rank")
     options = parser.parse_args()
-    engine = trained(options.ranks, options.seconds)
+    engine = trained(options.ranks, options.seconds, options.looks)
     state = engine.state.packed()
     small = zlib.compress(state, 1)
     print(f"{options.ranks} ranks, {options.seconds} s: {len(state) / 1e6:.1f} MB, "
@@ -115,9 +143,14 @@ def main() -> None:
     print(f"packed in {median(engine.state.packed):.0f} ms, "
           f"compressed in {median(lambda: zlib.compress(state, 1)):.0f} ms (on the log's thread), "
           f"restored in {median(lambda: Engine(state=unpacked(state)[0])):.0f} ms")  # fmt: skip
-    held, begun = told(engine)
+    segments_begun = [begun(engine) for _ in range(5)]
+    first, cpu, others, took = map(statistics.median, zip(*segments_begun, strict=True))
+    print(f"a segment begins: the engine is held for {first:.0f} ms ({cpu:.0f} ms of "
+          f"CPU); other events wait for up to {others:.0f} ms in the {took:.0f} ms until it is "
+          "written")  # fmt: skip
+    held, number = told(engine)
     print(f"an incident is told: the engine is held for {held:.1f} ms, "
-          f"{begun} segments of the log begin")  # fmt: skip
+          f"{number} segments of the log begin")  # fmt: skip
 
 
 if __name__ == "__main__":

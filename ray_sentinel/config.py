@@ -90,7 +90,8 @@ class CoordinatorConfig(Section, frozen=True):
     lost_snapshots: Amount = 3
     """A node whose snapshots stay out for so many intervals is lost."""
     memory_bytes: MemoryBytes = 2 << 30
-    """Resident memory; ``status`` and an alert say so where it takes more."""
+    """Resident memory; where it takes more, less is kept of what verdicts do not need, and
+    ``status`` and an alert say so."""
     series_bytes: MemoryBytes = 256 << 20
     """Of it, for what nodes have told of themselves in the last half hour; what is too much goes,
     the oldest first."""

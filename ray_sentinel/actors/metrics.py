@@ -75,6 +75,12 @@ MEMORY = Metric("ray_sentinel_memory_bytes", "gauge", "Resident memory.", ("proc
 MEMORY_LIMIT = Metric(
     "ray_sentinel_memory_limit_bytes", "gauge", "What it should take at most.", ("process",)
 )
+SHED = Metric(
+    "ray_sentinel_memory_shed_total",
+    "counter",
+    "Times that less was kept of a part to stay within the limit of memory.",
+    ("part",),
+)
 REPORT_SECONDS = Metric(
     "ray_sentinel_report_seconds",
     "gauge",
@@ -258,6 +264,7 @@ def coordinator_families(
         Family(REPORTS_DUE, (REPORTS_DUE(work.reports_due_per_second),)),
         Family(MEMORY, (MEMORY(float(work.memory_bytes), "coordinator"),)),
         Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(work.memory_limit_bytes), "coordinator"),)),
+        Family(SHED, tuple(SHED(float(n), part) for part, n in sorted(work.shed.items()))),
         Family(SERIES_BYTES, (SERIES_BYTES(float(work.series_bytes)),)),
         Family(SERIES_LIMIT, (SERIES_LIMIT(float(work.series_limit_bytes)),)),
         Family(LOG_WAITING, (LOG_WAITING(float(work.log_waiting_bytes)),)),

@@ -28,6 +28,7 @@ from ray_sentinel.engine.events import (
     DumpAsked,
     EndedCallsTold,
     IncidentTold,
+    MemoryShort,
     NodeDraining,
     NodeJoined,
     NodeLeft,
@@ -53,6 +54,7 @@ from ray_sentinel.engine.lifecycle import ROUND_OVERDUE, IncidentLifecycle
 from ray_sentinel.engine.ray_waits import ray_job_of, served_late
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
+from ray_sentinel.engine.shedding import shed
 from ray_sentinel.engine.state import EngineState, answers, asks
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Finding, Incident, notified
@@ -163,6 +165,8 @@ class Engine:
                 self.store.note(event.incident, notified(now, event.state))
             case IncidentTold():
                 self.store.take_as_told(event.incident, now)
+            case MemoryShort():
+                shed(self.state, now)
             case Resumed():
                 self.state.held_until = now + HOLD_SECONDS
                 self.view.listen(now)

@@ -189,6 +189,10 @@ class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
     """As in ``actions.Capture``."""
 
 
+class MemoryShort(EngineEvent, frozen=True, tag="memory_short"):
+    """The coordinator takes more memory than it may."""
+
+
 AnyEvent = (
     SnapshotReceived
     | Tick
@@ -210,4 +214,5 @@ AnyEvent = (
     | NoticeSent
     | IncidentTold
     | PhasesRecalled
+    | MemoryShort
 )

@@ -75,6 +75,25 @@ class Pulse(msgspec.Struct):
         self.phases.append((phase, begun, ended))
         del self.phases[:-MOST_PHASES]
 
+    def shed(self, now: float, least_seconds: float) -> bool:
+        """Let go of the older half, but of nothing of the last ``least_seconds``; whether there was
+        something."""
+        numbers = [places[0].number for places in self.lanes.values() if places]
+        begins = [WIDTH * min(numbers)] if numbers else []
+        begins += [start for _, start, _ in self.phases]
+        if not begins:
+            return False
+        until = min(now - least_seconds, (min(begins) + now) / 2)
+        places = sum(map(len, self.lanes.values())) + len(self.phases)
+        for name, known in list(self.lanes.items()):
+            kept = [place for place in known if WIDTH * (place.number + 1) > until]
+            if kept:
+                self.lanes[name] = kept
+            else:
+                del self.lanes[name]
+        self.phases = [one for one in self.phases if one[2] >= until]
+        return sum(map(len, self.lanes.values())) + len(self.phases) < places
+
     def moved_since(self, first: int) -> bool:
         """Whether anything has ended since place ``first``."""
         return any(places[-1].number >= first for places in self.lanes.values())

@@ -8,7 +8,8 @@ taken alone; the rest is learned anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, cast
 
 import msgspec
 
@@ -16,20 +17,19 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.copying import copier
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained, StacksTaken
 from ray_sentinel.engine.incident_store import IncidentStore
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
+from ray_sentinel.engine.state_cut import StateCut
 from ray_sentinel.engine.straggling import StragglerWatch
-from ray_sentinel.engine.telemetry import Telemetry
+from ray_sentinel.engine.telemetry import NodeTelemetry, Telemetry
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.samples import Floats
 
 STATE_VERSION = 1
 """Of what the fields mean: raised where one of them means something else than before."""
-
-NO_SNAPSHOT = (ValueError, TypeError, OverflowError, RecursionError)
-"""What a state raises that MessagePack or UTF-8 cannot hold."""
 
 Question = tuple[str, str, int]
 """What was asked for, the incident, and the number of the round of stacks."""
@@ -52,6 +52,8 @@ class EngineState(msgspec.Struct, kw_only=True):
     held_until: float = 0.0
     """After a restart: until then, or until a tick, only events are taken; 0 where nothing waits
     for agents to come back."""
+    shed: dict[str, int] = {}
+    """How often each part of it had to let something go, since memory was short."""
     former_jobs: list[JobView] = []
     """In a snapshot: jobs that are over, or replaced, and whose cases are still open."""
 
@@ -69,21 +71,48 @@ class EngineState(msgspec.Struct, kw_only=True):
         """Its incidents alone."""
         return _of_incidents(self.now, self.store.incidents, self.store.number)
 
-    def packed(self, *, series: bool = True) -> bytes:
-        """The snapshot, with the nodes' series or without. Raises what is in ``NO_SNAPSHOT``."""
-        there = {job.number for job in self.cluster.jobs.values()}
-        jobs = {case.job_number: case.job for case in self.store.cases.values()}
-        former = [job for number, job in jobs.items() if number not in there]
-        cluster = self.cluster
-        if not series:
-            cluster = msgspec.structs.replace(cluster, telemetry=Telemetry())
-        return _encoder.encode(msgspec.structs.replace(self, cluster=cluster, former_jobs=former))
+    def packed(self) -> bytes:
+        """The snapshot. Raises what is in ``NO_SNAPSHOT``."""
+        return _encoder.encode(msgspec.structs.replace(self, former_jobs=self._former()))
 
     def packed_incidents(self) -> bytes:
         """The snapshot of the incidents alone, where that of all cannot be had. Raises what is in
         ``NO_SNAPSHOT``."""
-        known = _Known(incidents=self.store.incidents, number=self.store.number)
-        return _encoder.encode(_Incidents(now=self.now, store=known))
+        return _packed_incidents(self.now, self.store.incidents, self.store.number)
+
+    def cut(self, most_bytes: int, lock: AbstractContextManager[object]) -> StateCut:
+        """The snapshot of this moment, to be packed while the engine goes on; ``lock`` is held by
+        whoever changes the state, and is not taken before it is packed."""
+        series = self.cluster.telemetry
+        # Not packed to learn that they are too large: a thousand nodes' take a gigabyte.
+        held = series.hold(_encoder.encode) if series.size <= most_bytes else None
+        cluster = msgspec.structs.replace(
+            self.cluster, telemetry=Telemetry(bounded_at=series.bounded_at, cut=series.cut)
+        )
+        former = self._former()
+        known = _copied(msgspec.structs.replace(self, cluster=cluster, former_jobs=former))
+
+        def whole(nodes: Mapping[str, msgspec.Raw]) -> bytes:
+            known.cluster.telemetry.nodes = cast("dict[str, NodeTelemetry]", nodes)
+            return _encoder.encode(known)
+
+        return StateCut(
+            jobs=(*known.cluster.jobs.values(), *known.former_jobs),
+            series=held,
+            pack=_encoder.encode,
+            whole=whole,
+            incidents=lambda: _packed_incidents(
+                known.now, known.store.incidents, known.store.number
+            ),
+            most_bytes=most_bytes,
+            lock=lock,
+        )
+
+    def _former(self) -> list[JobView]:
+        """Jobs that are over, or replaced, and whose cases are still open."""
+        there = {job.number for job in self.cluster.jobs.values()}
+        jobs = {case.job_number: case.job for case in self.store.cases.values()}
+        return [job for number, job in jobs.items() if number not in there]
 
 
 class _Incidents(msgspec.Struct, kw_only=True):
@@ -97,6 +126,10 @@ class _Incidents(msgspec.Struct, kw_only=True):
 class _Known(msgspec.Struct, kw_only=True):
     incidents: dict[str, Incident] = {}
     number: int = 0
+
+
+def _packed_incidents(now: float, incidents: dict[str, Incident], number: int) -> bytes:
+    return _encoder.encode(_Incidents(now=now, store=_Known(incidents=incidents, number=number)))
 
 
 def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
@@ -167,3 +200,4 @@ def _unpacked_floats(kind: type, value: Any) -> Any:
 _encoder = msgspec.msgpack.Encoder(enc_hook=_packed_floats)
 _decoder = msgspec.msgpack.Decoder(EngineState, dec_hook=_unpacked_floats)
 _incidents = msgspec.msgpack.Decoder(_Incidents)
+_copied = copier(EngineState)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import compress, islice, pairwise
 from typing import NamedTuple
+from weakref import ReferenceType
 
 import msgspec
 
@@ -45,6 +46,8 @@ ROWS_AT_ONCE = 4
 """Of a node's: 2 ms for 400 series."""
 GONE = 60.0
 """Seconds after which a series that is no longer sent is not there any more."""
+NO_SNAPSHOT = (ValueError, TypeError, OverflowError, RecursionError)
+"""What a state raises that MessagePack or UTF-8 cannot hold."""
 STREAMS: tuple[StreamName, ...] = ("rules", "history")
 
 Row = tuple[float, dict[SeriesKey, float]]
@@ -246,9 +249,13 @@ class SampleStream(msgspec.Struct):
 
     def expire(self, now: float) -> None:
         """Let go of samples that are too old, also where no new ones come."""
-        old = bisect_left(self.times, now - KEPT_SECONDS)
-        if old >= SLACK or old == len(self.times):
+        if old := self.expired(now):
             self.drop(old)
+
+    def expired(self, now: float) -> int:
+        """How many samples are too old, where they are enough to let them go."""
+        old = bisect_left(self.times, now - KEPT_SECONDS)
+        return old if old >= SLACK or old == len(self.times) else 0
 
     def drop(self, number: int) -> None:
         """Let the oldest ``number`` samples of every series go."""
@@ -290,6 +297,21 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         self._named: dict[str, dict[Labels, TelemetrySeries]] | None = None
         self._labelled: dict[str, list[tuple[dict[str, str], TelemetrySeries]]] = {}
         self._matching: dict[tuple[str, Labels], list[TelemetrySeries]] = {}
+        self._held: list[ReferenceType[HeldNode]] = []
+
+    def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> HeldNode:
+        """It as it is now, to be packed by ``pack`` when that is asked for, or before it changes;
+        not at all where nobody wants it any more."""
+        held = HeldNode(self, pack)
+        self._held = [*(one for one in self._held if one() is not None), ReferenceType(held)]
+        return held
+
+    def before_change(self) -> None:
+        """Called before anything of it is changed."""
+        if self._held:
+            for held in filter(None, (one() for one in self._held)):
+                held.keep()
+            self._held = []
 
     @property
     def size_bytes(self) -> int:
@@ -335,13 +357,21 @@ class NodeTelemetry(msgspec.Struct, dict=True):
     def take(self, batch: SampleBatch, at: float) -> None:
         """What it sampled of one stream at ``at``."""
         if self.streams.setdefault(batch.stream, SampleStream()).take(batch, at):
-            self._changed()
+            self.forget_lookups()
         if at - self.tidied_at >= GONE:
             self.tidied_at = at
             if sum(stream.tidy() for stream in self.streams.values()):
-                self._changed()
+                self.forget_lookups()
 
-    def _changed(self) -> None:
+    def expire(self, now: float) -> None:
+        """Let go of samples that are too old, also where no new ones come."""
+        for stream in self.streams.values():
+            if stream.expired(now):
+                self.before_change()
+                stream.expire(now)
+
+    def forget_lookups(self) -> None:
+        """There are other series now, or the same in other places."""
         self._named = None
         self._labelled.clear()
         self._matching.clear()
@@ -359,6 +389,49 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 yield at, {key: value for row in rows for key, value in row.items()}
 
 
+def _move_together(streams: list[SampleStream]) -> None:
+    """Make the numbers anew, all of them: an array that has become shorter keeps its place, and so
+    many small ones keep nearly all pages of what they had before."""
+    columns = [column for stream in streams for column in stream.columns]
+    numbers = bytearray()
+    ends: list[int] = []
+    for column in columns:
+        numbers += column.values.packed()
+        ends.append(len(numbers))
+        column.values = Floats()
+    begin = 0
+    for column, end in zip(columns, ends, strict=True):
+        column.values = Floats.unpacked(bytes(numbers[begin:end]))
+        begin = end
+
+
+class HeldNode:
+    """The series of a node as they were at one moment. Not safe for several threads."""
+
+    def __init__(self, node: NodeTelemetry, pack: Callable[[NodeTelemetry], bytes]) -> None:
+        self._node: NodeTelemetry | None = node
+        self._pack = pack
+        self._data = b""
+        self._failure: Exception | None = None
+
+    def packed(self) -> bytes:
+        """As they were then. Raises what packing them raised."""
+        self.keep()
+        if self._failure is not None:
+            raise self._failure
+        return self._data
+
+    def keep(self) -> None:
+        """Pack them now, where that was not done yet."""
+        node, self._node = self._node, None
+        if node is None:
+            return
+        try:
+            self._data = self._pack(node)
+        except NO_SNAPSHOT as error:
+            self._failure = error
+
+
 class Telemetry(msgspec.Struct):
     """All nodes. Changed only by the cluster view."""
 
@@ -373,6 +446,7 @@ class Telemetry(msgspec.Struct):
         """What a snapshot brought; ``offset``: the coordinator's clock minus the node's. All nodes'
         samples take ``most_bytes``, and what a minute brings."""
         node = self.nodes.setdefault(snapshot.node.id, NodeTelemetry())
+        node.before_change()
         node.host = snapshot.node.host
         for event in snapshot.events:
             known = (event.time, event.message)
@@ -388,8 +462,7 @@ class Telemetry(msgspec.Struct):
         if now - self.bounded_at >= GONE:
             self.bounded_at = now
             for one in self.nodes.values():
-                for stream in one.streams.values():
-                    stream.expire(now)
+                one.expire(now)
             self._bound(most_bytes)
 
     def _bound(self, most_bytes: int) -> None:
@@ -397,12 +470,38 @@ class Telemetry(msgspec.Struct):
         self.cut = False
         for name in reversed(STREAMS):
             excess = self.size - most_bytes
-            of_name = [node.streams[name] for node in self.nodes.values() if name in node.streams]
-            there = sum(stream.size_bytes for stream in of_name)
+            of_name = [node for node in self.nodes.values() if name in node.streams]
+            there = sum(node.streams[name].size_bytes for node in of_name)
             if excess > 0 and there:
                 self.cut = True
-                for stream in of_name:
+                for node in of_name:
+                    node.before_change()
+                    stream = node.streams[name]
                     stream.drop(math.ceil(min(1.0, excess / there) * len(stream.times)))
+
+    def shed(self, name: StreamName, now: float, least_seconds: float) -> bool:
+        """Let go of the older half of what streams of this name have, but of nothing of the last
+        ``least_seconds``; whether there was something."""
+        shed: list[SampleStream] = []
+        for node in self.nodes.values():
+            stream = node.streams.get(name)
+            if stream is None or not stream.times:
+                continue
+            until = min(now - least_seconds, (stream.times[0] + now) / 2)
+            old = bisect_left(stream.times, until)
+            # A few of each node are not worth it, and would keep what comes next from its turn.
+            if old >= SLACK:
+                node.before_change()
+                stream.drop(old)
+                node.forget_lookups()
+                shed.append(stream)
+        _move_together(shed)
+        self.cut = self.cut or bool(shed)
+        return bool(shed)
+
+    def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> dict[str, HeldNode]:
+        """All nodes as they are now: see ``NodeTelemetry.hold``."""
+        return {node_id: node.hold(pack) for node_id, node in self.nodes.items()}
 
     def rows(
         self,

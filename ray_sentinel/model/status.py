@@ -114,6 +114,9 @@ class CoordinatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     log_waiting_limit_bytes: int = 0
     log_missing: int = 0
     """Events that the disk did not take in time."""
+    shed: dict[str, int] = {}
+    """How often "history", "series", "pulse" and "incidents" had to do with less, because more
+    memory was taken than may be."""
 
 
 class Unwatched(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from ray_sentinel.engine.events import (
     CaptureDone,
     DumpAsked,
     IncidentTold,
+    MemoryShort,
     NodeDraining,
     NodeJoined,
     NodeLeft,
@@ -65,6 +66,10 @@ class Story:
 
     def wait(self, number: int) -> None:
         self.sim.run(1 + 3 * number)
+
+    def memory_short(self, number: int) -> None:
+        for _ in range(1 + 2 * number):
+            self.feed(MemoryShort(time=self.sim.now))
 
     def wait_long(self, number: int) -> None:
         self.sim.run(20 + 10 * number)
@@ -304,6 +309,7 @@ class Story:
 
 
 MOVES: tuple[Callable[[Story, int], None], ...] = (
+    Story.memory_short,
     Story.wait, Story.wait_long, Story.stick, Story.loop, Story.stop, Story.hold_gil,
     Story.go_on, Story.save, Story.die, Story.raise_error, Story.leave, Story.restart_all,
     Story.lose_node, Story.drain, Story.heat, Story.kernel_line, Story.out_of_memory,

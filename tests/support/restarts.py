@@ -1,6 +1,8 @@
-"""Engines that are restarted on the way, and one that never is."""
+"""Engines that are restarted on the way, one that never is, and snapshots that take their time."""
 
 from __future__ import annotations
+
+import threading
 
 from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.engine.engine import Engine
@@ -15,16 +17,41 @@ def restarted(engine: Engine) -> Engine:
     return Engine(engine.config, state=state)
 
 
+MOST_STATE = 1 << 30
+
+
+class SlowPacking:
+    """A snapshot of an engine that is packed step by step, while the engine goes on."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._wanted = engine.state.packed()
+        self._steps = engine.state.cut(MOST_STATE, threading.Lock()).steps()
+
+    def over(self, steps: int) -> bool:
+        """Go on by so many steps; whether it is packed, and is as if it had been packed at once."""
+        for _ in range(steps):
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                assert end.value == self._wanted
+                return True
+        return False
+
+
 def goes_on_alike(events: list[AnyEvent], cuts: set[int]) -> None:
     """Play ``events`` to an engine that is never stopped, and to one that is restarted before each
-    of the events whose numbers are ``cuts``."""
+    of the events whose numbers are ``cuts``, at which the other one's snapshot is begun."""
     steady, stopped = Engine(), Engine()
+    packing: list[SlowPacking] = []
     for number, event in enumerate(events):
         if number in cuts:
             stopped = restarted(stopped)
             assert stopped.unanswered() == steady.unanswered()
+            packing.append(SlowPacking(steady))
         told = handled(steady, event)
         assert handled(stopped, event) == told, f"event {number}: {type(event).__name__}"
+        packing = [one for one in packing if not one.over(number % 3)]
+    assert all(one.over(1 << 20) for one in packing)
     assert stopped.status(steady.now) == steady.status(steady.now)
     assert stopped.alerts() == steady.alerts()
     one, other = stopped.state.packed(), steady.state.packed()

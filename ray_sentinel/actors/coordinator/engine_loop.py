@@ -6,11 +6,12 @@ handled one at a time.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -20,10 +21,16 @@ from ray_sentinel.actors.coordinator.log_writer import LogWriter
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    DumpAsked,
+    MemoryShort,
+    Resumed,
+    SnapshotReceived,
+    Tick,
+)
 from ray_sentinel.engine.gpu_map import gpu_map
 from ray_sentinel.engine.pulse_report import pulse_report
-from ray_sentinel.engine.state import NO_SNAPSHOT
 from ray_sentinel.engine.telemetry import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
@@ -69,7 +76,7 @@ class EngineLoop:
         self._lock = threading.Lock()
         self._last = 0.0
         self.begun = engine.now
-        self._failure = self._reduced = ""
+        self._failure = ""
         self.writer = LogWriter(
             folder,
             max_log_bytes,
@@ -128,39 +135,15 @@ class EngineLoop:
 
     def _take(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
         """Number in the log, and what the engine wants done."""
-        state = self._snapshot() if self.writer.begins else b""
+        state = None
+        if self.writer.begins:
+            # Copied, not packed: the log's thread does that, while the engine goes on.
+            with collecting_later():
+                state = self._engine.state.cut(MOST_STATE, self._lock)
         actions, failure = handled(self._engine, event)
         if failure:
             self._failure = f"{failure}: {WHERE_FAILURES_ARE}"
         return self.writer.put(event, state), actions
-
-    def _snapshot(self) -> bytes:
-        """As much of the engine's state as the log takes; what is left out is said."""
-        reduced, state = "", b""
-        for what, pack in self._packings():
-            why = f"more than {MOST_STATE >> 20} MiB"
-            try:
-                state = pack()
-            except NO_SNAPSHOT as error:  # a number or a text that came from a rank
-                why = str(error)
-            else:
-                if 0 < len(state) <= MOST_STATE:
-                    break
-            reduced, state = f"{what} will not outlive a restart of the coordinator: {why}", b""
-        if reduced and reduced != self._reduced:
-            log.warning("%s", reduced)
-        self._reduced = reduced
-        return state
-
-    def _packings(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
-        """What is lost without it, and how it is had; the most that can be had first."""
-        state = self._engine.state
-        series = "the nodes' metrics of the last minutes"
-        # Not packed to learn that it is too large: a thousand nodes' take a gigabyte.
-        fits = state.cluster.telemetry.size <= MOST_STATE
-        yield series, state.packed if fits else bytes
-        yield "what was learned of the jobs", partial(state.packed, series=False)
-        yield "what is known of the incidents", state.packed_incidents
 
     def act(self, action: AnyAction) -> None:
         """Have an action done, which the engine has asked for now or before; its incident has times
@@ -206,6 +189,19 @@ class EngineLoop:
         self.feed(DumpAsked(time=self._clock.now(), job=job, why=why, thorough=thorough))
         return tuple(incident for incident in self.incidents() if incident.id not in before)
 
+    def shed(self) -> str:
+        """Let the engine do with less memory; which part of it gave some, "" where none can."""
+        before = self.shed_parts
+        self.feed(MemoryShort(time=self._clock.now()))
+        after = self.shed_parts
+        return next((part for part, times in after.items() if times > before.get(part, 0)), "")
+
+    @property
+    def shed_parts(self) -> dict[str, int]:
+        """How often each part had to do with less."""
+        with self._lock:
+            return dict(self._engine.state.shed)
+
     def tables_of(self, node_id: str) -> dict[StreamName, TableHeld]:
         """Which keys of a node's series are known."""
         with self._lock:
@@ -239,12 +235,25 @@ class EngineLoop:
             cut = self._engine.view.telemetry.cut
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
-        failed = filter(None, (self._failure, self._reduced, self._cut if cut else ""))
+        failed = filter(None, (self._failure, self.writer.reduced, self._cut if cut else ""))
         return (*failed, *failures, *self.writer.notes, *said)
 
     def close(self) -> None:
         """Write what waits."""
         self.writer.close()
+
+
+@contextmanager
+def collecting_later() -> Iterator[None]:
+    """What is done here makes no garbage, but so many objects that the collector would look through
+    all that is known, which takes longer."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def handled(engine: Engine, event: AnyEvent) -> tuple[list[AnyAction], str]:

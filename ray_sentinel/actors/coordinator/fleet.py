@@ -46,6 +46,12 @@ AWAY = (
     "Ray is to start again waits for it"
 )
 DRAINED = "it is being drained and has no rank: it is left alone, so that it can go"
+WAVE = 64
+"""Agents that start at once, at most: each is a placement group and an actor in Ray's control
+store, a worker on its node, and a package to be shipped there."""
+WAVE_SECONDS = 10.0
+"""An agent that has not reported after so long no longer keeps others from being started."""
+NEXT_WAVE = f"its agent is started after others: no more than {WAVE} start at once"
 RETRY = Backoff(first=2.0, most=60.0)
 
 
@@ -154,12 +160,32 @@ class Fleet:
             *self._welcome(seen, now),
             *self._note_draining(now),
         ]
-        for slot in list(self._slots.values()):
-            if slot.handle is None and not slot.released and now >= slot.retry_at:
-                self._start(slot, now)
-            elif slot.handle is not None:
+        slots = list(self._slots.values())
+        for slot in slots:
+            if slot.handle is not None:
                 self._check(slot, now)
+        self._start_some(slots, now)
         return events
+
+    def _start_some(self, slots: list[FleetMember], now: float) -> None:
+        """The next of those that wait for an agent, so that no more than ``WAVE`` start at once."""
+        due = [s for s in slots if s.handle is None and not s.released and now >= s.retry_at]
+        if not due:
+            return
+        room = WAVE - sum(self._is_starting(slot, now) for slot in slots)
+        # Once for all: the table has a row for each node.
+        groups = placement.groups() if room > 0 else {}
+        for number, slot in enumerate(due):
+            if number < room:
+                self._start(slot, now, groups)
+            elif not slot.failures:
+                slot.problem = NEXT_WAVE
+
+    def _is_starting(self, slot: FleetMember, now: float) -> bool:
+        if slot.handle is None or now - slot.since > WAVE_SECONDS:
+            return False
+        heard = self._heard(slot.node.id)
+        return heard is None or heard < slot.since
 
     def _listed(self) -> list[dict[str, Any]]:
         """Ray's nodes; waits while the control store is away, or raises."""
@@ -229,13 +255,15 @@ class Fleet:
             *(draining_note(self.label(n), at) for n, at in told),
         )
 
-    def _start(self, slot: FleetMember, now: float) -> None:
+    def _start(
+        self, slot: FleetMember, now: float, groups: Mapping[str, placement.NodePlacementGroup]
+    ) -> None:
         if slot.node.id in self._draining and not placement.has_agent(slot.node.id):
             # Ray would place it nowhere, and its group would wait as a demand.
             self.release(slot.node.id, DRAINED)
             return
         try:
-            handle = placement.start_agent(slot.node, self._config)
+            handle = placement.start_agent(slot.node, self._config, groups)
         except (RayError, ValueError, RuntimeError) as error:
             # Lost a race for the name, or the node died just now: the next step knows more.
             self._failed(slot, now, last_line(error))
@@ -248,6 +276,8 @@ class Fleet:
             placement.drop(slot.node.id)
             return
         slot.since = now
+        if slot.problem == NEXT_WAVE:
+            slot.problem = ""
         slot.ping = handle.ping.remote()
 
     def _check(self, slot: FleetMember, now: float) -> None:

@@ -18,6 +18,7 @@ from ray_sentinel.actors.coordinator.event_log import EventLog, encoded
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.engine.events import AnyEvent
+from ray_sentinel.engine.state_cut import StateCut
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,8 @@ class _Item(NamedTuple):
     time: float
     line: bytes
     """The event; empty for one that cannot be written."""
-    state: bytes
-    """The engine's snapshot before it; empty where it came without."""
+    state: StateCut | None
+    """The engine's snapshot before it; None where it came without."""
     lost: int
     """Events that were left out before it."""
     size: int
@@ -55,6 +56,8 @@ class LogWriter:
     ) -> None:
         self.problem = ""
         """What is wrong now."""
+        self.reduced = ""
+        """What of the engine's state is not in the newest segment."""
         self.done = 0
         """Number of the last event that was written or given up."""
         self.missing = 0
@@ -108,7 +111,7 @@ class LogWriter:
             return (f"{self.problem}; {lost}" if lost else self.problem,)
         return (f"{lost}: {self._folder} did not take them in time",) if lost else ()
 
-    def put(self, event: AnyEvent, state: bytes = b"") -> int:
+    def put(self, event: AnyEvent, state: StateCut | None = None) -> int:
         """Take an event for writing, and the engine's snapshot before it; returns its number."""
         if self._folder is None:
             self._count += 1
@@ -119,7 +122,7 @@ class LogWriter:
         size = len(line) + ITEM_OVERHEAD
         with self._change:
             self._count += 1
-            wanting = self._gap and not state
+            wanting = self._gap and state is None
             if wanting or (self._bytes and self._bytes + size > self.most_waiting):
                 self._gap += 1
                 self.missing += 1
@@ -129,7 +132,7 @@ class LogWriter:
             self._gap = 0
             self._items.append(item)
             self._bytes += size
-            self._begun = self._count if state else self._begun
+            self._begun = self._count if state is not None else self._begun
             self._change.notify_all()
         return self._count
 
@@ -151,12 +154,13 @@ class LogWriter:
                 item = self._items.popleft()
             if self._clock.monotonic() < self._retry_at:
                 self._miss(item)
-            elif item.line or item.state:
+            elif item.line or item.state is not None:
                 self._write(item)
             self.done = item.number
             with self._change:
                 # What is being written counts until it is.
                 self._bytes -= item.size
+            del item  # a large state would wait with it for the next
 
     def _miss(self, item: _Item) -> None:
         self._unwritten += item.lost + 1
@@ -172,10 +176,11 @@ class LogWriter:
                     clock_offset=self._clock_offset,
                 )
             lost = self._unwritten + item.lost
+            state = self._packed(item.state) if item.state is not None else b""
             if item.line:
-                self._log.append_line(item.line, item.time, item.state, lost=lost)
+                self._log.append_line(item.line, item.time, state, lost=lost)
             else:
-                self._log.begin(item.time, item.state, lost=lost)
+                self._log.begin(item.time, state, lost=lost)
             self._unwritten = 0
             self.problem = self._lost
         except OSError as error:
@@ -191,6 +196,14 @@ class LogWriter:
             log.exception("an event is not in the log")
             self._lost = f"incidents are not in the event log: {error}"
             self.problem = self._lost
+
+    def _packed(self, state: StateCut) -> bytes:
+        """As much of it as the log takes; what is left out is said."""
+        packed = state.packed()
+        if state.lost and state.lost != self.reduced:
+            log.warning("%s", state.lost)
+        self.reduced = state.lost
+        return packed
 
     def close(self) -> None:
         """Write what waits, within a second."""

@@ -31,6 +31,7 @@ from ray_sentinel.actors.coordinator.fleet import (
     unused_now,
 )
 from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
+from ray_sentinel.actors.coordinator.memory_guard import CHECK_SECONDS, MemoryGuard
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.coordinator.ray_actors import RayActors
@@ -152,6 +153,7 @@ class CoordinatorParts:
             ),
         )
         self._executor.diagnose.source = lambda: self.page.link or str(self._storage.root or "")
+        self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.shed)
         self._start_loops()
         end_with_raylet(self.engine.close)
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
@@ -204,6 +206,7 @@ class CoordinatorParts:
         config, back = self._config, self._agents_are_back
         self._start("reconcile", config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", config.coordinator.tick_interval, partial(self.engine.tick, back))
+        self._start("memory", CHECK_SECONDS, self._memory.step)
         self._start("lease", BEAT_SECONDS, self._pruner.renew)
         self._start("prune", 60.0, self._prune)
         self._start("phases", 20.0, self._save_phases)
@@ -345,6 +348,7 @@ class CoordinatorParts:
             log_waiting_bytes=writer.waiting_bytes,
             log_waiting_limit_bytes=writer.most_waiting,
             log_missing=writer.missing,
+            shed=self.engine.shed_parts,
         )
 
     def nodes(self) -> tuple[NodeStatus, ...]:
@@ -379,7 +383,7 @@ class CoordinatorParts:
                 *filter(None, (self._phase_file.problem,)),
                 *self.history.notes,
                 *self.roster.notes(),
-                *_heavy(work),
+                *_heavy(work, self._memory.exhausted),
             ),
             coordinator=work,
         )
@@ -404,12 +408,24 @@ class CoordinatorParts:
         await asyncio.gather(*(asyncio.to_thread(_ended, step) for step in last))
 
 
-def _heavy(work: CoordinatorStatus) -> Iterator[str]:
+_KEPT_LESS = {
+    "history": "the nodes' metrics that no rule reads",
+    "series": "the nodes' metrics",
+    "pulse": "the jobs' pulse",
+    "incidents": "the stacks of incidents that are over, which their bundles have",
+}
+
+
+def _heavy(work: CoordinatorStatus, exhausted: bool) -> Iterator[str]:
     if work.memory_bytes > work.memory_limit_bytes:
+        left = "; nothing is left that it could do without" if exhausted else ""
         yield (
             f"the coordinator takes {work.memory_bytes >> 20} MiB of memory, more than "
-            f"coordinator.memory_bytes, {work.memory_limit_bytes >> 20} MiB"
+            f"coordinator.memory_bytes, {work.memory_limit_bytes >> 20} MiB{left}"
         )
+    if work.shed:
+        parts = ", ".join(_KEPT_LESS.get(part, part) for part in work.shed)
+        yield f"to stay within coordinator.memory_bytes, less was kept of: {parts}"
 
 
 def _ended(step: Callable[[], object]) -> None:

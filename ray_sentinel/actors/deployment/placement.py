@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -36,13 +37,14 @@ zeros is refused."""
 _SELECTS_BY_LABEL = "bundle_label_selector" in inspect.signature(placement_group).parameters
 
 
-def group_for(node: RayNode) -> PlacementGroup:
-    """The detached group that pins a node's agent, made if it is not there.
+def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> PlacementGroup:
+    """The detached group that pins a node's agent, made if it is not among those that are
+    ``known``.
 
     Several Ray nodes may share an address (one machine, several raylets): then only the label with
     the node's id tells them apart, which older versions of Ray cannot select by.
     """
-    if (found := groups().get(node.id)) is not None:
+    if (found := known.get(node.id)) is not None:
         return found.group
     options: dict[str, Any] = {}
     if _SELECTS_BY_LABEL:
@@ -64,8 +66,11 @@ def has_agent(node_id: str) -> bool:
     return True
 
 
-def start_agent(node: RayNode, config: bytes) -> Any:
-    """The node's agent; made, or found if it is there already."""
+def start_agent(
+    node: RayNode, config: bytes, known: Mapping[str, NodePlacementGroup] | None = None
+) -> Any:
+    """The node's agent; made, or found if it is there already. ``known`` are the ``groups`` of a
+    moment ago."""
     from ray_sentinel.actors.agent.actor import CALLS_AT_ONCE, Agent
 
     name = agent_name(node.id)
@@ -73,7 +78,7 @@ def start_agent(node: RayNode, config: bytes) -> Any:
         return ray.get_actor(name, namespace=NAMESPACE)
     except ValueError:
         pass
-    options = _options(name, group_for(node))
+    options = _options(name, group_for(node, groups() if known is None else known))
     return ray.remote(Agent).options(max_concurrency=CALLS_AT_ONCE, **options).remote(config)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.engine.rules.hang_silent import HangSilent
+from ray_sentinel.engine.state_cut import StateCut
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Finding
 from ray_sentinel.model.progress import Snapshot
@@ -127,6 +129,36 @@ def test_the_engine_goes_on_while_what_nodes_sent_is_read_for_the_history() -> N
     later = [(105.0 + 5 * turn, "h-a", {load: 1.0 + turn}) for turn in range(7)]
     assert list(rows) == later
     assert until == {"b": 100.0, "a": 135.0}, "of a node that is not known any more nothing is kept"
+
+
+def test_the_engine_goes_on_while_its_state_is_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of 8,192 ranks takes most of a second."""
+    go_on = threading.Event()
+    engine = Engine()
+    subject, _ = loop(tmp_path, engine)
+    packed = StateCut.packed
+
+    def slow(cut: StateCut) -> bytes:
+        assert go_on.wait(30.0), "who feeds events waits for the state to be packed"
+        return packed(cut)
+
+    monkeypatch.setattr(StateCut, "packed", slow)
+    node = Node(id="a", host="h-a", address="")
+    at_once = engine.state.packed()
+    for sequence in range(5):
+        samples = sampled({"hw_load1": float(sequence)})
+        snapshot = Snapshot(node=node, time=100.0, sequence=sequence, samples=samples)
+        subject.feed(SnapshotReceived(time=0.0, snapshot=snapshot))
+        subject.feed(Tick(time=0.0))
+    assert engine.view.telemetry.size, "the events were taken"
+    go_on.set()
+    subject.close()
+    (path,) = event_log.segments(tmp_path)
+    header, events = event_log.read_segment(path)
+    assert event_log.unpacked_state(header) == at_once
+    assert len(events) == 10
 
 
 @pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])

@@ -12,8 +12,9 @@ from ray.exceptions import RayError
 from ray_sentinel.actors.agent import ray_node
 from ray_sentinel.actors.agent.ray_node import CoordinatorLink
 from ray_sentinel.actors.coordinator.executor import Executor
-from ray_sentinel.actors.coordinator.fleet import Fleet
+from ray_sentinel.actors.coordinator.fleet import NEXT_WAVE, WAVE, WAVE_SECONDS, Fleet
 from ray_sentinel.actors.deployment import placement
+from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentReport
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
@@ -42,7 +43,7 @@ def test_a_node_that_is_left_while_its_agent_starts_keeps_none(
     fleet = Fleet(b"{}", lambda node_id: None)
     story: list[str] = []
 
-    def start(node: object, config: bytes) -> Any:
+    def start(*_: object) -> Any:
         story.append("started")
         fleet.release("n", "it is idle")
         return object()
@@ -145,7 +146,7 @@ def test_a_control_store_that_lists_no_living_node_is_not_believed(
     dropped: list[str] = []
     monkeypatch.setattr(ray, "nodes", lambda: [NODE])
     monkeypatch.setattr(placement, "groups", lambda: {"n": None})
-    monkeypatch.setattr(placement, "start_agent", lambda node, config: FakeAgent)
+    monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent)
     monkeypatch.setattr(placement, "drop", dropped.append)
     fleet.step(100.0)
     for listed in ([], [{**NODE, "Alive": False}]):
@@ -153,3 +154,45 @@ def test_a_control_store_that_lists_no_living_node_is_not_believed(
         assert fleet.step(101.0) == []
     assert fleet.handle("n") is FakeAgent
     assert dropped == []
+
+
+def test_agents_are_started_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large cluster the control store gets some at a time, and the next as they report."""
+    nodes = [{**NODE, "NodeID": f"n{number}"} for number in range(3 * WAVE)]
+    heard: dict[str, float] = {}
+    started: list[str] = []
+    looks: list[int] = []
+
+    def start(node: RayNode, *_: object) -> FakeAgent:
+        started.append(node.id)
+        return FakeAgent()
+
+    def groups() -> dict[str, object]:
+        looks.append(len(started))
+        return {}
+
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: ([], refs))
+    monkeypatch.setattr(placement, "groups", groups)
+    monkeypatch.setattr(placement, "start_agent", start)
+    fleet = Fleet(b"{}", heard.get)
+    fleet.step(100.0)
+    assert len(started) == WAVE
+    assert len(looks) == 2, "at what dead nodes left, and once for all that are started"
+    fleet.step(102.0)
+    assert len(started) == WAVE, "none has reported"
+    waiting = {node.id: node.reason for node in fleet.unwatched(102.0)}
+    assert waiting["n0"] == "the agent is starting"
+    assert waiting[f"n{3 * WAVE - 1}"] == NEXT_WAVE
+    heard.update(dict.fromkeys(started[:40], 103.0))
+    fleet.step(104.0)
+    assert len(started) == WAVE + 40
+    # Those that never report keep nobody waiting for long.
+    fleet.step(104.0 + WAVE_SECONDS + 1.0)
+    assert len(started) == 2 * WAVE + 40
+    heard.update(dict.fromkeys(started, 130.0))
+    fleet.step(131.0)
+    assert started == [f"n{number}" for number in range(3 * WAVE)]
+    heard.update(dict.fromkeys(started, 132.0))
+    fleet.step(133.0)
+    assert fleet.unwatched(133.0) == ()

@@ -84,6 +84,11 @@ class Killed(Sim):
         self.loop.close()
         self.loop = self._begin(self.engine)
 
+    def notes(self) -> tuple[str, ...]:
+        """Once all that was fed is written; nothing more is then."""
+        self.loop.close()
+        return self.loop.notes()
+
 
 def the_incident(sim: Sim) -> Incident:
     (incident,) = sim.incidents()
@@ -371,7 +376,7 @@ def test_a_number_that_cannot_be_packed_costs_neither_events_nor_incidents(tmp_p
     sim.engine.view.generations = LARGE
     sim.full()
     sim.run(5)
-    (note,) = sim.loop.notes()
+    (note,) = sim.notes()
     assert note.startswith("what was learned of the jobs will not outlive a restart")
     assert sim.kill().events > 5
     assert sim.incidents() == (told,)
@@ -383,7 +388,7 @@ def test_incidents_that_cannot_be_packed_cost_no_event(tmp_path: Path) -> None:
     sim.engine.store.number = LARGE
     sim.full()
     sim.run(5)
-    (note,) = sim.loop.notes()
+    (note,) = sim.notes()
     assert note.startswith("what is known of the incidents will not outlive a restart")
     assert sim.kill().events > 10, "the segment before gives the state"
 
@@ -412,7 +417,7 @@ def test_a_state_too_large_for_the_log_leaves_out_the_series(
     for _ in range(3):
         sim.full()
         sim.run(1)
-    (note,) = sim.loop.notes()
+    (note,) = sim.notes()
     assert note.startswith("the nodes' metrics of the last minutes will not outlive a restart")
     sim.kill()
     assert sim.incidents() == (told,)

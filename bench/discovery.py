@@ -1,0 +1,79 @@
+"""What is asked for again and again in a large cluster: the files of the job's Prometheus, ``/sd``
+and the page.
+
+    python bench/discovery.py [--nodes 1000]
+
+Eight ranks a node, which have reported to a coordinator three times. Prints the bytes of each
+answer and the CPU milliseconds of making it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from fleet import FleetCoordinator
+from nodes import PER_NODE, SimulatedNode, hardware
+
+from ray_sentinel.http.server import Request
+from ray_sentinel.model.status import Status
+from ray_sentinel.store.scrape_config import ray_targets_file, target_groups, targets_file
+from ray_sentinel.web.routes import PageSource, routes, static_files
+
+REPORTS = 3
+
+
+def costs(make: Callable[[], bytes]) -> str:
+    took = []
+    for _ in range(5):
+        begun = time.thread_time()
+        made = make()
+        took.append(1000 * (time.thread_time() - begun))
+    return f"{len(made) / 1000:.1f} kB, {statistics.median(took):.1f} ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=1000)
+    count = parser.parse_args().nodes
+    nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        coordinator = FleetCoordinator(Path(folder))
+        for second in range(REPORTS):
+            start, families = time.time() - second, hardware(second)
+            for node in nodes:
+                snapshot = node.snapshot(second, families, start=start)
+                coordinator.answer(node.report(snapshot))
+        targets = coordinator.roster.targets()
+        hosts = {f"{one.node.address}:8080": one.node.host for one in nodes}
+
+        def status() -> Status:
+            return msgspec.msgpack.decode(coordinator.status(), type=Status)
+
+        table = routes(PageSource(status=status, incidents=coordinator.loop.incidents))
+
+        def asked(path: str) -> bytes:
+            request = Request(method="GET", path=path, headers={"accept-encoding": "gzip"})
+            return table[path](request).body
+
+        def discovered() -> bytes:
+            return msgspec.json.encode(target_groups(targets, {"job": "ray_sentinel"}))
+
+        print(f"{count} nodes, {count * PER_NODE} ranks, {len(targets)} targets")
+        print(f"  Prometheus's file of agents: {costs(lambda: targets_file(targets))}")
+        print(f"  its file of Ray's own targets: {costs(lambda: ray_targets_file(hosts))}")
+        print(f"  /sd: {costs(discovered)}")
+        print(f"  status, for a command: {costs(coordinator.status)}")
+        print(f"  the page's data, compressed: {costs(lambda: asked('/api/v1/page'))}")
+        static = sum(len(asked(path)) for path in static_files())
+        print(f"  its files, once: {static / 1000:.1f} kB")
+        coordinator.close()
+
+
+if __name__ == "__main__":
+    main()

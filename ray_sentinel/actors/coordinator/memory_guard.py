@@ -1,0 +1,59 @@
+"""Keeps the coordinator within ``coordinator.memory_bytes``.
+
+While it takes more, the engine is told every few seconds that memory is short, and lets go of what
+verdicts do not need (``engine/shedding.py``). That is an event of its log: a replay forgets the
+same at the same moment. What was let go is given back to the system at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable
+
+from ray_sentinel.progress.proc_stat import resident_bytes
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 5.0
+"""Between two looks, and two things that are let go."""
+
+
+class MemoryGuard:
+    """Call ``step`` every ``CHECK_SECONDS``."""
+
+    def __init__(
+        self,
+        most_bytes: int,
+        shed: Callable[[], str],
+        resident: Callable[[], int] = resident_bytes,
+    ) -> None:
+        """``shed`` lets something go, and says what; "" where there is nothing."""
+        self._most = most_bytes
+        self._shed = shed
+        self._resident = resident
+        self.exhausted = False
+        """More is taken than may be, and nothing is left to be let go."""
+
+    def step(self) -> None:
+        """Look, and let something go where too much is taken."""
+        self.exhausted = False
+        if (taken := self._resident()) <= self._most:
+            return
+        part = self._shed()
+        self.exhausted = not part
+        if part:
+            log.warning(
+                "memory is short (%d of %d MiB): less is kept of: %s",
+                taken >> 20,
+                self._most >> 20,
+                part,
+            )
+            give_back()
+
+
+def give_back() -> None:
+    """Let the system have what the allocator keeps for later, where it can be told to (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,69 @@
+"""What the engine lets go when the coordinator takes too much memory, in this order.
+
+Each time one part gives the older half of what it can spare; a part that has nothing to spare is
+passed over. No verdict needs what goes: what rules read is kept for longer than any of them looks
+back, and of an incident that is over the bundle has everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from ray_sentinel.engine.state import EngineState
+
+LEAST_HISTORY = 60.0
+"""Seconds of the series that no rule reads: what is not in the history's file yet."""
+LEAST_SERIES = 900.0
+"""Of those that rules read; no rule but the slowest ones of counters looks back further."""
+LEAST_PULSE = 300.0
+"""Of the jobs' pulse."""
+
+
+def shed(state: EngineState, now: float) -> str:
+    """Let something go; which part gave it, "" where nothing is to be had."""
+    for part, let_go in PARTS.items():
+        if let_go(state, now):
+            state.shed[part] = state.shed.get(part, 0) + 1
+            return part
+    return ""
+
+
+def _history(state: EngineState, now: float) -> bool:
+    return state.cluster.telemetry.shed("history", now, LEAST_HISTORY)
+
+
+def _series(state: EngineState, now: float) -> bool:
+    return state.cluster.telemetry.shed("rules", now, LEAST_SERIES)
+
+
+def _pulse(state: EngineState, now: float) -> bool:
+    given = [job.pulse.shed(now, LEAST_PULSE) for job in state.cluster.jobs.values()]
+    return any(given)
+
+
+def _incidents(state: EngineState, _: float) -> bool:
+    """The stacks of the older half of those that are over and still have some."""
+    known = state.store.incidents
+    full = [
+        (one, one.verdict)
+        for one in known.values()
+        if one.resolved_at is not None and one.verdict is not None and one.verdict.stacks
+    ]
+    for one, verdict in full[: (len(full) + 1) // 2]:
+        shorter = msgspec.structs.replace(verdict, stacks=())
+        known[one.id] = msgspec.structs.replace(one, verdict=shorter)
+    return bool(full)
+
+
+PARTS: dict[str, Callable[[EngineState, float], bool]] = {
+    "history": _history,
+    "series": _series,
+    "pulse": _pulse,
+    "incidents": _incidents,
+}
+"""In their order: the nodes' series that no rule reads, those that rules read, the jobs' pulse, the
+stacks of incidents that are over."""
