@@ -19,7 +19,6 @@ from ray_sentinel.actors.messages import Description
 from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL, RELAY_PREFIX
 from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.config import Config
-from ray_sentinel.engine.engine import Engine
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.http.access import new_secret
 
@@ -115,6 +114,9 @@ def ensure(ray: Any, config: Config) -> Deployed:
     others find it. Raises ConfigError where the rules' settings are wrong, SentinelError when the
     coordinator cannot be started or speaks another protocol.
     """
+    # A third of what a command imports of ours: the others that come by here do without.
+    from ray_sentinel.engine.engine import Engine
+
     Engine(config)  # raises what the coordinator would, in the face of who can mend it
     deadline = time.monotonic() + START_SECONDS
     created = False

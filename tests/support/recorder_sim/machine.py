@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from bisect import insort
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from tests.support.recorder_sim.program import Call, Job
 
@@ -25,8 +27,12 @@ class Op:
     done: bool = False
     noticed: bool = False
     """The watchdog has seen it complete."""
-    behind: list[Op] = field(default_factory=list)
-    """What the device must finish first."""
+    place: int = 0
+    """Of those that the rank has enqueued."""
+    blockers: int = 0
+    """How many of them the device must finish first."""
+    unblocks: list[Op] = field(default_factory=list)
+    """Those that cannot start before this one is done."""
     open_parts: dict[int, tuple[str, str, int, int, int]] = field(default_factory=dict)
 
 
@@ -61,6 +67,9 @@ class Machine:
         self._counts: dict[tuple[str, int, int, str], int] = {}
         self.stopped_devices: dict[int, Op] = {}
         self.pending: list[list[Op]] = [[] for _ in range(job.world)]
+        self._ready: list[list[Op]] = [[] for _ in range(job.world)]
+        """Of those, what the device may start or has started, by place."""
+        self._enqueued = [0] * job.world
 
     def run(self, events: int | None = None) -> None:
         """To a standstill, or for so many events."""
@@ -137,7 +146,14 @@ class Machine:
         op.enqueued = True
         stream = call.group if call.peer is None else f"{call.group}:{call.peer}"
         previous = self._last.get((rank, stream))
-        op.behind = [o for o in [*self.gates[rank], previous] if o is not None and not o.done]
+        for other in [*self.gates[rank], previous]:
+            if other is not None and not other.done:
+                op.blockers += 1
+                other.unblocks.append(op)
+        op.place = self._enqueued[rank]
+        self._enqueued[rank] += 1
+        if not op.blockers:
+            self._ready[rank].append(op)
         self._last[rank, stream] = op
         if not call.detached:
             self.gates[rank] = [op]
@@ -164,23 +180,35 @@ class Machine:
         while progress:
             progress = False
             for rank in self.random.sample(range(self.job.world), self.job.world):
-                for op in [*self.pending[rank]]:
-                    progress |= self._step(op)
+                progress |= self._device(rank)
             moved |= progress
+        return moved
+
+    def _device(self, rank: int) -> bool:
+        """One step of each that can do one. What becomes ready meanwhile has a later place."""
+        ready, at, moved = self._ready[rank], 0, False
+        while at < len(ready):
+            op = ready[at]
+            moved |= self._step(op)
+            if op.done:
+                del ready[at]
+            else:
+                at += 1
         return moved
 
     def _step(self, op: Op) -> bool:
         if not op.started:
-            for other in op.behind:  # the innermost loop of all
-                if not other.done:
-                    return False
             if self._device_stopped(op):
                 return False
             op.started = True
             return True
-        if op.done or not self._complete(op):
+        if not self._complete(op):
             return False
         op.done = True
+        for other in op.unblocks:
+            other.blockers -= 1
+            if not other.blockers:
+                insort(self._ready[op.rank], other, key=attrgetter("place"))
         self.pending[op.rank].remove(op)
         stuck = self.stopped_devices.get(op.rank)
         op.noticed = stuck is None or op.record < stuck.record

@@ -50,6 +50,15 @@ def test_attach_waits_for_neither_ray_nor_the_engine() -> None:
     assert not loaded & (dear - _for_ptrace())
 
 
+def test_a_command_that_asks_the_coordinator_does_not_import_the_engine() -> None:
+    loaded = loaded_by(
+        "import ray_sentinel.cli.commands.status, ray_sentinel.cli.commands.down\n"
+        "import ray_sentinel.actors.deployment.cluster, ray_sentinel.actors.deployment.deploy"
+    )
+    assert "ray_sentinel.actors.deployment.deploy" in loaded
+    assert "ray_sentinel.engine" not in loaded
+
+
 def _for_ptrace() -> set[str]:
     """What is needed where Yama restricts ptrace."""
     from ray_sentinel.kernel_files import yama_scope

@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import cache
 
 import pytest
 
 from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.model.recorder import RecorderFacts
 from tests.support.recorder_sim.dumps import FORMATS, NCCL, encode, tree, write
-from tests.support.recorder_sim.faults import FAULTS, simulate
+from tests.support.recorder_sim.faults import FAULTS, Case, simulate
 from tests.support.recorder_sim.machine import Machine
 from tests.support.recorder_sim.program import LAYOUTS
 
 SEEDS = range(2)
 RECORDED = [name for name in FORMATS if name != "gloo"]
+
+
+@cache
+def stopped_between(layout: str, seed: int) -> tuple[Case, dict[int, bytes]]:
+    """The one whose dumps are damaged in many ways, and these dumps, whole."""
+    case = simulate(layout, "stop between", seed)
+    return case, write(case.machine, NCCL)
 
 
 def named(facts: RecorderFacts) -> set[int]:
@@ -83,8 +91,9 @@ def test_most_of_what_can_be_told_is_told(fault: str, least: float) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nobody_is_named_where_all_wait_outside_or_all_is_well(layout: str) -> None:
     for fault in ("outside", "none"):
+        case = simulate(layout, fault, 0)
         for style in RECORDED:
-            facts = explain(write(simulate(layout, fault, 0).machine, FORMATS[style]))
+            facts = explain(write(case.machine, FORMATS[style]))
             assert facts.culprits == ()
             assert facts.kind in ("waiting-outside", "cannot-tell")
 
@@ -129,9 +138,9 @@ def damaged(dumps: dict[int, bytes], rank: int, how: str) -> dict[int, bytes]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_damaged_dump_of_an_innocent_accuses_no_other(layout: str, how: str) -> None:
     for seed in range(3):
-        case = simulate(layout, "stop between", seed)
+        case, whole = stopped_between(layout, seed)
         innocent = next(r for r in range(case.machine.job.world) if r not in case.culprits)
-        dumps = damaged(write(case.machine, NCCL), innocent, how)
+        dumps = damaged(whole, innocent, how)
         facts = explain(dumps, world_size=case.machine.job.world)
         assert named(facts) <= case.culprits | {innocent}
         if how in ("empty", "cut"):
@@ -143,9 +152,9 @@ def test_a_damaged_dump_of_an_innocent_accuses_no_other(layout: str, how: str) -
 def test_a_damaged_dump_of_the_culprit_accuses_no_innocent(layout: str, how: str) -> None:
     found = Counter[bool]()
     for seed in range(4):
-        case = simulate(layout, "stop between", seed)
+        case, whole = stopped_between(layout, seed)
         (culprit,) = case.culprits
-        dumps = damaged(write(case.machine, NCCL), culprit, how)
+        dumps = damaged(whole, culprit, how)
         got = named(explain(dumps, world_size=case.machine.job.world))
         assert got <= case.culprits
         found[bool(got)] += 1
