@@ -7,8 +7,20 @@ import math
 import msgspec
 import pytest
 
-from ray_sentinel.engine.pulse import MOST_LANES, MOST_PHASES, PLACES, SHOWN_LANES, WIDTH, Pulse
+from ray_sentinel.config import Config
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.pulse import (
+    MOST_BYTES,
+    MOST_LANES,
+    MOST_PHASES,
+    PLACES,
+    SHOWN_LANES,
+    WIDTH,
+    Pulse,
+)
 from ray_sentinel.engine.pulse_report import pulse_report
+from ray_sentinel.engine.ray_job_view import RayJobView
+from ray_sentinel.model.ray_calls import RayDriver
 from tests.support.engine_sim import Sim
 from tests.support.ray_story import RayStory, actors, driver
 from tests.support.restarts import restarted
@@ -120,3 +132,47 @@ def test_its_answer_is_small() -> None:
     for number in range(36_000):
         pulse.add("Trainer.step", 0.1234567 * (number % 13), number / 10)
     assert len(msgspec.json.encode(pulse.shown_lanes(0))) < 12_000
+
+
+def busy(ray_job: str, ended_at: float | None, changed_at: float) -> RayJobView:
+    """A Ray job all of whose lanes are full."""
+    job = RayJobView(
+        id=ray_job,
+        driver=RayDriver(job=ray_job, address="10.0.0.1", pid=7),
+        first_seen=0.0,
+        changed_at=changed_at,
+        ended_at=ended_at,
+    )
+    for lane in range(MOST_LANES):
+        for place in range(PLACES):
+            job.pulse.add(f"Worker.method_{lane:02}", 1.2345, place * WIDTH)
+    return job
+
+
+def test_hundreds_of_jobs_of_many_methods_stay_within_bytes_and_the_first_to_end_go_first() -> None:
+    view = ClusterView().bind(Config())
+    for number in range(30):
+        ended = 5000.0 - number if number < 20 else None
+        view.ray.jobs[f"{number:02}"] = busy(f"{number:02}", ended, 4000.0 - number)
+    view.advance(5001.0)
+    whole = {key for key, job in view.ray.jobs.items() if job.pulse.lanes}
+    assert len(whole) == 30
+    for number in range(30, 50):
+        view.ray.jobs[f"{number}"] = busy(f"{number}", None, 4000.0 - number)
+    view.advance(5001.0)
+    packed = len(msgspec.msgpack.encode([job.pulse for job in view.ray.jobs.values()]))
+    assert 0.7 * MOST_BYTES < packed <= MOST_BYTES
+    gone = {int(key) for key, job in view.ray.jobs.items() if not job.pulse.lanes}
+    assert gone == set(range(20 - len(gone), 20))
+    for number in range(50, 600):
+        view.ray.jobs[f"{number}"] = RayJobView(
+            id=str(number),
+            driver=RayDriver(job=str(number), address="10.0.0.1", pid=7),
+            first_seen=0.0,
+            changed_at=4000.0 - number,
+            pulse=Pulse(lanes=view.ray.jobs["20"].pulse.lanes),
+        )
+    view.advance(5002.0)
+    kept = [job for job in view.ray.jobs.values() if job.pulse.lanes]
+    assert len(msgspec.msgpack.encode([job.pulse for job in kept])) <= MOST_BYTES
+    assert min(int(job.id) for job in kept) == 20
