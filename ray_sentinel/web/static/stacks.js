@@ -39,10 +39,10 @@ function branch(node, verdict) {
     outer.push(node.place);
     [node] = node.children.values();
   }
-  const above = outer.length ? el("details", { class: "outer" },
+  const above = outer.length ? el("details", { class: "outer", "data-key": "above" },
     el("summary", {}, `${outer.length} frame${outer.length > 1 ? "s" : ""} above`),
     el("ol", {}, ...outer.map((place) => el("li", {}, el("code", {}, place))))) : null;
-  return el("details", { class: "branch", open: "" },
+  return el("details", { class: "branch", open: "", "data-key": node.place },
     el("summary", {}, el("b", { title: "processes" }, String(node.count)), el("code", {}, node.place)),
     el("div", {}, above, ...node.ends.map((one) => end(one, verdict)), ...branches(node, verdict)));
 }

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, Transition
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
-from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
+from tests.support.page_data import HOSTILE, NOW, incident, incident_of_actors, status
 from tests.support.page_gpus import gpus
 from tests.support.page_pulse import report
 from tests.support.page_stacks import with_stacks
@@ -108,6 +110,84 @@ def test_what_is_unfolded_and_chosen_stays_while_the_page_refreshes(
         "performance.getEntriesByType('resource').length > window.refreshed + 2", "it refreshes"
     )
     assert browser.run("document.querySelector('.outer').open")
+
+
+def test_what_the_reader_did_to_an_incident_outlives_its_being_drawn_anew(
+    browser: Browser,
+) -> None:
+    told = [with_stacks(incident(), deep=60)]
+    page = Page(PageSource(status, lambda: tuple(told), pulse=report, gpus=gpus), port=0)
+    try:
+        browser.resize(420, 700)
+        browser.open(page.link + "#incident/0001")
+        shown(browser, ".tree", "62 frames above")
+        assert browser.run("navigator.clipboard.writeText = () => Promise.reject(), true")
+        browser.run("document.querySelector('#detail button').click()")
+        browser.until("document.querySelector('#detail textarea') !== null", "text to copy")
+        browser.run(
+            """
+            [...document.querySelectorAll('.branch')].at(-1).open = false;
+            document.querySelector('.outer').open = true;
+            document.querySelector('#detail details:not(.tree details)').open = false;
+            const wide = [...document.querySelectorAll('#detail .scroll')].at(-1);
+            wide.scrollLeft = 40;
+            const input = document.querySelector('input[type=search]');
+            input.focus();
+            input.value = 'loader';
+            input.dispatchEvent(new Event('input'));
+            input.setSelectionRange(2, 4);
+            document.querySelector('.tree').scrollIntoView();
+            window.wasAt = [scrollY, wide.scrollLeft];
+            """
+        )
+        assert all(browser.run("wasAt"))
+        more = Transition(NOW - 1.0, "captured", "another look")
+        told[0] = msgspec.structs.replace(told[0], history=(*told[0].history, more))
+        shown(browser, "#detail", "another look")
+        assert not browser.run("[...document.querySelectorAll('.branch')].at(-1).open")
+        assert browser.run("document.querySelector('.outer').open")
+        assert not browser.run("document.querySelector('#detail details:not(.tree details)').open")
+        assert browser.run("document.activeElement.value") == "loader"
+        assert browser.run("document.activeElement.selectionStart") == 2
+        assert browser.run(TEXT.format(".hit")) == "next_batch (loader.py:52)"
+        shown(browser, ".search", "1 place")
+        assert browser.run("document.querySelector('#detail textarea').value.length") > 100
+        place = "[scrollY, [...document.querySelectorAll('#detail .scroll')].at(-1).scrollLeft]"
+        assert browser.run(place) == browser.run("wasAt")
+        browser.run("[...document.querySelectorAll('.branch > summary')].at(-1).focus()")
+        told[0] = msgspec.structs.replace(told[0], history=told[0].history[:-1])
+        browser.until("!document.body.innerText.includes('another look')", "it is drawn anew")
+        assert (
+            browser.run("document.activeElement.innerText")
+            == "6all_reduce (distributed_c10d.py:2300)"
+        )
+    finally:
+        page.close()
+
+
+def test_a_pulse_that_cannot_be_told_is_said_until_it_is_again(browser: Browser) -> None:
+    broken = [True]
+
+    def told() -> PulseReport:
+        if broken[0]:
+            raise ValueError("no pulse")
+        return report()
+
+    page = Page(PageSource(status, lambda: (incident(),), pulse=told, gpus=gpus), port=0)
+    try:
+        browser.open(page.link)
+        shown(browser, "#pulse .trouble", "The pulse cannot be told (/api/v1/pulse: 500)")
+        assert browser.run("document.querySelector('#pulse .trouble').checkVisibility()")
+        broken.clear()
+        broken.append(False)
+        browser.until("document.querySelectorAll('#pulse svg').length === 3", "it is drawn")
+        assert not browser.run("document.querySelector('#pulse .trouble').checkVisibility()")
+        broken[0] = True
+        shown(browser, "#pulse .trouble", "what is below is of ")
+        assert browser.run("document.querySelectorAll('#pulse svg').length") == 3
+        browser.complaints.clear()  # the browser tells of each answer 500
+    finally:
+        page.close()
 
 
 def test_an_incident_is_copied_as_markdown(browser: Browser, page: Page) -> None:
