@@ -191,7 +191,7 @@ class EngineLoop:
     def pulse(self) -> PulseReport:
         """How long steps and calls took over the last hour."""
         with self._lock:
-            report = pulse_report(self._engine.view, self._clock.now())
+            report = pulse_report(self._engine.view, self._clock.now(), self._engine.alerts())
         return shown_pulse(report, self._clock.shift)
 
     def gpus(self, quantity: GpuQuantity) -> GpuMap:
@@ -315,6 +315,7 @@ def shown_pulse(report: PulseReport, shift: float) -> PulseReport:
                 )
                 for phase in job.phases
             ),
+            marks=tuple(msgspec.structs.replace(one, at=one.at + shift) for one in job.marks),
         )
         for job in report.jobs
     )

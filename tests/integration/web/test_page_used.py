@@ -230,6 +230,29 @@ def test_the_pulse_is_read_by_the_keyboard(browser: Browser, page: Page) -> None
     assert browser.run(TEXT.format("#pulse .readout")) != before
 
 
+def test_what_happened_to_a_job_is_marked_in_its_pulse_and_read_by_the_keyboard(
+    browser: Browser, page: Page
+) -> None:
+    browser.open(page.link)
+    shown(browser, "#pulse .legend", "node-1: GPU 3 Xid 94: ECC error")
+    shown(browser, "#pulse .legend", "network 4 times")
+    titles = browser.run(
+        "[...document.querySelectorAll('#pulse g.event title')].map((t) => t.textContent)"
+    )
+    assert [title.partition(" node")[2] for title in titles] == [
+        "-0: mlx5_0: Link DOWN (4 times)",
+        "-1: Out of memory: python",
+        "-1: GPU 3 Xid 94: ECC error",
+    ]
+    browser.run("document.querySelector('#pulse svg[tabindex]').focus()")
+    read = set()
+    for _ in range(360):
+        browser.press("ArrowLeft", LEFT)
+        read.add(browser.run(TEXT.format("#pulse .readout")))
+    for text in ("Xid 94", "Out of memory", "Link DOWN", "checkpoint for 41.0 s"):
+        assert any(text in one for one in read), text
+
+
 @pytest.mark.parametrize("address", ["", "#incident/0001"])
 def test_nothing_is_wider_than_a_phone(browser: Browser, page: Page, address: str) -> None:
     browser.resize(420, 900)

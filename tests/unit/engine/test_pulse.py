@@ -20,6 +20,8 @@ from ray_sentinel.engine.pulse import (
 )
 from ray_sentinel.engine.pulse_report import pulse_report
 from ray_sentinel.engine.ray_job_view import RayJobView
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.ray_calls import RayDriver
 from tests.support.engine_sim import Sim
 from tests.support.ray_story import RayStory, actors, driver
@@ -125,6 +127,44 @@ def test_it_outlives_the_coordinator() -> None:
     sim.run(60)
     before = pulse_report(sim.engine.view, sim.now)
     assert pulse_report(restarted(sim.engine).view, sim.now) == before
+
+
+def test_what_kernels_say_of_a_jobs_hosts_is_marked_once_in_its_place() -> None:
+    sim = Sim(world=4, nodes=2)
+    sim.run(30)
+    xid = "NVRM: Xid (PCI:0000:41:00): 94, pid=7, Contained ECC error"
+    told = [
+        ("kernel.xid", xid, "critical", {"xid": "94", "gpu": "3"}),
+        ("kernel.link_up", "mlx5_0: Link UP", "info", {}),
+        ("kernel.link_down", "mlx5_0: Link DOWN", "warning", {}),
+        ("log.error", "all is lost", "error", {}),
+        *[("kernel.oom", f"Out of memory: {pid} {200 * 'x'}", "warning", {}) for pid in range(9)],
+    ]
+    events = [
+        Event(time=sim.now - 1.0, kind=kind, message=text, severity=severity, attributes=facts)
+        for kind, text, severity, facts in told
+    ]
+    sim.report(sim.nodes[0].id, tuple(events))
+    down = Alert(
+        rule="net.port_down",
+        severity="critical",
+        text="the port has gone down",
+        kind="network",
+        host=sim.nodes[1].host,
+        port="mlx5_1/1",
+        since=sim.now - 30,
+    )
+    hot = msgspec.structs.replace(down, kind="unknown", port="", gpu="0")
+    elsewhere = msgspec.structs.replace(down, host="elsewhere")
+    (job,) = pulse_report(sim.engine.view, sim.now, (down, hot, elsewhere)).jobs
+    found = {(mark.about, mark.host): (mark.text, mark.count) for mark in job.marks}
+    assert len(job.marks) == len(found) == 4
+    assert found["gpu", sim.nodes[0].host] == (f"GPU 3 Xid 94: {xid}"[:120], 1)
+    assert found["network", sim.nodes[0].host] == ("mlx5_0: Link DOWN", 1)
+    assert found["network", sim.nodes[1].host] == ("mlx5_1/1: the port has gone down", 1)
+    text, count = found["host", sim.nodes[0].host]
+    assert (len(text), count) == (120, 9)
+    assert [mark.at for mark in job.marks] == sorted(mark.at for mark in job.marks)
 
 
 def test_its_answer_is_small() -> None:
