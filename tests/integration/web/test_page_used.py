@@ -21,7 +21,7 @@ from tests.support.page_stacks import with_stacks
 
 pytestmark = pytest.mark.integration
 
-ENTER, ESCAPE, LEFT, RIGHT, TAB = 13, 27, 37, 39, 9
+DOWN, ENTER, ESCAPE, LEFT, RIGHT, TAB = 40, 13, 27, 37, 39, 9
 TEXT = "(document.querySelector('{}')?.innerText ?? '')"
 
 
@@ -89,7 +89,8 @@ def test_stacks_are_one_tree_that_folds_and_is_searched(browser: Browser, page: 
         "1barrier (distributed_c10d.py:4100)",
         "6all_reduce (distributed_c10d.py:2300)",
     ]
-    assert browser.run(TEXT.format(".tree .t-bad")).split() == ["rank", "3", "reading", "a", "file"]
+    culprit = " ".join(browser.run(TEXT.format(".tree .t-bad")).split())
+    assert culprit == "rank 3 reading a file the same in 2 rounds"
     browser.run("document.querySelectorAll('.branch').forEach((one) => { one.open = false })")
     browser.run("document.querySelector('input[type=search]').focus()")
     for letter in "loader":
@@ -97,6 +98,27 @@ def test_stacks_are_one_tree_that_folds_and_is_searched(browser: Browser, page: 
     shown(browser, ".search", "1 place")
     assert browser.run("document.querySelector('.hit').checkVisibility()")
     assert browser.run(TEXT.format(".hit")) == "next_batch (loader.py:52)"
+
+
+def test_what_moved_over_the_rounds_is_marked_and_two_places_stand_side_by_side(
+    browser: Browser, page: Page
+) -> None:
+    browser.open(page.link + "#incident/0001")
+    shown(browser, ".tree", "rank 0 moved: it was in forward (model.py:9)")
+    shown(browser, ".tree", "the same in 2 rounds")
+    moved = "[...document.querySelectorAll('.tree .moved')].map((one) => one.textContent)"
+    backward, reduce = "backward (model.py:12)", "all_reduce (distributed_c10d.py:2300)"
+    assert browser.run(moved) == [reduce, backward]
+    browser.run("document.querySelector('.two').open = true")
+    lines = "document.querySelectorAll('.beside > div:nth-child({}) li:not(.quiet)')"
+    column = f"[...{lines}].map((one) => one.innerText)"
+    left = ["next_batch (loader.py:52)", "read (dataset.py:19)"]
+    step = "training_step (trainer.py:310)"
+    assert browser.run(column.format(1)) == left
+    assert browser.run(column.format(2)) == [step, backward, reduce]
+    browser.run("document.querySelectorAll('.beside select')[1].focus()")
+    browser.press("ArrowDown", DOWN)
+    assert browser.run(column.format(2)) == [step, "barrier (distributed_c10d.py:4100)"]
 
 
 def test_what_is_unfolded_and_chosen_stays_while_the_page_refreshes(
