@@ -22,12 +22,14 @@ from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
 from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.port_map import port_map
 from ray_sentinel.engine.pulse_report import pulse_report
 from ray_sentinel.engine.state import NO_SNAPSHOT
 from ray_sentinel.engine.telemetry import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
@@ -198,6 +200,10 @@ class EngineLoop:
         """That of all GPUs. The engine goes on meanwhile."""
         telemetry = self._engine.view.telemetry
         return gpu_map(telemetry, quantity, self._clock.now(), self._lock)
+
+    def ports(self) -> PortMap:
+        """The RDMA ports. The engine goes on meanwhile."""
+        return port_map(self._engine.view.telemetry, self._clock.now(), self._lock)
 
     def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
         """Have a running job captured now, all of them without a name; the incidents that were made

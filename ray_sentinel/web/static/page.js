@@ -6,10 +6,12 @@ import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
 import { nodeTable } from "./nodes.js";
+import { portMap } from "./ports.js";
 import { pulses } from "./pulse.js";
 
 const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
+const PORT_SECONDS = 30;
 const DETAIL_SECONDS = 5;
 
 let page = null; // the last answers
@@ -150,6 +152,12 @@ function gpusUntold(error) {
 }
 
 poll(GPU_SECONDS, askGpus, gpusUntold);
+
+poll(PORT_SECONDS, async () => {
+  const ports = await ask("/api/v1/ports");
+  trouble("ports", "");
+  fill("ports", ports, () => portMap(ports));
+}, (error) => trouble("ports", untold("The RDMA ports", error, null)));
 
 addEventListener("resize", () => {
   forget("pulse");

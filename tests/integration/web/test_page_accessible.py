@@ -13,7 +13,7 @@ from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
 from tests.support.page_data import incident, incident_of_actors, status
-from tests.support.page_gpus import gpus
+from tests.support.page_gpus import gpus, ports
 from tests.support.page_pulse import report
 from tests.support.page_stacks import with_stacks
 from tests.support.parts import require_library
@@ -40,7 +40,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     incidents = (with_stacks(incident()), incident_of_actors())
-    started = Page(PageSource(status, lambda: incidents, pulse=report, gpus=gpus), port=0)
+    source = PageSource(status, lambda: incidents, pulse=report, gpus=gpus, ports=ports)
+    started = Page(source, port=0)
     yield started
     started.close()
 

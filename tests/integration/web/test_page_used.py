@@ -15,7 +15,7 @@ from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
 from tests.support.page_data import HOSTILE, NOW, incident, incident_of_actors, status
-from tests.support.page_gpus import gpus
+from tests.support.page_gpus import gpus, ports
 from tests.support.page_pulse import report
 from tests.support.page_stacks import with_stacks
 
@@ -33,7 +33,9 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 def page_of(*incidents: Incident, ranks: int = 8) -> Page:
-    source = PageSource(partial(status, ranks=ranks), lambda: incidents, pulse=report, gpus=gpus)
+    source = PageSource(
+        partial(status, ranks=ranks), lambda: incidents, pulse=report, gpus=gpus, ports=ports
+    )
     return Page(source, port=0)
 
 
@@ -240,6 +242,14 @@ def test_a_heat_map_of_another_quantity_is_chosen_by_the_keyboard(
         browser.until(f"document.querySelector('.gpus.{name}') !== null", f"GPUs by {name}")
         shown(browser, "#gpus .ramp", unit)
         assert browser.run("document.activeElement.value") == name
+
+
+def test_ports_that_are_down_come_first(browser: Browser, page: Page) -> None:
+    browser.open(page.link)
+    shown(browser, "#ports", "mlx5_2/1 down")
+    assert browser.run(TEXT.format("#ports .hosts")).startswith("node-1")
+    assert browser.run("document.querySelectorAll('#ports .ports .bad').length") == 1
+    shown(browser, "#ports .legend", "4 ports not reported for more than 30 s")
 
 
 def test_the_pulse_is_read_by_the_keyboard(browser: Browser, page: Page) -> None:
