@@ -200,6 +200,18 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 return fact
         return None
 
+    def with_looks(self, fact: StackFact) -> StackFact:
+        """The fact with what the rounds before showed of its process."""
+        seen = [
+            round_[fact.process].signature
+            for _, round_ in self.rounds
+            if fact.process in round_
+            and round_[fact.process].tool == fact.tool
+            and not round_[fact.process].error
+        ]
+        before = next((one for one in reversed(seen) if one and one != fact.signature), ())
+        return msgspec.structs.replace(fact, looks=len(seen), before=before)
+
     def movement(self, process: ProcessId) -> Movement:
         """How its stack changed over the last two rounds in which it could be read.
 

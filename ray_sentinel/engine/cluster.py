@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ray_sentinel.config import Config
+from ray_sentinel.engine import pulse
 from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
@@ -288,6 +289,12 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         self.attempts.forget(self.jobs)
         self._follow_ray(now)
         self._forget_nodes(now)
+        pulse.bound(
+            [
+                *((job.ended_at, job.last_moved, job.pulse) for job in self.jobs.values()),
+                *((job.ended_at, job.changed_at, job.pulse) for job in self.ray.jobs.values()),
+            ]
+        )
 
     def _follow_ray(self, now: float) -> None:
         self.ray.advance(now)

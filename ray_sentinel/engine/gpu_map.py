@@ -35,13 +35,13 @@ def gpu_map(
             row = _row(telemetry.of(node_id), quantity, now)
         if row.gpus:
             rows.append(row)
-    return GpuMap(quantity=quantity, rows=tuple(sorted(rows, key=lambda row: _order(row.host))))
+    return GpuMap(quantity=quantity, rows=tuple(sorted(rows, key=lambda row: by_number(row.host))))
 
 
 def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
     name, whole = SERIES[quantity]
     found, wholes, infos = (_by_gpu(node, one) for one in (name, whole, INFO))
-    gpus = sorted({*found, *infos}, key=_order)
+    gpus = sorted({*found, *infos}, key=by_number)
     values: list[float | None] = []
     ages: list[int | None] = []
     for gpu in gpus:
@@ -68,6 +68,6 @@ def _by_gpu(node: NodeTelemetry, name: str) -> dict[str, TelemetrySeries]:
     return found
 
 
-def _order(name: str) -> str:
+def by_number(name: str) -> str:
     """So that node-9 comes before node-10."""
     return _NUMBER.sub(lambda number: number[0].rjust(12, "0"), name)

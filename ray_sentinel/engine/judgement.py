@@ -122,7 +122,7 @@ def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, .
             firsts.setdefault(fact.signature, fact)
             places.setdefault(fact.signature, []).append(view.rank.id)
     others = (_shown_for(firsts[place], ranks) for place, ranks in places.items())
-    return tuple(islice(chain(own, others), MOST_STACKS))
+    return tuple(map(case.with_looks, islice(chain(own, others), MOST_STACKS)))
 
 
 def _shown_for(fact: StackFact, ranks: Sequence[RankId]) -> StackFact:

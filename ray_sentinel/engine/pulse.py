@@ -26,6 +26,12 @@ SHOWN_LANES = 6
 """Those in which most of the time went."""
 MOST_PHASES = 128
 """Of one job that are kept, the last ones."""
+MOST_BYTES = 8 << 20
+"""Of all jobs together, about as a snapshot has them: 34 jobs with all lanes full."""
+PLACE_BYTES = 28
+"""Of a place, packed: two numbers of up to nine bytes each, and two of up to five."""
+PHASE_BYTES = 24
+"""Of a phase, beside its name."""
 
 
 class PulsePlace(msgspec.Struct, array_like=True):
@@ -94,6 +100,16 @@ class Pulse(msgspec.Struct):
         self.phases = [one for one in self.phases if one[2] >= until]
         return sum(map(len, self.lanes.values())) + len(self.phases) < places
 
+    @property
+    def size(self) -> int:
+        """Bytes in a snapshot, about."""
+        lanes = sum(len(name) + PLACE_BYTES * len(places) for name, places in self.lanes.items())
+        return lanes + sum(PHASE_BYTES + len(phase) for phase, _, _ in self.phases)
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.lanes, self.phases = {}, []
+
     def moved_since(self, first: int) -> bool:
         """Whether anything has ended since place ``first``."""
         return any(places[-1].number >= first for places in self.lanes.values())
@@ -129,6 +145,22 @@ class Pulse(msgspec.Struct):
             *over,
             *(PulsePhase(phase=phase, start=begun) for phase, begun in open_since.items()),
         )
+
+
+def bound(pulses: Iterable[tuple[float | None, float, Pulse]], most: int = MOST_BYTES) -> None:
+    """Clears what is too much together; each comes with when its job ended, None while it runs, and
+    when it last moved. The job that ended first goes first; of those that run, the one that stood
+    still for longest."""
+    kept = [(size, one) for one in pulses if (size := one[2].size)]
+    total = sum(size for size, _ in kept)
+    if total <= most:
+        return
+    kept.sort(key=lambda pair: (pair[1][0] is None, pair[1][0] or 0.0, pair[1][1]))
+    for size, (_, _, pulse) in kept:
+        if total <= most:
+            return
+        pulse.clear()
+        total -= size
 
 
 def _points(places: Iterable[PulsePlace], first: int) -> Iterator[tuple[int, int, float, float]]:

@@ -29,6 +29,17 @@ class PulsePhase(msgspec.Struct, frozen=True, kw_only=True):
     """None while it lasts."""
 
 
+class PulseMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened on the job's hosts. Unix seconds."""
+
+    at: float
+    about: Literal["gpu", "network", "host"]
+    host: str
+    text: str
+    count: int = 1
+    """So often within one place."""
+
+
 class JobPulse(msgspec.Struct, frozen=True, kw_only=True):
     """The pulse of one attempt of a job."""
 
@@ -37,6 +48,8 @@ class JobPulse(msgspec.Struct, frozen=True, kw_only=True):
     counts: Literal["steps", "calls"]
     lanes: tuple[PulseLane, ...] = ()
     phases: tuple[PulsePhase, ...] = ()
+    marks: tuple[PulseMark, ...] = ()
+    """Oldest first."""
 
 
 class PulseReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -149,4 +149,9 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """In a verdict: how many processes stand at this place, for which this one is shown."""
     alike_ranks: str = ""
     """Their ranks ("0-2, 5"); empty where it is shown for itself alone."""
+    looks: int = 0
+    """In a verdict: in how many rounds the one that is shown was seen by this kind of tool."""
+    before: tuple[str, ...] = ()
+    """In a verdict: its signature in the newest of these that differs from this one; empty where it
+    has not moved."""
     command: str = ""

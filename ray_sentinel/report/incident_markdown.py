@@ -4,7 +4,7 @@ who is named and what to do; what shows it is folded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 import msgspec
@@ -20,10 +20,16 @@ from ray_sentinel.report.words import cost_of, moment, percent, plain, since
 from ray_sentinel.waitgraph.chain import step_text
 
 MOST_CHARACTERS = 60_000
-"""An issue on GitHub takes 65,536. What is folded is left out beyond this."""
+"""An issue on GitHub takes 65,536."""
+NOTE_CHARACTERS = 3_000
+"""Of these, for saying what is left out."""
+MOST_NAMED = 12
+"""Parts that are left out and named."""
 MOST_ROWS = 24
 MOST_TEXT = 300
 """Characters of one text."""
+MOST_TITLE = 100
+"""Of a title where several are named."""
 
 
 class _Section(msgspec.Struct, frozen=True):
@@ -32,6 +38,8 @@ class _Section(msgspec.Struct, frozen=True):
     title: str
     lines: Sequence[str]
     folded: bool = False
+    weight: int = 0
+    """Of what is open, the lightest is cut first."""
 
 
 def markdown(
@@ -43,30 +51,69 @@ def markdown(
 ) -> str:
     """The report as Markdown; ``files`` are the names beside it in the bundle, and ``diagnosis``
     is what the job's time series say. Without ``folds`` all of it is open, for a terminal."""
-    parts = [f"# {_text(incident.summary)}", "", *_facts(incident)]
-    size = sum(len(line) + 1 for line in parts)
-    left_out = []
-    for section in _sections(incident, files, diagnosis):
-        if not section.lines:
-            continue
-        lines = _folded(section) if section.folded and folds else _open(section)
-        size += sum(len(line) + 1 for line in lines)
-        if section.folded and folds and size > MOST_CHARACTERS:
-            size -= sum(len(line) + 1 for line in lines)
-            left_out.append(section.title)
-            continue
-        parts += lines
-    if left_out:
-        parts += ["", f"{len(left_out)} parts are left out here; `report.html` has them."]
-    return "\n".join(parts) + "\n"
+    head = [f"# {_text(incident.summary)}", "", *_facts(incident)]
+    sections = [one for one in _sections(incident, files, diagnosis) if one.lines]
+    if not folds:
+        return "\n".join([*head, *(line for one in sections for line in _open(one))]) + "\n"
+    return "\n".join([*head, *_fitted(sections, MOST_CHARACTERS - _size(head))]) + "\n"
+
+
+def _fitted(sections: Sequence[_Section], room: int) -> list[str]:
+    """The sections in their order, within so many characters: none of the open ones takes more than
+    half of what the weightier ones leave, and what is folded is there whole or not at all."""
+    room -= NOTE_CHARACTERS
+    shown: dict[int, list[str]] = {}
+    order = sorted(range(len(sections)), key=lambda n: (sections[n].folded, -sections[n].weight))
+    for number in order:
+        section = sections[number]
+        if section.folded:
+            lines = _folded(section)
+            if _size(lines) > room:
+                continue
+        else:
+            lines = _cut(section, room // 2)
+        shown[number] = lines
+        room -= _size(lines)
+    left_out = [one.title for number, one in enumerate(sections) if number not in shown]
+    return [*(line for number in sorted(shown) for line in shown[number]), *_said(left_out)]
+
+
+def _cut(section: _Section, room: int) -> list[str]:
+    """As many of its first lines as there is room for, and how many are not there."""
+    kept, total = [], len(section.lines)
+    said = f"*{total} lines are left out here, `report.html` has them.*"
+    left = room - _size([*_open(msgspec.structs.replace(section, lines=())), "", said])
+    for line in section.lines:
+        left -= _size([line])
+        if left < 0:
+            break
+        kept.append(line)
+    if len(kept) < total:
+        kept += ["", said.replace(str(total), f"{total - len(kept)} more", 1)]
+    return _open(msgspec.structs.replace(section, lines=kept))
+
+
+def _said(left_out: Sequence[str]) -> list[str]:
+    """What is not there, and where it is."""
+    if not left_out:
+        return []
+    more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
+    named = "; ".join(cell(plain(title, MOST_TITLE)) for title in left_out[:MOST_NAMED])
+    parts = "1 part is" if len(left_out) == 1 else f"{len(left_out)} parts are"
+    return ["", f"{parts} left out here, `report.html` has all: {named}{more}."]
+
+
+def _size(lines: Iterable[str]) -> int:
+    """Characters, line ends included, as JavaScript counts them."""
+    return sum(len(line) + sum(sign > "\uffff" for sign in line) + 1 for line in lines)
 
 
 def _open(section: _Section) -> list[str]:
-    return ["", f"## {cell(section.title)}", "", *section.lines]
+    return ["", f"## {cell(plain(section.title, MOST_TEXT))}", "", *section.lines]
 
 
 def _folded(section: _Section) -> list[str]:
-    summary = escape(plain(section.title))
+    summary = escape(plain(section.title, MOST_TEXT))
     return ["", f"<details><summary>{summary}</summary>", "", *section.lines, "", "</details>"]
 
 
@@ -76,9 +123,9 @@ def _sections(
     verdict = incident.verdict
     if verdict is not None:
         chain = [f"{number}. {_text(line)}" for number, line in enumerate(chain_of(incident), 1)]
-        yield _Section("Who waits for whom", chain or _bounded(verdict.waiting))
+        yield _Section("Who waits for whom", chain or _bounded(verdict.waiting), weight=1)
         yield _culprits(verdict)
-        yield _Section("What to do", _bounded(verdict.next_steps))
+        yield _Section("What to do", _bounded(verdict.next_steps), weight=2)
         against = [item for item in verdict.evidence if item.weight >= 0]
         yield _Section("Why", _evidence(against))
         others = [item for item in verdict.evidence if item.weight < 0]
@@ -113,7 +160,7 @@ def _facts(incident: Incident) -> Iterator[str]:
     verdict = incident.verdict
     confidence = f", confidence {percent(verdict.confidence)}" if verdict else ""
     yield f"- **Kind:** {incident.kind} ({incident.severity}{confidence})"
-    yield f"- **Job:** {code(incident.job)}, attempt {incident.attempt}"
+    yield f"- **Job:** {code(plain(incident.job, MOST_TEXT))}, attempt {incident.attempt}"
     yield f"- **State:** {incident.state}"
     yield f"- **Last progress:** {moment(incident.last_progress)}"
     if incident.confirmed_at is not None:
@@ -126,7 +173,7 @@ def _facts(incident: Incident) -> Iterator[str]:
 
 def _culprits(verdict: Verdict) -> _Section:
     if not verdict.culprits:
-        return _Section("Culprits", ["Nobody is named: the evidence accuses nobody."])
+        return _Section("Culprits", ["Nobody is named: the evidence accuses nobody."], weight=3)
     rows = [
         (
             plain(culprit_name(culprit), MOST_TEXT),
@@ -138,7 +185,8 @@ def _culprits(verdict: Verdict) -> _Section:
     ]
     more = _more(len(verdict.culprits))
     lines = [*table(("who", "host", "pid", "why"), rows), *(["", *more] if more else [])]
-    return _Section("Culprits" if len(verdict.culprits) > 1 else "Culprit", lines)
+    title = "Culprits" if len(verdict.culprits) > 1 else "Culprit"
+    return _Section(title, lines, weight=3)
 
 
 def _evidence(items: Sequence[EvidenceItem]) -> list[str]:

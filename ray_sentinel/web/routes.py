@@ -8,6 +8,7 @@
                                the page asks every ten seconds
 ``/api/v1/gpus?quantity=...``  a ``GpuMap`` of ``utilisation``, ``memory``, ``power`` or
                                ``temperature``
+``/api/v1/ports``              a ``PortMap``: which RDMA ports are active
 ``/api/v1/status``             a ``Status``, as ``status --json`` prints it
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
 ``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
@@ -39,6 +40,7 @@ import msgspec
 from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
@@ -87,6 +89,7 @@ class PageSource(msgspec.Struct, frozen=True):
     """The embedded history as a file's bytes; raises OSError where it cannot be made."""
     pulse: Callable[[], PulseReport] | None = None
     gpus: Callable[[GpuQuantity], GpuMap] | None = None
+    ports: Callable[[], PortMap] = PortMap
 
 
 def routes(source: PageSource) -> dict[str, Handler]:
@@ -98,6 +101,7 @@ def routes(source: PageSource) -> dict[str, Handler]:
         },
         "/api/v1/status": source.status,
         "/api/v1/ranks": lambda: source.status().jobs,
+        "/api/v1/ports": source.ports,
         "/api/v1/time": lambda: {"time": time.time()},
         "/api/v1/incidents": lambda: [incident_dict(one) for one in source.incidents()],
     }

@@ -6,9 +6,11 @@ import math
 import threading
 
 from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.port_map import port_map
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.identity import Node
+from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.progress import Snapshot
 from tests.support.page_data import NOW
 from tests.support.samples import sampled
@@ -29,6 +31,9 @@ def told(host: str, number: int, *, gpus: int = 8, at: float = NOW - 2.0) -> Sna
             f"hw_gpu_power_watts{label}": 480 + 200 * wave,
             f"hw_gpu_temperature_celsius{label}": 52 + 25 * wave,
         }
+    for index in range(4):
+        down = number == 1 and index == 2
+        values[f'hw_rdma_port_state{{device="mlx5_{index}",port="1"}}'] = float(not down)
     node = Node(id=host, host=host, address="10.0.0.1")
     return Snapshot(node=node, time=at, sequence=1, samples=sampled(values))
 
@@ -46,3 +51,8 @@ def telemetry(nodes: int = 2, *, gpus: int = 8, hostile: str = "") -> Telemetry:
 def gpus(quantity: GpuQuantity, nodes: int = 6, hostile: str = "") -> GpuMap:
     """As the page is told."""
     return gpu_map(telemetry(nodes, hostile=hostile), quantity, NOW, threading.Lock())
+
+
+def ports(nodes: int = 6, hostile: str = "") -> PortMap:
+    """As the page is told."""
+    return port_map(telemetry(nodes, hostile=hostile), NOW, threading.Lock())

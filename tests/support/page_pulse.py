@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ray_sentinel.engine.pulse import PLACES, WIDTH, Pulse
-from ray_sentinel.model.pulse import JobPulse, PulseReport
+from ray_sentinel.model.pulse import JobPulse, PulseMark, PulseReport
 from tests.support.page_data import NOW
 
 FIRST = int(NOW // WIDTH) - PLACES + 1
@@ -38,6 +38,16 @@ def calls(hostile: str = "") -> Pulse:
     return pulse
 
 
+def marks(hostile: str = "") -> tuple[PulseMark, ...]:
+    """What kernels said of a GPU, of a link and of memory."""
+    gone = f"mlx5_0: Link DOWN{hostile}"
+    return (
+        PulseMark(at=NOW - 2410.0, about="network", host=f"node-0{hostile}", text=gone, count=4),
+        PulseMark(at=NOW - 1200.0, about="host", host="node-1", text="Out of memory: python"),
+        PulseMark(at=NOW - 610.0, about="gpu", host="node-1", text="GPU 3 Xid 94: ECC error"),
+    )
+
+
 def report(hostile: str = "") -> PulseReport:
     """Of both jobs."""
     trained = steps()
@@ -47,6 +57,7 @@ def report(hostile: str = "") -> PulseReport:
         counts="steps",
         lanes=trained.shown_lanes(FIRST),
         phases=trained.shown_phases(FIRST * WIDTH, {}, ()),
+        marks=marks(hostile),
     )
     actors = JobPulse(
         job="train_rl-1", attempt=0, counts="calls", lanes=calls(hostile).shown_lanes(FIRST)

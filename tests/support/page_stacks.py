@@ -32,8 +32,17 @@ def facts(hostile: str = "", deep: int = 0) -> tuple[StackFact, ...]:
     sums = (*step, "backward (model.py:12)", "all_reduce (distributed_c10d.py:2300)")
     meets = (*step, "barrier (distributed_c10d.py:4100)")
     return (
-        fact(3, reads, f"reading a file{hostile}"),
-        fact(0, sums, "in all_reduce", alike=6, alike_ranks="0-2, 4-6", waits_for_others=True),
+        fact(3, reads, f"reading a file{hostile}", looks=2),
+        fact(
+            0,
+            sums,
+            "in all_reduce",
+            alike=6,
+            alike_ranks="0-2, 4-6",
+            waits_for_others=True,
+            looks=2,
+            before=(*step, f"forward{hostile} (model.py:9)"),
+        ),
         fact(7, meets, "in barrier", waits_for_others=True),
     )
 

@@ -57,6 +57,7 @@ LIBRARIES = {
         "pyvers==0.2.3",
         "orjson==3.13.0",
     ),
+    "axe": ("axe-playwright-python==0.1.8",),
 }
 """Folder in ``.deps/`` → what pip puts there, without what these want beside it: a stack is had
 whole only with the GPUs that it is made for, and its controller does without."""

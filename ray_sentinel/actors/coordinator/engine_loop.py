@@ -30,11 +30,13 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.port_map import port_map
 from ray_sentinel.engine.pulse_report import pulse_report
 from ray_sentinel.engine.telemetry import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
@@ -174,13 +176,17 @@ class EngineLoop:
     def pulse(self) -> PulseReport:
         """How long steps and calls took over the last hour."""
         with self._lock:
-            report = pulse_report(self._engine.view, self._clock.now())
+            report = pulse_report(self._engine.view, self._clock.now(), self._engine.alerts())
         return shown_pulse(report, self._clock.shift)
 
     def gpus(self, quantity: GpuQuantity) -> GpuMap:
         """That of all GPUs. The engine goes on meanwhile."""
         telemetry = self._engine.view.telemetry
         return gpu_map(telemetry, quantity, self._clock.now(), self._lock)
+
+    def ports(self) -> PortMap:
+        """The RDMA ports. The engine goes on meanwhile."""
+        return port_map(self._engine.view.telemetry, self._clock.now(), self._lock)
 
     def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
         """Have a running job captured now, all of them without a name; the incidents that were made
@@ -324,6 +330,7 @@ def shown_pulse(report: PulseReport, shift: float) -> PulseReport:
                 )
                 for phase in job.phases
             ),
+            marks=tuple(msgspec.structs.replace(one, at=one.at + shift) for one in job.marks),
         )
         for job in report.jobs
     )

@@ -143,6 +143,7 @@ class CoordinatorParts:
                 self.history.image,
                 pulse=lambda: mask_record(self.engine.pulse()),
                 gpus=lambda quantity: mask_record(self.engine.gpus(quantity)),
+                ports=lambda: mask_record(self.engine.ports()),
             ),
             self._config.coordinator.port,
             Owner(

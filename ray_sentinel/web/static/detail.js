@@ -100,7 +100,7 @@ function actions(incident) {
   const said = el("span", { class: "quiet", role: "status" });
   const row = el("p", { class: "actions" }, button, el("a", { href: path }, "Report"), said);
   button.addEventListener("click", () => copy(path, row, said));
-  return row;
+  return el("div", { "data-keep": `actions ${incident.id}` }, row);
 }
 
 async function copy(path, row, said) {

@@ -60,34 +60,94 @@ export function table(heads, rows) {
 
 const shown = new Map();
 
-// Draws a section anew where `told` differs from what it shows: else what is unfolded and selected
-// would be lost every second.
+// Draws a section anew where `told` differs from what it shows: else what is selected would be lost
+// every second.
 export function fill(id, told, draw) {
   const text = JSON.stringify(told);
-  if (shown.get(id) === text) return;
-  shown.set(id, text);
-  const nodes = draw();
   const section = document.getElementById(id);
-  section.hidden = nodes.length === 0;
-  replace(section.lastElementChild, nodes);
+  if (shown.get(id) !== text) {
+    shown.set(id, text);
+    replace(section.lastElementChild, draw());
+  }
+  section.hidden = isEmpty(section);
 }
 
-// The keyboard's place stays, and how far a wide table was moved.
-function replace(place, nodes) {
-  const focusable = () => [...place.querySelectorAll("a, button, input, summary, [tabindex]")];
-  const scrolled = () => [...place.querySelectorAll(".scroll")];
-  const active = document.activeElement;
-  const focus = focusable().indexOf(active);
-  const href = focus >= 0 ? active.getAttribute("href") : null; // a new incident moves all links
-  const moved = scrolled().map((one) => one.scrollLeft);
-  place.replaceChildren(...nodes);
-  scrolled().forEach((one, index) => {
-    if (moved[index]) one.scrollLeft = moved[index];
-  });
-  if (focus < 0) return;
-  const same = href && focusable().find((one) => one.getAttribute("href") === href);
-  (same || focusable()[focus])?.focus({ preventScroll: true });
+// Says over a section why it is not told anew; an empty text takes that back.
+export function trouble(id, text) {
+  const section = document.getElementById(id), said = section.querySelector(".trouble");
+  if (said.textContent !== text) said.textContent = text;
+  said.hidden = text === "";
+  section.hidden = isEmpty(section);
 }
+
+function isEmpty(section) {
+  return !section.lastElementChild.hasChildNodes() && section.querySelector(".trouble:not([hidden])") === null;
+}
+
+// What the reader did to the old drawing is done to the new one: what is folded, written, chosen,
+// where the keyboard is, and how far a part was moved. A node with `data-keep` is kept itself.
+function replace(place, nodes) {
+  const before = remembered(place), top = scrollY;
+  const kept = new Map([...place.querySelectorAll("[data-keep]")].map((one) => [one.dataset.keep, one]));
+  place.replaceChildren(...nodes);
+  for (const one of place.querySelectorAll("[data-keep]")) {
+    const old = kept.get(one.dataset.keep);
+    if (old) one.replaceWith(old);
+  }
+  const now = named(place);
+  for (const [name, field] of before.fields) restore(now.get(name), field);
+  for (const [name, open] of before.folds) if (now.has(name)) now.get(name).open = open;
+  for (const [name, [left, down]] of before.moved) if (now.has(name)) now.get(name).scrollTo(left, down);
+  const focused = before.focus && (now.get(before.focus) || [...now.values()].filter(isStop)[before.place]);
+  if (focused && focused !== document.activeElement) focused.focus({ preventScroll: true });
+  if (before.selection) focused?.setSelectionRange?.(...before.selection);
+  if (scrollY !== top) scrollTo(scrollX, top);
+}
+
+const STOPS = "a, button, input, select, summary, textarea, [tabindex]";
+const isStop = (one) => one.matches(STOPS);
+
+function remembered(place) {
+  const all = named(place), found = { folds: [], fields: [], moved: [], focus: "", place: 0, selection: null };
+  for (const [name, one] of all) {
+    if (one.matches("details")) found.folds.push([name, one.open]);
+    if (one.matches("input[type=search], select")) found.fields.push([name, one.value]);
+    if (one.scrollLeft || one.scrollTop) found.moved.push([name, [one.scrollLeft, one.scrollTop]]);
+    if (one !== document.activeElement) continue;
+    found.focus = name;
+    found.place = [...all.values()].filter(isStop).indexOf(one);
+    if (one.matches("input[type=search]")) found.selection = [one.selectionStart, one.selectionEnd];
+  }
+  return found;
+}
+
+function restore(field, value) {
+  if (!field || field.value === value) return;
+  const before = field.value;
+  field.value = value;
+  if (field.value === value) field.dispatchEvent(new Event("input"));
+  else field.value = before; // it cannot be chosen any more
+}
+
+// What a reader may have done something to, each by a name that it has in the next drawing as well.
+function named(place) {
+  const found = new Map(), times = new Map();
+  for (const one of place.querySelectorAll(`details, pre, .scroll, ${STOPS}`)) {
+    const fold = one.closest("details");
+    const within = one.matches("details") ? one.parentElement.closest("details") : fold;
+    const own = one.dataset.key || one.getAttribute("href") || one.getAttribute("aria-label") || one.value ||
+      (one.matches("details, button") ? one.querySelector("summary")?.textContent || one.textContent : "");
+    const name = `${paths.get(within) || ""}\n${one.tagName} ${one.className.baseVal ?? one.classList[0]} ${own}`;
+    const again = times.get(name) || 0;
+    times.set(name, again + 1);
+    const whole = again ? `${name} ${again}` : name;
+    if (one.matches("details")) paths.set(one, whole);
+    found.set(whole, one);
+  }
+  return found;
+}
+
+const paths = new WeakMap();
 
 // Another width needs another drawing.
 export function forget(id) {

@@ -1,21 +1,24 @@
 // The page: what is asked, how often, and which part of the page shows it.
 import { ask, poll } from "./api.js";
 import { incidentDetail } from "./detail.js";
-import { clock, el, fill, forget } from "./dom.js";
+import { clock, el, fill, forget, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
 import { nodeTable } from "./nodes.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
+import { portMap } from "./ports.js";
 import { pulses } from "./pulse.js";
 
 const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
+const PORT_SECONDS = 30;
 const DETAIL_SECONDS = 5;
 
 let page = null; // the last answers
 let pulse = null;
 let gpus = null;
+let gpusAt = null;
 let quantity = "utilisation"; // of the GPUs
 let way = "node"; // that ranks are sorted by
 const NOTHING = { address: "", known: "" };
@@ -151,8 +154,15 @@ poll(1, async () => {
 
 poll(PULSE_SECONDS, async () => {
   pulse = await ask("/api/v1/pulse");
+  trouble("pulse", "");
   showPulse();
-});
+}, (error) => trouble("pulse", untold("The pulse", error, pulse && pulse.begin + pulse.places * pulse.width)));
+
+// `at` is the time of what is shown, where anything is.
+function untold(what, error, at) {
+  const then = at ? `; what is below is of ${clock(at)}` : "";
+  return `${what} cannot be told (${error.message})${then}. It is asked for again.`;
+}
 
 function showGpus() {
   if (page === null || gpus === null) return;
@@ -162,15 +172,27 @@ function showGpus() {
 
 async function askGpus() {
   gpus = await ask(`/api/v1/gpus?quantity=${quantity}`);
+  gpusAt = page?.status.time;
+  trouble("gpus", "");
   showGpus();
 }
 
 async function choose(name) {
   quantity = name;
-  await askGpus().catch(() => {}); // the headline says it in a second
+  await askGpus().catch(gpusUntold);
 }
 
-poll(GPU_SECONDS, askGpus);
+function gpusUntold(error) {
+  trouble("gpus", untold("The GPUs", error, gpusAt));
+}
+
+poll(GPU_SECONDS, askGpus, gpusUntold);
+
+poll(PORT_SECONDS, async () => {
+  const ports = await ask("/api/v1/ports");
+  trouble("ports", "");
+  fill("ports", ports, () => portMap(ports));
+}, (error) => trouble("ports", untold("The RDMA ports", error, null)));
 
 addEventListener("resize", () => {
   forget("pulse");

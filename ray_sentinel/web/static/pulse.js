@@ -80,9 +80,9 @@ function drawn(lane, pulse, job, incidents, range, look) {
   picture.append(...scale(most, y, width, floor), ...bands(pulse, range, x, floor));
   picture.append(...curve(lane, range, x, y, usual * CLIP));
   if (standstill("", job)) picture.append(still(job, range, x, floor));
-  picture.append(...marks(incidents, range, x, floor));
+  picture.append(...events(pulse, range, x, floor), ...marks(incidents, range, x, floor));
   if (last) picture.append(...timeAxis(range, x, width, height));
-  follow(picture, lane, range, x, y, look);
+  follow(picture, lane, happened(pulse, incidents, range), range, x, y, look);
   return picture;
 }
 
@@ -122,7 +122,51 @@ function phaseKey(pulse, range) {
   return el("div", { class: "legend" }, ...[...last].slice(-8).map(([phase, [times, one]]) =>
     el("span", {}, el("i", { class: "phase" }), `${phase}${times > 1 ? ` ${times} times` : ""}, ` +
       (one.end === null ? `for ${age(one.stop - one.start)} now`
-        : `last ${age(one.stop - one.start)} at ${clock(one.start)}`))));
+        : `last ${age(one.stop - one.start)} at ${clock(one.start)}`))),
+  ...eventKey(pulse, range));
+}
+
+// What happened to GPUs, to the network and to hosts, the last of each.
+function eventKey(pulse, range) {
+  const last = new Map();
+  for (const one of eventsIn(pulse, range)) last.set(one.about, [(last.get(one.about)?.[0] || 0) + one.count, one]);
+  return [...last].map(([about, [times, one]]) => el("span", { class: "happened" },
+    el("i", { class: `event ${about}` }),
+    `${ABOUT[about]}${times > 1 ? ` ${times} times, last` : ""} at ${clock(one.at)} on ${one.host}: ${one.text}`));
+}
+
+const ABOUT = { gpu: "GPU", network: "network", host: "host" };
+
+function eventsIn(pulse, range) {
+  return pulse.marks.filter((one) => one.at >= range.start);
+}
+
+// Told apart without colours too: a rhomb, a triangle, a square.
+function shape(about, at, high) {
+  if (about === "gpu") return `M${at} ${high - 5}L${at + 5} ${high}L${at} ${high + 5}L${at - 5} ${high}Z`;
+  if (about === "network") return `M${at} ${high - 4.5}L${at + 5} ${high + 4}L${at - 5} ${high + 4}Z`;
+  return `M${at - 4} ${high - 4}h8v8h-8Z`;
+}
+
+function events(pulse, range, x, floor) {
+  return eventsIn(pulse, range).map((one) => {
+    const at = x(Math.min(one.at, range.end));
+    return svg("g", { class: `event ${one.about}` }, svg("title", {}, said(one)),
+      svg("line", { x1: at, x2: at, y1: TOP, y2: floor }), svg("path", { d: shape(one.about, at, floor - 5) }));
+  });
+}
+
+function said(one) {
+  return `${clock(one.at)} ${one.host}: ${one.text}${one.count > 1 ? ` (${one.count} times)` : ""}`;
+}
+
+// All that is marked, by its time: the arrow keys stop there too.
+function happened(pulse, incidents, range) {
+  return [...eventsIn(pulse, range).map((one) => [one.at, said(one)]),
+    ...incidents.map((one) => [one.suspected_at, `incident: ${one.summary}`]),
+    ...phasesIn(pulse, range).map((one) => [Math.max(one.start, range.start),
+      `${one.phase} for ${age(one.stop - one.start)}`])]
+    .filter(([at]) => at >= range.start).map(([at, text]) => [Math.min(at, range.end), text]);
 }
 
 // The mean as a line, up to the longest as a shade. A step explains that nothing ended while it
@@ -183,20 +227,26 @@ function timeAxis(range, x, width, height) {
   });
 }
 
-// A cursor: by the pointer, or by the arrow keys.
-function follow(picture, lane, range, x, y, look) {
+// A cursor: by the pointer, or by the arrow keys. It stops at each point, and at all that is marked.
+function follow(picture, lane, marked, range, x, y, look) {
+  const { width: wide } = range.report;
   const points = lane.points.filter((point) => timeOf(point, range.report) >= range.start);
+  const near = (at, point) => Math.abs(timeOf(point, range.report) - at) <= wide / 2;
+  const stops = [...points.map((point) => ({ at: timeOf(point, range.report), point })),
+    ...marked.filter(([at]) => !points.some((point) => near(at, point))).map(([at]) => ({ at, point: null }))]
+    .sort((a, b) => a.at - b.at);
   const dot = svg("circle", { class: "cursor", r: 4, visibility: "hidden" });
   picture.append(dot);
-  let place = points.length - 1;
+  let place = stops.length - 1;
   const show = (index) => {
-    place = Math.max(0, Math.min(points.length - 1, index));
-    const [, count, mean, most] = points[place], at = timeOf(points[place], range.report);
+    place = Math.max(0, Math.min(stops.length - 1, index));
+    const { at, point } = stops[place];
     dot.setAttribute("cx", x(at));
-    dot.setAttribute("cy", y(mean));
+    dot.setAttribute("cy", point ? y(point[2]) : y(0));
     dot.setAttribute("visibility", "visible");
-    look.readout.textContent = `${clock(at)}: ${count} ${look.words[count === 1 ? 0 : 1]}, ` +
-      `mean ${duration(mean)}, longest ${duration(most)}`;
+    const here = marked.filter(([when]) => Math.abs(when - at) <= wide / 2).map(([, text]) => text);
+    look.readout.textContent = `${clock(at)}: ` +
+      [...(point ? [times(point, look.words)] : []), ...here].join(" · ");
   };
   const leave = () => {
     dot.setAttribute("visibility", "hidden");
@@ -204,16 +254,20 @@ function follow(picture, lane, range, x, y, look) {
   };
   picture.addEventListener("pointermove", (event) => {
     const wanted = event.clientX - picture.getBoundingClientRect().left;
-    const far = (index) => Math.abs(x(timeOf(points[index], range.report)) - wanted);
-    show(points.reduce((best, _, index) => (far(index) < far(best) ? index : best), 0));
+    const far = (index) => Math.abs(x(stops[index].at) - wanted);
+    show(stops.reduce((best, _, index) => (far(index) < far(best) ? index : best), 0));
   });
   picture.addEventListener("pointerleave", leave);
   picture.addEventListener("focus", () => show(place));
   picture.addEventListener("blur", leave);
   picture.addEventListener("keydown", (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1, Home: -points.length, End: points.length }[event.key];
+    const by = { ArrowLeft: -1, ArrowRight: 1, Home: -stops.length, End: stops.length }[event.key];
     if (by === undefined) return;
     event.preventDefault();
     show(place + by);
   });
+}
+
+function times([, count, mean, most], words) {
+  return `${count} ${words[count === 1 ? 0 : 1]}, mean ${duration(mean)}, longest ${duration(most)}`;
 }

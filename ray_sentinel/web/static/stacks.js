@@ -10,18 +10,53 @@ export function stackTree(verdict) {
   const bare = stacks.filter((one) => !one.signature.length);
   const tree = el("div", { class: "tree" }, ...branches(merged(framed), verdict),
     ...bare.map((one) => end(one, verdict)));
-  return [search(tree), tree];
+  return [search(tree), tree, ...(framed.length > 1 ? [beside(framed, verdict)] : [])];
+}
+
+// Two stacks side by side: what they have in common is quiet, where they part is marked.
+function beside(stacks, verdict) {
+  const names = stacks.map((one) => `${who(one, culprit(one, verdict))}: ${one.signature.at(-1)}`);
+  const pick = (label, chosen) => {
+    const select = el("select", { "aria-label": label }, ...names.map((name, index) =>
+      el("option", { value: `${stacks[index].process.host} ${stacks[index].process.pid}`, selected: index === chosen ? "" : false }, name)));
+    select.addEventListener("input", draw);
+    return select;
+  };
+  const picks = [pick("left stack", 0), pick("right stack", 1)];
+  const lists = picks.map(() => el("ol"));
+  function draw() {
+    const shown = picks.map((select) => stacks[select.selectedIndex]);
+    const shared = common(shown[0].signature, shown[1].signature);
+    lists.forEach((list, side) => list.replaceChildren(...shown[side].signature.map((place, index) =>
+      el("li", { class: index < shared ? "quiet" : "" }, el("code", {}, place)))));
+  }
+  draw();
+  return el("details", { class: "two", "data-key": "two" }, el("summary", {}, "Two places side by side"),
+    el("div", { class: "beside" }, ...picks.map((select, side) => el("div", {}, select, lists[side]))));
+}
+
+function common(one, other) {
+  let length = 0;
+  while (length < one.length && one[length] === other[length]) length += 1;
+  return length;
+}
+
+// From which of its frames on a stack has moved over the rounds; null where it has not.
+function movedFrom(stack) {
+  return stack.before?.length ? common(stack.signature, stack.before) : null;
 }
 
 function merged(stacks) {
   const root = { place: "", count: 0, children: new Map(), ends: [] };
   for (const stack of stacks) {
     let node = root;
-    for (const place of stack.signature) {
-      if (!node.children.has(place)) node.children.set(place, { place, count: 0, children: new Map(), ends: [] });
+    const moved = movedFrom(stack);
+    stack.signature.forEach((place, index) => {
+      if (!node.children.has(place)) node.children.set(place, { place, count: 0, moved: false, children: new Map(), ends: [] });
       node = node.children.get(place);
       node.count += stack.alike;
-    }
+      node.moved ||= moved !== null && index >= moved;
+    });
     node.ends.push(stack);
   }
   return root;
@@ -36,22 +71,35 @@ function branches(node, verdict) {
 function branch(node, verdict) {
   const outer = [];
   while (!node.ends.length && node.children.size === 1) {
-    outer.push(node.place);
+    outer.push(node);
     [node] = node.children.values();
   }
-  const above = outer.length ? el("details", { class: "outer" },
+  const above = outer.length ? el("details", { class: "outer", "data-key": "above" },
     el("summary", {}, `${outer.length} frame${outer.length > 1 ? "s" : ""} above`),
-    el("ol", {}, ...outer.map((place) => el("li", {}, el("code", {}, place))))) : null;
-  return el("details", { class: "branch", open: "" },
-    el("summary", {}, el("b", { title: "processes" }, String(node.count)), el("code", {}, node.place)),
+    el("ol", {}, ...outer.map((one) => el("li", {}, frame(one))))) : null;
+  return el("details", { class: "branch", open: "", "data-key": node.place },
+    el("summary", {}, el("b", { title: "processes" }, String(node.count)), frame(node)),
     el("div", {}, above, ...node.ends.map((one) => end(one, verdict)), ...branches(node, verdict)));
+}
+
+function frame(node) {
+  return el("code", node.moved ? { class: "moved", title: "was not here in a round before" } : {}, node.place);
 }
 
 function end(stack, verdict) {
   const named = culprit(stack, verdict);
   const does = stack.error || stack.label || stack.activity;
   return el("p", { class: named ? "end t-bad" : "end" }, el("span", {}, who(stack, named)),
-    el("span", { class: "quiet" }, does === "unknown" ? "" : does));
+    el("span", { class: "quiet" }, does === "unknown" ? "" : does), rounds(stack));
+}
+
+// What the rounds showed of the one that is shown.
+function rounds(stack) {
+  const of = stack.alike > 1 && stack.rank ? `rank ${stack.rank.rank} ` : "";
+  if (movedFrom(stack) !== null) {
+    return el("span", { class: "t-moved" }, `${of}moved: it was in ${stack.before.at(-1)}`);
+  }
+  return stack.looks > 1 ? el("span", { class: "quiet" }, `${of}the same in ${stack.looks} rounds`) : null;
 }
 
 // A pid alone tells nobody apart: containers on different nodes give the same ones.

@@ -19,7 +19,7 @@ from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import rendered
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
-from tests.support.page_gpus import gpus
+from tests.support.page_gpus import gpus, ports
 from tests.support.page_pulse import report
 
 pytestmark = pytest.mark.integration
@@ -42,6 +42,7 @@ def serve() -> Iterator[Serve]:
             hostile_incidents,
             pulse=lambda: report(HOSTILE),
             gpus=lambda quantity: gpus(quantity, hostile=HOSTILE),
+            ports=lambda: ports(hostile=HOSTILE),
         )
         pages.append(Page(source, port=0))
         return pages[-1]

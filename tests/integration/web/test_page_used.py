@@ -6,20 +6,22 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, Transition
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
-from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
-from tests.support.page_gpus import gpus
+from tests.support.page_data import HOSTILE, NOW, incident, incident_of_actors, status
+from tests.support.page_gpus import gpus, ports
 from tests.support.page_pulse import report
 from tests.support.page_stacks import with_stacks
 
 pytestmark = pytest.mark.integration
 
-ENTER, ESCAPE, LEFT, RIGHT, TAB = 13, 27, 37, 39, 9
+DOWN, ENTER, ESCAPE, LEFT, RIGHT, TAB = 40, 13, 27, 37, 39, 9
 TEXT = "(document.querySelector('{}')?.innerText ?? '')"
 
 
@@ -31,7 +33,9 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 def page_of(*incidents: Incident, ranks: int = 8) -> Page:
-    source = PageSource(partial(status, ranks=ranks), lambda: incidents, pulse=report, gpus=gpus)
+    source = PageSource(
+        partial(status, ranks=ranks), lambda: incidents, pulse=report, gpus=gpus, ports=ports
+    )
     return Page(source, port=0)
 
 
@@ -87,7 +91,8 @@ def test_stacks_are_one_tree_that_folds_and_is_searched(browser: Browser, page: 
         "1barrier (distributed_c10d.py:4100)",
         "6all_reduce (distributed_c10d.py:2300)",
     ]
-    assert browser.run(TEXT.format(".tree .t-bad")).split() == ["rank", "3", "reading", "a", "file"]
+    culprit = " ".join(browser.run(TEXT.format(".tree .t-bad")).split())
+    assert culprit == "rank 3 reading a file the same in 2 rounds"
     browser.run("document.querySelectorAll('.branch').forEach((one) => { one.open = false })")
     browser.run("document.querySelector('input[type=search]').focus()")
     for letter in "loader":
@@ -95,6 +100,27 @@ def test_stacks_are_one_tree_that_folds_and_is_searched(browser: Browser, page: 
     shown(browser, ".search", "1 place")
     assert browser.run("document.querySelector('.hit').checkVisibility()")
     assert browser.run(TEXT.format(".hit")) == "next_batch (loader.py:52)"
+
+
+def test_what_moved_over_the_rounds_is_marked_and_two_places_stand_side_by_side(
+    browser: Browser, page: Page
+) -> None:
+    browser.open(page.link + "#incident/0001")
+    shown(browser, ".tree", "rank 0 moved: it was in forward (model.py:9)")
+    shown(browser, ".tree", "the same in 2 rounds")
+    moved = "[...document.querySelectorAll('.tree .moved')].map((one) => one.textContent)"
+    backward, reduce = "backward (model.py:12)", "all_reduce (distributed_c10d.py:2300)"
+    assert browser.run(moved) == [reduce, backward]
+    browser.run("document.querySelector('.two').open = true")
+    lines = "document.querySelectorAll('.beside > div:nth-child({}) li:not(.quiet)')"
+    column = f"[...{lines}].map((one) => one.innerText)"
+    left = ["next_batch (loader.py:52)", "read (dataset.py:19)"]
+    step = "training_step (trainer.py:310)"
+    assert browser.run(column.format(1)) == left
+    assert browser.run(column.format(2)) == [step, backward, reduce]
+    browser.run("document.querySelectorAll('.beside select')[1].focus()")
+    browser.press("ArrowDown", DOWN)
+    assert browser.run(column.format(2)) == [step, "barrier (distributed_c10d.py:4100)"]
 
 
 def test_what_is_unfolded_and_chosen_stays_while_the_page_refreshes(
@@ -168,6 +194,84 @@ def test_one_of_very_many_ranks_is_reached_by_its_cell_and_its_number(browser: B
         page.close()
 
 
+def test_what_the_reader_did_to_an_incident_outlives_its_being_drawn_anew(
+    browser: Browser,
+) -> None:
+    told = [with_stacks(incident(), deep=60)]
+    page = Page(PageSource(status, lambda: tuple(told), pulse=report, gpus=gpus), port=0)
+    try:
+        browser.resize(420, 700)
+        browser.open(page.link + "#incident/0001")
+        shown(browser, ".tree", "62 frames above")
+        assert browser.run("navigator.clipboard.writeText = () => Promise.reject(), true")
+        browser.run("document.querySelector('#detail button').click()")
+        browser.until("document.querySelector('#detail textarea') !== null", "text to copy")
+        browser.run(
+            """
+            [...document.querySelectorAll('.branch')].at(-1).open = false;
+            document.querySelector('.outer').open = true;
+            document.querySelector('#detail details:not(.tree details)').open = false;
+            const wide = [...document.querySelectorAll('#detail .scroll')].at(-1);
+            wide.scrollLeft = 40;
+            const input = document.querySelector('input[type=search]');
+            input.focus();
+            input.value = 'loader';
+            input.dispatchEvent(new Event('input'));
+            input.setSelectionRange(2, 4);
+            document.querySelector('.tree').scrollIntoView();
+            window.wasAt = [scrollY, wide.scrollLeft];
+            """
+        )
+        assert all(browser.run("wasAt"))
+        more = Transition(NOW - 1.0, "captured", "another look")
+        told[0] = msgspec.structs.replace(told[0], history=(*told[0].history, more))
+        shown(browser, "#detail", "another look")
+        assert not browser.run("[...document.querySelectorAll('.branch')].at(-1).open")
+        assert browser.run("document.querySelector('.outer').open")
+        assert not browser.run("document.querySelector('#detail details:not(.tree details)').open")
+        assert browser.run("document.activeElement.value") == "loader"
+        assert browser.run("document.activeElement.selectionStart") == 2
+        assert browser.run(TEXT.format(".hit")) == "next_batch (loader.py:52)"
+        shown(browser, ".search", "1 place")
+        assert browser.run("document.querySelector('#detail textarea').value.length") > 100
+        place = "[scrollY, [...document.querySelectorAll('#detail .scroll')].at(-1).scrollLeft]"
+        assert browser.run(place) == browser.run("wasAt")
+        browser.run("[...document.querySelectorAll('.branch > summary')].at(-1).focus()")
+        told[0] = msgspec.structs.replace(told[0], history=told[0].history[:-1])
+        browser.until("!document.body.innerText.includes('another look')", "it is drawn anew")
+        assert (
+            browser.run("document.activeElement.innerText")
+            == "6all_reduce (distributed_c10d.py:2300)"
+        )
+    finally:
+        page.close()
+
+
+def test_a_pulse_that_cannot_be_told_is_said_until_it_is_again(browser: Browser) -> None:
+    broken = [True]
+
+    def told() -> PulseReport:
+        if broken[0]:
+            raise ValueError("no pulse")
+        return report()
+
+    page = Page(PageSource(status, lambda: (incident(),), pulse=told, gpus=gpus), port=0)
+    try:
+        browser.open(page.link)
+        shown(browser, "#pulse .trouble", "The pulse cannot be told (/api/v1/pulse: 500)")
+        assert browser.run("document.querySelector('#pulse .trouble').checkVisibility()")
+        broken.clear()
+        broken.append(False)
+        browser.until("document.querySelectorAll('#pulse svg').length === 3", "it is drawn")
+        assert not browser.run("document.querySelector('#pulse .trouble').checkVisibility()")
+        broken[0] = True
+        shown(browser, "#pulse .trouble", "what is below is of ")
+        assert browser.run("document.querySelectorAll('#pulse svg').length") == 3
+        browser.complaints.clear()  # the browser tells of each answer 500
+    finally:
+        page.close()
+
+
 def test_an_incident_is_copied_as_markdown(browser: Browser, page: Page) -> None:
     browser.allow("clipboardReadWrite", "clipboardSanitizedWrite")
     browser.open(page.link + "#incident/0001")
@@ -198,6 +302,14 @@ def test_a_heat_map_of_another_quantity_is_chosen_by_the_keyboard(
         assert browser.run("document.activeElement.value") == name
 
 
+def test_ports_that_are_down_come_first(browser: Browser, page: Page) -> None:
+    browser.open(page.link)
+    shown(browser, "#ports", "mlx5_2/1 down")
+    assert browser.run(TEXT.format("#ports .hosts")).startswith("node-1")
+    assert browser.run("document.querySelectorAll('#ports .ports .bad').length") == 1
+    shown(browser, "#ports .legend", "4 ports not reported for more than 30 s")
+
+
 def test_the_pulse_is_read_by_the_keyboard(browser: Browser, page: Page) -> None:
     browser.open(page.link)
     browser.until("document.querySelector('#pulse svg') !== null", "the pulse is drawn")
@@ -209,6 +321,34 @@ def test_the_pulse_is_read_by_the_keyboard(browser: Browser, page: Page) -> None
 
 
 @pytest.mark.parametrize("address", ["", "#incident/0001", "#process/llama/1/rank%203"])
+    finally:
+        page.close()
+
+
+def test_what_happened_to_a_job_is_marked_in_its_pulse_and_read_by_the_keyboard(
+    browser: Browser, page: Page
+) -> None:
+    browser.open(page.link)
+    shown(browser, "#pulse .legend", "node-1: GPU 3 Xid 94: ECC error")
+    shown(browser, "#pulse .legend", "network 4 times")
+    titles = browser.run(
+        "[...document.querySelectorAll('#pulse g.event title')].map((t) => t.textContent)"
+    )
+    assert [title.partition(" node")[2] for title in titles] == [
+        "-0: mlx5_0: Link DOWN (4 times)",
+        "-1: Out of memory: python",
+        "-1: GPU 3 Xid 94: ECC error",
+    ]
+    browser.run("document.querySelector('#pulse svg[tabindex]').focus()")
+    read = set()
+    for _ in range(360):
+        browser.press("ArrowLeft", LEFT)
+        read.add(browser.run(TEXT.format("#pulse .readout")))
+    for text in ("Xid 94", "Out of memory", "Link DOWN", "checkpoint for 41.0 s"):
+        assert any(text in one for one in read), text
+
+
+@pytest.mark.parametrize("address", ["", "#incident/0001"])
 def test_nothing_is_wider_than_a_phone(browser: Browser, page: Page, address: str) -> None:
     browser.resize(420, 900)
     browser.open(page.link + address)

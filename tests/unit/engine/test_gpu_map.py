@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.port_map import port_map
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 from tests.support.page_data import NOW
-from tests.support.page_gpus import telemetry
+from tests.support.page_gpus import ports, telemetry
 from tests.support.samples import sampled
 
 
@@ -81,3 +82,12 @@ def test_a_thousand_nodes_are_told_in_a_moment() -> None:
     assert time.process_time() - begun < 1.0
     assert sum(len(row.gpus) for row in found.rows) == 8192
     assert len(msgspec.json.encode(found)) < 250_000
+
+
+def test_ports_are_told_by_device_in_order_and_what_is_stale_with_its_age() -> None:
+    rows = ports(3).rows
+    assert [row.host for row in rows] == ["node-0", "node-1", "node-2"]
+    assert rows[0].ports == ("mlx5_0/1", "mlx5_1/1", "mlx5_2/1", "mlx5_3/1")
+    assert [row.active for row in rows[:2]] == [(True,) * 4, (True, True, False, True)]
+    assert [set(row.ages) for row in rows] == [{2}, {2}, {300}]
+    assert port_map(one_node({}), NOW, threading.Lock()).rows == ()

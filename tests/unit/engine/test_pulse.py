@@ -7,8 +7,22 @@ import math
 import msgspec
 import pytest
 
-from ray_sentinel.engine.pulse import MOST_LANES, MOST_PHASES, PLACES, SHOWN_LANES, WIDTH, Pulse
+from ray_sentinel.config import Config
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.pulse import (
+    MOST_BYTES,
+    MOST_LANES,
+    MOST_PHASES,
+    PLACES,
+    SHOWN_LANES,
+    WIDTH,
+    Pulse,
+)
 from ray_sentinel.engine.pulse_report import pulse_report
+from ray_sentinel.engine.ray_job_view import RayJobView
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.metrics import Event
+from ray_sentinel.model.ray_calls import RayDriver
 from tests.support.engine_sim import Sim
 from tests.support.ray_story import RayStory, actors, driver
 from tests.support.restarts import restarted
@@ -115,8 +129,90 @@ def test_it_outlives_the_coordinator() -> None:
     assert pulse_report(restarted(sim.engine).view, sim.now) == before
 
 
+def test_what_kernels_say_of_a_jobs_hosts_is_marked_once_in_its_place() -> None:
+    sim = Sim(world=4, nodes=2)
+    sim.run(30)
+    xid = "NVRM: Xid (PCI:0000:41:00): 94, pid=7, Contained ECC error"
+    told = [
+        ("kernel.xid", xid, "critical", {"xid": "94", "gpu": "3"}),
+        ("kernel.link_up", "mlx5_0: Link UP", "info", {}),
+        ("kernel.link_down", "mlx5_0: Link DOWN", "warning", {}),
+        ("log.error", "all is lost", "error", {}),
+        *[("kernel.oom", f"Out of memory: {pid} {200 * 'x'}", "warning", {}) for pid in range(9)],
+    ]
+    events = [
+        Event(time=sim.now - 1.0, kind=kind, message=text, severity=severity, attributes=facts)
+        for kind, text, severity, facts in told
+    ]
+    sim.report(sim.nodes[0].id, tuple(events))
+    down = Alert(
+        rule="net.port_down",
+        severity="critical",
+        text="the port has gone down",
+        kind="network",
+        host=sim.nodes[1].host,
+        port="mlx5_1/1",
+        since=sim.now - 30,
+    )
+    hot = msgspec.structs.replace(down, kind="unknown", port="", gpu="0")
+    elsewhere = msgspec.structs.replace(down, host="elsewhere")
+    (job,) = pulse_report(sim.engine.view, sim.now, (down, hot, elsewhere)).jobs
+    found = {(mark.about, mark.host): (mark.text, mark.count) for mark in job.marks}
+    assert len(job.marks) == len(found) == 4
+    assert found["gpu", sim.nodes[0].host] == (f"GPU 3 Xid 94: {xid}"[:120], 1)
+    assert found["network", sim.nodes[0].host] == ("mlx5_0: Link DOWN", 1)
+    assert found["network", sim.nodes[1].host] == ("mlx5_1/1: the port has gone down", 1)
+    text, count = found["host", sim.nodes[0].host]
+    assert (len(text), count) == (120, 9)
+    assert [mark.at for mark in job.marks] == sorted(mark.at for mark in job.marks)
+
+
 def test_its_answer_is_small() -> None:
     pulse = Pulse()
     for number in range(36_000):
         pulse.add("Trainer.step", 0.1234567 * (number % 13), number / 10)
     assert len(msgspec.json.encode(pulse.shown_lanes(0))) < 12_000
+
+
+def busy(ray_job: str, ended_at: float | None, changed_at: float) -> RayJobView:
+    """A Ray job all of whose lanes are full."""
+    job = RayJobView(
+        id=ray_job,
+        driver=RayDriver(job=ray_job, address="10.0.0.1", pid=7),
+        first_seen=0.0,
+        changed_at=changed_at,
+        ended_at=ended_at,
+    )
+    for lane in range(MOST_LANES):
+        for place in range(PLACES):
+            job.pulse.add(f"Worker.method_{lane:02}", 1.2345, place * WIDTH)
+    return job
+
+
+def test_hundreds_of_jobs_of_many_methods_stay_within_bytes_and_the_first_to_end_go_first() -> None:
+    view = ClusterView().bind(Config())
+    for number in range(30):
+        ended = 5000.0 - number if number < 20 else None
+        view.ray.jobs[f"{number:02}"] = busy(f"{number:02}", ended, 4000.0 - number)
+    view.advance(5001.0)
+    whole = {key for key, job in view.ray.jobs.items() if job.pulse.lanes}
+    assert len(whole) == 30
+    for number in range(30, 50):
+        view.ray.jobs[f"{number}"] = busy(f"{number}", None, 4000.0 - number)
+    view.advance(5001.0)
+    packed = len(msgspec.msgpack.encode([job.pulse for job in view.ray.jobs.values()]))
+    assert 0.7 * MOST_BYTES < packed <= MOST_BYTES
+    gone = {int(key) for key, job in view.ray.jobs.items() if not job.pulse.lanes}
+    assert gone == set(range(20 - len(gone), 20))
+    for number in range(50, 600):
+        view.ray.jobs[f"{number}"] = RayJobView(
+            id=str(number),
+            driver=RayDriver(job=str(number), address="10.0.0.1", pid=7),
+            first_seen=0.0,
+            changed_at=4000.0 - number,
+            pulse=Pulse(lanes=view.ray.jobs["20"].pulse.lanes),
+        )
+    view.advance(5002.0)
+    kept = [job for job in view.ray.jobs.values() if job.pulse.lanes]
+    assert len(msgspec.msgpack.encode([job.pulse for job in kept])) <= MOST_BYTES
+    assert min(int(job.id) for job in kept) == 20

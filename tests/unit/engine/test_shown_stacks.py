@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.judgement import MOST_RANKS_TEXT, MOST_STACKS
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackFact, Tool
 from tests.support.engine_sim import Sim
 
 
@@ -29,3 +32,26 @@ def test_many_ranks_are_said_in_short() -> None:
     assert len(stacks) <= MOST_STACKS
     assert sum(alike for _, alike, _ in stacks) == 64
     assert all(len(ranks) <= MOST_RANKS_TEXT + 5 for *_, ranks in stacks)
+
+
+def test_what_is_shown_says_what_the_rounds_before_showed() -> None:
+    sim = Sim(world=8, nodes=2)
+    verdict_of(sim, 3)
+    (incident,) = sim.incidents()
+    assert incident.verdict is not None
+    assert all(one.looks > 1 and one.before == () for one in incident.verdict.stacks)
+
+
+def fact(signature: tuple[str, ...], tool: Tool = "py-spy") -> StackFact:
+    return StackFact(process=ProcessId("a", 7), signature=signature, tool=tool)
+
+
+def test_the_newest_round_that_shows_another_place_is_kept_beside_the_last() -> None:
+    case = Case(incident_id="1", job_number=1, opened_at=0.0, asked_round_at=0.0)
+    looks = [fact(("main", "load")), fact(("main", "read")), fact(("clone",), "gdb")]
+    looks += [fact(("main", "sum")), fact(("main", "sum"))]
+    for number, look in enumerate(looks, 1):
+        case.take_round(float(number), number, (look,))
+    told = case.with_looks(looks[-1])
+    assert (told.looks, told.before) == (4, ("main", "read"))
+    assert case.with_looks(looks[2]).before == ()

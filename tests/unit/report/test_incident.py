@@ -11,6 +11,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import (
     ChainLink,
     Culprit,
+    EvidenceItem,
     Incident,
     RankLog,
     Transition,
@@ -202,6 +203,53 @@ def test_what_shows_it_is_folded_for_an_issue_and_open_on_a_terminal(incident: I
     assert heads[-1] < folded.index("<details>")
     assert "<details>" not in opened
     assert "## Stack of rank 4, pid 1004 (culprit" in opened
+
+
+@pytest.mark.parametrize("text", ["|", "\U0001f9e8", "`", '&<"', "<img src=x>|\n# owned\n"])
+def test_whatever_texts_say_it_fits_an_issue_with_room(of_actors: Incident, text: str) -> None:
+    """GitHub refuses an issue of more than 65,536 characters; JavaScript counts some twice."""
+    evil = text * 2_000
+    verdict = of_actors.verdict
+    assert verdict is not None
+    link = ChainLink(start=evil, end=evil, how="ray.get", since=1000.0)
+    verdict = msgspec.structs.replace(
+        verdict,
+        chain=(link,) * 50,
+        culprits=tuple(
+            Culprit(rank=None, host=evil, pid=7, reason=f"{number}{evil}", actor=evil, method=evil)
+            for number in range(200)
+        ),
+        evidence=tuple(
+            EvidenceItem(source=evil, text=evil, weight=weight)
+            for weight in (2.0, 0.0, -1.0)
+            for _ in range(200)
+        ),
+        waiting=(evil,) * 200,
+        next_steps=(evil,) * 200,
+        stacks=tuple(
+            StackFact(process=ProcessId(evil, pid, 1), signature=(evil,) * 50) for pid in range(40)
+        ),
+    )
+    logs = tuple(
+        RankLog(rank=None, label=evil, host=evil, pid=n, lines=(evil,) * 9) for n in range(40)
+    )
+    told = msgspec.structs.replace(
+        of_actors, summary=evil, job=evil, verdict=verdict, logs=logs,
+        history=(Transition(1030.0, "suspected", evil),) * 500,
+    )  # fmt: skip
+    report = markdown(told, (evil,) * 500)
+    assert len(report.encode("utf-16-le")) // 2 <= 61_000
+    assert "parts are left out here, `report.html` has all: " in report
+    for heading in ("Culprits", "What to do", "Who waits for whom", "Why"):
+        begun = report.index(f"\n## {heading}\n")
+        assert report[begun + 4 + len(heading) :].lstrip()[:2] in ("| ", "- ", "1.")
+    assert "more lines are left out here" in report
+    assert report.count("<details>") == report.count("</details>")
+
+
+def test_of_little_nothing_is_left_out(incident: Incident, of_actors: Incident) -> None:
+    for one in (incident, of_actors, with_stacks(page_data.incident())):
+        assert "left out" not in markdown(one)
 
 
 def test_an_incident_without_a_verdict_still_has_a_report(incident: Incident) -> None:

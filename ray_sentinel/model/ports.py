@@ -1,0 +1,22 @@
+"""The RDMA ports of all nodes, as the page draws them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PortRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The ports of one node, one place each in all three."""
+
+    host: str
+    ports: tuple[str, ...]
+    """``mlx5_0/1``: device and port."""
+    active: tuple[bool, ...]
+    ages: tuple[int, ...]
+    """Seconds since that was told."""
+
+
+class PortMap(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all nodes that have reported ports within the last half hour, by their names."""
+
+    rows: tuple[PortRow, ...] = ()
