@@ -320,11 +320,6 @@ def test_the_pulse_is_read_by_the_keyboard(browser: Browser, page: Page) -> None
     assert browser.run(TEXT.format("#pulse .readout")) != before
 
 
-@pytest.mark.parametrize("address", ["", "#incident/0001", "#process/llama/1/rank%203"])
-    finally:
-        page.close()
-
-
 def test_what_happened_to_a_job_is_marked_in_its_pulse_and_read_by_the_keyboard(
     browser: Browser, page: Page
 ) -> None:
@@ -348,7 +343,7 @@ def test_what_happened_to_a_job_is_marked_in_its_pulse_and_read_by_the_keyboard(
         assert any(text in one for one in read), text
 
 
-@pytest.mark.parametrize("address", ["", "#incident/0001"])
+@pytest.mark.parametrize("address", ["", "#incident/0001", "#process/llama/1/rank%203"])
 def test_nothing_is_wider_than_a_phone(browser: Browser, page: Page, address: str) -> None:
     browser.resize(420, 900)
     browser.open(page.link + address)
