@@ -20,6 +20,7 @@ from ray_sentinel.engine.exits import (
 )
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.evidence.minority import at_most_a_third
 from ray_sentinel.model.progress import Exit
 
 # Exits that a node's announced end explains: Ray drains it, or took it away as it was told to.
@@ -100,8 +101,6 @@ Ends = list[tuple[float, Exit]]
 
 ALL_KILLED_WITHIN = 2.0
 """Seconds: whoever ends a job signals all of its ranks this quickly."""
-FEW = 1 / 3
-"""The share of a job's ranks that may be ended without ending the job."""
 
 
 def all_killed(job: JobView) -> bool:
@@ -116,7 +115,7 @@ def ended_alone(job: JobView, exits: Ends, abnormal: Ends) -> Ends:
     """Some of one node's ranks were told to end, and others fell for it: who ends a job, or a
     node, tells all of them."""
     told = [(at, exit_) for at, exit_ in exits if exit_.signal in ASKED_TO_END]
-    if not told or exits[0] != told[0] or len(told) > FEW * len(job.ranks):
+    if not told or exits[0] != told[0] or not at_most_a_third(len(told), len(job.ranks)):
         return []
     (node, *others) = {exit_.rank.node for _, exit_ in told}
     there = sum(view.rank.node == node for view in job.ranks.values())

@@ -16,6 +16,7 @@ from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.judgement import EvidenceScores
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.evidence.minority import at_most_a_third
 from ray_sentinel.evidence.stacks.cohorts import TRANSFERS
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.context import StacksContext, scene
@@ -129,7 +130,6 @@ MOVED = -2.0
 WAITS = -2.0
 LEFT_BEFORE = 2.0
 """Seconds before the last movement in which a leaving rank may still be what is waited for."""
-MINORITY = 1 / 3
 JOIN = "init_process_group ("
 """As a place begins in which ranks of PyTorch meet for the first time."""
 TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
@@ -313,7 +313,7 @@ def _from_steps(case: Case, scores: EvidenceScores) -> None:
         return
     ahead, _ = Counter(steps.values()).most_common(1)[0]
     behind = [p for p, step in steps.items() if step < ahead]
-    if 0 < len(behind) <= MINORITY * len(steps):
+    if behind and at_most_a_third(len(behind), len(steps)):
         for process in behind:
             number = case.job.ranks[process].rank.id.rank
             text = f"rank {number} has finished step {steps[process]}, most others {ahead}"

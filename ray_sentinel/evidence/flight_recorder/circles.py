@@ -12,8 +12,9 @@ from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
 from ray_sentinel.evidence.flight_recorder.group_ids import Kind
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.peer_roles import Call, Counter, Equals
-from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits, few
+from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.model.recorder import RecorderKind
 
 _LEAST_USUAL = 2
@@ -86,7 +87,7 @@ class Circles:
             for rank, entry in calls.items()
             if entry is not None and not entry.started and not self._lost_some(rank)
         ]
-        if not begun or not late or len(late) > few(len(calls)):
+        if not begun or not late or len(late) > most_odd(len(calls)):
             return {}
         label = self._world.group(operation.group).label
         return {
@@ -282,7 +283,11 @@ class Circles:
             for paths in self._paths(operation):
                 total = sum(len(same) for same in paths.values())
                 usual = max(paths.values(), key=len)
-                if len(paths) < 2 or total - len(usual) > few(total) or len(usual) < _LEAST_USUAL:
+                if (
+                    len(paths) < 2
+                    or total - len(usual) > most_odd(total)
+                    or len(usual) < _LEAST_USUAL
+                ):
                     continue
                 label = self._world.group(operation.group).label
                 for same in paths.values():

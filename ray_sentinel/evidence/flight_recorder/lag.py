@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, few
+from ray_sentinel.evidence.flight_recorder.waits import Key, Operation
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.minority import most_odd
 
 _MOST = 64
 """Most pending operations of a laggard that are looked at."""
@@ -26,7 +27,7 @@ class Lag:
         if shared:
             return list(shared)
         group = self._world.group(operation.group)
-        if len(operation.behind) <= few(len(group.members)):
+        if len(operation.behind) <= most_odd(len(group.members)):
             return []
         if self._alone(rank):
             return []

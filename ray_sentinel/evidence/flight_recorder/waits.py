@@ -15,6 +15,7 @@ import msgspec
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
 from ray_sentinel.evidence.flight_recorder.partners import Partner, Partners
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.minority import most_odd
 
 Key = tuple[Literal["collective", "p2p"], int, int, int]
 """A collective: (group, sequence, 0). A send, receive or batch: (group, rank, record)."""
@@ -219,9 +220,6 @@ class Waits:
         if operation.entry.needs_everyone:
             return True
         # Of a rooted operation a member needs its neighbours only, and the silent may be those.
-        return not silent and len(waiting) <= few(len(self.world.group(operation.group).members))
-
-
-def few(size: int) -> int:
-    """The largest number that counts as a small minority of ``size``."""
-    return max(1, size // 4)
+        return not silent and len(waiting) <= most_odd(
+            len(self.world.group(operation.group).members)
+        )

@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.evidence.minority import most_odd
 
 _GROUP = re.compile(
     r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?)| \([^\]]*?\))? ?"
@@ -225,7 +226,7 @@ def _silent(
     silent = sorted(set(range(world_size)) - set(ranks))
     if heard is not None and not set(silent) <= set(heard):
         return []
-    if len(silent) > 1 and len(silent) * 4 > world_size:
+    if len(silent) > most_odd(world_size):
         return []
     reason = f"its watchdog alone said nothing while those of {len(ranks)} others timed out"
     if len(silent) > 1:

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.evidence.nccl_ras.meshes import CommunicatorView
 from ray_sentinel.evidence.nccl_ras.poll import Member
 
 Vector = tuple[int, ...]
-
-OUTLIERS = 4
-"""The odd ones are at most one in so many, as RAS itself draws the line; one is always few."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +36,6 @@ class Split:
     few: bool
     """The odd ones are few enough among the members to be the exception."""
     text: str
-
-
-def most_odd(size: int) -> int:
-    """How many ranks of a communicator can be the exception."""
-    return max(1, size // OUTLIERS)
 
 
 def split(look: CommunicatorView) -> Split | None:

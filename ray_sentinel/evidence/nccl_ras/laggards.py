@@ -7,8 +7,9 @@ hangs, so a lag of one in a single poll names nobody.
 
 from __future__ import annotations
 
+from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.evidence.nccl_ras.context import RasContext
-from ray_sentinel.evidence.nccl_ras.counts import Split, most_odd, split
+from ray_sentinel.evidence.nccl_ras.counts import Split, split
 from ray_sentinel.evidence.nccl_ras.poll import Member
 from ray_sentinel.model.ras import RasKind, RasWait
 

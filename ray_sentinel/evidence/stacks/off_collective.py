@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ray_sentinel.evidence.minority import at_most_a_third
 from ray_sentinel.evidence.stacks.compare import function_of
 from ray_sentinel.evidence.stacks.context import (
     RuleAnswer,
@@ -52,7 +53,7 @@ def outlier(view: StacksContext) -> RuleAnswer | None:
     for place in (_exact, _functions, _activity):
         (main, count), *_ = Counter(map(place, facts)).most_common(1)
         apart = [fact for fact in facts if place(fact) != main]
-        if count * 3 < len(facts) * 2 or not apart:
+        if not apart or not at_most_a_third(len(apart), len(facts)):
             continue
         crowd = next(fact for fact in facts if place(fact) == main)
         members = [fact for fact in facts if place(fact) == main]

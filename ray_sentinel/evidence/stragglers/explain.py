@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.evidence.stragglers.arrivals import ArrivalTable, Floats, read, tables
 from ray_sentinel.evidence.stragglers.busy import Times, blocks, times
 from ray_sentinel.evidence.stragglers.links import SlowLink, slow_link
@@ -32,8 +33,6 @@ BLOCKS = 10
 LINK_CONFIDENCE = 0.8
 """The spread of a link's own transfers was looked at; what else they carried is not known."""
 TOO_FEW = "the dumps have too few collectives of all ranks in common"
-FEW = 4
-"""The slow are at most one in so many; one is always few among three."""
 
 
 def explain(
@@ -165,7 +164,7 @@ def _kind(lines: list[Busy], slow: list[Busy], seconds: float) -> tuple[Straggle
     of_host = [line for line in lines if line.host == host]
     if host and len(of_host) > 1 and len(of_host) < len(lines) and _all_of(of_host, slow):
         return "slow-node", host
-    if len(slow) <= max(1, len(lines) // FEW) and len(lines) > 2:
+    if len(slow) <= most_odd(len(lines)) and len(lines) > 2:
         return "slow-rank", ""
     return "imbalance", ""
 

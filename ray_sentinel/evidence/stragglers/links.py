@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.evidence.flight_recorder.entry import Signature
+from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.evidence.stragglers.arrivals import Call, Calls, Floats
 from ray_sentinel.model.rank_names import name_ranks
 
@@ -23,8 +24,6 @@ LEAST_TRANSFERS = 8
 """Of each group: fewer show no habit."""
 LEAST_RATIO = 1.25
 """Against the median of the other groups."""
-FEW = 4
-"""The slow are at most one in so many groups, or one."""
 
 _Like = tuple[Signature, int, int]
 """What is moved, among how many ranks, on how many hosts."""
@@ -91,7 +90,7 @@ def _slow(alike: Sequence[_Group]) -> SlowLink | None:
     usual = float(np.median([group.usual for group in alike]))
     slow = [group for group in alike if group.usual >= LEAST_RATIO * usual]
     rest = [group for group in alike if group not in slow]
-    if not slow or len(slow) > max(1, len(alike) // FEW):
+    if not slow or len(slow) > most_odd(len(alike)):
         return None
     high = float(np.percentile(np.concatenate([group.seconds for group in rest]), 75))
     slow = [group for group in slow if float(np.percentile(group.seconds, 25)) > high]
