@@ -130,6 +130,8 @@ class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Only harmless tools."""
     thorough: bool = False
     """cuda-gdb, where it is configured, on all of them."""
+    apart: bool = False
+    """Each process' file is read by itself: equal stacks are not told once only."""
 
 
 class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +145,9 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The digests that the coordinator has, in the order of ``ranks``; empty for none."""
     most_bytes: int = 0
     """Of all dumps in the answer."""
+    after: float = 0.0
+    """The answer is sent no sooner than so many seconds after the request: nodes whose ranks are
+    all asked at once do not all answer at once."""
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,7 +64,8 @@ class NodeDumps:
 
     def gather(self, request: DumpRequest) -> Dumps:
         """The dumps that were asked for; each rank without one is named, with the reason."""
-        end = time.monotonic() + SECONDS
+        begun = time.monotonic()
+        end = begun + SECONDS
         known = dict(zip(request.ranks, request.known, strict=False))
         asked = {self._pool.submit(self._find, rank): rank for rank in request.ranks}
         answer = _Answer(request.most_bytes)
@@ -90,6 +91,7 @@ class NodeDumps:
                 source.cancel()
         late_by = f"it did not write one within {SECONDS:g} s"
         answer.problems += [self._no(rank, late_by) for rank in request.ranks if rank in late]
+        time.sleep(max(0.0, begun + request.after - time.monotonic()))
         return answer.made()
 
     def close(self) -> None:

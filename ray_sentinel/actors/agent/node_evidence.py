@@ -26,6 +26,7 @@ from ray_sentinel.clock import WallHistory
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
+from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.masking import mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact
@@ -170,8 +171,12 @@ class Evidence:
                 outcome = "timeout" if run.timed_out else "error" if run.problem else "ok"
                 self.runs[run.tool, outcome] += 1
         facts, own = self._with_their_own(request, found.facts)
+        files = found.files | own
         return NodeCapture(
-            files=found.files | own, facts=facts, problems=found.problems, seconds=found.pauses
+            files=files if request.apart else fold(files),
+            facts=facts,
+            problems=found.problems,
+            seconds=found.pauses,
         )
 
     def _with_their_own(

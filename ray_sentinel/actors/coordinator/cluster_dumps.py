@@ -23,6 +23,10 @@ NODE_BYTES = 16 << 20
 """Most that one node answers, of reduced dumps; a rank's are some 20 KB."""
 CLUSTER_BYTES = 256 << 20
 """Most that all nodes together answer: each has an equal share where they are many."""
+RANK_BYTES = 32 << 10
+"""What a rank's reduced dump is taken to have at most, to tell when nodes are to answer."""
+BYTES_A_SECOND = 64_000_000
+"""Most that comes to the coordinator: what is more is sent later."""
 RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
 """The same, of raw dumps."""
@@ -37,7 +41,8 @@ class _Kept(msgspec.Struct):
 
 
 class ClusterDumps:
-    """Any thread may call; blocks for up to ``RECORDER_SECONDS``."""
+    """Any thread may call; blocks for up to ``RECORDER_SECONDS``, and for as long as the last node
+    is to answer later than the first."""
 
     def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._agents = agents
@@ -65,6 +70,8 @@ class ClusterDumps:
             (RAW_NODE_BYTES, RAW_CLUSTER_BYTES) if raw else (NODE_BYTES, CLUSTER_BYTES)
         )
         share = min(most, all_together // max(len(nodes), 1))
+        # Raw dumps are of few ranks, and together no more than two seconds bring.
+        after = {} if raw else _turns(nodes, share)
         with self._lock:
             self._forget()
             requests = {
@@ -73,10 +80,12 @@ class ClusterDumps:
                     raw=raw,
                     known=() if raw else tuple(self._digest(rank) for rank in asked),
                     most_bytes=share,
+                    after=after.get(node, 0.0),
                 )
                 for node, asked in nodes.items()
             }
-        said, problems = self._agents.ask("flight_recorder", requests, RECORDER_SECONDS)
+        seconds = RECORDER_SECONDS + max(after.values(), default=0.0)
+        said, problems = self._agents.ask("flight_recorder", requests, seconds)
         answers = {node: unpack(data, Dumps) for node, data in said.items()}
         for answer in answers.values():
             problems += answer.problems
@@ -120,3 +129,13 @@ class ClusterDumps:
                 break  # those that follow are younger
             size -= len(kept.data)
             del self.kept[process]
+
+
+def _turns(nodes: Mapping[str, Sequence[Rank]], share: int) -> dict[str, float]:
+    """After how many seconds each node is to answer, so that no second brings too much. All are
+    asked at once: what their ranks tell is of one moment."""
+    turns, size = {}, 0
+    for node, ranks in nodes.items():
+        size += min(share, len(ranks) * RANK_BYTES)
+        turns[node] = float(size // BYTES_A_SECOND)
+    return turns

@@ -353,6 +353,7 @@ class Executor:
                 waiters=_on(node, action.waiters),
                 others=_on(node, action.others),
                 thorough=action.thorough,
+                apart=is_timed(action.incident),
             )
             for node in by_node(everyone)
         }

@@ -22,21 +22,37 @@ _LEAST = 400
 def fold(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The files, with py-spy's stacks that another file of these has already put into one line.
 
-    Process and thread numbers do not count; functions, files, lines, names and states do.
+    Process and thread numbers do not count; functions, files, lines, names and states do. What
+    several nodes have folded can be folded again: the result is that of all their files at once.
     """
     kept: dict[bytes, str] = {}
+    moved: dict[str, str] = {}
     result: dict[str, bytes] = {}
     for name in sorted(files):
         data = files[name]
         head = _HEAD.match(data)
+        result[name] = data
         if head is None or len(data) < _LEAST or not name.startswith(_PREFIX):
-            result[name] = data
             continue
+        if _SAME.search(data[head.end() :][:_LEAST].decode("utf-8", "replace")):
+            continue  # its command line is long
         digest = sha256(_THREAD.sub(b"Thread", data[head.end() :])).digest()
         first = kept.setdefault(digest, name)
-        same = head[0] + f"\nStacks: the same as in {first}\n".encode()
-        result[name] = data if first == name else same
+        if first != name:
+            result[name] = _reference(head[0], first)
+            moved[name] = first
+    for name, data in files.items():
+        head = _HEAD.match(data) if name.startswith(_PREFIX) else None
+        said = (
+            _SAME.search(data[head.end() :][:_LEAST].decode("utf-8", "replace")) if head else None
+        )
+        if head is not None and said is not None and said["name"] in moved:
+            result[name] = _reference(head[0], moved[said["name"]])
     return result
+
+
+def _reference(head: bytes, name: str) -> bytes:
+    return head + f"\nStacks: the same as in {name}\n".encode()
 
 
 def refers_to(text: str) -> str:

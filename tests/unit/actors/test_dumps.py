@@ -15,7 +15,13 @@ from ray_sentinel.actors.agent import node_dumps
 from ray_sentinel.actors.agent.node_dumps import NodeDumps
 from ray_sentinel.actors.coordinator import cluster_dumps
 from ray_sentinel.actors.coordinator.agent_calls import Agents
-from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.coordinator.cluster_dumps import (
+    BYTES_A_SECOND,
+    CLUSTER_BYTES,
+    RANK_BYTES,
+    RECORDER_SECONDS,
+    ClusterDumps,
+)
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.evidence.flight_recorder import explain
@@ -218,3 +224,32 @@ def test_a_bundle_of_raw_and_reduced_dumps_explains_what_all_raw_ones_do(tmp_pat
 def test_dumps_travel_as_they_are() -> None:
     answer = Dumps(problems=("one",))
     assert unpack(pack(answer), Dumps) == answer
+
+
+def test_many_nodes_answer_one_after_the_other_and_few_at_once() -> None:
+    class Asked:
+        def ask(
+            self, method: str, requests: Mapping[str, DumpRequest], seconds: float
+        ) -> tuple[dict[str, bytes], list[str]]:
+            self.after = [request.after for request in requests.values()]
+            self.seconds = seconds
+            return {}, []
+
+    def after(nodes: int) -> Asked:
+        asked = Asked()
+        ranks = [
+            Rank(
+                id=RankId("job", 0, n),
+                process=ProcessId(f"host{n // 8}", n + 1, 1),
+                node=f"node{n // 8}",
+            )
+            for n in range(8 * nodes)
+        ]
+        ClusterDumps(cast(Agents, asked)).reduced(ranks)
+        return asked
+
+    few, many = after(64), after(1024)
+    assert (set(few.after), few.seconds) == ({0.0}, RECORDER_SECONDS)
+    share = min(CLUSTER_BYTES // 1024, 8 * RANK_BYTES)
+    assert max(many.after.count(turn) for turn in set(many.after)) * share < 1.01 * BYTES_A_SECOND
+    assert many.seconds == RECORDER_SECONDS + max(many.after) < RECORDER_SECONDS + 5

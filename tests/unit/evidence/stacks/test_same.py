@@ -42,3 +42,20 @@ def test_what_is_short_or_no_dump_of_py_spy_s_is_left_alone() -> None:
     assert fold(files) == files
     assert refers_to("Process 1: x\n") == ""
     assert unfold("no dump", "Process 1: x\n") == "no dump"
+
+
+def test_what_nodes_folded_is_folded_again_as_if_it_had_been_whole() -> None:
+    long = FRAMES.replace("module_3", "module_4")
+    nodes = [
+        {
+            f"pyspy_{host}_{pid}.txt": dump(pid, long if pid == 12 else FRAMES).replace(
+                b": train", b": train " + b"x" * width
+            )
+            for pid in range(10, 14)
+        }
+        for host, width in (("a", 0), ("b", 600), ("c", 0))
+    ]
+    whole = {name: data for node in nodes for name, data in node.items()}
+    sent = {name: data for node in nodes for name, data in fold(node).items()}
+    assert fold(sent) == fold(whole)
+    assert sum(map(len, sent.values())) < sum(map(len, whole.values()))

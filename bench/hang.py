@@ -1,0 +1,125 @@
+"""What the evidence of a hang of many ranks brings into the coordinator, and onto its disk.
+
+    python bench/hang.py [--nodes 1024] [--threads 20] [--entries 2000] [--different 8]
+
+Eight ranks a node stand in a collective, one stands elsewhere. The stacks are py-spy's texts, one a
+rank; the flight recorders are those of ``--different`` ranks of such a job, reduced as nodes reduce
+them, and sent by all in turn. Agents are simulated: when an answer comes is what the coordinator
+asks for. Neither Ray nor the engine is in it, so it tells nothing of the seconds to a verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import random
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import cast
+
+import msgspec
+from flight_recorder import large_job
+from nodes import PER_NODE, SimulatedNode
+from stacks import dump
+
+from ray_sentinel.actors.coordinator.agent_calls import Agents, Answers
+from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, Sampled, pack
+from ray_sentinel.evidence.flight_recorder.reduced import reduce
+from ray_sentinel.evidence.stacks import classify, parse
+from ray_sentinel.evidence.stacks.same import fold
+
+
+def recorders(world: int, entries: int, different: int) -> list[bytes]:
+    """Reduced dumps of some ranks, whose times differ as clocks and devices make them differ."""
+    dice, found = random.Random(1), []
+    for _, data in islice(large_job(world, entries), different):
+        tree = pickle.loads(data)  # noqa: S301
+        for row in tree["entries"]:
+            row["time_created_ns"] += dice.randrange(1_000_000)
+            row["duration_ms"] = dice.random() if row["state"] == "completed" else None
+        found.append(reduce(pickle.dumps(tree, protocol=2)))
+    return found
+
+
+def python_only(text: str) -> bytes:
+    """As py-spy writes it that is to stop nobody: without native frames, and their addresses."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if ".so" not in line).encode()
+
+
+class SimulatedAgents:
+    """Answer in the second in which they are to."""
+
+    def __init__(self, dumps: list[bytes]) -> None:
+        self._dumps = dumps
+        self.came: Counter[float] = Counter()
+        """Bytes by second."""
+
+    def ask(self, method: str, requests: Mapping[str, DumpRequest], seconds: float) -> Answers:
+        answers = {}
+        for node, request in requests.items():
+            dumps = tuple(
+                Dump(rank=r.id.rank, data=self._dumps[r.id.rank % len(self._dumps)], digest=b"x")
+                for r in request.ranks
+            )
+            answers[node] = pack(Dumps(dumps=dumps))
+            self.came[request.after] += len(answers[node])
+        return answers, []
+
+
+def on_disk(sizes: list[int]) -> int:
+    """Bytes in blocks of 4 KiB."""
+    return sum(-(-size // 4096) * 4096 for size in sizes)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1024)
+    parser.add_argument("--threads", type=int, default=20)
+    parser.add_argument("--entries", type=int, default=2000)
+    parser.add_argument("--different", type=int, default=8)
+    asked = parser.parse_args()
+    world = asked.nodes * PER_NODE
+    nodes = [SimulatedNode(number, world) for number in range(asked.nodes)]
+
+    whole = sent = looked = 0
+    came: dict[str, bytes] = {}
+    begun = os.times()
+    for node in nodes:
+        files, facts = {}, []
+        for rank in node.ranks:
+            number = rank.id.rank
+            text = python_only(dump(number, asked.threads, "plain", number == world * 2 // 3))
+            files[f"pyspy_{node.node.host}_{1000 + number * 100}.txt"] = text
+            traces = parse(text, rank.process, 0.0)
+            facts += [msgspec.structs.replace(classify(t), rank=rank.id) for t in traces]
+        folded = fold(files)
+        whole += sum(map(len, files.values()))
+        sent += sum(map(len, folded.values()))
+        looked += len(pack(Sampled(facts=tuple(facts))))
+        came |= folded
+    kept = fold(came)
+    spent = os.times().user - begun.user
+    small = sum(map(len, kept.values()))
+    print(
+        f"{world} ranks: a round of stacks {looked / 1e6:.1f} MB; a capture's stacks "
+        f"{whole / 1e6:.1f} MB, folded on the nodes {sent / 1e6:.1f} MB, in the bundle "
+        f"{small / 1e6:.1f} MB; {spent:.1f} s of CPU for all nodes"
+    )
+
+    agents = SimulatedAgents(recorders(world, asked.entries, asked.different))
+    found, _ = ClusterDumps(cast(Agents, agents)).reduced(r for n in nodes for r in n.ranks)
+    size = sum(map(len, found.values()))
+    print(
+        f"a round of flight recorders {size / 1e6:.0f} MB of {len(found)} ranks, over "
+        f"{max(agents.came) + 1:.0f} s, at most {max(agents.came.values()) / 1e6:.0f} MB in one"
+    )
+    sizes = [len(data) for data in (*kept.values(), *found.values())]
+    print(f"bundle: {sum(sizes) / 1e6:.0f} MB, {on_disk(sizes) / 1e6:.0f} MB in blocks of 4 KiB")
+
+
+if __name__ == "__main__":
+    main()
