@@ -22,12 +22,14 @@ from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
 from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.lanes_report import lanes_report
 from ray_sentinel.engine.pulse_report import pulse_report
 from ray_sentinel.engine.state import NO_SNAPSHOT
 from ray_sentinel.engine.telemetry import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
@@ -193,6 +195,13 @@ class EngineLoop:
         with self._lock:
             report = pulse_report(self._engine.view, self._clock.now())
         return shown_pulse(report, self._clock.shift)
+
+    def lanes(self) -> LanesReport:
+        """What ranks and roles did over the last hour."""
+        with self._lock:
+            report = lanes_report(self._engine.view, self._clock.now())
+        shift = self._clock.shift
+        return msgspec.structs.replace(report, begin=report.begin + shift, end=report.end + shift)
 
     def gpus(self, quantity: GpuQuantity) -> GpuMap:
         """That of all GPUs. The engine goes on meanwhile."""

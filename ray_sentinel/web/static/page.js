@@ -5,6 +5,7 @@ import { clock, el, fill, forget } from "./dom.js";
 import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
+import { laneCards } from "./lanes.js";
 import { nodeTable } from "./nodes.js";
 import { pulses } from "./pulse.js";
 
@@ -15,6 +16,7 @@ const DETAIL_SECONDS = 5;
 let page = null; // the last answers
 let pulse = null;
 let gpus = null;
+let lanes = null;
 let quantity = "utilisation"; // of the GPUs
 const NONE = '[""]';
 let shownIncident = NONE; // its number, and what the page knew of it then
@@ -91,6 +93,7 @@ addEventListener("hashchange", () => {
   if (chosen() === "") shownIncident = NONE;
   showIncident();
   showPulse(); // it has no width while it is hidden
+  showLanes();
   scrollTo(0, 0);
   const links = [...document.querySelectorAll("#incidents h3 a")];
   if (before) links.find((one) => one.hash === INCIDENT + encodeURIComponent(before))?.focus();
@@ -107,6 +110,7 @@ poll(1, async () => {
   showIncident();
   if (first) {
     showPulse();
+    showLanes();
     showGpus();
   }
 }, (error) => {
@@ -137,7 +141,22 @@ async function choose(name) {
 
 poll(GPU_SECONDS, askGpus);
 
+function showLanes() {
+  if (page === null || lanes === null) return;
+  const section = document.getElementById("lanes");
+  section.hidden = false; // else it has no width
+  const width = section.clientWidth - 34;
+  if (width < 100) return; // an incident is shown instead
+  fill("lanes", [lanes, width], () => laneCards(lanes, page.status, page.incidents, width));
+}
+
+poll(PULSE_SECONDS, async () => {
+  lanes = await ask("/api/v1/lanes");
+  showLanes();
+});
+
 addEventListener("resize", () => {
   forget("pulse");
   showPulse();
+  showLanes();
 });

@@ -14,6 +14,7 @@ from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
 from tests.support.page_gpus import gpus
+from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
 from tests.support.page_stacks import with_stacks
 
@@ -31,7 +32,9 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 def page_of(*incidents: Incident, ranks: int = 8) -> Page:
-    source = PageSource(partial(status, ranks=ranks), lambda: incidents, pulse=report, gpus=gpus)
+    source = PageSource(
+        partial(status, ranks=ranks), lambda: incidents, pulse=report, gpus=gpus, lanes=lanes
+    )
     return Page(source, port=0)
 
 
