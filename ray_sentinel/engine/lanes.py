@@ -109,9 +109,14 @@ class Lanes(msgspec.Struct):
             del self.odd[next(iter(self.odd))]
 
     def _lane(self, name: str) -> list[Stretch]:
+        new = name not in self.lanes
         lane = self.lanes[name] = self.lanes.pop(name, [])
         while len(self.lanes) > MOST_LANES:
             del self.lanes[next(iter(self.lanes))]
+        if new:
+            # Those that had more room make place.
+            for other in self.lanes.values():
+                del other[: -(MOST_STRETCHES // len(self.lanes))]
         return lane
 
     def _trim(self, lane: list[Stretch], now: float) -> None:

@@ -95,6 +95,14 @@ def test_what_is_kept_is_bounded_whatever_the_pace(roles: int) -> None:
     assert len(msgspec.msgpack.encode(lanes)) < 350_000
 
 
+def test_lanes_that_had_more_room_make_place_for_others() -> None:
+    lanes = Lanes()
+    for role in range(MOST_LANES):
+        for number in range(1200):
+            lanes.call(f"Role{role}.step", number, number + 0.5)
+        assert sum(map(len, lanes.lanes.values())) <= MOST_STRETCHES
+
+
 def test_it_outlives_the_coordinator() -> None:
     sim = Sim(world=4)
     sim.run(60)
