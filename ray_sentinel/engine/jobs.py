@@ -9,6 +9,7 @@ import msgspec
 from ray_sentinel.config import HangConfig
 from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.exits import SIGKILL
+from ray_sentinel.engine.lanes import Lanes
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
 from ray_sentinel.engine.pulse import Pulse
 from ray_sentinel.engine.ranks import RankView
@@ -144,6 +145,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """The phase of each process, and since when."""
     pulse: Pulse = msgspec.field(default_factory=Pulse)
     """Of its steps."""
+    lanes: Lanes = msgspec.field(default_factory=Lanes)
+    """Of its ranks."""
 
     def __post_init__(self) -> None:
         self._on_node: dict[str, dict[ProcessId, RankView]] = {}
@@ -271,6 +274,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         if self.complete_since is None and live and len(live) >= (self.world_size or 1):
             self.complete_since = now
         if live:
+            doing = "step" if self.training() else "startup"
+            self.lanes.look(live, self.pace.usual or 0.0, doing, now)
             self.ended_at = None
             self._let_go_of_exits(now)
         elif self.ranks and self.ended_at is None:

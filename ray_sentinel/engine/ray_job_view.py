@@ -10,6 +10,7 @@ from operator import sub
 import msgspec
 
 from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.engine.lanes import Lanes
 from ray_sentinel.engine.placement import Missing, missing_of
 from ray_sentinel.engine.pulse import Pulse
 from ray_sentinel.engine.ray_methods import (
@@ -133,6 +134,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """Looks at it, one after the other, in which nothing has begun or ended."""
     pulse: Pulse = msgspec.field(default_factory=Pulse)
     """Of its actors' calls."""
+    lanes: Lanes = msgspec.field(default_factory=Lanes)
+    """Of its roles."""
 
     @property
     def name(self) -> str:

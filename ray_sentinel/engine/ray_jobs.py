@@ -224,6 +224,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             known.lasted.add(lasted)
             if not track.runs.endswith(".__init__"):
                 job.pulse.add(track.runs, lasted, at)
+                job.lanes.call(track.runs, at - lasted, at)
         gap = at - job.changed_at
         # What a job waits for while its actors are made is no habit of its work.
         if gap > SHORTEST and not track.runs.endswith(".__init__"):

@@ -6,6 +6,8 @@
                                without their stacks and files
 ``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
                                the page asks every ten seconds
+``/api/v1/lanes``              a ``LanesReport``: what ranks and roles did over the last hour; the
+                               page asks every ten seconds
 ``/api/v1/gpus?quantity=...``  a ``GpuMap`` of ``utilisation``, ``memory``, ``power`` or
                                ``temperature``
 ``/api/v1/ports``              a ``PortMap``: which RDMA ports are active
@@ -40,6 +42,7 @@ import msgspec
 from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.status import Status
@@ -88,6 +91,7 @@ class PageSource(msgspec.Struct, frozen=True):
     history: Callable[[], bytes] | None = None
     """The embedded history as a file's bytes; raises OSError where it cannot be made."""
     pulse: Callable[[], PulseReport] | None = None
+    lanes: Callable[[], LanesReport] | None = None
     gpus: Callable[[GpuQuantity], GpuMap] | None = None
     ports: Callable[[], PortMap] = PortMap
 
@@ -107,6 +111,8 @@ def routes(source: PageSource) -> dict[str, Handler]:
     }
     if source.pulse is not None:
         plain["/api/v1/pulse"] = source.pulse
+    if source.lanes is not None:
+        plain["/api/v1/lanes"] = source.lanes
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
     for path, (body, kind) in static_files().items():
         made[path] = _static(body, kind)

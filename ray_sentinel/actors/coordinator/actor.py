@@ -82,6 +82,10 @@ class Coordinator:
         """All confirmed incidents, oldest first: a list of ``Incident``."""
         return pack(self._engine.incidents())
 
+    async def lanes(self) -> bytes:
+        """A ``LanesReport``."""
+        return pack(await asyncio.to_thread(self._parts.lanes))
+
     async def incident(self, incident_id: str) -> bytes:
         """One ``Incident``. Raises UsageError for an unknown id."""
         for incident in self._engine.incidents():

@@ -30,12 +30,14 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.gpu_map import gpu_map
+from ray_sentinel.engine.lanes_report import lanes_report
 from ray_sentinel.engine.port_map import port_map
 from ray_sentinel.engine.pulse_report import pulse_report
 from ray_sentinel.engine.telemetry import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.samples import StreamName, TableHeld
@@ -178,6 +180,13 @@ class EngineLoop:
         with self._lock:
             report = pulse_report(self._engine.view, self._clock.now(), self._engine.alerts())
         return shown_pulse(report, self._clock.shift)
+
+    def lanes(self) -> LanesReport:
+        """What ranks and roles did over the last hour."""
+        with self._lock:
+            report = lanes_report(self._engine.view, self._clock.now())
+        shift = self._clock.shift
+        return msgspec.structs.replace(report, begin=report.begin + shift, end=report.end + shift)
 
     def gpus(self, quantity: GpuQuantity) -> GpuMap:
         """That of all GPUs. The engine goes on meanwhile."""

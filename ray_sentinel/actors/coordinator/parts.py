@@ -57,6 +57,7 @@ from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTold
 from ray_sentinel.masking import mask_record
+from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
@@ -142,6 +143,7 @@ class CoordinatorParts:
                 self.engine.incidents,
                 self.history.image,
                 pulse=lambda: mask_record(self.engine.pulse()),
+                lanes=self.lanes,
                 gpus=lambda quantity: mask_record(self.engine.gpus(quantity)),
                 ports=lambda: mask_record(self.engine.ports()),
             ),
@@ -389,6 +391,10 @@ class CoordinatorParts:
             coordinator=work,
         )
         return mask_record(status)
+
+    def lanes(self) -> LanesReport:
+        """What ranks and roles did over the last hour."""
+        return mask_record(self.engine.lanes())
 
     async def close(self) -> None:
         """End the loops and write what waits."""

@@ -5,6 +5,7 @@ import { clock, el, fill, forget, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
+import { laneCards } from "./lanes.js";
 import { nodeTable } from "./nodes.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
 import { portMap } from "./ports.js";
@@ -19,6 +20,7 @@ let page = null; // the last answers
 let pulse = null;
 let gpus = null;
 let gpusAt = null;
+let lanes = null;
 let quantity = "utilisation"; // of the GPUs
 let way = "node"; // that ranks are sorted by
 const NOTHING = { address: "", known: "" };
@@ -130,6 +132,7 @@ addEventListener("hashchange", () => {
   if (opened() === null) shown = NOTHING;
   showDetail();
   showPulse(); // it has no width while it is hidden
+  showLanes();
   scrollTo(0, 0);
   if (before) [...document.querySelectorAll("main a")].find((one) => one.checkVisibility() && one.hash === before)?.focus();
 });
@@ -145,6 +148,7 @@ poll(1, async () => {
   showDetail();
   if (first) {
     showPulse();
+    showLanes();
     showGpus();
   }
 }, (error) => {
@@ -194,7 +198,23 @@ poll(PORT_SECONDS, async () => {
   fill("ports", ports, () => portMap(ports));
 }, (error) => trouble("ports", untold("The RDMA ports", error, null)));
 
+function showLanes() {
+  if (page === null || lanes === null) return;
+  const section = document.getElementById("lanes");
+  section.hidden = false; // else it has no width
+  const width = section.clientWidth - 34;
+  if (width < 100) return; // an incident is shown instead
+  fill("lanes", [lanes, width], () => laneCards(lanes, page.status, page.incidents, width));
+}
+
+poll(PULSE_SECONDS, async () => {
+  lanes = await ask("/api/v1/lanes");
+  trouble("lanes", "");
+  showLanes();
+}, (error) => trouble("lanes", untold("The lanes", error, lanes && lanes.end)));
+
 addEventListener("resize", () => {
   forget("pulse");
   showPulse();
+  showLanes();
 });

@@ -20,6 +20,7 @@ from ray_sentinel.web.routes import PageSource
 from tests.support.browser import rendered
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
 from tests.support.page_gpus import gpus, ports
+from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
 
 pytestmark = pytest.mark.integration
@@ -41,6 +42,7 @@ def serve() -> Iterator[Serve]:
             ask,
             hostile_incidents,
             pulse=lambda: report(HOSTILE),
+            lanes=lambda: lanes(HOSTILE),
             gpus=lambda quantity: gpus(quantity, hostile=HOSTILE),
             ports=lambda: ports(hostile=HOSTILE),
         )

@@ -16,6 +16,7 @@ from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
 from tests.support.page_data import HOSTILE, NOW, incident, incident_of_actors, status
 from tests.support.page_gpus import gpus, ports
+from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
 from tests.support.page_stacks import with_stacks
 
@@ -34,7 +35,12 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 def page_of(*incidents: Incident, ranks: int = 8) -> Page:
     source = PageSource(
-        partial(status, ranks=ranks), lambda: incidents, pulse=report, gpus=gpus, ports=ports
+        partial(status, ranks=ranks),
+        lambda: incidents,
+        pulse=report,
+        lanes=lanes,
+        gpus=gpus,
+        ports=ports,
     )
     return Page(source, port=0)
 

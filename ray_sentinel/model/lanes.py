@@ -1,0 +1,38 @@
+"""What each rank, group of ranks or role did over the last hour, as lanes over time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+LaneStretch = tuple[int, int, int]
+"""Which of the job's kinds, when it began after the report's begin, and for how long, both in
+tenths of a second."""
+
+
+class DrawnLane(msgspec.Struct, frozen=True, kw_only=True):
+    """One row, oldest stretch first."""
+
+    name: str
+    """"rank 3", a host, some hosts, or a role."""
+    stretches: tuple[LaneStretch, ...] = ()
+
+
+class JobLanes(msgspec.Struct, frozen=True, kw_only=True):
+    """The lanes of one attempt of a job."""
+
+    job: str
+    attempt: int
+    of: Literal["ranks", "roles"]
+    kinds: tuple[str, ...] = ()
+    """What stretches are of: phases, "step", "wait", "gap" and "stopped", or methods."""
+    lanes: tuple[DrawnLane, ...] = ()
+
+
+class LanesReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The lanes of the jobs that moved last, between two Unix times in seconds."""
+
+    begin: float
+    end: float
+    jobs: tuple[JobLanes, ...] = ()

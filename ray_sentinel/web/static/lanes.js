@@ -1,0 +1,268 @@
+// What ranks, groups of ranks or roles did over the last hour: a lane each, on a canvas, for an hour
+// of some eighty lanes is thousands of stretches. What is zoomed to stays over new answers.
+import { clock, duration, el } from "./dom.js";
+
+const ROW = 18, NAME = 132, NAME_NARROW = 84, AXIS = 20, LEAST = 10; // pixels; seconds
+const FIXED = { step: "--lane-step", wait: "--lane-wait", gap: "--lane-gap", stopped: "--lane-stopped" };
+const HUES = 8; // for phases and methods
+const LOUD = ["gap", "stopped"];
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800];
+
+const views = new Map(); // job → how far from now the view ends, and how long it is, in seconds
+
+// `report` is a LanesReport.
+export function laneCards(report, status, incidents, width) {
+  const running = status.jobs.filter((job) => !job.ended);
+  const shown = running.length ? running : status.jobs;
+  return report.jobs.filter((one) => shown.some((job) => job.job === one.job && job.attempt === one.attempt))
+    .map((one) => card(one, report, accused(one, incidents), width));
+}
+
+// The lanes of ranks that an open incident names.
+function accused(job, incidents) {
+  const open = incidents.filter((one) => one.job === job.job && one.attempt === job.attempt &&
+    !["resolved", "dismissed"].includes(one.state));
+  return new Set(open.flatMap((one) => one.culprits).map((one) => `rank ${one.rank}`));
+}
+
+function card(job, report, named, width) {
+  const lanes = job.lanes.map((lane) => ({ ...lane, named: named.has(lane.name) }));
+  const seconds = report.end - report.begin;
+  const first = Math.min(...lanes.flatMap((lane) => lane.stretches.slice(0, 1).map(([, at]) => at / 10)));
+  const key = JSON.stringify([job.job, job.attempt]);
+  const whole = Math.min(seconds, Math.max(60, 1.05 * (seconds - first)));
+  if (!views.has(key)) views.set(key, { back: 0, span: whole, moved: false });
+  const view = views.get(key);
+  if (!view.moved) view.span = whole;
+  const readout = el("span", { class: "readout", "aria-live": "polite" });
+  const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": told(job, lanes) });
+  const picture = { job, lanes, report, view, whole, canvas, readout, width, left: width < 520 ? NAME_NARROW : NAME,
+    colours: colours(job.kinds), lane: 0, at: null, drawing: 0 };
+  const height = AXIS + ROW * lanes.length;
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.height = `${height}px`;
+  canvas.style.width = `${width}px`;
+  listen(picture);
+  draw(picture);
+  const button = (text, label, act) => {
+    const made = el("button", { type: "button", "aria-label": label }, text);
+    made.addEventListener("click", act);
+    return made;
+  };
+  return el("div", { class: "card lanes" },
+    el("h3", {}, job.job, " ", el("span", { class: "quiet" },
+      job.of === "roles" ? "what each role runs" : "what ranks do")),
+    el("div", { class: "lane" },
+      el("span", { class: "zoom" },
+        button("−", "see more time", () => zoom(picture, 2)),
+        button("+", "see less time", () => zoom(picture, 0.5)),
+        button("All", "see all of it", () => reset(picture))), readout),
+    el("div", { class: "tall", tabindex: lanes.length > 24 ? 0 : null }, canvas), legend(picture));
+}
+
+// For those who do not see it.
+function told(job, lanes) {
+  const loud = lanes.filter((lane) => LOUD.includes(job.kinds[lane.stretches.at(-1)[0]]));
+  const now = loud.slice(0, 8).map((lane) => `${lane.name}: ${job.kinds[lane.stretches.at(-1)[0]]}`);
+  return [`${job.job}: ${lanes.length} lanes over time`, ...now,
+    "arrow keys move through lanes and stretches, plus and minus zoom, 0 shows all"].join("; ");
+}
+
+function colours(kinds) {
+  const style = getComputedStyle(document.documentElement);
+  let hue = 0;
+  return kinds.map((kind) => style.getPropertyValue(Object.hasOwn(FIXED, kind) ? FIXED[kind]
+    : `--lane-${hue++ % HUES}`).trim());
+}
+
+function legend({ job, colours: inks }) {
+  return el("div", { class: "legend" }, ...job.kinds.slice(0, 16).map((kind, index) => {
+    const mark = el("i", {});
+    mark.style.background = inks[index];
+    return el("span", {}, mark, kind);
+  }));
+}
+
+function range({ report, view }) {
+  const to = report.end - report.begin - view.back;
+  return [to - view.span, to];
+}
+
+function draw(picture) {
+  picture.drawing = 0;
+  const { canvas, lanes, job, colours: inks, width, left, report } = picture;
+  const context = canvas.getContext("2d"), ratio = canvas.width / width;
+  const style = getComputedStyle(document.body); // the first time the canvas is not in the page yet
+  const ink = (name) => style.getPropertyValue(name).trim();
+  const [from, to] = range(picture), scale = (width - left) / (to - from);
+  const x = (at) => left + (at - from) * scale;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, canvas.height);
+  context.font = `11.5px ${style.fontFamily}`;
+  context.textBaseline = "middle";
+  axis(context, picture, x, ink);
+  lanes.forEach((lane, row) => {
+    const top = row * ROW;
+    context.fillStyle = ink(lane.named ? "--bad" : "--text");
+    context.font = `${lane.named ? 650 : 400} 11.5px ${style.fontFamily}`;
+    context.fillText(cut(context, lane.name, left - 10), 0, top + ROW / 2);
+    context.fillStyle = ink("--soft");
+    context.fillRect(left, top + 2, width - left, ROW - 4);
+    // What is no pixel wide is drawn last where it is loud: a short stop must be seen.
+    for (const loud of [false, true]) {
+      for (const [kind, begin, length] of lane.stretches) {
+        if (LOUD.includes(job.kinds[kind]) !== loud) continue;
+        const start = Math.max(begin / 10, from), stop = Math.min((begin + length) / 10, to);
+        if (stop < from || start > to) continue;
+        const wide = Math.max((stop - start) * scale, loud ? 2 : 1);
+        context.fillStyle = inks[kind];
+        context.fillRect(x(start), top + 2, wide, ROW - 4);
+        if (job.of === "roles") inside(context, job.kinds[kind], x(start), wide, top, style);
+      }
+    }
+  });
+  if (picture.at === null) return;
+  const [, begin, length] = picture.at, top = picture.lane * ROW;
+  const start = Math.max(x(begin / 10), left), stop = Math.min(x((begin + length) / 10), width);
+  if (stop < left || start > width || report.end < report.begin) return;
+  context.strokeStyle = ink("--text");
+  context.lineWidth = 1.5;
+  context.strokeRect(start + 0.75, top + 2.75, Math.max(stop - start - 1.5, 1.5), ROW - 5.5);
+}
+
+// A method's own name, where it has room.
+function inside(context, method, start, wide, top, style) {
+  const text = method.slice(method.indexOf(".") + 1, method.indexOf(".") + 40);
+  context.font = `11px ${style.fontFamily}`;
+  if (wide < 24 || context.measureText(text).width > wide - 8) return;
+  context.fillStyle = "#fff";
+  context.fillText(text, start + 4, top + ROW / 2 + 0.5);
+}
+
+function axis(context, { lanes, report, width, left, view }, x, ink) {
+  const most = Math.max(2, Math.floor((width - left) / 72));
+  const step = STEPS.find((one) => view.span / one <= most) || 3600;
+  const bottom = lanes.length * ROW, end = report.end - view.back;
+  context.fillStyle = ink("--quiet");
+  context.strokeStyle = ink("--line");
+  context.textAlign = "center";
+  for (let at = Math.ceil((end - view.span) / step) * step; at <= end; at += step) {
+    const place = x(at - report.begin);
+    context.beginPath();
+    context.moveTo(place, 0);
+    context.lineTo(place, bottom + 4);
+    context.stroke();
+    if (place > left + 20 && place < width - 24) context.fillText(clock(at).replace(step < 60 ? "" : /:\d\d(?=\D*$)/, ""), place, bottom + AXIS / 2 + 3);
+  }
+  context.textAlign = "left";
+}
+
+function cut(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  let low = 0, high = text.length;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    else high = middle - 1;
+  }
+  return `${text.slice(0, low)}…`;
+}
+
+function later(picture) {
+  if (!picture.drawing) picture.drawing = requestAnimationFrame(() => draw(picture));
+}
+
+function settle(picture) {
+  const { view, report } = picture;
+  view.span = Math.max(LEAST, Math.min(view.span, report.end - report.begin));
+  view.back = Math.max(0, Math.min(view.back, report.end - report.begin - view.span));
+  view.moved = true;
+  later(picture);
+}
+
+// `share`: what part of the view is left of the place that stays where it is.
+function zoom(picture, factor, share = 0.5) {
+  const { view, report } = picture;
+  const span = Math.max(LEAST, Math.min(view.span * factor, report.end - report.begin));
+  view.back += (1 - share) * (view.span - span);
+  view.span = span;
+  settle(picture);
+}
+
+function reset(picture) {
+  Object.assign(picture.view, { back: 0, span: picture.whole, moved: false });
+  later(picture);
+}
+
+function choose(picture, row, stretch) {
+  picture.lane = row;
+  picture.at = stretch;
+  const lane = picture.lanes[row];
+  picture.readout.textContent = stretch === null ? `${lane.name}: nothing is known of this time`
+    : `${lane.name}: ${picture.job.kinds[stretch[0]]}, ${duration(stretch[2] / 10)} from ` +
+      clock(picture.report.begin + stretch[1] / 10);
+  later(picture);
+}
+
+function listen(picture) {
+  const { canvas, view, left, width } = picture;
+  let held = null;
+  const second = (event) => {
+    const [from] = range(picture);
+    return from + (event.offsetX - left) / (width - left) * view.span;
+  };
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.shiftKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return; // the page scrolls
+    event.preventDefault();
+    if (event.ctrlKey) zoom(picture, Math.exp(event.deltaY / 200), (event.offsetX - left) / (width - left));
+    else {
+      view.back -= (event.deltaX || event.deltaY) / (width - left) * view.span;
+      settle(picture);
+    }
+  }, { passive: false });
+  canvas.addEventListener("pointerdown", (event) => {
+    held = event.offsetX;
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointerup", () => { held = null; });
+  canvas.addEventListener("pointermove", (event) => {
+    if (held !== null && event.offsetX !== held) {
+      view.back += (event.offsetX - held) / (width - left) * view.span;
+      held = event.offsetX;
+      settle(picture);
+      return;
+    }
+    const row = Math.floor(event.offsetY / ROW);
+    if (row < 0 || row >= picture.lanes.length || event.offsetX < left) return;
+    const at = 10 * second(event);
+    choose(picture, row, picture.lanes[row].stretches.findLast(([, begin, length]) =>
+      begin <= at && at <= begin + length) || null);
+  });
+  canvas.addEventListener("dblclick", (event) => zoom(picture, 0.25, (event.offsetX - left) / (width - left)));
+  canvas.addEventListener("keydown", (event) => key(picture, event));
+}
+
+function key(picture, event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const { lanes, lane, view, report } = picture;
+  const along = { ArrowLeft: -1, ArrowRight: 1 }[event.key], across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (event.key === "+" || event.key === "=") zoom(picture, 0.5);
+  else if (event.key === "-") zoom(picture, 2);
+  else if (event.key === "0") reset(picture);
+  else if (across !== undefined) {
+    const row = Math.max(0, Math.min(lanes.length - 1, lane + across));
+    choose(picture, row, lanes[row].stretches.at(-1));
+  } else if (along !== undefined) {
+    const known = lanes[lane].stretches, place = known.indexOf(picture.at);
+    const next = known[Math.max(0, Math.min(known.length - 1, (place < 0 ? known.length : place) + along))];
+    const [from, to] = range(picture);
+    if (next[1] / 10 > to || (next[1] + next[2]) / 10 < from) {
+      view.back = report.end - report.begin - next[1] / 10 - view.span / 2;
+      settle(picture);
+    }
+    choose(picture, lane, next);
+  } else return;
+  event.preventDefault();
+}
