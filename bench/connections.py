@@ -27,7 +27,7 @@ from ray_sentinel.actors.messages import Connections, pack_masked, unpack
 from ray_sentinel.capture.connections import connections_of, tcp_sockets
 from ray_sentinel.model.connections import Connection
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from ray_sentinel.waitgraph.answers import awaited_answers
 
 PROCESSES, PEERS = 8, 4

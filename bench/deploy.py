@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ray_sentinel.actors.deployment.deploy import Description
-from ray_sentinel.progress.proc_stat import parse_stat
+from ray_sentinel.progress.proc.proc_stat import parse_stat
 from tests.support.ray_cluster import RayCluster, Watched, eventually
 
 ATTACH = """

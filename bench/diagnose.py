@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ray_sentinel.store.history_file import HistoryFile
+from ray_sentinel.store.history.file import HistoryFile
 from tests.support.tsdb_scenarios import ranges
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.history import keep

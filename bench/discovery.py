@@ -22,7 +22,11 @@ from nodes import PER_NODE, SimulatedNode, hardware
 
 from ray_sentinel.http.server import Request
 from ray_sentinel.model.status import Status
-from ray_sentinel.store.scrape_config import ray_targets_file, target_groups, targets_file
+from ray_sentinel.store.prometheus.scrape_config import (
+    ray_targets_file,
+    target_groups,
+    targets_file,
+)
 from ray_sentinel.web.routes import PageSource, routes, static_files
 
 REPORTS = 3

@@ -40,7 +40,7 @@ from fleet import LAST_SECONDS, STOPPED, WARM_SECONDS, FleetCoordinator, residen
 from growth_plot import Panel, draw  # noqa: E402
 from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
 
-from ray_sentinel.actors.coordinator.recovery import restore  # noqa: E402
+from ray_sentinel.actors.coordinator.event_log.recovery import restore  # noqa: E402
 from ray_sentinel.actors.coordinator.roster import LONGEST_INTERVAL  # noqa: E402
 from ray_sentinel.actors.messages import Receipt, pack, unpack  # noqa: E402
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE  # noqa: E402

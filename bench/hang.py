@@ -24,8 +24,8 @@ from flight_recorder import large_job
 from nodes import PER_NODE, SimulatedNode
 from stacks import dump
 
-from ray_sentinel.actors.coordinator.agent_calls import Agents, Answers
-from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, Answers
+from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, Sampled, pack
 from ray_sentinel.evidence.flight_recorder.reduced import reduce
 from ray_sentinel.evidence.stacks import classify, parse

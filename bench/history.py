@@ -6,7 +6,7 @@
 Some hours of what so many nodes are asked to send are packed and written as fast as possible; the
 times are the samples'. Targets: 200 MiB more of resident memory, 4 % of a core, a file that keeps
 to its size and holds all of it. Exit code 1 if one is missed. ``--formats`` compares ways to store
-older samples in SQLite (``ray_sentinel/store/history_table.py``).
+older samples in SQLite (``ray_sentinel/store/history/table.py``).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import numpy as np
 
 from ray_sentinel.actors.coordinator.history import IMAGE_BYTES, wanted
 from ray_sentinel.diagnose.series import Reduce, Selector
-from ray_sentinel.store.history import MAX_BYTES, RowPacker, Rows, history_image
-from ray_sentinel.store.history_aging import used_bytes
-from ray_sentinel.store.history_file import HistoryFile
-from ray_sentinel.store.history_source import HistorySource
-from ray_sentinel.store.history_table import CELLS, HistoryTable, encode
+from ray_sentinel.store.history.aging import used_bytes
+from ray_sentinel.store.history.file import HistoryFile
+from ray_sentinel.store.history.source import HistorySource
+from ray_sentinel.store.history.table import CELLS, HistoryTable, encode
+from ray_sentinel.store.history.writer import MAX_BYTES, RowPacker, Rows, history_image
 
 HOUR = 3600.0
 SAVE_SECONDS = 30.0

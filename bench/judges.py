@@ -30,7 +30,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ray_sentinel.actors.coordinator.event_log import read_segment  # noqa: E402
+from ray_sentinel.actors.coordinator.event_log.log import read_segment  # noqa: E402
 from ray_sentinel.engine.engine import Engine  # noqa: E402
 from ray_sentinel.evidence import flight_recorder, nccl_ras, stacks  # noqa: E402
 from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402

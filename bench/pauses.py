@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from ray_sentinel.capture import guard  # noqa: E402
 from ray_sentinel.capture.tracer import Tracer, all_tracers  # noqa: E402
 from ray_sentinel.model.identity import ProcessId  # noqa: E402
-from ray_sentinel.progress.proc_stat import parse_stat  # noqa: E402
+from ray_sentinel.progress.proc.proc_stat import parse_stat  # noqa: E402
 
 DEADLINE = 60.0
 _RANK = """

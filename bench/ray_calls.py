@@ -25,8 +25,8 @@ from typing import Any
 import grpc
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
-from ray_sentinel.actors.coordinator.ray_calls import ControlStoreCalls
-from ray_sentinel.actors.coordinator.ray_store import RayStore
+from ray_sentinel.actors.coordinator.ray.calls import ControlStoreCalls
+from ray_sentinel.actors.coordinator.ray.store import RayStore
 
 JOB = bytes([1, 0, 0, 0])
 WAITING = bytes([2, 0, 0, 0])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nodes import PER_NODE, START, SimulatedNode, devices
 
-from ray_sentinel.actors.coordinator.event_log import encoded
+from ray_sentinel.actors.coordinator.event_log.log import encoded
 from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, unpack
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived

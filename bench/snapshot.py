@@ -23,7 +23,7 @@ from pathlib import Path
 from nodes import PER_NODE, START, SimulatedNode, hardware
 
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
-from ray_sentinel.actors.coordinator.event_log import segments
+from ray_sentinel.actors.coordinator.event_log.log import segments
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import (

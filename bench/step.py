@@ -23,18 +23,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ray_sentinel.model.identity import Node
-from ray_sentinel.progress import lifecycle, who
-from ray_sentinel.progress.discovery import Discovery
-from ray_sentinel.progress.process_state import StateReader
-from ray_sentinel.progress.processes import SETTLE_SECONDS, ProcessTable
+from ray_sentinel.progress.discovery.ranks import Discovery
+from ray_sentinel.progress.proc.process_state import StateReader
+from ray_sentinel.progress.proc.processes import SETTLE_SECONDS, ProcessTable
+from ray_sentinel.progress.rank import lifecycle, who
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.watch import NodeWatch
-from ray_sentinel.progress.writer import ProgressWriter
 
 RANK = """
 import time
-from ray_sentinel.progress import lifecycle, who
-from ray_sentinel.progress.writer import ProgressWriter
+from ray_sentinel.progress.rank import lifecycle
+from ray_sentinel.progress.rank import who
+from ray_sentinel.progress.rank.writer import ProgressWriter
 writer = ProgressWriter.open(who.resolve())
 life = lifecycle.watch_over(writer)
 while True:

@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ray_sentinel.progress.proc_stat import parse_stat
+from ray_sentinel.progress.proc.proc_stat import parse_stat
 
 TRAIN = (
     "import time\nfor n in range(10**9): print(f'step {n} loss 0.5', flush=True); time.sleep(0.1)"

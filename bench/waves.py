@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ray_sentinel.progress.proc_stat import parse_stat
+from ray_sentinel.progress.proc.proc_stat import parse_stat
 from tests.support.ray_cluster import RayCluster
 
 REST_SECONDS = 15.0

@@ -21,7 +21,7 @@ from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.supervise.actions import RunResult
 from ray_sentinel.supervise.checkpoint_choice import choose
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
-from ray_sentinel.supervise.notifier import Notifier, settings_of
+from ray_sentinel.supervise.notify.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # 40 ms, for a process that attaches and is no rank
     from ray_sentinel.model.health import Health
     from ray_sentinel.model.incident import Incident
     from ray_sentinel.model.status import Status
-    from ray_sentinel.progress.lifecycle import Lifecycle
-    from ray_sentinel.progress.writer import ProgressWriter
+    from ray_sentinel.progress.rank.lifecycle import Lifecycle
+    from ray_sentinel.progress.rank.writer import ProgressWriter
 
 log = logging.getLogger("ray_sentinel")
 
@@ -106,13 +106,13 @@ class Sentinel:
         self._deployer.start()
 
     def _identity_is_known(self) -> bool:
-        from ray_sentinel.progress import who
+        from ray_sentinel.progress.rank import who
 
         return who.is_sure(who.resolve(*self._names))
 
     def _open(self) -> ProgressWriter:
-        from ray_sentinel.progress import lifecycle, who
-        from ray_sentinel.progress.writer import ProgressWriter
+        from ray_sentinel.progress.rank import lifecycle, who
+        from ray_sentinel.progress.rank.writer import ProgressWriter
 
         writer = ProgressWriter.open(who.resolve(*self._names), strict=self._strict)
         self._life = lifecycle.watch_over(writer)
@@ -129,7 +129,7 @@ class Sentinel:
         )
         if told == self._names:
             return
-        from ray_sentinel.progress import who
+        from ray_sentinel.progress.rank import who
 
         self._names = (told[0], told[1], told[2])  # type: ignore[assignment]
         if self._writer is not None:

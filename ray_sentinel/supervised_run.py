@@ -30,19 +30,19 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import keep_private
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.supervise.actions import RunResult
+from ray_sentinel.supervise.attempt.command import current_folder, words_of
+from ray_sentinel.supervise.attempt.descendants import descendants
+from ray_sentinel.supervise.attempt.terminal import Terminal
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
-from ray_sentinel.supervise.command import current_folder, words_of
 from ray_sentinel.supervise.curable import normalised
-from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.json_records import readable
-from ray_sentinel.supervise.notices import Notice
-from ray_sentinel.supervise.notifier import Notifier, settings_of
+from ray_sentinel.supervise.notify.notices import Notice
+from ray_sentinel.supervise.notify.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.run_folder import State
 from ray_sentinel.supervise.supervisor import Supervisor
 from ray_sentinel.supervise.task import RunTask
-from ray_sentinel.supervise.terminal import Terminal
 from ray_sentinel.watched_page import WatchedPage
 from ray_sentinel.whole_file import write_whole
 

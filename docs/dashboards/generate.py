@@ -18,7 +18,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.evidence import xids
 from ray_sentinel.model import thresholds
 from ray_sentinel.model.thresholds import TABLE, Threshold
-from ray_sentinel.store.yaml_text import yaml_text
+from ray_sentinel.store.prometheus.yaml_text import yaml_text
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[1] / "ray_sentinel" / "store" / "generated"

@@ -19,9 +19,9 @@ from ray_sentinel import regex as re
 from ray_sentinel.api import Absent, Collector, Context, Metric, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.evidence.logs.bare_steps import STEP_END_HINTS, SplitSteps
-from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep
+from ray_sentinel.evidence.logs.lines.lines import parse_line
+from ray_sentinel.evidence.logs.training.bare_steps import STEP_END_HINTS, SplitSteps
+from ray_sentinel.evidence.logs.training.steps import HINTS, ReportedStep
 from ray_sentinel_plugins._files import Files
 from ray_sentinel_plugins._raylets import any_raylet, own_raylet
 

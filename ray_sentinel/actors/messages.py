@@ -18,7 +18,7 @@ from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.progress.ray_workers import RayWorker
+from ray_sentinel.progress.discovery.ray_workers import RayWorker
 
 T = TypeVar("T")
 

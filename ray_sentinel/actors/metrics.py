@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ray_sentinel import __version__
-from ray_sentinel.engine.inference import MOVING
-from ray_sentinel.engine.lifecycle import CONFIRMED
+from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
+from ray_sentinel.engine.telemetry.inference import MOVING
 from ray_sentinel.model.exposition import clean
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric, Sample

@@ -25,7 +25,7 @@ from ray_sentinel import process
 from ray_sentinel import regex as re
 from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.actors.raylets import raylets
-from ray_sentinel.progress.process_memory import memory_file
+from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.text import one_line
 
 SECONDS = 30.0

@@ -12,9 +12,9 @@ from pathlib import Path
 from ray_sentinel import process
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.kernel_files import kernel_text
-from ray_sentinel.progress.own_process import raylet_above
-from ray_sentinel.progress.proc_stat import parse_stat
-from ray_sentinel.progress.process_memory import memory_file
+from ray_sentinel.progress.proc.proc_stat import parse_stat
+from ray_sentinel.progress.proc.process_memory import memory_file
+from ray_sentinel.progress.rank.own_process import raylet_above
 
 log = logging.getLogger(__name__)
 

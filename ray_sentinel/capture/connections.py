@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.model.connections import Connection
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.progress.proc_stat import Stat, all_stats
+from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
 
 MOST_CONNECTIONS = 4096
 """Of one node that are told of; one more is looked for, to tell that some are not."""

@@ -25,7 +25,7 @@ from ray_sentinel import process as programs
 from ray_sentinel.errors import InputError, SentinelError
 from ray_sentinel.evidence.flight_recorder.reduced import reduce
 from ray_sentinel.progress.ask import MAX_ANSWER
-from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
 
 MAX_MEMORY = 2 << 30
 """Bytes of the child's address space."""

@@ -32,7 +32,7 @@ from ray_sentinel.errors import MissingPartError
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import STOPPED
 from ray_sentinel.model.stacks import StackTrace, Tool
-from ray_sentinel.progress.pidfd import open_pidfd
+from ray_sentinel.progress.proc.pidfd import open_pidfd
 
 SETTLE = 2.0
 """Seconds in which a traced process must run again before it is given up as not ours to mend."""

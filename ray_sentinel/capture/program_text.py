@@ -21,8 +21,8 @@ import psutil
 from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.capture.tracer import Traced
-from ray_sentinel.evidence.stacks.blocks import Blocks, PythonSource
-from ray_sentinel.evidence.stacks.names import place
+from ray_sentinel.evidence.stacks.frames.blocks import Blocks, PythonSource
+from ray_sentinel.evidence.stacks.frames.names import place
 from ray_sentinel.evidence_file import may_read
 from ray_sentinel.model.identity import ProcessId
 

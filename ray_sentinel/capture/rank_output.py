@@ -33,7 +33,7 @@ from ray_sentinel.evidence_file import open_descriptor, open_evidence, uid_of
 from ray_sentinel.masking import mask, mask_record, mask_tail
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import RankLog, RankOutput, Writer
-from ray_sentinel.progress.proc_stat import TICK, Key, parse_stat
+from ray_sentinel.progress.proc.proc_stat import TICK, Key, parse_stat
 from ray_sentinel.text import clean
 
 MOST_LINES = 200

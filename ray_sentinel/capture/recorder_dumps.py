@@ -24,7 +24,7 @@ from ray_sentinel.evidence_file import ForeignFileError, open_evidence, open_fif
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.progress.ask import MAX_ANSWER
-from ray_sentinel.progress.proc_stat import TICK, Key, parse_stat
+from ray_sentinel.progress.proc.proc_stat import TICK, Key, parse_stat
 
 _POLL = 0.1
 """Seconds between two checks for what the watchdog has written."""

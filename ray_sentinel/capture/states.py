@@ -7,7 +7,7 @@ import signal
 
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import STOPPED
-from ray_sentinel.progress.proc_stat import SchedStat, Stat, parse_schedstat, parse_stat
+from ray_sentinel.progress.proc.proc_stat import SchedStat, Stat, parse_schedstat, parse_stat
 
 
 def read_stat(pid: int, tid: int | None = None) -> Stat | None:

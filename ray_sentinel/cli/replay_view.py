@@ -11,7 +11,7 @@ import msgspec
 
 from ray_sentinel import config
 from ray_sentinel.actors.bundles.bundle import MAX_FILE, made_by
-from ray_sentinel.actors.coordinator.replay import (
+from ray_sentinel.actors.coordinator.event_log.replay import (
     RecordedLog,
     Replay,
     ReplayedIncident,

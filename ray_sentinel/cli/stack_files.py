@@ -14,19 +14,20 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.stacks import StackReader, by_process, classify_process, kernel
-from ray_sentinel.evidence.stacks import text as tx
-from ray_sentinel.evidence.stacks.formats import named, parse, recognise
-from ray_sentinel.evidence.stacks.parts import TextPart, parts
-from ray_sentinel.evidence.stacks.prefixes import is_folded, without_prefixes
-from ray_sentinel.evidence.stacks.same import refers_to, unfold
-from ray_sentinel.evidence.stacks.sources import (
+from ray_sentinel.evidence.stacks import StackReader, by_process, classify_process
+from ray_sentinel.evidence.stacks.readers import kernel
+from ray_sentinel.evidence.stacks.readers import text as tx
+from ray_sentinel.evidence.stacks.readers.formats import named, parse, recognise
+from ray_sentinel.evidence.stacks.readers.parts import TextPart, parts
+from ray_sentinel.evidence.stacks.readers.prefixes import is_folded, without_prefixes
+from ray_sentinel.evidence.stacks.readers.sources import (
     SourceLocation,
     from_path,
     rank_in_text,
     ranks_of_titles,
     ranks_on_one_host,
 )
+from ray_sentinel.evidence.stacks.same import refers_to, unfold
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, StackTrace
 

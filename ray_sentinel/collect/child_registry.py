@@ -23,8 +23,8 @@ from ray_sentinel import signals
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.collect.descent import below, key_of, kill_all
 from ray_sentinel.kernel_files import boot_id
-from ray_sentinel.progress.proc_stat import Key, Stat, all_stats, parse_stat
-from ray_sentinel.progress.process_memory import read_file
+from ray_sentinel.progress.proc.proc_stat import Key, Stat, all_stats, parse_stat
+from ray_sentinel.progress.proc.process_memory import read_file
 from ray_sentinel.whole_file import write_whole
 
 log = logging.getLogger(__name__)

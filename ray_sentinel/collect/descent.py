@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from ray_sentinel import signals
-from ray_sentinel.progress.proc_stat import Key, Stat, all_stats
+from ray_sentinel.progress.proc.proc_stat import Key, Stat, all_stats
 
 REAP_SECONDS = 60.0
 """Seconds between two searches for children that nobody waits for."""

@@ -31,7 +31,7 @@ from ray_sentinel.collect.protocol import (
     ToChild,
     encode,
 )
-from ray_sentinel.progress.environment import IDENTITY_VARIABLES, ROLE_VARIABLE
+from ray_sentinel.progress.discovery.environment import IDENTITY_VARIABLES, ROLE_VARIABLE
 
 
 def child_environment(

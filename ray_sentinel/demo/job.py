@@ -15,7 +15,7 @@ import msgspec
 from ray_sentinel import process, signals
 from ray_sentinel.demo.actor_ranks import ActorRanks
 from ray_sentinel.demo.cluster import free_port
-from ray_sentinel.progress.environment import job_from
+from ray_sentinel.progress.discovery.environment import job_from
 
 SECONDS = 60.0
 """For anything that is asked of a launcher."""

@@ -14,8 +14,8 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep, Total
-from ray_sentinel.evidence.logs.steps import HINTS, parse_step
-from ray_sentinel.evidence.logs.times import parse_time
+from ray_sentinel.evidence.logs.lines.times import parse_time
+from ray_sentinel.evidence.logs.training.steps import HINTS, parse_step
 from ray_sentinel.model.diagnosis import Figure
 
 WAVE_SECONDS = 30.0

@@ -14,8 +14,8 @@ from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.doctor.check import Here
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import parse_environ
-from ray_sentinel.progress.own_process import raylet_above
-from ray_sentinel.progress.process_memory import memory_file
+from ray_sentinel.progress.proc.process_memory import memory_file
+from ray_sentinel.progress.rank.own_process import raylet_above
 
 _ARPHRD = {1: "ethernet", 32: "infiniband", 772: "loopback", 65534: "tunnel"}
 """``include/uapi/linux/if_arp.h``."""

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine import pulse
-from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
+from ray_sentinel.engine.last_hour import pulse
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
-from ray_sentinel.engine.ray_deaths import EndedRank, RayDeathBook, first_cause
-from ray_sentinel.engine.ray_job_view import RayJobView
-from ray_sentinel.engine.ray_jobs import RayJobs
+from ray_sentinel.engine.ray.deaths import EndedRank, RayDeathBook, first_cause
+from ray_sentinel.engine.ray.job_view import RayJobView
+from ray_sentinel.engine.ray.jobs import RayJobs
 from ray_sentinel.engine.scalars import Scalars
-from ray_sentinel.engine.telemetry import Telemetry
+from ray_sentinel.engine.telemetry.gpus import GpuLevels
+from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank
 from ray_sentinel.model.incident import Culprit, Writer
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot

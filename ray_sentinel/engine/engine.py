@@ -11,7 +11,6 @@ from functools import partial
 import msgspec
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import (
     AnyAction,
@@ -47,15 +46,16 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.failures import Failures
-from ray_sentinel.engine.first_exits import note_departed
-from ray_sentinel.engine.incident_store import IncidentStore, Key
-from ray_sentinel.engine.inference import below_actors
-from ray_sentinel.engine.lifecycle import ROUND_OVERDUE, IncidentLifecycle
-from ray_sentinel.engine.ray_waits import ray_job_of, served_late
+from ray_sentinel.engine.incidents import asking, milestones
+from ray_sentinel.engine.incidents.lifecycle import ROUND_OVERDUE, IncidentLifecycle
+from ray_sentinel.engine.incidents.store import IncidentStore, Key
+from ray_sentinel.engine.ray.waits import ray_job_of, served_late
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.shedding import shed
 from ray_sentinel.engine.state import EngineState, answers, asks
+from ray_sentinel.engine.telemetry.inference import below_actors
+from ray_sentinel.engine.verdicts.first_exits import note_departed
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Finding, Incident, notified
 from ray_sentinel.model.stacks import StackFact

@@ -8,11 +8,11 @@ import msgspec
 
 from ray_sentinel.config import HangConfig
 from ray_sentinel.engine.durations import DurationStats
-from ray_sentinel.engine.exits import SIGKILL
-from ray_sentinel.engine.lanes import Lanes
+from ray_sentinel.engine.last_hour.lanes import Lanes
+from ray_sentinel.engine.last_hour.pulse import Pulse
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
-from ray_sentinel.engine.pulse import Pulse
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.verdicts.exits import SIGKILL
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.stacks import StackFact

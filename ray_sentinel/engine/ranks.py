@@ -6,7 +6,7 @@ import statistics
 
 import msgspec
 
-from ray_sentinel.engine.exits import is_abnormal
+from ray_sentinel.engine.verdicts.exits import is_abnormal
 from ray_sentinel.evidence.stacks import movement
 from ray_sentinel.evidence.stacks.compare import function_of
 from ray_sentinel.model.identity import Rank

@@ -15,16 +15,16 @@ import msgspec
 
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
-from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.copying import copier
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained, StacksTaken
-from ray_sentinel.engine.incident_store import IncidentStore
+from ray_sentinel.engine.incidents.store import IncidentStore
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.state_cut import StateCut
 from ray_sentinel.engine.straggling import StragglerWatch
-from ray_sentinel.engine.telemetry import NodeTelemetry, Telemetry
+from ray_sentinel.engine.telemetry.alerting import AlertBook
+from ray_sentinel.engine.telemetry.series import NodeTelemetry, Telemetry
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.samples import Floats
 

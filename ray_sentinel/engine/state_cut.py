@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.telemetry import NO_SNAPSHOT, HeldNode
+from ray_sentinel.engine.telemetry.series import NO_SNAPSHOT, HeldNode
 
 Packing = Generator[None, None, bytes]
 """Steps, and what they give; empty where that would be too large."""

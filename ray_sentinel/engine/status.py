@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.engine.activities import has_nothing_to_do
-from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.inference import Load, loads
+from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.lifecycle import CONFIRMED
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.ray_status import ray_jobs
+from ray_sentinel.engine.ray.status import ray_jobs
 from ray_sentinel.engine.straggling import StragglerWatch
+from ray_sentinel.engine.telemetry.alerting import AlertBook
+from ray_sentinel.engine.telemetry.inference import Load, loads
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.status import JobStatus, RankStatus, State

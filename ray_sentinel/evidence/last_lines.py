@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.lines import ScannedLine, parse_line
-from ray_sentinel.evidence.logs.tracebacks import (
+from ray_sentinel.evidence.logs.lines.lines import ScannedLine, parse_line
+from ray_sentinel.evidence.logs.lines.tracebacks import (
     HEADER,
     REMOTE,
     Raised,

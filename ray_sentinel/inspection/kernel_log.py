@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ray_sentinel import process
 from ray_sentinel.errors import MissingPartError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.masking import mask
 from ray_sentinel.model.health import KernelLine
 from ray_sentinel.text import one_line

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.node.transport import HINTS, read_transport
 from ray_sentinel.logs.find import FoundLog, find_logs
 from ray_sentinel.logs.follow import last_lines

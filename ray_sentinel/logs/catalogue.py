@@ -11,9 +11,9 @@ from typing import Any
 
 from ray_sentinel.config import parse_toml
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.phases import PhaseMark, check_marks, parse_marks
-from ray_sentinel.evidence.logs.signatures import Advice, Signature, parse_entries
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.signatures import Advice, Signature, parse_entries
+from ray_sentinel.evidence.logs.training.phases import PhaseMark, check_marks, parse_marks
 from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 
 if sys.version_info >= (3, 11):

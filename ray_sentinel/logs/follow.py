@@ -9,11 +9,11 @@ import msgspec
 
 from ray_sentinel.clock import Clock
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.levels import is_quiet, level
-from ray_sentinel.evidence.logs.lines import Origin, ScannedLine, parse_line
-from ray_sentinel.evidence.logs.times import parse_time
-from ray_sentinel.evidence.logs.tracebacks import HEADER, parse_exception
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
+from ray_sentinel.evidence.logs.lines.levels import is_quiet, level
+from ray_sentinel.evidence.logs.lines.lines import Origin, ScannedLine, parse_line
+from ray_sentinel.evidence.logs.lines.times import parse_time
+from ray_sentinel.evidence.logs.lines.tracebacks import HEADER, parse_exception
 from ray_sentinel.logs.reading import READ_ERRORS, compression, line_start, open_log, read_chunks
 from ray_sentinel.logs.salvage import Salvage, told
 from ray_sentinel.logs.select import Described, LineFilter, line_fits

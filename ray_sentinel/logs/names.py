@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.lines import NOBODY, Origin
+from ray_sentinel.evidence.logs.lines.lines import NOBODY, Origin
 
 _WORKER = re.compile(r"^worker-(?P<worker>[0-9a-f]+)-(?P<job>[0-9a-f]+)-(?P<pid>\d+)\.(?:out|err)")
 _CORE = re.compile(r"^python-core-(?:worker|driver)-(?P<worker>[0-9a-f]+)_(?P<pid>\d+)\.")

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.chunk import BLOCK
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
+from ray_sentinel.evidence.logs.lines.chunk import BLOCK
+from ray_sentinel.evidence.logs.lines.times import find_year
 from ray_sentinel.evidence.logs.records import FileFacts
 from ray_sentinel.evidence.logs.scan import Scanner
-from ray_sentinel.evidence.logs.times import find_year
 from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.reading import (
     READ_ERRORS,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import process
-from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.read_file import FileAnswer, Reach, read_file

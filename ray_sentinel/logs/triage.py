@@ -15,7 +15,7 @@ import msgspec
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.analyse import Question, analyse
-from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.logs.checkpoints import newest_checkpoint
 from ray_sentinel.logs.find import FoundLog, find_logs
 from ray_sentinel.logs.read_file import WHOLE, FileAnswer, Reach

@@ -12,11 +12,11 @@ import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.evidence.logs.bare_steps import SplitSteps, surest
 from ray_sentinel.evidence.logs.clocks import round_zone
-from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import ReportedStep
-from ray_sentinel.evidence.logs.times import parse_time
+from ray_sentinel.evidence.logs.lines.lines import parse_line
+from ray_sentinel.evidence.logs.lines.times import parse_time
+from ray_sentinel.evidence.logs.training.bare_steps import SplitSteps, surest
+from ray_sentinel.evidence.logs.training.steps import ReportedStep
 from ray_sentinel.evidence.node.ray_status import read_job_status
 from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.monitor.activity import log, told

@@ -9,7 +9,7 @@ import msgspec
 
 from ray_sentinel import process
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.evidence.logs.lines import strip_escapes
+from ray_sentinel.evidence.logs.lines.lines import strip_escapes
 from ray_sentinel.logs.find import live_session
 from ray_sentinel.masking import mask
 

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ray_sentinel.progress.proc_stat import Key
-from ray_sentinel.progress.process_memory import ProcessMemory
-from ray_sentinel.progress.processes import Process
+from ray_sentinel.progress.proc.proc_stat import Key
+from ray_sentinel.progress.proc.process_memory import ProcessMemory
+from ray_sentinel.progress.proc.processes import Process
 from ray_sentinel.progress.record_view import RecordView
 
 UNSTAMPED = 5.0

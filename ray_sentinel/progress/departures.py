@@ -14,10 +14,10 @@ import msgspec
 
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.progress import Exit
-from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.exits import Ended, ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
-from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.proc import pidfd
+from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.stale import StaleRecords
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ray_sentinel.config import safe_name
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
+from ray_sentinel.progress.discovery.environment import RECORD_DIR_VARIABLE
 
 SHARED_MEMORY = Path("/dev/shm")
 SUFFIX = ".record"

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.progress import pidfd
-from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.proc import pidfd
+from ray_sentinel.progress.proc.proc_stat import Key
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.progress.notes import clip
+from ray_sentinel.progress.rank.notes import clip
 
 
 class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,7 +18,7 @@ import msgspec
 
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.masking import mask_tail
-from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.proc.proc_stat import Key
 
 MAX_BYTES = 8192
 """Bytes read from the end of a file."""

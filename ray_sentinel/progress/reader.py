@@ -17,9 +17,9 @@ from pathlib import Path
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.directory import SHARED_MEMORY, SUFFIX, candidates, temporary_name
-from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
-from ray_sentinel.progress.mounts import MountTable
-from ray_sentinel.progress.own_process import boot_number, pid_namespace
+from ray_sentinel.progress.discovery.environment import RECORD_DIR_VARIABLE
+from ray_sentinel.progress.proc.mounts import MountTable
+from ray_sentinel.progress.rank.own_process import boot_number, pid_namespace
 from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError, parse
 from ray_sentinel.progress.requests import ANSWERS, answer_name
 

@@ -10,7 +10,7 @@ import msgspec
 from ray_sentinel.model.progress import LastWords, Progress
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity, decode
-from ray_sentinel.progress.notes import ExitNote, Note
+from ray_sentinel.progress.rank.notes import ExitNote, Note
 
 _NAMES = msgspec.msgpack.Decoder(list[str])
 _NOTE = msgspec.msgpack.Decoder(Note)

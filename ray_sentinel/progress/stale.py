@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
 

@@ -22,23 +22,23 @@ from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess
 from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.departures import Departures, Followed
-from ray_sentinel.progress.discovery import Claim, DiscoveredRank, Discovery
-from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
+from ray_sentinel.progress.discovery.environment import RECORD_DIR_VARIABLE
+from ray_sentinel.progress.discovery.non_ranks import NonRanks
+from ray_sentinel.progress.discovery.ownership import is_default_owner, owns
+from ray_sentinel.progress.discovery.ranks import Claim, DiscoveredRank, Discovery
+from ray_sentinel.progress.discovery.ray_processes import RayProcessWatch
+from ray_sentinel.progress.discovery.ray_workers import RayRanks, RayWorker
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
-from ray_sentinel.progress.non_ranks import NonRanks
-from ray_sentinel.progress.ownership import is_default_owner, owns
-from ray_sentinel.progress.proc_stat import Key
-from ray_sentinel.progress.process_memory import ProcessMemory
-from ray_sentinel.progress.process_state import StateReader
-from ray_sentinel.progress.processes import Process, ProcessTable
-from ray_sentinel.progress.ray_processes import RayProcessWatch
-from ray_sentinel.progress.ray_workers import RayRanks, RayWorker
+from ray_sentinel.progress.proc.proc_stat import Key
+from ray_sentinel.progress.proc.process_memory import ProcessMemory
+from ray_sentinel.progress.proc.process_state import StateReader
+from ray_sentinel.progress.proc.processes import Process, ProcessTable
+from ray_sentinel.progress.proc.tracing import may_trace
+from ray_sentinel.progress.rank.who import DEFAULT_JOB
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.stale import StaleRecords
-from ray_sentinel.progress.tracing import may_trace
-from ray_sentinel.progress.who import DEFAULT_JOB
 
 REPLICA = "ray::ServeReplica:"
 """How the title of a Ray Serve replica's process begins."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.scrape_config import operator_resource
+from ray_sentinel.store.prometheus.scrape_config import operator_resource
 from ray_sentinel.whole_file import write_whole
 
 RULES_FILE = "ray_sentinel.rules.yml"

@@ -21,12 +21,12 @@ from ray_sentinel.http.page_client import (
     page_client,
     split_link,
 )
-from ray_sentinel.store.event_files import load_events
-from ray_sentinel.store.event_find import find_event_files
-from ray_sentinel.store.history_source import HistorySource, newest
-from ray_sentinel.store.prometheus_api import PrometheusSource
-from ray_sentinel.store.readonly import read_only_prometheus
-from ray_sentinel.store.tsdb import find_database, inspect, is_database, listen_address
+from ray_sentinel.store.event_files.find import find_event_files
+from ray_sentinel.store.event_files.source import load_events
+from ray_sentinel.store.history.source import HistorySource, newest
+from ray_sentinel.store.prometheus.api import PrometheusSource
+from ray_sentinel.store.prometheus.readonly import read_only_prometheus
+from ray_sentinel.store.prometheus.tsdb import find_database, inspect, is_database, listen_address
 
 MOST_HISTORY_BYTES = 1 << 30
 """Of a history that is fetched: a coordinator keeps ``history.MAX_BYTES`` unless told otherwise."""

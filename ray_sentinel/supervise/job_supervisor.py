@@ -9,10 +9,10 @@ from ray_sentinel.clock import Clock, KeptMoment, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import RunResult, SupervisorAction
+from ray_sentinel.supervise.attempt.movement import AttemptMovement
 from ray_sentinel.supervise.checkpoint_choice import Choice, choose
 from ray_sentinel.supervise.checkpoints import lost
 from ray_sentinel.supervise.events import SupervisorEvent
-from ray_sentinel.supervise.movement import AttemptMovement
 from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
 from ray_sentinel.supervise.ray_jobs import Jobs, new_id

@@ -18,9 +18,9 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
-from ray_sentinel.evidence.logs.bare_steps import LastStep
+from ray_sentinel.evidence.logs.training.bare_steps import LastStep
 from ray_sentinel.model.ray_job import JobState, job_state
-from ray_sentinel.supervise.command import LISTED, PLACE, values_of, variables
+from ray_sentinel.supervise.attempt.command import LISTED, PLACE, values_of, variables
 from ray_sentinel.supervise.policy import ResumePoint
 
 TEMPLATE = "ray_sentinel.entrypoint"

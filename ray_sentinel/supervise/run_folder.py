@@ -22,7 +22,7 @@ import msgspec
 
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.private_files import keep_private
-from ray_sentinel.progress import pidfd
+from ray_sentinel.progress.proc import pidfd
 from ray_sentinel.supervise.actions import RunResult
 from ray_sentinel.supervise.json_records import decode, encode
 from ray_sentinel.supervise.restart_state_machine import SupervisionState

@@ -19,25 +19,25 @@ from ray_sentinel.clock import Clock, KeptMoment, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.masking import mask_argv
 from ray_sentinel.private_files import opener
-from ray_sentinel.progress import pidfd
-from ray_sentinel.progress.environment import ROLE_VARIABLE
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
+from ray_sentinel.progress.proc import pidfd
+from ray_sentinel.progress.rank.own_process import start_ticks
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import RunResult, SupervisorAction
-from ray_sentinel.supervise.attempt_keeper import KILL_SECONDS, LEFT_GRACE, Order
+from ray_sentinel.supervise.attempt.command import current_folder, filled, resolved, variables
+from ray_sentinel.supervise.attempt.keeper import KILL_SECONDS, LEFT_GRACE, Order
+from ray_sentinel.supervise.attempt.movement import AttemptMovement
+from ray_sentinel.supervise.attempt.orphans import end_orphans
+from ray_sentinel.supervise.attempt.tail import OutputTail
+from ray_sentinel.supervise.attempt.terminal import Terminal
 from ray_sentinel.supervise.checkpoints import Checkpoints
-from ray_sentinel.supervise.command import current_folder, filled, resolved, variables
 from ray_sentinel.supervise.events import Cleared, EvidenceSecured, Offered, SupervisorEvent
 from ray_sentinel.supervise.json_records import encode
-from ray_sentinel.supervise.movement import AttemptMovement
-from ray_sentinel.supervise.orphans import end_orphans
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.restart_state_machine import RestartStateMachine
 from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, Told
-from ray_sentinel.supervise.tail import OutputTail
 from ray_sentinel.supervise.task import RunTask
-from ray_sentinel.supervise.terminal import Terminal
 from ray_sentinel.whole_file import write_whole
 
 # The signals that a supervisor is given: to stop, or for the command.
@@ -86,7 +86,7 @@ def start_keeper(folder: Path, order: Order) -> None:
     try:
         with open(folder / "keeper.log", "ab", opener=opener) as log:
             keeper = process.spawn(
-                process.python_module("ray_sentinel.supervise.attempt_keeper", str(folder)),
+                process.python_module("ray_sentinel.supervise.attempt.keeper", str(folder)),
                 stdin=reading,
                 stdout=log,
                 stderr=log,

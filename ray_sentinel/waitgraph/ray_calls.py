@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from ray_sentinel.evidence.stacks.compare import Movement
-from ray_sentinel.evidence.stacks.names import last_name
+from ray_sentinel.evidence.stacks.frames.names import last_name
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.bundles.index import Bundles, bundle_root
-from ray_sentinel.actors.coordinator.event_log import EventLog
+from ray_sentinel.actors.coordinator.event_log.log import EventLog
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.lease import Lease
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.private_files import be_private, keep_private, make_private
-from ray_sentinel.store.history_file import HistoryFile
+from ray_sentinel.store.history.file import HistoryFile
 from ray_sentinel.supervise.run_folder import RunFolder
 from ray_sentinel.whole_file import write_whole
 from tests.support.incidents import an_incident

@@ -23,8 +23,8 @@ from ray_sentinel.doctor.catalogue import read_source
 from ray_sentinel.errors import ConfigError, InputError
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.model.identity import Node
-from ray_sentinel.store.job_files import JobFiles
-from ray_sentinel.store.job_prometheus import UserRules
+from ray_sentinel.store.prometheus.files import JobFiles
+from ray_sentinel.store.prometheus.job import UserRules
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 from tests.support.collecting import GOOD, HEAD, CollectingNode
 from tests.support.other_user import NOBODY, as_nobody

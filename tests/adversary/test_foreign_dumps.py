@@ -23,7 +23,7 @@ from ray_sentinel.capture.recorder_dumps import (
 )
 from ray_sentinel.evidence_file import ForeignFileError, open_evidence, uid_of
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 from tests.support.other_user import NOBODY, as_nobody, nobody_runs
 from tests.support.parts import lacking

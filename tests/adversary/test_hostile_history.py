@@ -14,8 +14,8 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store import history_source
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history import source as history_source
+from ray_sentinel.store.history.source import HistorySource
 from tests.support.appended_history import AppendedHistory
 
 BEGIN = 1.7e9

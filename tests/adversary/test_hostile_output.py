@@ -90,7 +90,7 @@ def name_of(pid: int) -> str:
         return ""
     names = {
         b"ray_sentinel.logs.triage_process": "reader",
-        b"ray_sentinel.supervise.attempt_keeper": "keeper",
+        b"ray_sentinel.supervise.attempt.keeper": "keeper",
     }
     return next((name for word, name in names.items() if word in line), "command")
 

@@ -19,10 +19,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log, history
+from ray_sentinel.actors.coordinator import history
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.actors.coordinator.executor import Executor
-from ray_sentinel.actors.coordinator.recovery import restore
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import FakeClock, SystemClock

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ray_sentinel.store.job_prometheus import JobPrometheus
+from ray_sentinel.store.prometheus.job import JobPrometheus
 from tests.support.other_user import as_nobody
 from tests.support.parts import require
 from tests.support.waiting import eventually

@@ -20,11 +20,11 @@ import ray_sentinel
 from ray_sentinel import process, signals
 from ray_sentinel.actors.coordinator.fleet import autoscales
 from ray_sentinel.collect import child_registry
-from ray_sentinel.progress.front_end import metrics_url
-from ray_sentinel.progress.process_memory import PATIENCE, memory_file, memory_files
-from ray_sentinel.store.tsdb import listen_address
-from ray_sentinel.supervise.descendants import descendants
-from ray_sentinel.supervise.orphans import orphans
+from ray_sentinel.progress.discovery.front_end import metrics_url
+from ray_sentinel.progress.proc.process_memory import PATIENCE, memory_file, memory_files
+from ray_sentinel.store.prometheus.tsdb import listen_address
+from ray_sentinel.supervise.attempt.descendants import descendants
+from ray_sentinel.supervise.attempt.orphans import orphans
 from tests.support.collecting import CollectingNode, alive
 from tests.support.hanging_disk import hanging_disk
 from tests.support.locked_memory import locked_memory, reads_hang
@@ -152,9 +152,9 @@ def test_process_runs_go_on_beside_it(locked: int) -> None:
 
 BEHIND_THE_LOCK = re.compile(r'"(environ|cmdline|maps|smaps)"|/(environ|cmdline|maps|smaps)"')
 ASIDE = {
-    "progress/process_memory.py",
+    "progress/proc/process_memory.py",
     # These read in threads of ``Bounded``.
-    "progress/live_environ.py",
+    "progress/discovery/live_environ.py",
     "capture/recorder_dumps.py",
     "capture/ras.py",
     "capture/nccl_library.py",
@@ -170,4 +170,4 @@ def test_nobody_else_reads_what_lies_behind_the_lock() -> None:
             name = str(path.relative_to(package))
             if reads and (BEHIND_THE_LOCK.search(line) or "psutil" in line) and name not in ASIDE:
                 found.append(f"{name}:{number}: {line.strip()}")
-    assert found == [], "read it by progress/process_memory.py"
+    assert found == [], "read it by progress/proc/process_memory.py"

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.actors.coordinator.fleet import AWAY
-from ray_sentinel.actors.coordinator.recovery import restore
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.config import Config
 from ray_sentinel.errors import UnreachableError

@@ -14,11 +14,11 @@ import pytest
 from ray_sentinel.actors import lease
 from ray_sentinel.actors.bundles import bundle, pruning
 from ray_sentinel.actors.bundles.pruning import Pruner
-from ray_sentinel.actors.coordinator.event_log import EventLog
+from ray_sentinel.actors.coordinator.event_log.log import EventLog
 from ray_sentinel.actors.lease import Lease, LeaseWatch
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
-from ray_sentinel.store.history_file import HistoryFile, lock_of
+from ray_sentinel.store.history.file import HistoryFile, lock_of
 from tests.support.incidents import an_incident
 from tests.support.parts import lacking
 

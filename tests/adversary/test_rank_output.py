@@ -14,7 +14,7 @@ import pytest
 from ray_sentinel.capture.rank_output import LOOK_SECONDS, READ_SECONDS, WAIT_SECONDS, RankOutputs
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import RankOutput, writer_of
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from tests.support.hanging_disk import hanging_disk
 from tests.support.other_user import as_nobody, nobody_runs
 from tests.support.waiting import eventually

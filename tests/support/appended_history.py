@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ray_sentinel.store.history import PRUNE_SECONDS, History, RowPacker
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history.source import HistorySource
+from ray_sentinel.store.history.writer import PRUNE_SECONDS, History, RowPacker
 
 
 class AppendedHistory(History):

@@ -6,7 +6,7 @@ from ray_sentinel.diagnose.case import DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.truth import Truth
 from tests.support.tsdb_scenarios.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ray_sentinel.engine.pulse import PLACES, WIDTH, Pulse
+from ray_sentinel.engine.last_hour.pulse import PLACES, WIDTH, Pulse
 from ray_sentinel.model.pulse import JobPulse, PulseMark, PulseReport
 from tests.support.page_data import NOW
 

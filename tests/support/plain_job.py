@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN = 1.7e9
 STEP_SECONDS = 10.0

@@ -17,8 +17,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from ray_sentinel.progress import lifecycle, record, who
-from ray_sentinel.progress.writer import ProgressWriter
+from ray_sentinel.progress import record
+from ray_sentinel.progress.rank import lifecycle, who
+from ray_sentinel.progress.rank.writer import ProgressWriter
 
 CLONE_VFORK = 0x4000
 AT = int(sys.argv[3])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Exit, RankSnapshot
-from ray_sentinel.progress.environment import VARIABLES
+from ray_sentinel.progress.discovery.environment import VARIABLES
 from ray_sentinel.progress.watch import NodeWatch
 
 PROGRAM = Path(__file__).with_name("rank_program.py")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from ray_sentinel.model.samples import SampleBatch, SampleSender, SeriesKey
-from ray_sentinel.store.keys import parse_key
+from ray_sentinel.store.history.keys import parse_key
 
 _senders = itertools.count()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ray_sentinel.actors.coordinator.history import HistoryKeeper
 from ray_sentinel.actors.messages import HistoryRequest
 from ray_sentinel.clock import Clock
-from ray_sentinel.engine.telemetry import HostRow, Telemetry
+from ray_sentinel.engine.telemetry.series import HostRow, Telemetry
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.samples import SampleSender

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.actors.coordinator.ras_witness import RasWitness
+from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
 from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.capture.ras_process import SMALL, explain_in_process
@@ -27,16 +27,16 @@ from ray_sentinel.errors import ConfigError, InputError, SentinelError
 from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
 from ray_sentinel.evidence.event_files.records import masked, scan
 from ray_sentinel.evidence.flight_recorder.load import load as load_dump
-from ray_sentinel.evidence.logs.catalogue import WordSearch
+from ray_sentinel.evidence.logs.errors.catalogue import WordSearch
 from ray_sentinel.evidence.nccl_ras.load import read as read_ras
 from ray_sentinel.evidence.node import nvidia_smi
-from ray_sentinel.evidence.stacks import pyspy, pyspy_json
+from ray_sentinel.evidence.stacks.readers import pyspy, pyspy_json
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.progress.live_environ import find_symbol
-from ray_sentinel.progress.train_log import parse_words
+from ray_sentinel.progress.discovery.live_environ import find_symbol
+from ray_sentinel.progress.discovery.train_log import parse_words
 from ray_sentinel.report import series
-from ray_sentinel.store.event_config import parameters
+from ray_sentinel.store.event_files.config import parameters
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.joblogs import saved_totals
 
@@ -216,7 +216,7 @@ def test_a_large_answer_of_ras_is_explained_as_a_small_one() -> None:
 
 
 def test_answers_beyond_the_bound_are_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray_sentinel.actors.coordinator.ras_witness.MOST_KEPT", 1000)
+    monkeypatch.setattr("ray_sentinel.actors.coordinator.gathering.ras_witness.MOST_KEPT", 1000)
     answer = pack(RasPolls(polls=(b"hello", b"x" * 2000, b"y")))
     event = RasWitness(lambda ranks, seconds: ([answer], []))(AskRas(incident="1", ranks=()))
     assert event is not None

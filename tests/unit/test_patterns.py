@@ -21,7 +21,7 @@ import pytest
 
 from ray_sentinel import regex
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.evidence.logs.signatures import compile_rule, parse_entries
+from ray_sentinel.evidence.logs.errors.signatures import compile_rule, parse_entries
 from ray_sentinel.linear_time import is_linear, parse
 
 if sys.version_info >= (3, 11):

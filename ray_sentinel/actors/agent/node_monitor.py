@@ -44,11 +44,11 @@ from ray_sentinel.model.identity import Node, ProcessId
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess, Snapshot
 from ray_sentinel.model.ray_cluster import RayCluster
-from ray_sentinel.progress.own_process import raylet_above
-from ray_sentinel.progress.ownership import Neighbours
-from ray_sentinel.progress.proc_stat import resident_bytes
+from ray_sentinel.progress.discovery.ownership import Neighbours
+from ray_sentinel.progress.proc.proc_stat import resident_bytes
+from ray_sentinel.progress.rank.own_process import raylet_above
 from ray_sentinel.progress.watch import NodeWatch
-from ray_sentinel.store.scrape_config import scrape_target, target_groups
+from ray_sentinel.store.prometheus.scrape_config import scrape_target, target_groups
 from ray_sentinel.trusted_path import claim_private_folder
 
 # The agent's own folder on a local disk: collectors run from copies that lie there.

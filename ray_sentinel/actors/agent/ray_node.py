@@ -20,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from ray_sentinel.actors.agent.node_monitor import NodeMonitor
 from ray_sentinel.actors.agent.runtime_env import RuntimeEnvAgentAddress
-from ray_sentinel.actors.coordinator.control_store import ControlStore, unanswered
+from ray_sentinel.actors.coordinator.ray.control_store import ControlStore, unanswered
 from ray_sentinel.actors.deployment.environment import forget_identity
 from ray_sentinel.actors.hosts import as_node, ray_nodes
 from ray_sentinel.actors.logs import write_logs

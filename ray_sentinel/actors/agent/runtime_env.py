@@ -23,7 +23,7 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.node.runtime_env import described, last_word, open_builds
 from ray_sentinel.http.client import get
 from ray_sentinel.model.runtime_env import EnvironmentBuild, NodeEnvironments, environment_key
-from ray_sentinel.progress.proc_stat import all_stats
+from ray_sentinel.progress.proc.proc_stat import all_stats
 from ray_sentinel.text import one_line
 
 ANSWER_SECONDS = 1.5

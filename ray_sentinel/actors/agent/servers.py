@@ -14,8 +14,8 @@ from ray_sentinel.evidence.server_load import SERVE, ServerLoad, parse_load, par
 from ray_sentinel.http.client import get
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Family, Metric, Sample
-from ray_sentinel.progress.front_end import metrics_url
-from ray_sentinel.progress.titles import engine_of
+from ray_sentinel.progress.discovery.front_end import metrics_url
+from ray_sentinel.progress.discovery.titles import engine_of
 
 log = logging.getLogger(__name__)
 

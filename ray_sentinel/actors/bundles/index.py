@@ -13,7 +13,7 @@ import msgspec
 from ray_sentinel.actors.bundles import bundle
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
-from ray_sentinel.engine.lifecycle import OPEN
+from ray_sentinel.engine.incidents.lifecycle import OPEN
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import make_private
 from ray_sentinel.report import series

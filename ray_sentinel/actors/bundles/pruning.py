@@ -35,11 +35,11 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.actors.bundles.bundle import made_by, temporary_name
-from ray_sentinel.actors.coordinator.event_log import is_log_file
+from ray_sentinel.actors.coordinator.event_log.log import is_log_file
 from ray_sentinel.actors.lease import DEPLOYMENT, Lease, LeaseWatch
 from ray_sentinel.clock import Clock
 from ray_sentinel.private_files import read_regular
-from ray_sentinel.store.history_file import HISTORY_NAME, owner_of, remove_history
+from ray_sentinel.store.history.file import HISTORY_NAME, owner_of, remove_history
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.event_log import MOST_STATE
-from ray_sentinel.actors.coordinator.log_writer import LogWriter
+from ray_sentinel.actors.coordinator.event_log.log import MOST_STATE
+from ray_sentinel.actors.coordinator.event_log.writer import LogWriter
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
@@ -29,11 +29,11 @@ from ray_sentinel.engine.events import (
     SnapshotReceived,
     Tick,
 )
-from ray_sentinel.engine.gpu_map import gpu_map
-from ray_sentinel.engine.lanes_report import lanes_report
-from ray_sentinel.engine.port_map import port_map
-from ray_sentinel.engine.pulse_report import pulse_report
-from ray_sentinel.engine.telemetry import HostRow
+from ray_sentinel.engine.last_hour.lanes_report import lanes_report
+from ray_sentinel.engine.last_hour.pulse_report import pulse_report
+from ray_sentinel.engine.telemetry.gpu_map import gpu_map
+from ray_sentinel.engine.telemetry.port_map import port_map
+from ray_sentinel.engine.telemetry.series import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict

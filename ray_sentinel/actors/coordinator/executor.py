@@ -23,15 +23,15 @@ from ray_sentinel.actors.bundles.index import (
     link_backtraces,
 )
 from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
-from ray_sentinel.actors.coordinator.agent_calls import Agents, by_node
-from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
-from ray_sentinel.actors.coordinator.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.coordinator.fleet import Fleet
-from ray_sentinel.actors.coordinator.job_stacks import take_look
-from ray_sentinel.actors.coordinator.ras_witness import RasWitness
-from ray_sentinel.actors.coordinator.ray_calls import ended_calls
-from ray_sentinel.actors.coordinator.timed_capture import is_timed
+from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
+from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
+from ray_sentinel.actors.coordinator.gathering.job_stacks import take_look
+from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
+from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
+from ray_sentinel.actors.coordinator.ray.calls import ended_calls
 from ray_sentinel.actors.messages import (
     CaptureRequest,
     Dump,
@@ -55,7 +55,6 @@ from ray_sentinel.engine.actions import (
     Publish,
     TakeStacks,
 )
-from ray_sentinel.engine.asking import capture_seconds, may_be_thorough
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
@@ -68,7 +67,8 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     StragglersFound,
 )
-from ray_sentinel.engine.lifecycle import OPEN
+from ray_sentinel.engine.incidents.asking import capture_seconds, may_be_thorough
+from ray_sentinel.engine.incidents.lifecycle import OPEN
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
@@ -77,7 +77,7 @@ from ray_sentinel.model.incident import Incident, IncidentState, RankLog
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.report.contract import incident_dict
-from ray_sentinel.supervise.incident_notices import (
+from ray_sentinel.supervise.notify.incident_notices import (
     STATES,
     as_of,
     key_of,
@@ -85,8 +85,8 @@ from ray_sentinel.supervise.incident_notices import (
     notice_of,
     undelivered,
 )
-from ray_sentinel.supervise.notices import Notice
-from ray_sentinel.supervise.notifier import (
+from ray_sentinel.supervise.notify.notices import Notice
+from ray_sentinel.supervise.notify.notifier import (
     PATIENCE_SECONDS,
     Notifier,
     NotifierSettings,

@@ -26,7 +26,7 @@ from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.backoff import Backoff
 from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeJoined, NodeLeft
 from ray_sentinel.model.status import Unwatched
-from ray_sentinel.progress.process_memory import memory_files
+from ray_sentinel.progress.proc.process_memory import memory_files
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from ray_sentinel.actors.messages import HistoryRequest
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.clock import Clock
-from ray_sentinel.engine.telemetry import KEPT_SECONDS, HostRow
+from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, HostRow
 from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.samples import SeriesKey
-from ray_sentinel.store.history import MAX_BYTES, RowPacker, Rows, history_image
-from ray_sentinel.store.history_file import HistoryFile
-from ray_sentinel.store.keys import parse_key
+from ray_sentinel.store.history.file import HistoryFile
+from ray_sentinel.store.history.keys import parse_key
+from ray_sentinel.store.history.writer import MAX_BYTES, RowPacker, Rows, history_image
 
 log = logging.getLogger(__name__)
 

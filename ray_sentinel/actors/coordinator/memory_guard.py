@@ -11,7 +11,7 @@ import ctypes
 import logging
 from collections.abc import Callable
 
-from ray_sentinel.progress.proc_stat import resident_bytes
+from ray_sentinel.progress.proc.proc_stat import resident_bytes
 
 log = logging.getLogger(__name__)
 

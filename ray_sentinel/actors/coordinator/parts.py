@@ -20,6 +20,7 @@ from ray_sentinel.actors.bundles.bundle import highest_number
 from ray_sentinel.actors.bundles.index import bundle_root
 from ray_sentinel.actors.bundles.pruning import Pruner
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.event_log.recovery import Restored, restore, resumed_clock
 from ray_sentinel.actors.coordinator.executor import Executor
 from ray_sentinel.actors.coordinator.fleet import (
     DRAINED,
@@ -30,18 +31,17 @@ from ray_sentinel.actors.coordinator.fleet import (
     to_release,
     unused_now,
 )
+from ray_sentinel.actors.coordinator.gathering.timed_capture import WHY, TimedCapture
 from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
 from ray_sentinel.actors.coordinator.memory_guard import CHECK_SECONDS, MemoryGuard
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
-from ray_sentinel.actors.coordinator.ray_actors import RayActors
-from ray_sentinel.actors.coordinator.ray_deaths import ControlStoreDeaths, RayDeathWatch
-from ray_sentinel.actors.coordinator.ray_store import RayStore
-from ray_sentinel.actors.coordinator.ray_table import TABLE_SECONDS, RayTable
-from ray_sentinel.actors.coordinator.recovery import Restored, restore, resumed_clock
+from ray_sentinel.actors.coordinator.ray.actors import RayActors
+from ray_sentinel.actors.coordinator.ray.deaths import ControlStoreDeaths, RayDeathWatch
+from ray_sentinel.actors.coordinator.ray.store import RayStore
+from ray_sentinel.actors.coordinator.ray.table import TABLE_SECONDS, RayTable
 from ray_sentinel.actors.coordinator.relays import Relays
 from ray_sentinel.actors.coordinator.roster import Roster
-from ray_sentinel.actors.coordinator.timed_capture import WHY, TimedCapture
 from ray_sentinel.actors.deployment import placement
 from ray_sentinel.actors.deployment.environment import forget_identity
 from ray_sentinel.actors.lease import BEAT_SECONDS
@@ -63,7 +63,7 @@ from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status
 from ray_sentinel.private_files import be_private
-from ray_sentinel.progress.proc_stat import resident_bytes
+from ray_sentinel.progress.proc.proc_stat import resident_bytes
 from ray_sentinel.web.page import Owner, Page
 from ray_sentinel.web.routes import PageSource
 

@@ -13,7 +13,7 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.store.job_prometheus import JobPrometheus
+from ray_sentinel.store.prometheus.job import JobPrometheus
 
 log = logging.getLogger(__name__)
 

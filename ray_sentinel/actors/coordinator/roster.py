@@ -11,7 +11,7 @@ from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentInfo, AgentReport
 from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
-from ray_sentinel.store.scrape_config import scrape_target
+from ray_sentinel.store.prometheus.scrape_config import scrape_target
 
 LONGEST_INTERVAL = 2.0
 """Seconds: rules see movements in time only where they are told of them that often."""

@@ -24,7 +24,7 @@ from ray_sentinel.actors.deployment.environment import helper_variables
 from ray_sentinel.actors.ray_api import address_of, client_of
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from ray_sentinel.trusted_path import claim_private_folder
 
 log = logging.getLogger("ray_sentinel")

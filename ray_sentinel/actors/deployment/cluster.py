@@ -18,8 +18,8 @@ from ray_sentinel.actors.names import NAMESPACE
 from ray_sentinel.actors.raylets import raylet_address, raylets
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.kernel_files import parse_environ
-from ray_sentinel.progress.own_process import raylet_above
-from ray_sentinel.progress.process_memory import memory_file
+from ray_sentinel.progress.proc.process_memory import memory_file
+from ray_sentinel.progress.rank.own_process import raylet_above
 from ray_sentinel.text import port_number
 
 # Ray's token authentication: Ray's clients offer a token only where ``RAY_AUTH_MODE`` says so.

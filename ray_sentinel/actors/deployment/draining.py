@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Collection
 
-from ray_sentinel.actors.coordinator.control_store import ControlStore
+from ray_sentinel.actors.coordinator.ray.control_store import ControlStore
 from ray_sentinel.actors.deployment.cluster import connect
 from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
 from ray_sentinel.errors import SentinelError, UsageError

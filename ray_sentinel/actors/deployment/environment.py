@@ -12,7 +12,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from ray_sentinel import regex as re
-from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 
 IDENTITY = re.compile(

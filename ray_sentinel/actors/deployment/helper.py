@@ -20,7 +20,7 @@ from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.status import Status
-from ray_sentinel.progress.process_memory import memory_file
+from ray_sentinel.progress.proc.process_memory import memory_file
 
 WATCHED_SECONDS = 40.0
 """To wait for the nodes before those that are not watched are named: on a host that is busy, Ray

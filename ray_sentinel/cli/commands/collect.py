@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
 def _cluster() -> RayCluster | None:
     """What the control store of the Ray cluster of this machine says now; None where there is
     none."""
-    from ray_sentinel.actors.coordinator.control_store import ask
+    from ray_sentinel.actors.coordinator.ray.control_store import ask
     from ray_sentinel.actors.raylets import address_here
 
     address = address_here()

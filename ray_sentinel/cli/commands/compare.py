@@ -28,9 +28,9 @@ from ray_sentinel.http.page_client import without_token
 from ray_sentinel.model.comparison import Comparison
 from ray_sentinel.report.html import comparison_html
 from ray_sentinel.report.markdown_text import cell, escaped, table
-from ray_sentinel.store.event_files import with_config, with_events, with_parameters
-from ray_sentinel.store.event_find import find_event_files
-from ray_sentinel.store.event_hparams import hparams_alone
+from ray_sentinel.store.event_files.find import find_event_files
+from ray_sentinel.store.event_files.hparams import hparams_alone
+from ray_sentinel.store.event_files.source import with_config, with_events, with_parameters
 from ray_sentinel.store.open import open_source
 
 HELP = "compare jobs over the steps that they have in common"

@@ -37,7 +37,7 @@ from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.report.diagnosis_markdown import markdown
 from ray_sentinel.report.html import diagnosis_html
 from ray_sentinel.report.series import plots_json
-from ray_sentinel.store.event_files import with_config, with_events
+from ray_sentinel.store.event_files.source import with_config, with_events
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.open import Opened, open_source
 from ray_sentinel.store.windows import parse_window

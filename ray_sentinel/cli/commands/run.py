@@ -22,7 +22,7 @@ import msgspec
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import UsageError
-from ray_sentinel.supervise.terminal import Terminal
+from ray_sentinel.supervise.attempt.terminal import Terminal
 
 if TYPE_CHECKING:  # 30 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.supervise.actions import RunResult

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look and print."""
-    from ray_sentinel.actors.coordinator.job_stacks import look_at_jobs
+    from ray_sentinel.actors.coordinator.gathering.job_stacks import look_at_jobs
     from ray_sentinel.actors.deployment import cluster
 
     with cluster.connect(args.address) as ray:

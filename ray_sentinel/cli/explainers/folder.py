@@ -24,7 +24,7 @@ from ray_sentinel.cli.commands import explain as command
 from ray_sentinel.cli.evidence_folder import FolderFiles, read_folder
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import print_json, speaker
-from ray_sentinel.engine.evidence_case import (
+from ray_sentinel.engine.incidents.evidence_case import (
     FolderEvidence,
     judged,
     recorded_items,

@@ -11,7 +11,7 @@ from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import UnreachableError
 
 if TYPE_CHECKING:  # 30 ms, which `ray-sentinel --help` need not wait for
-    from ray_sentinel.store.scrape_config import TargetDiscovery
+    from ray_sentinel.store.prometheus.scrape_config import TargetDiscovery
 
 HELP = "print the scrape configuration for a Prometheus of your own"
 RAY_TEMP = "/tmp/ray"
@@ -67,7 +67,7 @@ def add_scrape_arguments(parser: argparse.ArgumentParser) -> None:
 
 def scrape_of(args: argparse.Namespace) -> ScrapeConfig:
     """These options. Raises ConfigError where they do not go together."""
-    from ray_sentinel.store.scrape_config import check_scrape
+    from ray_sentinel.store.prometheus.scrape_config import check_scrape
 
     found = ScrapeConfig(**{name: getattr(args, name) for name in ScrapeConfig.__struct_fields__})
     check_scrape(found)
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(args: argparse.Namespace) -> str:
-    from ray_sentinel.store.scrape_config import pod_monitor, scrape_config
+    from ray_sentinel.store.prometheus.scrape_config import pod_monitor, scrape_config
 
     if args.kubernetes:
         return pod_monitor(args.namespace)
@@ -93,7 +93,7 @@ def _text(args: argparse.Namespace) -> str:
 
 
 def _discovery(args: argparse.Namespace) -> TargetDiscovery:
-    from ray_sentinel.store.scrape_config import RAY_FILE, TargetDiscovery
+    from ray_sentinel.store.prometheus.scrape_config import RAY_FILE, TargetDiscovery
 
     url, hosts = (args.sd, {}) if args.sd else from_cluster(args.address)
     return TargetDiscovery(

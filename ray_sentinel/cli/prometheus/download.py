@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Download it, and print its path."""
-    from ray_sentinel.store.download import PINNED, download
+    from ray_sentinel.store.prometheus.download import PINNED, download
 
     written = download(
         Path(args.to).expanduser() if args.to else None,

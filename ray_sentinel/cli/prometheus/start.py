@@ -22,7 +22,7 @@ from ray_sentinel.cli.quantities import port
 from ray_sentinel.errors import MissingPartError, UnreachableError
 
 if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
-    from ray_sentinel.store.job_prometheus import JobPrometheus
+    from ray_sentinel.store.prometheus.job import JobPrometheus
 
 HELP = "run a Prometheus for a job here, until Ctrl-C"
 STEP_SECONDS = 2.0
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start, watch, and end it."""
-    from ray_sentinel.store.job_prometheus import JobPrometheus
-    from ray_sentinel.store.targets import Targets, ray_targets
+    from ray_sentinel.store.prometheus.job import JobPrometheus
+    from ray_sentinel.store.prometheus.targets import Targets, ray_targets
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     scrape = scrape_of(args)
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _downloaded(*, wanted: bool) -> str:
     """The option that names the program; empty where it is found without."""
-    from ray_sentinel.store.binary import find_program
-    from ray_sentinel.store.download import download
+    from ray_sentinel.store.prometheus.binary import find_program
+    from ray_sentinel.store.prometheus.download import download
 
     try:
         return find_program("prometheus")

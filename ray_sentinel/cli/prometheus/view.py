@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, and wait."""
-    from ray_sentinel.store.readonly import read_only_prometheus
-    from ray_sentinel.store.tsdb import find_database
+    from ray_sentinel.store.prometheus.readonly import read_only_prometheus
+    from ray_sentinel.store.prometheus.tsdb import find_database
 
     database = find_database(Path(args.folder).expanduser())
     with (

@@ -10,7 +10,7 @@ import msgspec
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, ok, warning
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import kernel_text
-from ray_sentinel.progress.proc_stat import all_stats
+from ray_sentinel.progress.proc.proc_stat import all_stats
 
 LOOKS = 3
 """Samples, in all of which a process must be in D state."""

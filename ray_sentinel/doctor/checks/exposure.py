@@ -14,7 +14,7 @@ import psutil
 
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, skipped
 from ray_sentinel.doctor.plan import RunPlan
-from ray_sentinel.progress.process_memory import memory_file
+from ray_sentinel.progress.proc.process_memory import memory_file
 
 _SERVERS = (
     ("gcs_server", "control store", "ray start --head --node-ip-address=<a private address>"),

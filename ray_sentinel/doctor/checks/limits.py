@@ -10,7 +10,7 @@ import msgspec
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import kernel_number
-from ray_sentinel.progress.cgroup import ControlGroups
+from ray_sentinel.progress.proc.cgroup import ControlGroups
 
 FILES = 65_536
 """Open files, sockets among them: with fewer than this there is a warning."""

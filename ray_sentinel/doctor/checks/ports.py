@@ -9,7 +9,7 @@ import psutil
 
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, skipped
 from ray_sentinel.doctor.plan import RunPlan
-from ray_sentinel.progress.process_memory import memory_file
+from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.text import one_line, port_number
 
 

@@ -15,7 +15,7 @@ from ray_sentinel import process
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, ok, warning
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import yama_scope
-from ray_sentinel.progress.tracing import may_trace
+from ray_sentinel.progress.proc.tracing import may_trace
 
 
 class TracingFacts(msgspec.Struct, frozen=True, kw_only=True):

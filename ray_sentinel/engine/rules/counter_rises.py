@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import msgspec
 
-from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind, Severity
 from ray_sentinel.model.thresholds import (

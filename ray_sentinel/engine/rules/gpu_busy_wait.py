@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.gpus import GpuReading
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.gpus import GpuReading
 from ray_sentinel.model.alert import Alert
 
 

@@ -8,11 +8,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from ray_sentinel.engine.alerting import AlertRule, jobs_at_work
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.gpus import UTILISATION
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.engine.telemetry.alerting import AlertRule, jobs_at_work
+from ray_sentinel.engine.telemetry.gpus import UTILISATION
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import (
     GPU_CLOCK_BELOW_PEERS,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.ray_waits import explained
+from ray_sentinel.engine.ray.waits import explained
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.model.incident import EvidenceItem, Finding
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import BLOCKED_PROCESSES
 

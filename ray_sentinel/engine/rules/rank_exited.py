@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.exits import (
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ray.deaths import Place
+from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.verdicts.exits import (
     ASKED_TO_END,
     describe_exit,
     is_abnormal,
     is_mismatch,
 )
-from ray_sentinel.engine.first_exits import (
+from ray_sentinel.engine.verdicts.first_exits import (
     Ends,
     all_killed,
     ended_alone,
@@ -20,10 +24,6 @@ from ray_sentinel.engine.first_exits import (
     sent_too_much,
     unannounced,
 )
-from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.ray_deaths import Place
-from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.identity import RankId
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Finding
 from ray_sentinel.model.progress import Exit

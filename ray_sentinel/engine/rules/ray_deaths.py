@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.exits import is_abnormal
-from ray_sentinel.engine.ray_deaths import first_cause
-from ray_sentinel.engine.ray_job_view import RayJobView
+from ray_sentinel.engine.ray.deaths import first_cause
+from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.engine.rule import Rule
-from ray_sentinel.engine.wording import NEXT_STEPS
+from ray_sentinel.engine.verdicts.exits import is_abnormal
+from ray_sentinel.engine.verdicts.wording import NEXT_STEPS
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Finding, Severity, Verdict
 from ray_sentinel.model.ray_deaths import RayDeath
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine import ray_waits
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.ray import waits as ray_waits
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.model.incident import Finding
 

@@ -8,7 +8,7 @@ from ray_sentinel.engine.activities import all_idle
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import is_stuck
-from ray_sentinel.engine.ray_waits import explained
+from ray_sentinel.engine.ray.waits import explained
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.inference import loads
 from ray_sentinel.engine.rule import Rule, thresholds
+from ray_sentinel.engine.telemetry.inference import loads
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.scalars import LEAST, Track
+from ray_sentinel.engine.telemetry.alerting import AlertRule
 from ray_sentinel.model.alert import Alert
 
 

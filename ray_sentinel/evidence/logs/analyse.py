@@ -9,17 +9,17 @@ import msgspec
 
 from ray_sentinel.evidence.logs.answer import answer
 from ray_sentinel.evidence.logs.case import LineNumber, LogAnalysis, Question
-from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
 from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
-from ray_sentinel.evidence.logs.engines import served_to_end, shut_down
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.engines import served_to_end, shut_down
+from ray_sentinel.evidence.logs.errors.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.explained_ends import with_explained_ends
-from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.evidence.logs.recovered_errors import split_survived, tolerated
-from ray_sentinel.evidence.logs.startup import StuckStart, stuck_start
-from ray_sentinel.evidence.logs.timeline import (
+from ray_sentinel.evidence.logs.training.startup import StuckStart, stuck_start
+from ray_sentinel.evidence.logs.training.timeline import (
     SURVIVED_STEPS,
     find_training,
     last_phase,

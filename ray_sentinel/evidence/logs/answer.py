@@ -8,12 +8,12 @@ import msgspec
 
 from ray_sentinel.evidence.logs.case import LogAnalysis
 from ray_sentinel.evidence.logs.causes import in_order
-from ray_sentinel.evidence.logs.chunk import MAX_LINE
 from ray_sentinel.evidence.logs.culprits import name_culprits
+from ray_sentinel.evidence.logs.errors.signatures import Advice
+from ray_sentinel.evidence.logs.lines.chunk import MAX_LINE
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.shown import echoes, evidence
-from ray_sentinel.evidence.logs.signatures import Advice
-from ray_sentinel.evidence.logs.timeline import phase_began, progress
+from ray_sentinel.evidence.logs.training.timeline import phase_began, progress
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import (
     FailureClass,

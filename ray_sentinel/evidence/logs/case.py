@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.causes import is_trouble
-from ray_sentinel.evidence.logs.engines import last_served
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.engines import last_served
 from ray_sentinel.evidence.logs.outcome import Ending
-from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.timeline import TrainingTimeline
+from ray_sentinel.evidence.logs.training.phases import PhaseSeen
+from ray_sentinel.evidence.logs.training.timeline import TrainingTimeline
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogLine
 

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.exits import signal_name
-from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.evidence.logs.errors.exits import signal_name
+from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.evidence.logs.records import Hit
 
 _TIERS: tuple[frozenset[str], ...] = (

@@ -13,12 +13,12 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.causes import ended_by_signal
+from ray_sentinel.evidence.logs.errors.launchers import TORCHRUN, is_of_srun
+from ray_sentinel.evidence.logs.errors.watchdog import RankWork, laggards
 from ray_sentinel.evidence.logs.explained_ends import explained
-from ray_sentinel.evidence.logs.launchers import TORCHRUN, is_of_srun
-from ray_sentinel.evidence.logs.lines import NOBODY, Origin
+from ray_sentinel.evidence.logs.lines.lines import NOBODY, Origin
 from ray_sentinel.evidence.logs.process_index import ProcessIndex, may_be, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.watchdog import RankWork, laggards
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogCulprit
 

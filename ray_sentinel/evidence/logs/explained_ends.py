@@ -15,11 +15,11 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.causes import ended_by_signal, in_order, reports_lost_peer
-from ray_sentinel.evidence.logs.launchers import is_of_srun, is_of_torchrun
-from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.evidence.logs.errors.launchers import is_of_srun, is_of_torchrun
+from ray_sentinel.evidence.logs.errors.signatures import Signature
+from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.evidence.logs.process_index import ProcessIndex, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.signatures import Signature
 
 _ENDS = frozenset(
     {

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
-from ray_sentinel.evidence.logs.engines import last_served
-from ray_sentinel.evidence.logs.phases import PhaseSeen
+from ray_sentinel.evidence.logs.errors.engines import last_served
+from ray_sentinel.evidence.logs.errors.signatures import Signature
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.signatures import Signature
-from ray_sentinel.evidence.logs.steps import ReportedStep
-from ray_sentinel.evidence.logs.timeline import TrainingTimeline
+from ray_sentinel.evidence.logs.training.phases import PhaseSeen
+from ray_sentinel.evidence.logs.training.steps import ReportedStep
+from ray_sentinel.evidence.logs.training.timeline import TrainingTimeline
 
 _STARTING = frozenset(
     {"import", "dataset", "placement", "process-group", "model-load", "queue-wiring"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 
 _IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3})\b")

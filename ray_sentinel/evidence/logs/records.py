@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.evidence.logs.exits import ProcessExit
-from ray_sentinel.evidence.logs.lines import NOBODY, Origin
-from ray_sentinel.evidence.logs.phases import PhaseSeen
-from ray_sentinel.evidence.logs.signatures import Signature
-from ray_sentinel.evidence.logs.steps import ReportedStep
-from ray_sentinel.evidence.logs.watchdog import RankWork
+from ray_sentinel.evidence.logs.errors.exits import ProcessExit
+from ray_sentinel.evidence.logs.errors.signatures import Signature
+from ray_sentinel.evidence.logs.errors.watchdog import RankWork
+from ray_sentinel.evidence.logs.lines.lines import NOBODY, Origin
+from ray_sentinel.evidence.logs.training.phases import PhaseSeen
+from ray_sentinel.evidence.logs.training.steps import ReportedStep
 from ray_sentinel.model.triage import LogException
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from ray_sentinel.evidence.logs.causes import ANYTIME, tier
 from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
-from ray_sentinel.evidence.logs.engines import ENGINE_UP
+from ray_sentinel.evidence.logs.errors.engines import ENGINE_UP
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
-from ray_sentinel.evidence.logs.timeline import (
+from ray_sentinel.evidence.logs.training.timeline import (
     SURVIVED_STEPS,
     TrainingTimeline,
     steps_after,

@@ -9,9 +9,9 @@ for steps and phases (``movement``).
 from __future__ import annotations
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.bare_steps import surest
-from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.chunk import (
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.error_scanner import ErrorScanner
+from ray_sentinel.evidence.logs.lines.chunk import (
     MAX_LINE,
     Chunk,
     first_time,
@@ -20,11 +20,11 @@ from ray_sentinel.evidence.logs.chunk import (
     one_a_line,
     split_lines,
 )
-from ray_sentinel.evidence.logs.error_scanner import ErrorScanner
-from ray_sentinel.evidence.logs.lines import Origin, parse_line
-from ray_sentinel.evidence.logs.movement import MovementReader
+from ray_sentinel.evidence.logs.lines.lines import Origin, parse_line
+from ray_sentinel.evidence.logs.lines.times import driver_began
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
-from ray_sentinel.evidence.logs.times import driver_began
+from ray_sentinel.evidence.logs.training.bare_steps import surest
+from ray_sentinel.evidence.logs.training.movement import MovementReader
 
 # What a log's header says of the job: nodes, world size, arguments, checkpoint interval.
 

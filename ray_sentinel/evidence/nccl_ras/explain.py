@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.logs.watchdog import read_work
+from ray_sentinel.evidence.logs.errors.watchdog import read_work
 from ray_sentinel.evidence.nccl_ras.context import RasContext
 from ray_sentinel.evidence.nccl_ras.dead_ranks import judge_gone, judge_unlisted
 from ray_sentinel.evidence.nccl_ras.failed import judge_errors

@@ -8,8 +8,8 @@
 from ray_sentinel.evidence.stacks.classify import by_process, classify, classify_process
 from ray_sentinel.evidence.stacks.compare import Movement, movement, movements, woken
 from ray_sentinel.evidence.stacks.explain import Explanation, explain
-from ray_sentinel.evidence.stacks.formats import parse
-from ray_sentinel.evidence.stacks.informative_threads import StackReader, telling_thread
+from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, telling_thread
+from ray_sentinel.evidence.stacks.readers.formats import parse
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
 
 __all__ = [

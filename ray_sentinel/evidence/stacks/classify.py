@@ -7,16 +7,16 @@ from typing import TypeVar
 
 import msgspec
 
-from ray_sentinel.evidence.stacks import meanings as m
-from ray_sentinel.evidence.stacks import reading as rd
-from ray_sentinel.evidence.stacks.informative_threads import (
+from ray_sentinel.evidence.stacks.frames import meanings as m
+from ray_sentinel.evidence.stacks.frames import reading as rd
+from ray_sentinel.evidence.stacks.frames.informative_threads import (
     StackReader,
     telling_thread,
     telling_tid,
     training_tid,
 )
-from ray_sentinel.evidence.stacks.names import is_eval_loop
-from ray_sentinel.evidence.stacks.roles import helper_process, runs_method, trains
+from ray_sentinel.evidence.stacks.frames.names import is_eval_loop
+from ray_sentinel.evidence.stacks.frames.roles import helper_process, runs_method, trains
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import OVER, STOPPED
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool

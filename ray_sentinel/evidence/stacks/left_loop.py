@@ -15,17 +15,17 @@ from collections.abc import Iterable
 from itertools import chain
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.stacks.blocks import (
-    Blocks,
-    is_conditional,
-    is_loop,
-    same_statement,
-)
 from ray_sentinel.evidence.stacks.context import (
     RuleAnswer,
     StacksContext,
     collectives,
     wait_sentence,
+)
+from ray_sentinel.evidence.stacks.frames.blocks import (
+    Blocks,
+    is_conditional,
+    is_loop,
+    same_statement,
 )
 from ray_sentinel.evidence.stacks.tree import place_of, who
 from ray_sentinel.model.stacks import StackFact

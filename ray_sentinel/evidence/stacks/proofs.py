@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ray_sentinel.evidence.stacks.context import RuleAnswer, StacksContext, half, wait_sentence
-from ray_sentinel.evidence.stacks.problems import process_gone
+from ray_sentinel.evidence.stacks.readers.problems import process_gone
 from ray_sentinel.evidence.stacks.tree import who
 from ray_sentinel.model.stacks import StackFact
 

@@ -17,7 +17,7 @@ from ray_sentinel.evidence.stacks import (
     proofs,
 )
 from ray_sentinel.evidence.stacks.context import RuleAnswer, StacksContext
-from ray_sentinel.evidence.stacks.problems import process_gone
+from ray_sentinel.evidence.stacks.readers.problems import process_gone
 from ray_sentinel.model.stacks import StackFact
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.bundles import bundle
-from ray_sentinel.actors.coordinator import event_log
-from ray_sentinel.actors.coordinator.log_writer import LogWriter
+from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.writer import LogWriter
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from tests.support.incidents import an_incident

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.diagnose.series import Selector
-from ray_sentinel.store.history_source import HistorySource, newest
+from ray_sentinel.store.history.source import HistorySource, newest
 from tests.support.ray_cluster import RayCluster, Watched, eventually
 
 pytestmark = pytest.mark.integration

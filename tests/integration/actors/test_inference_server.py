@@ -17,7 +17,7 @@ import pytest
 
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
-from ray_sentinel.progress.environment import VARIABLES
+from ray_sentinel.progress.discovery.environment import VARIABLES
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 from tests.support.watched_job import culprits

@@ -19,7 +19,7 @@ import pytest
 
 from ray_sentinel.actors.messages import Description
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.progress.proc_stat import parse_stat
+from ray_sentinel.progress.proc.proc_stat import parse_stat
 from tests.support.living import alive, descendants
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.progress.rank.own_process import raylet_above
 from tests.support.placed_ranks import start_rank_on
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually

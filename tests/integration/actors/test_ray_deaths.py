@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator.ray_deaths import ControlStoreDeaths, RayDeathWatch
-from ray_sentinel.actors.coordinator.ray_store import RayStore
-from ray_sentinel.actors.coordinator.ray_table import RayTable
+from ray_sentinel.actors.coordinator.ray.deaths import ControlStoreDeaths, RayDeathWatch
+from ray_sentinel.actors.coordinator.ray.store import RayStore
+from ray_sentinel.actors.coordinator.ray.table import RayTable
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.ray_deaths import RayDeath
 from tests.support.ray_cluster import RayCluster, Watched

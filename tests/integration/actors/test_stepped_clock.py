@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.event_log import log as event_log
 from ray_sentinel.engine.events import SnapshotReceived, StacksTaken
 from tests.support.found_job import named
 from tests.support.ray_cluster import RayCluster, Watched

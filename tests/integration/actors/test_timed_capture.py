@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ray_sentinel.actors.coordinator.timed_capture import is_timed
+from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
 from ray_sentinel.model.incident import Incident
 from tests.support.parts import needs_root, require
 from tests.support.ray_cluster import RayCluster, Watched

@@ -14,9 +14,9 @@ import bcrypt
 import pytest
 
 from ray_sentinel.config import ScrapeConfig
-from ray_sentinel.store.readonly import read_only_prometheus
-from ray_sentinel.store.targets import Targets
-from ray_sentinel.store.tsdb import lock_holder
+from ray_sentinel.store.prometheus.readonly import read_only_prometheus
+from ray_sentinel.store.prometheus.targets import Targets
+from ray_sentinel.store.prometheus.tsdb import lock_holder
 from tests.support.certificates import Authority
 from tests.support.parts import require
 from tests.support.ray_cluster import RayCluster, Watched

@@ -19,7 +19,7 @@ from ray_sentinel.capture.states import read_state, runs, tracer_of
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.process import spawn
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from tests.support.parts import require
 from tests.support.traced import Processes, rank, run, running
 from tests.support.waiting import eventually

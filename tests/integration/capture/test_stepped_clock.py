@@ -19,7 +19,7 @@ import os, struct, subprocess, sys, time
 from pathlib import Path
 from ray_sentinel.capture.recorder_dumps import NoDumpError, Recorders, read_dump
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.progress.proc_stat import parse_stat
+from ray_sentinel.progress.proc.proc_stat import parse_stat
 
 folder, step = Path(sys.argv[1]), int(sys.argv[2])
 recorders = Recorders()

@@ -92,7 +92,7 @@ def test_py_spy_is_not_there(tmp_path: Path) -> None:
 def test_the_kernel_forbids_to_look_into_processes() -> None:
     script = (
         "import sys\n"
-        "from ray_sentinel.progress.tracing import may_trace\n"
+        "from ray_sentinel.progress.proc.tracing import may_trace\n"
         "print(may_trace(int(sys.argv[1])))\n"
     )
     # As in a container without SYS_PTRACE, where the ranks are another user's.

@@ -23,14 +23,14 @@ from ray_sentinel.errors import ConfigError, UnreachableError
 from ray_sentinel.http import web_access
 from ray_sentinel.http.server import Request
 from ray_sentinel.model.metrics import Family, Metric
-from ray_sentinel.store.job_prometheus import JobPrometheus
-from ray_sentinel.store.scrape_config import (
+from ray_sentinel.store.prometheus.job import JobPrometheus
+from ray_sentinel.store.prometheus.scrape_config import (
     TargetDiscovery,
     scrape_config,
     scrape_target,
     target_groups,
 )
-from ray_sentinel.store.targets import Targets
+from ray_sentinel.store.prometheus.targets import Targets
 from ray_sentinel_exporters.prometheus import PrometheusExporter
 from tests.support.certificates import Authority
 from tests.support.parts import require

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ray_sentinel
-from ray_sentinel.progress.writer import ProgressWriter
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from tests.support.parts import require_module
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.environment import VARIABLES
+from ray_sentinel.progress.discovery.environment import VARIABLES
 from tests.support.found_job import incidents, named, training, until_known
 from tests.support.parts import lacking
 from tests.support.ray_cluster import RayCluster, Watched

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.ask import (
     NoAnswerError,
     arm_watchdog,
@@ -20,8 +19,9 @@ from ray_sentinel.progress.ask import (
     held_stacks,
     request_stacks,
 )
+from ray_sentinel.progress.proc import pidfd
+from ray_sentinel.progress.proc.tracing import may_trace
 from ray_sentinel.progress.record_view import RecordView
-from ray_sentinel.progress.tracing import may_trace
 from tests.support.parts import require_module
 from tests.support.ranks import DEADLINE, Ranks
 
@@ -145,8 +145,9 @@ GLOO = """
 import os, sys, time
 os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
 import torch, torch.distributed as dist
-from ray_sentinel.progress import lifecycle, who
-from ray_sentinel.progress.writer import ProgressWriter
+from ray_sentinel.progress.rank import lifecycle
+from ray_sentinel.progress.rank import who
+from ray_sentinel.progress.rank.writer import ProgressWriter
 
 rank = int(sys.argv[1])
 writer = ProgressWriter.open(who.resolve())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ray_sentinel.progress import who
-from ray_sentinel.progress.autostep import SWITCH, AutoStep
-from ray_sentinel.progress.writer import ProgressWriter
+from ray_sentinel.progress.rank import who
+from ray_sentinel.progress.rank.autostep import SWITCH, AutoStep
+from ray_sentinel.progress.rank.writer import ProgressWriter
 
 pytestmark = pytest.mark.integration
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress import record, who
-from ray_sentinel.progress.companion import Companion
+from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
+from ray_sentinel.progress.rank import who
+from ray_sentinel.progress.rank.companion import Companion
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.requests import ProgressRequest, pack_request
-from ray_sentinel.progress.writer import ProgressWriter
 
 pytestmark = pytest.mark.integration
 

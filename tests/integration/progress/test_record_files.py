@@ -15,8 +15,8 @@ import pytest
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import RecordReader
-from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.ranks import DEADLINE
 from tests.support.small_disk import small_disk as mounted
 
@@ -28,7 +28,7 @@ BUSY_WRITER = """
 import sys
 from pathlib import Path
 from ray_sentinel.progress.identity import RankIdentity
-from ray_sentinel.progress.writer import ProgressWriter
+from ray_sentinel.progress.rank.writer import ProgressWriter
 
 writer = ProgressWriter.open(RankIdentity(job="busy", rank=0), [Path(sys.argv[1])])
 print(writer.path, flush=True)

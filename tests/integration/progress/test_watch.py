@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.cgroup import parse_mounts
-from ray_sentinel.progress.processes import ProcessTable
+from ray_sentinel.progress.proc.cgroup import parse_mounts
+from ray_sentinel.progress.proc.processes import ProcessTable
 from tests.support.parts import lacking
 from tests.support.ranks import DEADLINE, Ranks
 from tests.support.waiting import eventually

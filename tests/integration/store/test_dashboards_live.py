@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ray_sentinel.store.alerts_and_dashboards import DASHBOARDS, dashboard
-from ray_sentinel.store.job_prometheus import JobPrometheus
+from ray_sentinel.store.prometheus.job import JobPrometheus
 from ray_sentinel_exporters.prometheus import PrometheusExporter
 from tests.support.all_families import families
 from tests.support.parts import require

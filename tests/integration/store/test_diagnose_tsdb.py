@@ -17,9 +17,9 @@ from ray_sentinel.cli.main import main
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.report.series import read_plots
 from ray_sentinel.store.open import open_source
-from ray_sentinel.store.ports import free_port
-from ray_sentinel.store.readonly import read_only_prometheus
-from ray_sentinel.store.tsdb import inspect
+from ray_sentinel.store.prometheus.ports import free_port
+from ray_sentinel.store.prometheus.readonly import read_only_prometheus
+from ray_sentinel.store.prometheus.tsdb import inspect
 from tests.support.diagnosis import faults
 from tests.support.parts import require
 from tests.support.tsdb_scenarios.catalogue import scenario
@@ -124,7 +124,7 @@ def test_nothing_of_ours_outlives_a_killed_diagnosis(tmp_path: Path) -> None:
     job(tmp_path, "healthy-plain")
     script = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from ray_sentinel.store.readonly import read_only_prometheus\n"
+        "from ray_sentinel.store.prometheus.readonly import read_only_prometheus\n"
         "with read_only_prometheus(Path(sys.argv[1]), binary=sys.argv[2]) as (url, *_):\n"
         "    print(url, flush=True); time.sleep(60)\n"
     )

@@ -12,9 +12,9 @@ from ray_sentinel.cli.main import main
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.model.status import Status
-from ray_sentinel.store.history import history_image
-from ray_sentinel.store.history_file import HistoryFile
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history.file import HistoryFile
+from ray_sentinel.store.history.source import HistorySource
+from ray_sentinel.store.history.writer import history_image
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.small_disk import small_disk as mounted

@@ -15,9 +15,9 @@ import pytest
 
 from ray_sentinel.errors import ConfigError, MissingPartError
 from ray_sentinel.store.alerts_and_dashboards import rules_file
-from ray_sentinel.store.job_prometheus import JobPrometheus
-from ray_sentinel.store.readonly import read_only_prometheus
-from ray_sentinel.store.scrape_config import TargetDiscovery, scrape_config
+from ray_sentinel.store.prometheus.job import JobPrometheus
+from ray_sentinel.store.prometheus.readonly import read_only_prometheus
+from ray_sentinel.store.prometheus.scrape_config import TargetDiscovery, scrape_config
 from tests.support.parts import require
 from tests.support.scraped import Agent, until, values
 
@@ -116,7 +116,7 @@ def test_data_that_another_holds_are_waited_for(job: JobPrometheus, tmp_path: Pa
 def test_dies_with_whoever_started_it(tmp_path: Path) -> None:
     program = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from ray_sentinel.store.job_prometheus import JobPrometheus\n"
+        "from ray_sentinel.store.prometheus.job import JobPrometheus\n"
         "server = JobPrometheus(Path(sys.argv[1]), binary=sys.argv[2])\n"
         "server.step((), {})\nprint(server.pid, flush=True)\ntime.sleep(600)\n"
     )

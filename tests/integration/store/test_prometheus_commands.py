@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.store.job_prometheus import JobPrometheus
-from ray_sentinel.store.tsdb import lock_holder
+from ray_sentinel.store.prometheus.job import JobPrometheus
+from ray_sentinel.store.prometheus.tsdb import lock_holder
 from tests.support.parts import require
 from tests.support.scraped import Agent, until, values
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.clock import FakeClock
-from ray_sentinel.store import job_prometheus
-from ray_sentinel.store.job_prometheus import JobPrometheus
+from ray_sentinel.store.prometheus import job as job_prometheus
+from ray_sentinel.store.prometheus.job import JobPrometheus
 from tests.support.parts import require
 from tests.support.scraped import until
 from tests.support.small_disk import small_disk as mounted

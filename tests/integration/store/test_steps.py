@@ -20,7 +20,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from ray_sentinel.api import Context, NoData
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.store.job_prometheus import JobPrometheus
+from ray_sentinel.store.prometheus.job import JobPrometheus
 from ray_sentinel_exporters.prometheus import PrometheusExporter
 from ray_sentinel_plugins._event_files.run import MAX_POINTS
 from ray_sentinel_plugins.tensorboard import TensorboardCollector

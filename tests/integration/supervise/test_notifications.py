@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ray_sentinel.errors import UsageError
-from ray_sentinel.supervise.notices import Notice
-from ray_sentinel.supervise.notifier import Notifier, NotifierSettings
+from ray_sentinel.supervise.notify.notices import Notice
+from ray_sentinel.supervise.notify.notifier import Notifier, NotifierSettings
 from tests.support.parts import require_module
 
 pytestmark = pytest.mark.integration

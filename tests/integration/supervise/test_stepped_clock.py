@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.supervise.attempt_keeper import Order
+from ray_sentinel.supervise.attempt.keeper import Order
 from ray_sentinel.supervise.json_records import decode, encode
 from ray_sentinel.supervise.run_folder import STATE, State
 from tests.support.stepped_clock import SteppedClock
@@ -33,7 +33,7 @@ def test_a_clock_that_is_set_makes_a_command_no_shorter_or_longer(
     )
     os.mkfifo(tmp_path / "fifo")
     keeper = subprocess.Popen(
-        [sys.executable, "-m", "ray_sentinel.supervise.attempt_keeper", str(folder)],
+        [sys.executable, "-m", "ray_sentinel.supervise.attempt.keeper", str(folder)],
         stdin=subprocess.PIPE,
         env={**os.environ, **clock.environ},
     )

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from ray_sentinel.actors.coordinator.event_log.recovery import Restored
 from ray_sentinel.actors.coordinator.executor import Executor
-from ray_sentinel.actors.coordinator.recovery import Restored
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine.actions import AnyAction, Publish
-from ray_sentinel.supervise.notifier import PATIENCE_SECONDS
+from ray_sentinel.supervise.notify.notifier import PATIENCE_SECONDS
 from tests.support.waiting import eventually
 from tests.unit.actors.test_repeated_recovery import Killed, SimClock, the_incident
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.bundles.index import DeploymentStorage, backtraces_root
-from ray_sentinel.actors.coordinator.timed_capture import TimedCapture
+from ray_sentinel.actors.coordinator.gathering.timed_capture import TimedCapture
 from ray_sentinel.capture import guard, session
 from ray_sentinel.capture.refusal import why_refused
 from ray_sentinel.capture.session import PROCESS_SECONDS, CapturePlan, capture
@@ -18,12 +18,12 @@ from ray_sentinel.config import CaptureConfig, Config
 from ray_sentinel.doctor.checks.tracing import TracingCheck
 from ray_sentinel.doctor.checks.tracing import TracingFacts as Tools
 from ray_sentinel.evidence.stacks import classify, parse
-from ray_sentinel.evidence.stacks.problems import explain_output
+from ray_sentinel.evidence.stacks.readers.problems import explain_output
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.stacks import StackFact, StackTrace
 from ray_sentinel.model.status import JobStatus
-from ray_sentinel.progress.processes import ProcessTable
-from ray_sentinel.progress.titles import engine_ranks
+from ray_sentinel.progress.discovery.titles import engine_ranks
+from ray_sentinel.progress.proc.processes import ProcessTable
 from tests.support.inventory.commands import command, option
 from tests.support.inventory.doctors import doctor
 from tests.support.inventory.row import Check, Row

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.find import find_logs
 from ray_sentinel.logs.triage import triage_path

@@ -15,7 +15,7 @@ from ray_sentinel.doctor.checks.interfaces import InterfacesFacts as Have
 from ray_sentinel.doctor.checks.nodes import NodesCheck
 from ray_sentinel.doctor.checks.nodes import NodesFacts as Answered
 from ray_sentinel.doctor.plan import RunPlan
-from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.lines.lines import parse_line
 from ray_sentinel.evidence.node.ray_status import read_status
 from ray_sentinel.inspection.session_logs import last_errors
 from ray_sentinel.logs.find import find_logs, live_session

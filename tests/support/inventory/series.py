@@ -18,7 +18,7 @@ from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.diagnosis import diagnosed, faults
 from tests.support.inventory.row import Check
 from tests.support.tsdb_scenarios.world import World

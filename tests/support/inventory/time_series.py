@@ -36,11 +36,11 @@ from ray_sentinel.doctor.checks.exposure import ExposureFacts as Offers
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import InputError
 from ray_sentinel.report.diagnosis_json import as_data
-from ray_sentinel.store.memory import MemorySource
-from ray_sentinel.store.mirror import mirror_steadily
-from ray_sentinel.store.ports import free_port
-from ray_sentinel.store.prometheus_api import PrometheusSource
-from ray_sentinel.store.tsdb import find_database, inspect
+from ray_sentinel.store.event_files.memory import MemorySource
+from ray_sentinel.store.prometheus.api import PrometheusSource
+from ray_sentinel.store.prometheus.mirror import mirror_steadily
+from ray_sentinel.store.prometheus.ports import free_port
+from ray_sentinel.store.prometheus.tsdb import find_database, inspect
 from ray_sentinel.store.windows import parse_window
 from tests.support.inventory.commands import command
 from tests.support.inventory.metrics import served

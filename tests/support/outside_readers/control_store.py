@@ -12,9 +12,10 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from ray.core.generated import autoscaler_pb2, common_pb2, gcs_pb2, gcs_service_pb2
 
-from ray_sentinel.actors.coordinator import ray_deaths, ray_replies
-from ray_sentinel.actors.coordinator.ray_autoscaler import cluster_status_of, status_of
-from ray_sentinel.actors.coordinator.ray_holders import Held, placement_of
+from ray_sentinel.actors.coordinator.ray import deaths as ray_deaths
+from ray_sentinel.actors.coordinator.ray import replies as ray_replies
+from ray_sentinel.actors.coordinator.ray.autoscaler import cluster_status_of, status_of
+from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
 from ray_sentinel.model.ray_calls import RayActor, RayDriver
 from tests.support.outside_readers.reader import Reader
 

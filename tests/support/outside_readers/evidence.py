@@ -9,23 +9,22 @@ from ray_sentinel.evidence.flight_recorder import dump, reduced
 from ray_sentinel.evidence.flight_recorder.explain import explain as explain_recorders
 from ray_sentinel.evidence.nccl_ras import version
 from ray_sentinel.evidence.nccl_ras.explain import explain as explain_ras
-from ray_sentinel.evidence.stacks import (
-    classify,
+from ray_sentinel.evidence.stacks import classify, same
+from ray_sentinel.evidence.stacks.frames import names
+from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
+from ray_sentinel.evidence.stacks.readers import (
     cuda_gdb,
     faulthandler,
     formats,
     gdb,
     kernel,
-    names,
     parts,
     problems,
     pyspy,
     pyspy_json,
     pystack,
-    same,
     sources,
 )
-from ray_sentinel.evidence.stacks.blocks import PythonSource
 from tests.support.outside_readers.reader import PROCESS, Reader, of_lines, of_text
 from tests.support.outside_readers.samples import reduced_dumps
 from tests.support.outside_readers.words import (

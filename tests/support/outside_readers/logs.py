@@ -7,21 +7,26 @@ from typing import Any
 
 from ray_sentinel.diagnose import logtext
 from ray_sentinel.evidence.last_lines import telling_line
-from ray_sentinel.evidence.logs import times, watchdog
-from ray_sentinel.evidence.logs.bare_steps import parse_any_step
-from ray_sentinel.evidence.logs.exits import read_row, read_table
-from ray_sentinel.evidence.logs.lines import named_process, parse_line
+from ray_sentinel.evidence.logs.errors import watchdog
+from ray_sentinel.evidence.logs.errors.exits import read_row, read_table
+from ray_sentinel.evidence.logs.lines import times
+from ray_sentinel.evidence.logs.lines.lines import named_process, parse_line
+from ray_sentinel.evidence.logs.lines.tracebacks import (
+    logged_exception,
+    parse_exception,
+    read_traceback,
+)
 from ray_sentinel.evidence.logs.records import LogFile
 from ray_sentinel.evidence.logs.scan import Scanner, listed_workers, read_header
-from ray_sentinel.evidence.logs.steps import parse_step
-from ray_sentinel.evidence.logs.tracebacks import logged_exception, parse_exception, read_traceback
+from ray_sentinel.evidence.logs.training.bare_steps import parse_any_step
+from ray_sentinel.evidence.logs.training.steps import parse_step
 from ray_sentinel.evidence.node import transport
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.follow import view_line
 from ray_sentinel.masking import mask, mask_argv, mask_tail
 from ray_sentinel.model.triage import LogLine
 from ray_sentinel.monitor.jobs import read_progress
-from ray_sentinel.progress import train_log
+from ray_sentinel.progress.discovery import train_log
 from ray_sentinel.text import one_line
 from ray_sentinel_plugins import train_logs
 from tests.support.outside_readers.reader import Reader, of_lines, of_text

@@ -16,13 +16,13 @@ from ray_sentinel.evidence.event_files import events, records
 from ray_sentinel.evidence.node import nvidia_smi, ray_status
 from ray_sentinel.http import server
 from ray_sentinel.kernel_files import parse_environ
-from ray_sentinel.progress import cgroup as groups
-from ray_sentinel.progress import mounts, proc_stat
-from ray_sentinel.progress.environment import job_from, launch_variables, rank_from
-from ray_sentinel.progress.live_environ import find_symbol
-from ray_sentinel.store.event_config import parameters
-from ray_sentinel.store.event_hparams import parse_hparams
-from ray_sentinel.store.keys import parse_key
+from ray_sentinel.progress.discovery.environment import job_from, launch_variables, rank_from
+from ray_sentinel.progress.discovery.live_environ import find_symbol
+from ray_sentinel.progress.proc import cgroup as groups
+from ray_sentinel.progress.proc import mounts, proc_stat
+from ray_sentinel.store.event_files.config import parameters
+from ray_sentinel.store.event_files.hparams import parse_hparams
+from ray_sentinel.store.history.keys import parse_key
 from ray_sentinel.store.windows import parse_time
 from ray_sentinel.supervise import json_records
 from ray_sentinel_exporters.prometheus import accepts_gzip, wants_openmetrics

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
-from ray_sentinel.engine.telemetry import EVERY
+from ray_sentinel.engine.telemetry.series import EVERY
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Event

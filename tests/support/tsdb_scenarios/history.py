@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ray_sentinel.model.exposition import series_text
-from ray_sentinel.store.history import Rows
-from ray_sentinel.store.history_file import HistoryFile
+from ray_sentinel.store.history.file import HistoryFile
+from ray_sentinel.store.history.writer import Rows
 from tests.support.tsdb_scenarios.world import Series
 
 TURN_SECONDS = 600.0

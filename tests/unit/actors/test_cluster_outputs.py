@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import msgspec
 
-from ray_sentinel.actors.coordinator import cluster_outputs
-from ray_sentinel.actors.coordinator.agent_calls import Agents
-from ray_sentinel.actors.coordinator.cluster_outputs import ClusterOutputs
+from ray_sentinel.actors.coordinator.gathering import cluster_outputs
+from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents
+from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ClusterOutputs
 from ray_sentinel.actors.messages import OutputRequest, Outputs, pack
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.model.identity import ProcessId, Rank, RankId

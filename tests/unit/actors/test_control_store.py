@@ -6,8 +6,13 @@ import pytest
 from ray.core.generated import autoscaler_pb2, common_pb2, gcs_pb2
 from ray.exceptions import RpcError
 
-from ray_sentinel.actors.coordinator.control_store import ControlStore, cause_of, plain, unanswered
-from ray_sentinel.actors.coordinator.ray_actors import MAX_SHARE
+from ray_sentinel.actors.coordinator.ray.actors import MAX_SHARE
+from ray_sentinel.actors.coordinator.ray.control_store import (
+    ControlStore,
+    cause_of,
+    plain,
+    unanswered,
+)
 from ray_sentinel.clock import FakeClock
 
 

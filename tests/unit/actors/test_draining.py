@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ray.core.generated import autoscaler_pb2
 
-from ray_sentinel.actors.coordinator.control_store import ControlStore
+from ray_sentinel.actors.coordinator.ray.control_store import ControlStore
 from ray_sentinel.actors.deployment.draining import node_called
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.errors import UsageError

@@ -13,9 +13,9 @@ import pytest
 from bench.flight_recorder import large_job
 from ray_sentinel.actors.agent import node_dumps
 from ray_sentinel.actors.agent.node_dumps import NodeDumps
-from ray_sentinel.actors.coordinator import cluster_dumps
-from ray_sentinel.actors.coordinator.agent_calls import Agents
-from ray_sentinel.actors.coordinator.cluster_dumps import (
+from ray_sentinel.actors.coordinator.gathering import cluster_dumps
+from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents
+from ray_sentinel.actors.coordinator.gathering.cluster_dumps import (
     BYTES_A_SECOND,
     CLUSTER_BYTES,
     RANK_BYTES,
@@ -27,7 +27,7 @@ from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from tests.support.waiting import eventually
 
 WORLD = 16

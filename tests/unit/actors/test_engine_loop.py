@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.event_log import log as event_log
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
@@ -20,7 +20,7 @@ from ray_sentinel.engine.state_cut import StateCut
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Finding
 from ray_sentinel.model.progress import Snapshot
-from ray_sentinel.progress.own_process import boot_number
+from ray_sentinel.progress.rank.own_process import boot_number
 from tests.support.samples import sampled, series_key
 
 

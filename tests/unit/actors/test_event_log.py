@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
-from ray_sentinel.actors.coordinator.event_log import EventLog
+from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.log import EventLog
 from ray_sentinel.engine.events import DumpAsked, Tick
 from ray_sentinel.errors import InputError
 

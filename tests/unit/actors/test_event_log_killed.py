@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
-from ray_sentinel.actors.coordinator.event_log import EventLog, read, read_segment, segments
+from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.log import EventLog, read, read_segment, segments
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.errors import InputError
 

@@ -15,10 +15,10 @@ from ray_sentinel.actors.coordinator.history import RECENT_BYTES, RETRY_SECONDS,
 from ray_sentinel.actors.metrics import KEY_SERIES, history_samples
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
-from ray_sentinel.engine.telemetry import KEPT_SECONDS, Telemetry
+from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, Telemetry
 from ray_sentinel.model.metrics import Family, Metric, Sample
 from ray_sentinel.model.samples import SeriesKey
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history.source import HistorySource
 from tests.support.told_history import ToldHistory
 
 

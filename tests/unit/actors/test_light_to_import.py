@@ -45,7 +45,7 @@ def test_attach_waits_for_neither_ray_nor_the_engine() -> None:
         "import ray_sentinel\n"
         "ray_sentinel.attach(job='light', rank=0, world_size=1).detach()"
     )
-    assert "ray_sentinel.progress.writer" in loaded, "it did attach"
+    assert "ray_sentinel.progress.rank.writer" in loaded, "it did attach"
     dear = {"ray", "torch", "numpy", "ctypes", "subprocess", "tempfile", "ray_sentinel.engine"}
     assert not loaded & (dear - _for_ptrace())
 

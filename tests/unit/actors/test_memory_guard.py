@@ -64,8 +64,8 @@ from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.memory_guard import MemoryGuard
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.telemetry import NodeTelemetry
-from ray_sentinel.progress.proc_stat import resident_bytes
+from ray_sentinel.engine.telemetry.series import NodeTelemetry
+from ray_sentinel.progress.proc.proc_stat import resident_bytes
 from tests.support.samples import sampled
 
 engine = Engine()

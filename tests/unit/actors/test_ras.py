@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.actors.coordinator.ras_witness import RasWitness, known_ranks
+from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness, known_ranks
 from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.engine.actions import AskRas

@@ -1,4 +1,4 @@
-from ray_sentinel.actors.coordinator.ray_actors import (
+from ray_sentinel.actors.coordinator.ray.actors import (
     LOOK_SECONDS,
     MOST_RUNS,
     Actor,

@@ -10,14 +10,14 @@ import grpc
 import pytest
 from ray.core.generated import autoscaler_pb2, autoscaler_pb2_grpc
 
-from ray_sentinel.actors.coordinator.ray_autoscaler import (
+from ray_sentinel.actors.coordinator.ray.autoscaler import (
     MOST_BEYOND,
     AutoscalerView,
     cluster_status_of,
     status_of,
 )
-from ray_sentinel.actors.coordinator.ray_holders import Held, placement_of
-from ray_sentinel.actors.coordinator.ray_store import RayStore
+from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
+from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.placement import NO_AUTOSCALER
 

@@ -10,8 +10,8 @@ import grpc
 import pytest
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
-from ray_sentinel.actors.coordinator.ray_calls import ControlStoreCalls
-from ray_sentinel.actors.coordinator.ray_store import RayStore
+from ray_sentinel.actors.coordinator.ray.calls import ControlStoreCalls
+from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.errors import UnreachableError
 
 

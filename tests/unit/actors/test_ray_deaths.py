@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
-from ray_sentinel.actors.coordinator.ray_deaths import (
+from ray_sentinel.actors.coordinator.ray.deaths import (
     AWAY_SECONDS,
     ControlStoreDeaths,
     RayDeathWatch,
@@ -17,7 +17,7 @@ from ray_sentinel.actors.coordinator.ray_deaths import (
     driver_death,
     follows_from_another,
 )
-from ray_sentinel.actors.coordinator.ray_store import RayStore
+from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver

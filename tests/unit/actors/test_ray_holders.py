@@ -6,7 +6,7 @@ from typing import Any
 
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
-from ray_sentinel.actors.coordinator.ray_holders import (
+from ray_sentinel.actors.coordinator.ray.holders import (
     MOST_HOLDERS,
     Held,
     placement_of,

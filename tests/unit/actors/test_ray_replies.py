@@ -10,8 +10,9 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
-from ray_sentinel.actors.coordinator import ray_deaths, ray_replies
-from ray_sentinel.actors.coordinator.ray_replies import MOST_NAME
+from ray_sentinel.actors.coordinator.ray import deaths as ray_deaths
+from ray_sentinel.actors.coordinator.ray import replies as ray_replies
+from ray_sentinel.actors.coordinator.ray.replies import MOST_NAME
 from ray_sentinel.model.ray_calls import EndedCalls, RayActor, RayDriver
 
 ACTOR = RayActor(id="11" * 16, job="01000000", kind="Rollout", pid=77)

@@ -11,10 +11,11 @@ import grpc
 import pytest
 from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
-from ray_sentinel.actors.coordinator import ray_store, ray_table
-from ray_sentinel.actors.coordinator.ray_calls import TRIES
-from ray_sentinel.actors.coordinator.ray_store import RayStore
-from ray_sentinel.actors.coordinator.ray_table import RayTable
+from ray_sentinel.actors.coordinator.ray import store as ray_store
+from ray_sentinel.actors.coordinator.ray import table as ray_table
+from ray_sentinel.actors.coordinator.ray.calls import TRIES
+from ray_sentinel.actors.coordinator.ray.store import RayStore
+from ray_sentinel.actors.coordinator.ray.table import RayTable
 from ray_sentinel.model.ray_calls import RayCalls
 from tests.support.waiting import eventually
 

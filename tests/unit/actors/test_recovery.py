@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator import recovery
-from ray_sentinel.actors.coordinator.event_log import EventLog, segments
-from ray_sentinel.actors.coordinator.recovery import restore
+from ray_sentinel.actors.coordinator.event_log import recovery
+from ray_sentinel.actors.coordinator.event_log.log import EventLog, segments
+from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine

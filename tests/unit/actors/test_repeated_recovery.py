@@ -11,23 +11,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.actors.coordinator import engine_loop, event_log
+from ray_sentinel.actors.coordinator import engine_loop
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
-from ray_sentinel.actors.coordinator.event_log import (
+from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.log import (
     SegmentHeader,
     packed_state,
     read_segment,
     segments,
     unpacked_state,
 )
-from ray_sentinel.actors.coordinator.recovery import Restored, restore
+from ray_sentinel.actors.coordinator.event_log.recovery import Restored, restore
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, IncidentTold, Tick
 from ray_sentinel.engine.state import unpacked
-from ray_sentinel.engine.telemetry import NodeTelemetry
+from ray_sentinel.engine.telemetry.series import NodeTelemetry
 from ray_sentinel.model.incident import Incident
 from tests.support.engine_sim import ATTACHED, Sim
 from tests.support.samples import sampled
@@ -222,7 +223,9 @@ def test_what_a_replay_makes_of_an_incident_counts_less_than_what_was_told(
     told = the_incident(sim)
     # A rule that finds nothing any more, as after an update.
     with monkeypatch.context() as patch:
-        patch.setattr("ray_sentinel.engine.lifecycle.IncidentLifecycle.found", lambda *_: [])
+        patch.setattr(
+            "ray_sentinel.engine.incidents.lifecycle.IncidentLifecycle.found", lambda *_: []
+        )
         sim.kill()
         assert sim.incidents() == (told,)
     sim.run(20)

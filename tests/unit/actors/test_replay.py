@@ -10,9 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
-from ray_sentinel.actors.coordinator.event_log import LOG_VERSION, EventLog, read_segment, segments
-from ray_sentinel.actors.coordinator.replay import RecordedLog, recorded_logs
+from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.log import (
+    LOG_VERSION,
+    EventLog,
+    read_segment,
+    segments,
+)
+from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog, recorded_logs
 from ray_sentinel.config import Config, HangConfig
 from ray_sentinel.engine.events import (
     AnyEvent,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.bundles import bundle
-from ray_sentinel.actors.coordinator import recovery
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop, shown_incident, shown_job
-from ray_sentinel.actors.coordinator.recovery import resumed_clock
+from ray_sentinel.actors.coordinator.event_log import recovery
+from ray_sentinel.actors.coordinator.event_log.recovery import resumed_clock
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Publish

@@ -6,7 +6,7 @@ import random
 
 from ray_sentinel.actors.agent.sampling import SAMPLE_SECONDS, NodeSampling
 from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, pack_masked, unpack
-from ray_sentinel.engine.telemetry import Telemetry
+from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.metrics import Family, Metric
 from ray_sentinel.model.progress import Snapshot

@@ -16,7 +16,7 @@ from ray_sentinel.actors.agent import servers
 from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.metrics import key_samples
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.progress.front_end import metrics_url
+from ray_sentinel.progress.discovery.front_end import metrics_url
 from tests.support.samples import series_key
 
 JOB = "vllm-123"

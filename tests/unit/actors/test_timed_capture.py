@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.timed_capture import WHY, TimedCapture
+from ray_sentinel.actors.coordinator.gathering.timed_capture import WHY, TimedCapture
 from ray_sentinel.model.status import JobStatus
 from tests.support.incidents import an_incident
 

@@ -17,7 +17,7 @@ from ray_sentinel.capture import program_text
 from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import read_stat
 from ray_sentinel.capture.tracer import Traced
-from ray_sentinel.evidence.stacks.blocks import PythonSource
+from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 

@@ -17,7 +17,7 @@ from ray_sentinel.capture.rank_output import MOST_BYTES, MOST_LINES, RankOutputs
 from ray_sentinel.clock import BootClock, WallHistory
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import RankOutput, writer_of
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from tests.support.waiting import eventually
 
 PLENTY = 1 << 20

@@ -25,7 +25,7 @@ from ray_sentinel.capture.recorder_dumps import (
 )
 from ray_sentinel.clock import FakeClock, WallHistory
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.progress.proc_stat import TICK, parse_stat
+from ray_sentinel.progress.proc.proc_stat import TICK, parse_stat
 from tests.support.waiting import eventually
 
 

@@ -15,7 +15,7 @@ import pytest
 from ray_sentinel.cli.main import main
 from ray_sentinel.cli.output import console
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.evidence.logs.lines.lines import Origin
 from ray_sentinel.logs.follow import Shown, ViewLine
 
 

@@ -15,7 +15,7 @@ from ray_sentinel.cli.evidence_folder import read_folder
 from ray_sentinel.cli.explainers.folder import answered
 from ray_sentinel.cli.main import main
 from ray_sentinel.engine.events import RecorderExplained, StacksTaken
-from ray_sentinel.engine.evidence_case import FolderEvidence, judged
+from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderWait
 from ray_sentinel.report.contract import incident_json

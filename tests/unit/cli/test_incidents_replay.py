@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.actors.bundles import bundle
-from ray_sentinel.actors.coordinator.replay import RecordedLog
+from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog
 from ray_sentinel.cli.main import main
 
 EVENTS = Path(__file__).parents[2] / "fixtures/events"

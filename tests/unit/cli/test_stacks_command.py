@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from ray_sentinel.actors.coordinator import job_stacks
+from ray_sentinel.actors.coordinator.gathering import job_stacks
 from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.cli.main import main
 from ray_sentinel.model.identity import ProcessId

@@ -13,7 +13,7 @@ from ray_sentinel.demo.catalogue import ALL, FAULTS, HEALTHY, LAYOUTS
 from ray_sentinel.demo.plan import draw
 from ray_sentinel.demo.program import MadeUpNames, write_scripts
 from ray_sentinel.errors import UsageError
-from ray_sentinel.evidence.stacks.reading import match
+from ray_sentinel.evidence.stacks.frames.reading import match
 from ray_sentinel.model.stacks import Frame
 
 

@@ -11,7 +11,7 @@ from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.comparison import Comparison
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 STEPS = 400
 PLACE = np.arange(STEPS, dtype=float)

@@ -16,7 +16,7 @@ from ray_sentinel.diagnose.comparison import (
 )
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
 from ray_sentinel.diagnose.view import View
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.diagnosis import case_of
 from tests.support.tsdb_scenarios.world import World
 

@@ -8,7 +8,7 @@ import pytest
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN, STEPS = 1.7e9, 1000
 

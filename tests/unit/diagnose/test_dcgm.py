@@ -8,7 +8,7 @@ import pytest
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.diagnose.view import aliases
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.diagnosis import case_of_source
 
 TIMES = 1.7e9 + 10.0 * np.arange(360)

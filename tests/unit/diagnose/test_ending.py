@@ -8,7 +8,7 @@ from ray_sentinel.diagnose.case import DiagnoseOptions
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN, STEPS = 1.7e9, 200
 LAST = BEGIN + 10 * (STEPS - 1)

@@ -12,7 +12,7 @@ from ray_sentinel.diagnose.detect import idle_onset
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.diagnosis import case_of, case_of_source, diagnosed, source_of
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.world import REST, World

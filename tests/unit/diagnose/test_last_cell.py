@@ -7,7 +7,7 @@ import pytest
 
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.view import View
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN, WEEK = 1.7e9, 7 * 86400.0
 

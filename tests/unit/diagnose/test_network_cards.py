@@ -9,7 +9,7 @@ from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN, CELLS = 1.7e9, 360
 TIMES = BEGIN + 10.0 * np.arange(CELLS)

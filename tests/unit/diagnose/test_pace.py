@@ -9,7 +9,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import pace
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.diagnose.view import View
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN, STEPS, SEEDS = 1.7e9, 600, 10
 PLACE = np.arange(STEPS)

@@ -13,7 +13,7 @@ import pytest
 from ray_sentinel.diagnose.case import DiagnoseOptions
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.tsdb_scenarios.catalogue import scenarios
 
 NAMES = [one.name for one in scenarios()]

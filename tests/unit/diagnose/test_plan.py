@@ -14,7 +14,7 @@ from ray_sentinel.diagnose.logtext import MainLog
 from ray_sentinel.diagnose.plan import PlannedSteps, plan_of
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN = 1.7e9
 

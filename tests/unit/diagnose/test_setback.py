@@ -9,7 +9,7 @@ from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 
 BEGIN, STEPS = 1.7e9, 400
 TIMES = BEGIN + 10.0 * np.arange(STEPS)

@@ -10,7 +10,7 @@ from ray_sentinel.diagnose.case import DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.examine import examine, take_stock
 from ray_sentinel.diagnose.view import View, scrape_interval
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.diagnosis import case_of, source_of
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.world import World

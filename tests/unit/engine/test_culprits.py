@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.engine.actions import TakeStacks
-from ray_sentinel.evidence.stacks.meanings import TASKLESS
+from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 from tests.support.engine_sim import ATTACHED, START, Sim, SimRank

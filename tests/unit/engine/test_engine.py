@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
-from ray_sentinel.actors.coordinator.event_log import EventLog
+from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.log import EventLog
 from ray_sentinel.config import CaptureConfig as Settings
 from ray_sentinel.config import load
-from ray_sentinel.engine import asking
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import DumpAsked
+from ray_sentinel.engine.incidents import asking
 from ray_sentinel.errors import ConfigError
 from tests.support.engine_sim import Sim
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.engine.actions import AskRecorder
-from ray_sentinel.engine.exits import final_words, is_echo, is_mismatch, is_unclear
+from ray_sentinel.engine.verdicts.exits import final_words, is_echo, is_mismatch, is_unclear
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.progress import Exit

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ray_sentinel.actors.coordinator.engine_loop import handled
-from ray_sentinel.engine import asking
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
-from ray_sentinel.engine.asking import CAPTURE_SLACK
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, Tick
+from ray_sentinel.engine.incidents import asking
+from ray_sentinel.engine.incidents.asking import CAPTURE_SLACK
 from ray_sentinel.engine.rules.hang_silent import HangSilent
 from ray_sentinel.engine.rules.rank_stopped import RankStopped
 from tests.support.engine_sim import Sim

@@ -15,7 +15,7 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.phases import MOST_PHASES, PhaseBook
-from ray_sentinel.engine.telemetry import EVERY, KEPT_SECONDS, SLACK
+from ray_sentinel.engine.telemetry.series import EVERY, KEPT_SECONDS, SLACK
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.straggler import StragglerFacts

@@ -9,9 +9,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from ray_sentinel.engine.gpu_map import gpu_map
-from ray_sentinel.engine.port_map import port_map
-from ray_sentinel.engine.telemetry import Telemetry
+from ray_sentinel.engine.telemetry.gpu_map import gpu_map
+from ray_sentinel.engine.telemetry.port_map import port_map
+from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from ray_sentinel import regex as re
-from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
+from ray_sentinel.engine.verdicts.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.incident import FaultKind
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

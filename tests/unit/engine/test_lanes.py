@@ -7,7 +7,7 @@ import gzip
 import msgspec
 import pytest
 
-from ray_sentinel.engine.lanes import (
+from ray_sentinel.engine.last_hour.lanes import (
     MOST_LANES,
     MOST_ODD,
     MOST_OF_LANE,
@@ -15,7 +15,7 @@ from ray_sentinel.engine.lanes import (
     MOST_STRETCHES,
     Lanes,
 )
-from ray_sentinel.engine.lanes_report import lanes_report
+from ray_sentinel.engine.last_hour.lanes_report import lanes_report
 from ray_sentinel.model.lanes import JobLanes
 from ray_sentinel.report.trace_events import trace_of
 from tests.support.engine_sim import Sim

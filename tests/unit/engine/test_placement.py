@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.engine.placement import never, satisfies
+from ray_sentinel.engine.ray.placement import never, satisfies
 from ray_sentinel.model.placement import PlacedGroup, Placement, ResourceHolder
 from ray_sentinel.model.ray_calls import PendingGroup, RayCall
 from tests.support.ray_story import JOB, PLACES, RayStory, driver

@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.config import Config
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.pulse import (
+from ray_sentinel.engine.last_hour.pulse import (
     MOST_BYTES,
     MOST_LANES,
     MOST_PHASES,
@@ -18,8 +18,8 @@ from ray_sentinel.engine.pulse import (
     WIDTH,
     Pulse,
 )
-from ray_sentinel.engine.pulse_report import pulse_report
-from ray_sentinel.engine.ray_job_view import RayJobView
+from ray_sentinel.engine.last_hour.pulse_report import pulse_report
+from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.ray_calls import RayDriver

@@ -15,7 +15,7 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.jobs import FORGET_SECONDS
-from ray_sentinel.engine.ray_deaths import FORGET_SECONDS as DEATHS_SECONDS
+from ray_sentinel.engine.ray.deaths import FORGET_SECONDS as DEATHS_SECONDS
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident, Writer

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ray_sentinel.engine.events import EndedCallsTold
-from ray_sentinel.engine.ray_job_view import STARTUP_PATIENCE, TIMES_SELDOM
-from ray_sentinel.engine.ray_methods import PATIENCE, RHYTHM
+from ray_sentinel.engine.ray.job_view import STARTUP_PATIENCE, TIMES_SELDOM
+from ray_sentinel.engine.ray.methods import PATIENCE, RHYTHM
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
 from tests.support.ray_stories import rollouts
 from tests.support.ray_story import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ray_sentinel.engine.inference import deployment_of
+from ray_sentinel.engine.telemetry.inference import deployment_of
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
 from ray_sentinel.model.stacks import Activity, StackFact
 from tests.support import ray_story

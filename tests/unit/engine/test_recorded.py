@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ray_sentinel.actors.coordinator.event_log import read_segment
+from ray_sentinel.actors.coordinator.event_log.log import read_segment
 from ray_sentinel.engine.engine import Engine
 
 EVENTS = Path(__file__).parents[2] / "fixtures/events"

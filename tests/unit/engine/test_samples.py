@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_sentinel.engine.events import SnapshotReceived
-from ray_sentinel.engine.telemetry import (
+from ray_sentinel.engine.telemetry.series import (
     EVERY,
     KEPT_SECONDS,
     SLACK,

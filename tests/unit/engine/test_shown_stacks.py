@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.judgement import MOST_RANKS_TEXT, MOST_STACKS
+from ray_sentinel.engine.incidents.case import Case
+from ray_sentinel.engine.verdicts.judgement import MOST_RANKS_TEXT, MOST_STACKS
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, Tool
 from tests.support.engine_sim import Sim

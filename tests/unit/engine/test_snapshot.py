@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ray_sentinel.actors.coordinator.event_log import read_segment
+from ray_sentinel.actors.coordinator.event_log.log import read_segment
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent
-from ray_sentinel.engine.incident_store import IncidentStore
+from ray_sentinel.engine.incidents.store import IncidentStore
 from ray_sentinel.engine.state import STATE_VERSION, unpacked
 from ray_sentinel.model.samples import Floats
 from tests.support.engine_events import stories

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.rule import known_rules
-from ray_sentinel.engine.telemetry import TelemetrySeries
+from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.series import TelemetrySeries
 from ray_sentinel.model.samples import Floats
 from tests.support.telemetry_sim.decoys import DECOYS, by_design
 from tests.support.telemetry_sim.faults import COVERS, TRUE

@@ -10,7 +10,7 @@ from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.engine.actions import AnyAction, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, IncidentTold
-from ray_sentinel.engine.lifecycle import IncidentLifecycle
+from ray_sentinel.engine.incidents.lifecycle import IncidentLifecycle
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.incident import Incident
 from tests.support.engine_events import stories

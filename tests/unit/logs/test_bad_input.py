@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from tests.support.parts import require_module

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.event_log import log as event_log
 from ray_sentinel.actors.coordinator.executor import notifier_of
-from ray_sentinel.actors.coordinator.ray_actors import script
+from ray_sentinel.actors.coordinator.ray.actors import script
 from ray_sentinel.actors.logs import MaskingFormatter
 from ray_sentinel.actors.messages import NodeCapture, Sampled, pack_masked, unpack
 from ray_sentinel.clock import FakeClock, SteadyClock
@@ -22,10 +22,10 @@ from ray_sentinel.engine.events import NodeLeft
 from ray_sentinel.masking import mask
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.last_output import LastOutput
-from ray_sentinel.progress.processes import Process
-from ray_sentinel.progress.writer import MAX_WORDS, ProgressWriter
-from ray_sentinel.supervise.notices import Notice
-from ray_sentinel.supervise.notifier import Notifier, NotifierSettings
+from ray_sentinel.progress.proc.processes import Process
+from ray_sentinel.progress.rank.writer import MAX_WORDS, ProgressWriter
+from ray_sentinel.supervise.notify.notices import Notice
+from ray_sentinel.supervise.notify.notifier import Notifier, NotifierSettings
 from tests.support.waiting import eventually
 
 SECRET = "hunter2 of mine"

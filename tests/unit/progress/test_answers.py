@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from ray_sentinel.progress import answers
+from ray_sentinel.progress.rank import answers
 from ray_sentinel.progress.requests import (
     RECORDER_JSON_ANSWER,
     RECORDER_PICKLE_ANSWER,

@@ -17,6 +17,7 @@ from ray_sentinel.progress.ask import (
 )
 from ray_sentinel.progress.directory import write_whole
 from ray_sentinel.progress.identity import RankIdentity
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.requests import (
@@ -26,7 +27,6 @@ from ray_sentinel.progress.requests import (
     answer_name,
     unpack_request,
 )
-from ray_sentinel.progress.writer import ProgressWriter
 
 
 class Rank:

@@ -6,9 +6,9 @@ import pytest
 from ray_sentinel.progress import record
 from ray_sentinel.progress.attached import UNSTAMPED, Attached
 from ray_sentinel.progress.identity import RankIdentity
-from ray_sentinel.progress.processes import ProcessTable
+from ray_sentinel.progress.proc.processes import ProcessTable
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import RecordReader
-from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.parts import needs_root
 from tests.support.proc_tree import ProcTree
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.progress.autostep import AutoStep
 from ray_sentinel.progress.identity import RankIdentity
-from ray_sentinel.progress.writer import ProgressWriter
+from ray_sentinel.progress.rank.autostep import AutoStep
+from ray_sentinel.progress.rank.writer import ProgressWriter
 
 Hook = Callable[[Any, Any, Any], None]
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.cgroup import ControlGroups, Freezer, parse_cgroup, parse_mounts
+from ray_sentinel.progress.proc.cgroup import ControlGroups, Freezer, parse_cgroup, parse_mounts
 
 
 def test_parse_cgroup():

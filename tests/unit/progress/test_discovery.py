@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.discovery import Claim, DiscoveredRank, Discovery
-from ray_sentinel.progress.processes import SLICES, ProcessTable
+from ray_sentinel.progress.discovery.ranks import Claim, DiscoveredRank, Discovery
+from ray_sentinel.progress.proc.processes import SLICES, ProcessTable
 from tests.support.proc_tree import ProcTree
 
 BASH = {"exe": "/usr/bin/bash", "command": "bash"}

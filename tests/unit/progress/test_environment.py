@@ -2,14 +2,14 @@ import os
 
 import pytest
 
-from ray_sentinel.progress.environment import (
+from ray_sentinel.progress.discovery.environment import (
     attempt_from,
     gpus_from,
     job_from,
     launch_variables,
     rank_from,
 )
-from ray_sentinel.progress.who import resolve
+from ray_sentinel.progress.rank.who import resolve
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.exits import ExitWatch
+from ray_sentinel.progress.proc import pidfd
 
 ONE, TWO = (101, 1010), (102, 1020)
 REAL_EPOLL = select.epoll

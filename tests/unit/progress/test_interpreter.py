@@ -1,6 +1,11 @@
 import pytest
 
-from ray_sentinel.progress.interpreter import Scheduling, ThreadSample, interpreter_state, waited
+from ray_sentinel.progress.proc.interpreter import (
+    Scheduling,
+    ThreadSample,
+    interpreter_state,
+    waited,
+)
 
 
 def sample(at=10.0, state="S", wchan="futex_wait", delay=0.0, switches=100) -> ThreadSample:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.live_environ import LiveEnviron, find_symbol
+from ray_sentinel.progress.discovery.live_environ import LiveEnviron, find_symbol
 
 
 def test_what_a_process_sets_itself_is_read(monkeypatch):

@@ -1,6 +1,6 @@
 import pytest
 
-from ray_sentinel.progress.ownership import Neighbours, is_default_owner, owns
+from ray_sentinel.progress.discovery.ownership import Neighbours, is_default_owner, owns
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from ray_sentinel.progress.proc_stat import TICK, parse_schedstat, parse_stat
+from ray_sentinel.progress.proc.proc_stat import TICK, parse_schedstat, parse_stat
 
 # As Linux 6.18 writes it.
 LINE = (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.live_environ import LiveEnviron
-from ray_sentinel.progress.process_memory import SAID_AFTER, ProcessMemory
-from ray_sentinel.progress.processes import SETTLE_SECONDS, ProcessTable
+from ray_sentinel.progress.discovery.live_environ import LiveEnviron
+from ray_sentinel.progress.proc.process_memory import SAID_AFTER, ProcessMemory
+from ray_sentinel.progress.proc.processes import SETTLE_SECONDS, ProcessTable
 from tests.support.proc_tree import ProcTree
 from tests.support.waiting import eventually
 

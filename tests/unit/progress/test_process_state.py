@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.process_state import StateReader
+from ray_sentinel.progress.proc.process_state import StateReader
 from tests.support.proc_tree import ProcTree
 
 

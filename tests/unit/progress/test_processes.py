@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.masking import mask_argv
-from ray_sentinel.progress.processes import SETTLE_SECONDS, SLICES, ProcessTable
+from ray_sentinel.progress.proc.processes import SETTLE_SECONDS, SLICES, ProcessTable
 from tests.support.proc_tree import ProcTree
 
 RANK = {"RANK": "1", "WORLD_SIZE": "2"}
@@ -83,7 +83,7 @@ def test_a_command_line_is_masked_once_and_again_when_it_changes(tree, monkeypat
         masked.append(arguments)
         return mask_argv(arguments)
 
-    monkeypatch.setattr("ray_sentinel.progress.processes.mask_argv", counted)
+    monkeypatch.setattr("ray_sentinel.progress.proc.processes.mask_argv", counted)
     table = ProcessTable(tree.root)
     tree.uptime(50)
     tree.process(100, 1, "train", "--api-key", "8f14e45fceea167a", start=4900)

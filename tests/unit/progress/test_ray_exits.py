@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.progress.discovery.ray_processes import TOLD_SECONDS, RayProcessWatch
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
-from ray_sentinel.progress.processes import ProcessTable
-from ray_sentinel.progress.ray_processes import TOLD_SECONDS, RayProcessWatch
+from ray_sentinel.progress.proc.processes import ProcessTable
 from tests.support.waiting import eventually
 
 NODE = Node(id="n0", host="one", address="10.0.0.1")

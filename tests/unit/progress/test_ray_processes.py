@@ -14,11 +14,11 @@ import pytest
 
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import RayExit, RayProcess
-from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
+from ray_sentinel.progress.discovery.ray_processes import MOST, RayProcessWatch
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
-from ray_sentinel.progress.processes import ProcessTable
-from ray_sentinel.progress.ray_processes import MOST, RayProcessWatch
+from ray_sentinel.progress.proc.processes import ProcessTable
 from tests.support.proc_tree import ProcTree
 from tests.support.waiting import eventually
 

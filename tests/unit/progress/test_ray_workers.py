@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.processes import SLICES, ProcessTable
-from ray_sentinel.progress.ray_workers import (
+from ray_sentinel.progress.discovery.ray_workers import (
     SELDOM_SECONDS,
     TRAIN_LOG_SECONDS,
     YOUNG_SECONDS,
     RayRanks,
     RayWorker,
 )
+from ray_sentinel.progress.proc.processes import SLICES, ProcessTable
 from tests.support.proc_tree import ProcTree
 
 RAYLET = 50

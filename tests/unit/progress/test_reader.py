@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import EMPTY_LOOKS, ROOT_LOOKS_EVERY, RecordReader
-from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.parts import needs_root
 
 WHO = RankIdentity(job="job", rank=0)

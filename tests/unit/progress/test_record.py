@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity, decode, encode
-from ray_sentinel.progress.notes import clip
+from ray_sentinel.progress.rank.notes import clip
 
 UNTIMED = settings(deadline=None)
 BLOCKS = (record.PHASE, record.IDENTITY, record.WORDS, record.NAMES)

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.progress.identity import RankIdentity
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.stale import FRESH, LITTER, RETAIN, StaleRecords
-from ray_sentinel.progress.writer import ProgressWriter
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.discovery import Discovery
-from ray_sentinel.progress.processes import ProcessTable
-from ray_sentinel.progress.titles import engine_ranks
+from ray_sentinel.progress.discovery.ranks import Discovery
+from ray_sentinel.progress.discovery.titles import engine_ranks
+from ray_sentinel.progress.proc.processes import ProcessTable
 from tests.support.proc_tree import ProcTree
 
 

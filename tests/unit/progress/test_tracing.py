@@ -2,9 +2,9 @@ import os
 
 import pytest
 
-from ray_sentinel.progress.lifecycle import allow_tracing
-from ray_sentinel.progress.tracing import may_trace
-from ray_sentinel.progress.watchdog import ptrace_is_forbidden
+from ray_sentinel.progress.proc.tracing import may_trace
+from ray_sentinel.progress.rank.lifecycle import allow_tracing
+from ray_sentinel.progress.rank.watchdog import ptrace_is_forbidden
 from tests.support.parts import needs_root
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.train_log import TrainWords, parse_words, read_words
+from ray_sentinel.progress.discovery.train_log import TrainWords, parse_words, read_words
 
 WORKER = "01d724ebde98a2512f6fa164466d5a91cfde9c2b826ae9be2b6bb846"
 # As written by Ray 2.60.

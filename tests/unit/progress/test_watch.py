@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.progress.discovery.non_ranks import LOOKS
+from ray_sentinel.progress.discovery.ray_workers import RayWorker
 from ray_sentinel.progress.identity import RankIdentity
-from ray_sentinel.progress.non_ranks import LOOKS
-from ray_sentinel.progress.process_state import StateReader
-from ray_sentinel.progress.ray_workers import RayWorker
+from ray_sentinel.progress.proc.process_state import StateReader
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.watch import NodeWatch
-from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.proc_tree import ProcTree
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from ray_sentinel.progress.watchdog import Watchdog
+from ray_sentinel.progress.rank.watchdog import Watchdog
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from ray_sentinel.progress.who import is_sure, resolve
+from ray_sentinel.progress.rank.who import is_sure, resolve
 
 TORCHRUN = {
     "RANK": "3",

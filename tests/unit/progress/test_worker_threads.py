@@ -1,4 +1,8 @@
-from ray_sentinel.progress.ray_workers import TrainingThread, in_process_group, thread_names
+from ray_sentinel.progress.discovery.ray_workers import (
+    TrainingThread,
+    in_process_group,
+    thread_names,
+)
 from tests.support.proc_tree import ProcTree
 
 NAME = "ray::RayTrainWo"

@@ -9,9 +9,9 @@ import pytest
 from ray_sentinel.progress import directory, record
 from ray_sentinel.progress.directory import RecordError
 from ray_sentinel.progress.identity import RankIdentity
+from ray_sentinel.progress.rank.writer import ProgressWriter
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
-from ray_sentinel.progress.writer import ProgressWriter
 
 WHO = RankIdentity(job="job", rank=3, world_size=8, local_rank=1, source="torchrun")
 

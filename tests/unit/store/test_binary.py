@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import MissingPartError
-from ray_sentinel.store.binary import find_program, probe
+from ray_sentinel.store.prometheus.binary import find_program, probe
 
 
 def script(folder: Path, text: str) -> str:

@@ -14,7 +14,7 @@ import yaml
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.store.alerts_and_dashboards import prometheus_rule, rules_file
-from ray_sentinel.store.scrape_config import TargetDiscovery, pod_monitor, scrape_config
+from ray_sentinel.store.prometheus.scrape_config import TargetDiscovery, pod_monitor, scrape_config
 
 SPEC = {"selector", "podMetricsEndpoints", "namespaceSelector"}
 ENDPOINT = {

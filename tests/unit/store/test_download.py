@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.errors import InputError, MissingPartError, UnreachableError
-from ray_sentinel.store.download import PINNED, PROGRAMS, Release, download
+from ray_sentinel.store.prometheus.download import PINNED, PROGRAMS, Release, download
 
 
 def archive(root: str, names: tuple[str, ...] = PROGRAMS) -> bytes:

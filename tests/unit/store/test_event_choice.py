@@ -12,9 +12,9 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from ray_sentinel.cli.main import main
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.event_files import load_events, with_events
-from ray_sentinel.store.event_find import find_event_files
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.find import find_event_files
+from ray_sentinel.store.event_files.memory import MemorySource
+from ray_sentinel.store.event_files.source import load_events, with_events
 from tests.support.event_files import framed
 
 BEGIN = 1.7e9

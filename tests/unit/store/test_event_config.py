@@ -9,8 +9,8 @@ import pytest
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.diagnose.logs import LogFacts
-from ray_sentinel.store.event_config import MAX_VALUE, parameters
-from ray_sentinel.store.event_files import find_event_files, load_events, with_config
+from ray_sentinel.store.event_files.config import MAX_VALUE, parameters
+from ray_sentinel.store.event_files.source import find_event_files, load_events, with_config
 from tests.support.parts import require_module
 
 

@@ -15,9 +15,9 @@ from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.event_files.records import MAX_RECORD, masked
-from ray_sentinel.store.event_files import find_event_files, load_events, with_events
-from ray_sentinel.store.event_records import CHUNK, read_events
-from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.event_files.memory import MemorySource
+from ray_sentinel.store.event_files.records import CHUNK, read_events
+from ray_sentinel.store.event_files.source import find_event_files, load_events, with_events
 from ray_sentinel.store.open import open_source
 from tests.support.event_files import event, framed
 from tests.support.parts import require_module

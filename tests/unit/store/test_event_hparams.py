@@ -9,16 +9,16 @@ import pytest
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.event_config import MAX_VALUE
-from ray_sentinel.store.event_files import load_events
-from ray_sentinel.store.event_find import find_event_files
-from ray_sentinel.store.event_hparams import (
+from ray_sentinel.store.event_files.config import MAX_VALUE
+from ray_sentinel.store.event_files.find import find_event_files
+from ray_sentinel.store.event_files.hparams import (
     MOST_BYTES,
     NAME,
     hparams_alone,
     parse_hparams,
     read_hparams,
 )
+from ray_sentinel.store.event_files.source import load_events
 from tests.support.event_files import write
 
 WRITTEN = b"""\

@@ -12,7 +12,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from ray_sentinel.cli.main import main
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.diagnose.view import View
-from ray_sentinel.store.event_files import EventFilesSource, find_event_files, load_events
+from ray_sentinel.store.event_files.source import EventFilesSource, find_event_files, load_events
 from ray_sentinel.store.open import open_source
 from tests.support.event_files import framed
 

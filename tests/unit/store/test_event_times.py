@@ -12,8 +12,8 @@ from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.series import Floats, Selector
 from ray_sentinel.evidence.event_files.events import EventRecord, Scalar
 from ray_sentinel.evidence.event_files.state import RunState
-from ray_sentinel.store.event_files import EventFilesSource, load_events
-from ray_sentinel.store.event_folder import settled
+from ray_sentinel.store.event_files.folder import settled
+from ray_sentinel.store.event_files.source import EventFilesSource, load_events
 from tests.support.event_files import event, framed
 
 COUNT = 720

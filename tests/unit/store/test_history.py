@@ -13,9 +13,9 @@ import pytest
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.exposition import series_text
-from ray_sentinel.store.history import RowPacker, history_image
-from ray_sentinel.store.history_source import HistorySource
-from ray_sentinel.store.keys import parse_key
+from ray_sentinel.store.history.keys import parse_key
+from ray_sentinel.store.history.source import HistorySource
+from ray_sentinel.store.history.writer import RowPacker, history_image
 from tests.support.appended_history import AppendedHistory
 
 NAN = float("nan")
@@ -68,7 +68,7 @@ def test_a_file_keeps_to_its_size_and_thins_the_oldest(tmp_path: Path) -> None:
 def test_a_killed_writer_loses_nothing_that_it_appended(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     script = (
-        "import sys; from ray_sentinel.store.history import History, RowPacker\n"
+        "import sys; from ray_sentinel.store.history.writer import History, RowPacker\n"
         "history, packer = History(sys.argv[1]), RowPacker()\n"
         "for s in range(1000000):\n"
         "    history.put(packer.pack(float(s), 'n1', {'a': s}))\n"

@@ -14,9 +14,9 @@ import pytest
 
 from ray_sentinel.diagnose.series import Floats, Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history import RowPacker, Rows
-from ray_sentinel.store.history_file import HistoryFile
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history.file import HistoryFile
+from ray_sentinel.store.history.source import HistorySource
+from ray_sentinel.store.history.writer import RowPacker, Rows
 from tests.support.appended_history import AppendedHistory
 
 Told = Callable[[float], tuple[str, dict[str, float]]]

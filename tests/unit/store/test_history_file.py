@@ -15,9 +15,9 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history import History, RowPacker, Rows
-from ray_sentinel.store.history_file import FRESH_SECONDS, HistoryFile
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history.file import FRESH_SECONDS, HistoryFile
+from ray_sentinel.store.history.source import HistorySource
+from ray_sentinel.store.history.writer import History, RowPacker, Rows
 
 NOW = 1.7e9
 
@@ -58,8 +58,8 @@ def test_it_is_read_while_it_is_written_and_after(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from ray_sentinel.store.history import RowPacker
-from ray_sentinel.store.history_file import HistoryFile
+from ray_sentinel.store.history.writer import RowPacker
+from ray_sentinel.store.history.file import HistoryFile
 file, packer = HistoryFile(Path(sys.argv[1]), "one"), RowPacker()
 for second in range(100000):
     at = 1.7e9 + second
@@ -253,7 +253,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again_by_the_same_name(
             raise InputError(f"{path}: {error}") from error
 
     with monkeypatch.context() as refusing:
-        refusing.setattr("ray_sentinel.store.history_file._opened", refused)
+        refusing.setattr("ray_sentinel.store.history.file._opened", refused)
         file = HistoryFile(tmp_path, "one")
         for later in range(5):
             assert not file.put(rows(NOW), NOW + 60 * later)

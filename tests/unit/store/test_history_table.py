@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.series import Samples, axis, bucketed
-from ray_sentinel.store.history_table import (
+from ray_sentinel.store.history.table import (
     ABSENT,
     CELLS,
     HistoryTable,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ray_sentinel.store import job_files
 from ray_sentinel.store.alerts_and_dashboards import RULES_FILE, rules_file
-from ray_sentinel.store.job_files import JobFiles
+from ray_sentinel.store.prometheus import files as job_files
+from ray_sentinel.store.prometheus.files import JobFiles
 
 ULID = "01M7WKNY0802537T9WYAKWGJGN"
 

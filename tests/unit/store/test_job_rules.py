@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.store.job_files import JobFiles
-from ray_sentinel.store.job_prometheus import UserRules
+from ray_sentinel.store.prometheus.files import JobFiles
+from ray_sentinel.store.prometheus.job import UserRules
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.store import mirror as module
-from ray_sentinel.store.mirror import mirror_steadily
-from ray_sentinel.store.tsdb import Database, inspect
+from ray_sentinel.store.prometheus import mirror as module
+from ray_sentinel.store.prometheus.mirror import mirror_steadily
+from ray_sentinel.store.prometheus.tsdb import Database, inspect
 
 FIRST, SECOND = "01M7WKNY0802537T9WYAKWGJGN", "01M7WKNY0802537T9WYAKWGJGP"
 

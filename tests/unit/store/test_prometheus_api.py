@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError, UnreachableError
-from ray_sentinel.store.prometheus_api import PrometheusSource
+from ray_sentinel.store.prometheus.api import PrometheusSource
 
 Answer = Callable[[BaseHTTPRequestHandler], tuple[int, bytes]]
 

@@ -10,13 +10,13 @@ import yaml
 
 from ray_sentinel.actors.coordinator.prometheus import ray_targets
 from ray_sentinel.config import ScrapeConfig
-from ray_sentinel.store.scrape_config import (
+from ray_sentinel.store.prometheus.scrape_config import (
     TargetDiscovery,
     ray_targets_file,
     scrape_config,
     targets_file,
 )
-from ray_sentinel.store.yaml_text import yaml_text
+from ray_sentinel.store.prometheus.yaml_text import yaml_text
 
 
 def jobs(where: TargetDiscovery) -> dict[str, dict[str, Any]]:

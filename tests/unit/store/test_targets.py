@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.store.targets import Targets, ask, ray_targets
+from ray_sentinel.store.prometheus.targets import Targets, ask, ray_targets
 from tests.support.scraped import Agent
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.mirror import mirror
-from ray_sentinel.store.tsdb import find_database, inspect, listen_address, lock_holder
+from ray_sentinel.store.prometheus.mirror import mirror
+from ray_sentinel.store.prometheus.tsdb import find_database, inspect, listen_address, lock_holder
 
 ULID = "01M7WKNY0802537T9WYAKWGJGN"
 

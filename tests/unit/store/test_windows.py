@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import InputError, UsageError
+from ray_sentinel.store.event_files.memory import MemorySource
 from ray_sentinel.store.incident_window import incident_window
-from ray_sentinel.store.memory import MemorySource
 from ray_sentinel.store.windows import parse_time, parse_window
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.supervise.attempt.tail import LAST, OutputTail
 from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, encode
-from ray_sentinel.supervise.tail import LAST, OutputTail
 
 RUNNING = State(keeper=10, keeper_start=1, child=11, child_start=2, started_at=5.0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.rank.own_process import start_ticks
 from ray_sentinel.supervise.json_records import decode, encode, readable
 from ray_sentinel.supervise.policy import ResumePoint
 from ray_sentinel.supervise.restart_state_machine import SupervisionState

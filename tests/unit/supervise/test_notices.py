@@ -9,9 +9,9 @@ import pytest
 from ray_sentinel.config import NotifyConfig
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import Culprit, Incident, Transition, Verdict
-from ray_sentinel.supervise.incident_notices import key_of, keys_of_past, notice_of
-from ray_sentinel.supervise.notices import Notice, body, is_slack, variables
-from ray_sentinel.supervise.notifier import (
+from ray_sentinel.supervise.notify.incident_notices import key_of, keys_of_past, notice_of
+from ray_sentinel.supervise.notify.notices import Notice, body, is_slack, variables
+from ray_sentinel.supervise.notify.notifier import (
     APPRISE_SECONDS,
     DELAYS,
     PATIENCE_SECONDS,

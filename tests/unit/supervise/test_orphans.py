@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ray_sentinel.supervise.descendants import descendants
-from ray_sentinel.supervise.orphans import orphans
+from ray_sentinel.supervise.attempt.descendants import descendants
+from ray_sentinel.supervise.attempt.orphans import orphans
 from tests.support.proc_tree import ProcTree
 
 TOLD = {"RAY_SENTINEL_JOB": "a", "RAY_SENTINEL_ATTEMPT": "1"}

@@ -12,11 +12,11 @@ import pytest
 
 from ray_sentinel.errors import UsageError
 from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.supervise.attempt.command import filled, resolved, variables, words_of
+from ray_sentinel.supervise.attempt.movement import AttemptMovement
 from ray_sentinel.supervise.checkpoint_choice import choose
-from ray_sentinel.supervise.command import filled, resolved, variables, words_of
 from ray_sentinel.supervise.curable import HUB_TRIES, incurable, normalised
 from ray_sentinel.supervise.loadable import problem_of
-from ray_sentinel.supervise.movement import AttemptMovement
 from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
 
 

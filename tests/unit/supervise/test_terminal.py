@@ -6,7 +6,7 @@ import fcntl
 import io
 import os
 
-from ray_sentinel.supervise.terminal import Terminal
+from ray_sentinel.supervise.attempt.terminal import Terminal
 
 SECONDS = 30.0
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.bare_steps import LastStep, parse_any_step, surest
-from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep
+from ray_sentinel.evidence.logs.lines.lines import parse_line
+from ray_sentinel.evidence.logs.training.bare_steps import LastStep, parse_any_step, surest
+from ray_sentinel.evidence.logs.training.steps import HINTS, ReportedStep
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.evidence.logs.catalogue import TRIGGERS, Catalogue
-from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.errors.catalogue import TRIGGERS, Catalogue
+from ray_sentinel.evidence.logs.errors.signatures import (
+    CLASSES,
+    Signature,
+    compile_rule,
+    parse_entries,
+)
+from ray_sentinel.evidence.logs.lines.lines import parse_line
 from ray_sentinel.evidence.logs.records import LogFile
 from ray_sentinel.evidence.logs.scan import Scanner
-from ray_sentinel.evidence.logs.signatures import CLASSES, Signature, compile_rule, parse_entries
 from ray_sentinel.logs.catalogue import load_catalogue
 
 if sys.version_info >= (3, 11):

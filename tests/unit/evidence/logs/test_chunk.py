@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.evidence.logs import chunk as module
-from ray_sentinel.evidence.logs.chunk import Chunk, first_time, split_lines
+from ray_sentinel.evidence.logs.lines import chunk as module
+from ray_sentinel.evidence.logs.lines.chunk import Chunk, first_time, split_lines
 from ray_sentinel.evidence.logs.records import LogFile
 from ray_sentinel.evidence.logs.scan import Scanner
 from ray_sentinel.logs.catalogue import load_catalogue

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.evidence.logs.causes import ended_by_signal
-from ray_sentinel.evidence.logs.exits import (
+from ray_sentinel.evidence.logs.errors.exits import (
     ProcessExit,
     killed_by_launcher,
     read_table,
     signal_name,
 )
-from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.lines.lines import parse_line
 from ray_sentinel.evidence.logs.records import Hit
 from ray_sentinel.logs.catalogue import load_catalogue
 

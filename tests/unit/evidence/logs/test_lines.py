@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.lines import Origin, named_process, parse_line, strip_escapes
+from ray_sentinel.evidence.logs.lines.lines import Origin, named_process, parse_line, strip_escapes
 
 
 @pytest.mark.parametrize(

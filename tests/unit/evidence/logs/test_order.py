@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ray_sentinel.evidence.logs.causes import in_order
+from ray_sentinel.evidence.logs.errors.signatures import Signature
 from ray_sentinel.evidence.logs.records import Hit
-from ray_sentinel.evidence.logs.signatures import Signature
 
 _ERROR = Signature(id="python-exception", kind="python-exception")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.catalogue import WordSearch
-from ray_sentinel.evidence.logs.chunk import split_lines
+from ray_sentinel.evidence.logs.errors.catalogue import WordSearch
+from ray_sentinel.evidence.logs.lines.chunk import split_lines
 from ray_sentinel.evidence.logs.records import LogFile
 from ray_sentinel.evidence.logs.scan import Scanner
 from ray_sentinel.logs.catalogue import load_catalogue

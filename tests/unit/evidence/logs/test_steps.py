@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_sentinel.evidence.logs.records import StepSeen
-from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep, parse_step
-from ray_sentinel.evidence.logs.timeline import usual_seconds
+from ray_sentinel.evidence.logs.training.steps import HINTS, ReportedStep, parse_step
+from ray_sentinel.evidence.logs.training.timeline import usual_seconds
 
 
 @pytest.mark.parametrize(

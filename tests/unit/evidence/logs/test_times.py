@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.bare_steps import parse_any_step
-from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.times import driver_age, driver_began, find_year, parse_time
+from ray_sentinel.evidence.logs.lines.lines import parse_line
+from ray_sentinel.evidence.logs.lines.times import driver_age, driver_began, find_year, parse_time
+from ray_sentinel.evidence.logs.training.bare_steps import parse_any_step
 
 MAY_1_10H = 1714557600.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.tracebacks import (
+from ray_sentinel.evidence.logs.lines.lines import parse_line
+from ray_sentinel.evidence.logs.lines.tracebacks import (
     Traceback,
     first_cause,
     is_wrapper,

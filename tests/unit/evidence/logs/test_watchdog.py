@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.logs.watchdog import RankWork, laggards, read_work
+from ray_sentinel.evidence.logs.errors.watchdog import RankWork, laggards, read_work
 
 
 def work(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.blocks import PythonSource
+from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
 
 TEXT = """
 def train(rank):

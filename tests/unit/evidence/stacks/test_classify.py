@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from ray_sentinel.evidence.stacks import StackReader, classify, classify_process, parse
-from ray_sentinel.evidence.stacks import reading as stack_reading
 from ray_sentinel.evidence.stacks.context import fault_kind
-from ray_sentinel.evidence.stacks.names import plain
-from ray_sentinel.evidence.stacks.reading import operation_name
+from ray_sentinel.evidence.stacks.frames import reading as stack_reading
+from ray_sentinel.evidence.stacks.frames.names import plain
+from ray_sentinel.evidence.stacks.frames.reading import operation_name
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack
 from tests.support.stack_lines import PROCESS, main_fact, thread

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ray_sentinel.evidence.stacks import classify, explain, parse
-from ray_sentinel.evidence.stacks.formats import FORMATS
+from ray_sentinel.evidence.stacks.readers.formats import FORMATS
 from ray_sentinel.model.identity import ProcessId
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.blocks import PythonSource
 from ray_sentinel.evidence.stacks.context import RuleAnswer, scene
+from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
 from ray_sentinel.evidence.stacks.left_loop import left_the_loop
 from ray_sentinel.model.stacks import StackFact
 from tests.support.stack_facts import elsewhere, fact, looks, ranks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.parts import TextPart, parts
-from ray_sentinel.evidence.stacks.prefixes import is_folded, said_before
+from ray_sentinel.evidence.stacks.readers.parts import TextPart, parts
+from ray_sentinel.evidence.stacks.readers.prefixes import is_folded, said_before
 
 DUMP = (
     'Process {pid}: python train.py\nThread {pid} (idle): "MainThread"\n    step (train.py:{pid})\n'

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from ray_sentinel.evidence.stacks import classify, classify_process, explain, parse
-from ray_sentinel.evidence.stacks.prefixes import without_prefixes
+from ray_sentinel.evidence.stacks.readers.prefixes import without_prefixes
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, StackTrace
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ray_sentinel.evidence.stacks import classify_process, parse
-from ray_sentinel.evidence.stacks.sources import from_path
+from ray_sentinel.evidence.stacks.readers.sources import from_path
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.meanings import TASKLESS
+from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
 from tests.support.stack_lines import fact, thread
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.stacks.text import mark_main
+from ray_sentinel.evidence.stacks.readers.text import mark_main
 from ray_sentinel.model.stacks import Frame, ThreadStack
 
 THREADS = [

@@ -1,0 +1,1 @@
+"""The event log: written, read, recovered from, judged anew."""

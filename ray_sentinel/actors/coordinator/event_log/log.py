@@ -1,0 +1,349 @@
+"""The engine's event log: every event as one line of JSON, in segments that are bounded.
+
+A segment's first line, the header, also holds the engine's state when it began, so that a replay
+can start at any segment. Full segments are compressed; the oldest go first. Lines are written
+with one ``write`` each, so that after SIGKILL at most the last line is torn, and reading leaves a
+torn line out.
+
+A segment is packed into ``NNNNNN.jsonl.part``, which becomes ``NNNNNN.jsonl.gz``, and then goes
+itself. SIGKILL between two of these leaves two of it: the one that is not packed is whole as long
+as it is there, so it is the segment then, and it is packed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import logging
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+
+from ray_sentinel import regex as re
+from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
+from ray_sentinel.errors import InputError
+from ray_sentinel.logs.salvage import Salvage, told
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.private_files import FILE_MODE, keep_private, opener
+from ray_sentinel.progress.rank.own_process import boot_number
+
+log = logging.getLogger(__name__)
+
+SEGMENT_BYTES = 8 << 20
+"""Of one segment, before it is packed; the oldest whole ones make room."""
+MOST_EVENTS = 64 << 20
+"""Bytes of the events of a segment that begins with a large state: half as many as the state has,
+but no more than this, so that large states are rare."""
+MOST_UNPACKED = 256 << 20
+"""Bytes of one segment that are read: no file, however it is packed, costs more memory."""
+MOST_STATE = 128 << 20
+"""Bytes of a state with which a segment begins: what cannot be compressed takes a third more in the
+header, and with all events that follow it is still less than ``MOST_UNPACKED``."""
+MOST_READ_STATE = 1 << 30
+"""Bytes of one state that are unpacked: earlier versions wrote larger ones."""
+_SUFFIX, _PACKED, _PART = ".jsonl", ".jsonl.gz", ".jsonl.part"
+_NAME = re.compile(r"(?P<number>\d{6,12})(?P<kind>\.jsonl(?:\.gz|\.part)?)", re.ASCII)
+
+
+class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """First line of a segment."""
+
+    log: str = "ray_sentinel events"
+    version: int = LOG_VERSION
+    started_at: float = 0.0
+    state: bytes | None = None
+    """The engine's snapshot before the first event, compressed (``packed_state``). Empty in a
+    segment that had to begin without; None in logs of older versions."""
+    after: int = 0
+    """Of older versions: the highest number of an incident before this segment or the log."""
+    incidents: tuple[Incident, ...] = ()
+    """Of older versions."""
+    lost: int = 0
+    """Events that are missing between this segment and the one before: the disk did not take them.
+    """
+    boot: int = 0
+    """Of the coordinator's machine; 0 where that is hidden."""
+    clock_offset: float = 0.0
+    """Times of the events minus ``CLOCK_MONOTONIC`` in that boot: a coordinator that is started
+    again goes on with them, however the wall clock was set meanwhile."""
+
+
+def packed_state(state: bytes) -> bytes:
+    """A snapshot as headers hold it."""
+    return zlib.compress(state, 1) if state else b""
+
+
+def unpacked_state(header: SegmentHeader) -> bytes:
+    """The snapshot in a header; empty where it has none. Raises InputError where it is damaged."""
+    unpacker = zlib.decompressobj()
+    try:
+        state = unpacker.decompress(header.state or b"", MOST_READ_STATE)
+    except zlib.error as error:
+        raise InputError(f"the engine's state cannot be unpacked: {error}") from None
+    if unpacker.unconsumed_tail or (header.state and not unpacker.eof):
+        raise InputError("the engine's state is torn, or larger than 1 GiB")
+    return state
+
+
+_encoder = msgspec.json.Encoder()
+encoded = _encoder.encode
+"""A line of the log. Raises ValueError and the like for what JSON or UTF-8 cannot hold."""
+_event_decoder = msgspec.json.Decoder(AnyEvent)
+_header_decoder = msgspec.json.Decoder(SegmentHeader)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a line of other bytes raises."""
+
+
+class EventLog:
+    """Appends to the newest segment of ``folder``. Not safe for several threads or processes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_bytes: int = 256 << 20,
+        segment_bytes: int = SEGMENT_BYTES,
+        clock_offset: float = 0.0,
+    ) -> None:
+        """``clock_offset`` is what the headers say.
+
+        Raises OSError where the folder cannot be made.
+        """
+        keep_private(folder)
+        self.folder = folder
+        self._max_bytes = max_bytes
+        self._segment_bytes = segment_bytes
+        self._clock_offset = clock_offset
+        self._file = -1
+        self._size = self._state_bytes = 0
+        self._has_state = False
+        """The segment began with the engine's state."""
+        self._number = max((_number(path) for path in _files(folder)), default=0)
+
+    @property
+    def begins(self) -> bool:
+        """A segment is to begin with the next event that comes with a state."""
+        return self._file < 0 or self._full or not self._has_state
+
+    @property
+    def _over(self) -> bool:
+        """So full that the next one begins without a state: all that was written must be read."""
+        return self._size >= max(self._segment_bytes, MOST_EVENTS + SEGMENT_BYTES)
+
+    @property
+    def _full(self) -> bool:
+        return self._size >= max(self._segment_bytes, min(self._state_bytes // 2, MOST_EVENTS))
+
+    def append(self, event: AnyEvent, state: bytes = b"") -> None:
+        """Write one event. ``state``, the engine's snapshot before it, begins a segment: wanted
+        where ``begins``. A segment that began with a state goes on until there is another, though
+        it is full, as long as it can be read.
+
+        Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
+        log can be used again afterwards.
+        """
+        self.append_line(encoded(event), event.time, state)
+
+    def append_line(self, line: bytes, time: float, state: bytes = b"", *, lost: int = 0) -> None:
+        """The same with an event that is encoded already; a segment begins with it where ``lost``
+        events before it are missing."""
+        must = self._file < 0 or (self._full and not self._has_state) or self._over or lost > 0
+        if must or state:
+            self.begin(time, state, lost=lost)
+        self._write(line)
+
+    def begin(self, time: float, state: bytes, *, lost: int = 0) -> None:
+        """Begin a segment with the engine's state at ``time``. Raises OSError, as ``append``."""
+        self.close()
+        header = _encoder.encode(
+            SegmentHeader(
+                started_at=time,
+                state=packed_state(state),
+                lost=lost,
+                boot=boot_number(),
+                clock_offset=self._clock_offset,
+            )
+        )
+        self._number += 1
+        path = self.folder / f"{self._number:06d}{_SUFFIX}"
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        self._write(header)
+        # Of its events alone: the state of a large job is large.
+        self._size, self._state_bytes, self._has_state = 0, len(state), bool(state)
+        self._pack_and_prune(path)
+
+    def _write(self, line: bytes) -> None:
+        data = line + b"\n"
+        try:
+            if os.write(self._file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            # A later line must not be glued to a torn one: it begins a new segment.
+            self.close()
+            raise
+        self._size += len(data)
+
+    def _pack_and_prune(self, current: Path) -> None:
+        for path in _files(self.folder):
+            if path.name.endswith(_PART):
+                path.unlink(missing_ok=True)  # of a life that was ended while it packed
+            elif path.name.endswith(_SUFFIX) and path != current:
+                _pack(path)
+        sizes = {path: path.stat().st_size for path in _files(self.folder)}
+        total = sum(sizes.values())
+        for path in sorted(sizes.keys() - {current}, key=_number):
+            if total <= self._max_bytes:
+                return
+            path.unlink(missing_ok=True)
+            total -= sizes[path]
+
+    def close(self) -> None:
+        """Close the segment; the next event begins another."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _pack(path: Path) -> None:
+    packed = path.with_name(path.stem + _PACKED)
+    partial = path.with_name(path.stem + _PART)
+    try:
+        partial.unlink(missing_ok=True)
+        with open(partial, "xb", opener=opener) as file:
+            file.write(gzip.compress(path.read_bytes(), compresslevel=1))
+            file.flush()
+            # Before the one that is not packed goes: a host may lose its power.
+            os.fsync(file.fileno())
+        os.replace(partial, packed)
+        path.unlink()
+    except OSError as error:
+        # It stays as it is, and counts as it is.
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        log.warning("%s could not be compressed: %s", path, error)
+
+
+def is_log_file(name: str) -> bool:
+    """Whether a log has files of that name: segments, and what packing one may have left."""
+    return _NAME.fullmatch(name) is not None
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segments of a log, oldest first; of one that is there twice, that which is whole."""
+    found: dict[int, Path] = {}
+    for path in _files(folder):
+        number, known = _number(path), found.get(_number(path))
+        if not path.name.endswith(_PART) and (known is None or known.name.endswith(_PACKED)):
+            found[number] = path
+    return [found[number] for number in sorted(found)]
+
+
+def _files(folder: Path) -> list[Path]:
+    """All that is the log's; nothing where there is no folder."""
+    try:
+        return sorted(folder / name for name in os.listdir(folder) if is_log_file(name))
+    except OSError:
+        return []
+
+
+def _number(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    return int(match["number"]) if match else 0
+
+
+def read_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
+    """One segment. Raises InputError, naming the file, if it is not an event log.
+
+    Lines that are torn or of a kind unknown to this version are left out, and said in the log.
+    """
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            data = file.read(MOST_UNPACKED + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    header, events, problems = _parsed(path, data)
+    for problem in problems:
+        log.warning("%s", problem)
+    return header, events
+
+
+def salvaged_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
+    """The same of a segment that may be cut or damaged, as far as it can be read; with what is
+    missing, in words. Raises InputError where not even its first line can be read."""
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            reader = Salvage(cast("IO[bytes]", file))
+            data = reader.read(MOST_UNPACKED + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if reader.problem and b"\n" not in data:
+        raise InputError(f"{path}: {told(reader.problem, 'gzip', partly=False)}")
+    header, events, problems = _parsed(path, data)
+    if reader.problem:
+        problems = [f"{path}: {told(reader.problem, 'gzip', partly=True)}", *problems]
+    return header, events, problems
+
+
+def _parsed(path: Path, data: bytes) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
+    """Header, events, and one line for each line that is left out."""
+    if len(data) > MOST_UNPACKED:
+        raise InputError(
+            f"{path}: is no event log of ray_sentinel: it holds more than {MOST_UNPACKED >> 20} MiB"
+        )
+    lines = data.splitlines()
+    problems: list[str] = []
+    header = _header(path, lines[0] if lines else b"")
+    return header, list(_events(path, lines[1:], problems)), problems
+
+
+def read_header(path: Path) -> SegmentHeader:
+    """The first line of a segment, also of one that is torn or too large to be read whole. Raises
+    InputError, naming the file."""
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            line = file.readline(MOST_UNPACKED)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    return _header(path, line)
+
+
+def _header(path: Path, line: bytes) -> SegmentHeader:
+    try:
+        header = _header_decoder.decode(line)
+    except _UNREADABLE as error:
+        raise InputError(
+            f"{path}: is not an event log of ray_sentinel: its first line is no header ({error})"
+        ) from None
+    if header.version > LOG_VERSION:
+        raise InputError(
+            f"{path}: was written by a newer ray_sentinel (log version {header.version}, this one "
+            f"reads up to {LOG_VERSION}): install that version"
+        )
+    return header
+
+
+def _events(path: Path, lines: list[bytes], problems: list[str]) -> Iterator[AnyEvent]:
+    for number, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        try:
+            yield _event_decoder.decode(line)
+        except _UNREADABLE as error:
+            problems.append(f"{path}:{number}: left out, this version cannot read it: {error}")
+
+
+def read(folder: Path, *, newest: int | None = None) -> tuple[SegmentHeader, list[AnyEvent]]:
+    """A whole log, or its ``newest`` segments: the first header and all events in order.
+
+    Raises InputError where there is none, or where it cannot be read.
+    """
+    found = segments(folder)[-newest:] if newest else segments(folder)
+    if not found:
+        raise InputError(f"{folder}: holds no event log (NNNNNN.jsonl or NNNNNN.jsonl.gz)")
+    parts = [read_segment(path) for path in found]
+    return parts[0][0], [event for _, events in parts for event in events]

@@ -1,0 +1,176 @@
+"""A restarted coordinator's engine: as it was, from the event log.
+
+The newest segment of the log that begins with a state of use gives that, and the events since are
+replayed. What open cases had asked for and not yet been given is asked for again. Each incident
+that is told is an event of the log as well, so it stays as it was told, whatever a later version
+makes of the events before.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ray_sentinel.actors.coordinator.engine_loop import handled
+from ray_sentinel.actors.coordinator.event_log.log import (
+    SegmentHeader,
+    read_header,
+    read_segment,
+    segments,
+    unpacked_state,
+)
+from ray_sentinel.bounded import within
+from ray_sentinel.clock import Clock, SteadyClock, SystemClock
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import AnyEvent
+from ray_sentinel.engine.state import EngineState, unpacked
+from ray_sentinel.errors import InputError
+from ray_sentinel.progress.rank.own_process import boot_number
+
+log = logging.getLogger(__name__)
+
+MOST_SEGMENTS = 8
+"""About a minute of replay at worst."""
+READ_SECONDS = 30.0
+"""For the disk to give them."""
+
+Segment = tuple[SegmentHeader, list[AnyEvent]]
+
+
+class Restored(NamedTuple):
+    """What a log gives back."""
+
+    engine: Engine
+    pending: list[AnyAction]
+    """Unanswered actions, to be done again."""
+    events: int
+    """How many events it took."""
+    newest: SegmentHeader | None = None
+    """Of the log's last segment; None where there is no log."""
+
+
+class _Kept(NamedTuple):
+    """What is read of a log."""
+
+    state: EngineState | None = None
+    """Before the first event; None where no segment gives it."""
+    segments: tuple[Segment, ...] = ()
+    newest: SegmentHeader | None = None
+
+
+def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
+    """The engine after the log in ``folder``; a fresh one where there is none.
+
+    ``taken`` is the highest number of an incident whose files lie in our place, ours or of others
+    who share it: no new one gets it. Raises ConfigError where the rules' settings are wrong,
+    TimeoutError where the folder hangs.
+    """
+    kept = within(READ_SECONDS, partial(_recent, folder)) if folder is not None else _Kept()
+    engine = _begun(kept, config)
+    for _, events in kept.segments:
+        for event in events:
+            handled(engine, event)
+    engine.store.skip(taken)
+    count = sum(len(events) for _, events in kept.segments)
+    return Restored(engine, engine.unanswered(), count, kept.newest)
+
+
+def resumed_clock(
+    newest: SegmentHeader | None, last: float, clock: Clock | None = None
+) -> SteadyClock:
+    """The clock of a coordinator whose log ends at ``last``, in the segment ``newest``: on the same
+    machine that of the coordinator before it, however the wall clock was set meanwhile; else it
+    begins with the wall clock, but not before ``last``."""
+    clock = clock or SystemClock()
+    if newest is not None and newest.boot and newest.boot == boot_number():
+        resumed = SteadyClock(clock, offset=newest.clock_offset)
+        if resumed.now() >= last:
+            return resumed
+    begun = SteadyClock(clock)
+    return begun if begun.now() >= last else SteadyClock(clock, offset=last - clock.monotonic())
+
+
+def _begun(kept: _Kept, config: Config) -> Engine:
+    """The engine before the first event that was kept."""
+    if kept.state is not None or not kept.segments:
+        return Engine(config, state=kept.state)
+    return _without_state(kept.segments[0][0], config)
+
+
+def engine_before(header: SegmentHeader, config: Config) -> Engine:
+    """The engine before the first event of the segment that begins so; where the header gives no
+    state, one that knows nothing but incidents that are over. Raises ConfigError."""
+    state = _state_of(header)
+    return Engine(config, state=state) if state is not None else _without_state(header, config)
+
+
+def _without_state(first: SegmentHeader, config: Config) -> Engine:
+    # Of an older version, whose incidents are those after the first event: the replay makes the
+    # open ones anew.
+    engine = Engine(config, (i for i in first.incidents if i.resolved_at is not None))
+    lost = [int(i.id) for i in first.incidents if i.id.isdecimal()]
+    engine.store.skip(max((first.after, *lost)))
+    return engine
+
+
+def _recent(folder: Path) -> _Kept:
+    paths = segments(folder)
+    oldest = max(0, len(paths) - MOST_SEGMENTS)
+    found: list[Segment] = []
+    while len(paths) > oldest:
+        path = paths.pop()
+        try:
+            header, events = read_segment(path)
+        except InputError as error:
+            log.warning("a part of the event log is lost: %s", error)
+            if not found and _header_of(path) is None:
+                continue  # killed while it began: nothing was in it
+            paths.append(path)
+            break
+        found.insert(0, (header, events))
+        state = _state_of(header)
+        before_states = header.state is None
+        if state or (before_states and all(i.resolved_at is not None for i in header.incidents)):
+            return _Kept(state, tuple(found), found[-1][0])
+    return _without_events(paths, found)
+
+
+def _without_events(paths: list[Path], found: list[Segment]) -> _Kept:
+    """``found`` is all that can be replayed, and begins with no state: the newest of the segments
+    before gives it. Across the gap only incidents are taken: what nodes and ranks did meanwhile is
+    not known, and would look like silence."""
+    newest = found[-1][0] if found else None
+    for path in reversed(paths):
+        header = _header_of(path)
+        newest = newest or header
+        state = _state_of(header) if header is not None else None
+        if state is not None:
+            return _Kept(state.of_incidents() if found else state, tuple(found), newest)
+    return _Kept(None, tuple(found), newest)
+
+
+def _header_of(path: Path) -> SegmentHeader | None:
+    try:
+        return read_header(path)
+    except InputError:
+        return None
+
+
+def _state_of(header: SegmentHeader) -> EngineState | None:
+    """The state that a segment begins with; None where it has none that is of use."""
+    try:
+        if not (state := unpacked_state(header)):
+            return None
+        known, problem = unpacked(state)
+    except (InputError, msgspec.DecodeError, ValueError, RecursionError) as error:
+        log.warning("the engine's state in the event log is of no use: %s", error)
+        return None
+    if problem:
+        log.warning("of the engine's state only the incidents are taken over: %s", problem)
+    return known

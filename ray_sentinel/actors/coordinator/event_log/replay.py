@@ -1,0 +1,400 @@
+"""An event log judged anew: what was told then, and what would be told of the same events now.
+
+The engine of this version takes the recorded events again, without the incidents that were told
+after them. A recorded answer belongs to the incident that asked for it then; where the incidents
+have other numbers now, it goes to the open case of the same job.
+
+Needs no Ray and nothing of the machine that wrote the log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ray_sentinel.actors.coordinator.engine_loop import handled
+from ray_sentinel.actors.coordinator.event_log.log import (
+    SegmentHeader,
+    salvaged_segment,
+    segments,
+    unpacked_state,
+)
+from ray_sentinel.actors.coordinator.event_log.recovery import engine_before
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import Publish
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    IncidentTold,
+    NoticeSent,
+    RasExplained,
+    RecorderExplained,
+    StacksTaken,
+)
+from ray_sentinel.engine.incidents.case import OURSELVES
+from ray_sentinel.engine.state import incidents_in
+from ray_sentinel.errors import InputError
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Incident
+
+AFTER = 120.0
+"""Seconds of events after an incident was told last that are judged too: what is told now may come
+later."""
+APART = 60.0
+"""Seconds between the beginnings of two incidents of one job that may still be the same."""
+SAME_SECONDS = 1e-3
+"""What adding and subtracting leaves of a time."""
+
+_OfIncident = CaptureDone | NoticeSent | RasExplained | RecorderExplained | StacksTaken
+
+
+class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
+    """One incident, as it was told last and as it would be told; None where it is not told. Times
+    are those of the log's events."""
+
+    then: Incident | None
+    now: Incident | None
+    notes: tuple[str, ...] = ()
+    """Why the two cannot be compared in full, or why it is not told now."""
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """In what they differ: "kind", "culprits", "sentence", "confidence", "when"."""
+        then, now = self.then, self.now
+        if then is None or now is None:
+            return ("told",)
+        before, after = then.verdict, now.verdict
+        return tuple(
+            name
+            for name, differs in (
+                ("kind", then.kind != now.kind),
+                ("culprits", culprits_of(then) != culprits_of(now)),
+                ("sentence", then.summary != now.summary),
+                (
+                    "confidence",
+                    (before.confidence if before else None)
+                    != (after.confidence if after else None),
+                ),
+                ("when", not _same_times(then, now)),
+            )
+            if differs
+        )
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """A log, or the part of it in which an incident lies, judged anew."""
+
+    folder: str
+    events: int
+    """So many were judged."""
+    begin: float
+    end: float
+    """The times of the first and the last of them."""
+    incidents: tuple[ReplayedIncident, ...]
+    """The oldest first."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, or not be judged, with the file."""
+
+
+def culprits_of(incident: Incident) -> list[tuple[str, str, int | None]]:
+    """Whom it names: what people call it, host, pid; in order."""
+    culprits = incident.verdict.culprits if incident.verdict is not None else ()
+    return sorted((one.label, one.host, one.pid) for one in culprits)
+
+
+def _same_times(then: Incident, now: Incident) -> bool:
+    pairs = (
+        (then.suspected_at, now.suspected_at),
+        (then.confirmed_at, now.confirmed_at),
+        (then.resolved_at, now.resolved_at),
+    )
+    return all(
+        a == b or (a is not None and b is not None and abs(a - b) < SAME_SECONDS) for a, b in pairs
+    )
+
+
+class _Segment(NamedTuple):
+    """What the first reading of a segment gives."""
+
+    path: Path
+    header: SegmentHeader
+    known: dict[str, Incident]
+    """Before its first event, suspicions too."""
+    with_state: bool
+
+
+class RecordedLog:
+    """A log in ``folder``: its segments, and all that was told in it.
+
+    Raises InputError where there is none, or nothing of it can be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.problems: list[str] = []
+        self._segments: list[_Segment] = []
+        self._told: dict[tuple[str, float], Incident] = {}
+        self._of_states: dict[tuple[str, float], Incident] = {}
+        paths = segments(folder)
+        if not paths:
+            raise InputError(f"{folder}: holds no event log (NNNNNN.jsonl or NNNNNN.jsonl.gz)")
+        for path in paths:
+            self._look_at(path)
+        if not self._segments:
+            raise InputError("; ".join(self.problems[:4]))
+
+    @property
+    def told(self) -> list[Incident]:
+        """Each incident as it was told last, the oldest first."""
+        # Older versions wrote what they told into the states alone.
+        known = self._of_states | self._told
+        return sorted(known.values(), key=lambda one: (one.suspected_at, one.id))
+
+    def _look_at(self, path: Path) -> None:
+        try:
+            header, events, problems = salvaged_segment(path)
+        except InputError as error:
+            self.problems.append(str(error))
+            return
+        self.problems += _few(problems)
+        known: dict[str, Incident] = {}
+        with_state = False
+        try:
+            if state := unpacked_state(header):
+                known, with_state = incidents_in(state), True
+        except (InputError, ValueError, RecursionError) as error:
+            self.problems.append(f"{path}: the engine's state is of no use: {error}")
+        self._segments.append(_Segment(path, header, known, with_state))
+        told = (event.incident for event in events if isinstance(event, IncidentTold))
+        for where, incidents in (
+            (self._of_states, (*header.incidents, *known.values())),
+            (self._told, tuple(told)),
+        ):
+            confirmed = (one for one in incidents if one.confirmed_at is not None)
+            where.update({_identity(one): one for one in confirmed})
+
+    def replay(self, config: Config, only: Incident | None = None) -> Replay:
+        """Judge the log anew, or the part in which the incident ``only`` lies. Raises
+        ConfigError."""
+        first = self._first_of(only) if only is not None else 0
+        told = [only] if only is not None else self.told
+        run = _Run(config, self._segments[first], told if only is None else self.told)
+        until = math.inf if only is None or only.resolved_at is None else only.resolved_at + AFTER
+        problems: list[str] = []
+        for index, segment in enumerate(self._segments[first:], start=first):
+            if index > first and (gap := self._gap(index)):
+                problems.append(gap)
+                run.begin(segment)
+            for event in salvaged_segment(segment.path)[1]:
+                if event.time > until and not run.is_open(only):
+                    return self._result(run, told, only, problems)
+                run.take(event)
+        return self._result(run, told, only, problems)
+
+    def _result(
+        self, run: _Run, told: list[Incident], only: Incident | None, problems: list[str]
+    ) -> Replay:
+        found = run.compared(told)
+        if only is not None:
+            found = [one for one in found if one.then is not None]
+        return Replay(
+            folder=str(self.folder),
+            events=run.events,
+            begin=run.first,
+            end=run.last,
+            incidents=tuple(found),
+            problems=(*self.problems, *problems, *run.problems),
+        )
+
+    def _first_of(self, incident: Incident) -> int:
+        """The newest segment that begins before the incident, and with a state; else the oldest
+        that begins before it."""
+        before = [
+            index
+            for index, one in enumerate(self._segments)
+            if one.header.started_at <= incident.suspected_at + SAME_SECONDS
+            and not _holds(one.known, incident)
+        ]
+        return next((index for index in reversed(before) if self._segments[index].with_state), 0)
+
+    def _gap(self, index: int) -> str:
+        """What is missing before a segment; "" where nothing is."""
+        before, segment = self._segments[index - 1], self._segments[index]
+        if segment.header.lost:
+            return (
+                f"{segment.path}: {segment.header.lost} events before it were not written: what was"
+                " known at its beginning is taken over as it was recorded"
+            )
+        numbers = (int(one.path.name.partition(".")[0]) for one in (before, segment))
+        last, number = numbers
+        if number != last + 1 and segment.with_state:
+            return (
+                f"{segment.path}: the {number - last - 1} segments before it are missing or cannot"
+                " be read: what was known at its beginning is taken over as it was recorded"
+            )
+        return ""
+
+
+def recorded_logs(folder: Path) -> list[Path]:
+    """The folders of event logs in ``folder``: itself, or those of a ``log_dir``, or of its
+    ``events/``."""
+    if segments(folder):
+        return [folder]
+    below = folder / "events" if (folder / "events").is_dir() else folder
+    try:
+        return sorted(path for path in below.iterdir() if path.is_dir() and segments(path))
+    except OSError:
+        return []
+
+
+class _Run:
+    """The engine over recorded events."""
+
+    def __init__(self, config: Config, segment: _Segment, told: list[Incident]) -> None:
+        self._config = config
+        self._told = {incident.id: incident for incident in told}
+        self._before: dict[tuple[str, float], Incident] = {}
+        self._now: dict[tuple[str, float], Incident] = {}
+        self.problems: list[str] = []
+        self.events = 0
+        self.first = self.last = segment.header.started_at
+        self.begin(segment)
+
+    def begin(self, segment: _Segment) -> None:
+        """Go on with the engine as it was before a segment."""
+        self._engine: Engine = engine_before(segment.header, self._config)
+        known = {_identity(one): one for one in self._engine.incidents(everything=True)}
+        self._before |= {key: one for key, one in known.items() if key not in self._now}
+
+    def take(self, event: AnyEvent) -> None:
+        """Judge one event."""
+        self.first = self.first if self.events else event.time
+        self.last = event.time
+        self.events += 1
+        if isinstance(event, IncidentTold):
+            return  # what was made of the events then
+        if isinstance(event, _OfIncident) and event.incident:
+            event = msgspec.structs.replace(event, incident=self._number_now(event))
+        actions, failure = handled(self._engine, event)
+        if failure and failure not in self.problems:
+            self.problems.append(failure)
+        for action in actions:
+            if isinstance(action, Publish):
+                self._keep(action.incident.id)
+
+    def _keep(self, number: str) -> None:
+        if (known := self._engine.store.incidents.get(number)) is not None:
+            self._now[_identity(known)] = known
+
+    def is_open(self, incident: Incident | None) -> bool:
+        """Whether the case of that incident's job is open; of None always."""
+        if incident is None:
+            return True
+        cases = self._engine.store.cases.values()
+        return any(_about(case.incident) == _about(incident) for case in cases)
+
+    def _number_now(self, event: _OfIncident) -> str:
+        """The number of the incident that an answer belongs to."""
+        cases = self._engine.store.cases
+        told = self._told.get(event.incident)
+        case = cases.get(event.incident)
+        if told is not None:
+            if case is not None and _about(case.incident) == _about(told):
+                return event.incident
+            same = (n for n, one in cases.items() if _about(one.incident) == _about(told))
+            return next(same, event.incident)
+        seen = {fact.process for fact in event.facts} if isinstance(event, StacksTaken) else set()
+        if case is not None and (not seen or seen & case.job.ranks.keys()):
+            return event.incident
+        return self._of_processes(seen) or event.incident
+
+    def _of_processes(self, seen: set[ProcessId]) -> str:
+        cases = self._engine.store.cases.items()
+        found = (number for number, case in cases if seen & case.job.ranks.keys())
+        return next(found, "")
+
+    def compared(self, told: list[Incident]) -> list[ReplayedIncident]:
+        """What was told beside what is told now, the oldest first."""
+        everything = self._engine.incidents(everything=True)
+        last = {_identity(one): one for one in everything}
+        now = self._before | {key: last.get(key, one) for key, one in self._now.items()} | last
+        left = [one for one in now.values() if one.confirmed_at is not None]
+        found: list[ReplayedIncident] = []
+        for then in told:
+            one = _counterpart(then, left)
+            if one is not None:
+                left.remove(one)
+            notes = self._notes(then, one)
+            found.append(ReplayedIncident(then=then, now=one, notes=tuple(notes)))
+        found += [ReplayedIncident(then=None, now=one) for one in left]
+        return sorted(found, key=_begin)
+
+    def _notes(self, then: Incident, now: Incident | None) -> Iterator[str]:
+        before = self._before.get(_identity(then))
+        if before is not None and before.resolved_at is not None:
+            yield "not judged anew: all of it lies before the events that are left"
+        elif before is not None:
+            yield (
+                "its beginning is not in the events that are left: what was known then is taken"
+                " over as it was recorded, and only what came after is judged anew"
+            )
+        elif then.confirmed_at is not None and then.confirmed_at < self.first:
+            yield "it was told before the first event that is left: there is nothing to judge"
+        if now is None:
+            suspected = (
+                one
+                for one in self._engine.incidents(everything=True)
+                if _about(one) == _about(then)
+                and one.confirmed_at is None
+                and abs(one.suspected_at - then.suspected_at) < APART
+            )
+            for one in suspected:
+                why = one.history[-1].why if one.history else ""
+                yield f"now it is {one.state} only" + (f": {why}" if why else "")
+
+
+def _counterpart(then: Incident, among: list[Incident]) -> Incident | None:
+    """The same incident: of the same job, over the same time; that of the same number first."""
+    end = then.resolved_at if then.resolved_at is not None else math.inf
+
+    def together(one: Incident) -> bool:
+        until = one.resolved_at if one.resolved_at is not None else math.inf
+        overlap = one.suspected_at <= end and then.suspected_at <= until
+        return _about(one) == _about(then) and (
+            overlap or abs(one.suspected_at - then.suspected_at) < APART
+        )
+
+    def order(one: Incident) -> tuple[bool, float]:
+        return one.id != then.id, abs(one.suspected_at - then.suspected_at)
+
+    return min(filter(together, among), key=order, default=None)
+
+
+def _about(incident: Incident) -> tuple[str, int, bool]:
+    return incident.job, incident.attempt, incident.rule.startswith(OURSELVES)
+
+
+def _identity(incident: Incident) -> tuple[str, float]:
+    """Numbers come again after a restart without a log."""
+    return incident.id, round(incident.suspected_at, 3)
+
+
+def _holds(known: dict[str, Incident], incident: Incident) -> bool:
+    other = known.get(incident.id)
+    return other is not None and _identity(other) == _identity(incident)
+
+
+def _begin(one: ReplayedIncident) -> float:
+    incident = one.then or one.now
+    return incident.suspected_at if incident is not None else 0.0
+
+
+def _few(problems: list[str], most: int = 5) -> list[str]:
+    """Of many alike, some and their number."""
+    more = len(problems) - most
+    return [*problems[:most], f"... and {more} more like these"] if more > 0 else problems

@@ -1,0 +1,1 @@
+"""Evidence from all nodes, gathered under deadlines."""

@@ -1,0 +1,141 @@
+"""The flight recorders of a job's ranks, from all nodes: small, bounded, and not twice the same.
+
+What is explained is the reduced form, which each node makes of its own ranks' dumps; a rank whose
+dump is what it was answers with its digest alone. Raw dumps are for people: of few ranks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
+from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, unpack
+from ray_sentinel.model.identity import ProcessId, Rank
+
+RECORDER_SECONDS = 10.0
+"""For the agents to ask their ranks, to read what these say and to send it: more than
+``node_dumps.SECONDS``."""
+NODE_BYTES = 16 << 20
+"""Most that one node answers, of reduced dumps; a rank's are some 20 KB."""
+CLUSTER_BYTES = 256 << 20
+"""Most that all nodes together answer: each has an equal share where they are many."""
+RANK_BYTES = 32 << 10
+"""What a rank's reduced dump is taken to have at most, to tell when nodes are to answer."""
+BYTES_A_SECOND = 64_000_000
+"""Most that comes to the coordinator: what is more is sent later."""
+RAW_NODE_BYTES = 64 << 20
+RAW_CLUSTER_BYTES = 128 << 20
+"""The same, of raw dumps."""
+KEPT_SECONDS = 300.0
+"""For which a dump is kept to be answered by its digest."""
+
+
+class _Kept(msgspec.Struct):
+    digest: bytes
+    data: bytes
+    at: float
+
+
+class ClusterDumps:
+    """Any thread may call; blocks for up to ``RECORDER_SECONDS``, and for as long as the last node
+    is to answer later than the first."""
+
+    def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._agents = agents
+        self._monotonic = monotonic
+        self.kept: dict[ProcessId, _Kept] = {}
+        self._lock = threading.Lock()
+
+    def reduced(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
+        """Reduced dumps by rank, and a line for each rank of which there is none."""
+        nodes = by_node(ranks)
+        answers, problems = self._ask(nodes, False)
+        with self._lock:
+            found = self._taken(nodes, answers, problems)
+        return found, problems
+
+    def raw(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
+        """All recorders of some ranks as they wrote them; what exceeds the bounds is named."""
+        answers, problems = self._ask(by_node(ranks), True)
+        return [dump for answer in answers.values() for dump in answer.dumps], problems
+
+    def _ask(
+        self, nodes: Mapping[str, Sequence[Rank]], raw: bool
+    ) -> tuple[dict[str, Dumps], list[str]]:
+        most, all_together = (
+            (RAW_NODE_BYTES, RAW_CLUSTER_BYTES) if raw else (NODE_BYTES, CLUSTER_BYTES)
+        )
+        share = min(most, all_together // max(len(nodes), 1))
+        # Raw dumps are of few ranks, and together no more than two seconds bring.
+        after = {} if raw else _turns(nodes, share)
+        with self._lock:
+            self._forget()
+            requests = {
+                node: DumpRequest(
+                    ranks=tuple(asked),
+                    raw=raw,
+                    known=() if raw else tuple(self._digest(rank) for rank in asked),
+                    most_bytes=share,
+                    after=after.get(node, 0.0),
+                )
+                for node, asked in nodes.items()
+            }
+        seconds = RECORDER_SECONDS + max(after.values(), default=0.0)
+        said, problems = self._agents.ask("flight_recorder", requests, seconds)
+        answers = {node: unpack(data, Dumps) for node, data in said.items()}
+        for answer in answers.values():
+            problems += answer.problems
+        return answers, problems
+
+    def _digest(self, rank: Rank) -> bytes:
+        kept = self.kept.get(rank.process)
+        return kept.digest if kept is not None else b""
+
+    def _taken(
+        self,
+        nodes: Mapping[str, Sequence[Rank]],
+        answers: Mapping[str, Dumps],
+        problems: list[str],
+    ) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        now = self._monotonic()
+        for node, answer in answers.items():
+            processes = {rank.id.rank: rank.process for rank in nodes[node]}
+            for dump in answer.dumps:
+                process = processes.get(dump.rank)
+                if process is None:
+                    continue  # of nobody who was asked about
+                kept = self.kept.pop(process, None)
+                if dump.data:
+                    kept = _Kept(dump.digest, dump.data, now)
+                elif kept is None or kept.digest != dump.digest:
+                    problems.append(f"rank {dump.rank}: its dump is known no more; asked again")
+                    continue
+                kept.at = now
+                self.kept[process] = kept
+                found[dump.rank] = kept.data
+        self._forget()
+        return found
+
+    def _forget(self) -> None:
+        """What nobody asked about for long; and the oldest where all are too large together."""
+        now, size = self._monotonic(), sum(len(kept.data) for kept in self.kept.values())
+        for process, kept in list(self.kept.items()):
+            if size <= CLUSTER_BYTES and now - kept.at <= KEPT_SECONDS:
+                break  # those that follow are younger
+            size -= len(kept.data)
+            del self.kept[process]
+
+
+def _turns(nodes: Mapping[str, Sequence[Rank]], share: int) -> dict[str, float]:
+    """After how many seconds each node is to answer, so that no second brings too much. All are
+    asked at once: what their ranks tell is of one moment."""
+    turns, size = {}, 0
+    for node, ranks in nodes.items():
+        size += min(share, len(ranks) * RANK_BYTES)
+        turns[node] = float(size // BYTES_A_SECOND)
+    return turns

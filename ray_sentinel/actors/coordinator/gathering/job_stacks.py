@@ -1,0 +1,229 @@
+"""The stacks of all processes of the cluster's jobs, by their nodes' agents, and Ray's calls.
+
+It is asked for by people, and by the engine where a job is silent: the control store and the agents
+are asked once for each round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from ray_sentinel.actors.coordinator.ray.calls import unfinished_calls
+from ray_sentinel.actors.hosts import RayNode, ray_nodes
+from ray_sentinel.actors.messages import Connections, Sampled, pack, unpack
+from ray_sentinel.actors.names import NAMESPACE, agent_name
+from ray_sentinel.model.connections import AwaitedAnswer, Connection
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.ray_calls import LookedAt, RayCalls, RayLook, of_job
+from ray_sentinel.model.runtime_env import NodeEnvironments
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.answers import awaited_answers, serving_drivers
+from ray_sentinel.waitgraph.picture import ClusterPicture, pictured
+
+ROUND_SECONDS = 15.0
+"""For the agents to take and to read the stacks of their nodes."""
+GAP_SECONDS = 1.0
+"""Between two rounds: what moved meanwhile is not stuck."""
+ROUNDS = 2
+ENVIRONMENT_SECONDS = 5.0
+"""For the agents to say what is built on their nodes."""
+CONNECTION_SECONDS = 3.0
+"""For the agents to tell of connections, once the stacks are there."""
+T = TypeVar("T")
+
+
+def look_at_jobs(ray: Any) -> ClusterPicture:
+    """Two rounds of stacks of all jobs of the cluster that ``ray`` is connected to.
+
+    Blocks for some seconds. What could not be seen is in ``notes``.
+    """
+    return pictured(take_look(ray))
+
+
+def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
+    """The same, not yet judged; of one job where ``job`` (Ray's id, in hex) is given. ``times``:
+    also how long the calls took that have ended."""
+    calls = unfinished_calls(ray.get_runtime_context().gcs_address, job, times=times)
+    if job:
+        calls = of_job(calls, job)
+    nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
+    wanted, agents = _pids(calls, nodes), _Agents(ray)
+    rounds: list[dict[tuple[str, int], StackFact]] = []
+    builds: list[dict[str, NodeEnvironments]] = []
+    answers: tuple[AwaitedAnswer, ...] = ()
+    serving: frozenset[ProcessId] = frozenset()
+    notes: dict[str, None] = dict.fromkeys(filter(None, (calls.problem,)))
+    # An environment is built for what has been given a node, and Ray does not say which.
+    unsure = any(call.state == "unplaced" and call.environment for call in calls.calls)
+    left = ROUNDS
+    while left:
+        if rounds:
+            time.sleep(GAP_SECONDS)
+        asked = agents.ask("runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
+        ends = agents.ask("connections", _packed(wanted)) if not rounds else _Asked()
+        found, problems = _round(ray, agents, wanted)
+        rounds.append(found)
+        notes |= dict.fromkeys(problems)
+        builds.append(_environments(ray, asked))
+        left -= 1
+        if len(rounds) == 1:
+            told, _ = _answers(ray, ends, Connections, CONNECTION_SECONDS)
+            notes |= dict.fromkeys(one.problem for one in told.values() if one.problem)
+            connections = {id_: one.found for id_, one in told.items()}
+            drivers, ports = _ports(calls, nodes)
+            answers = tuple(awaited_answers(connections, ports, calls.at))
+            serving = frozenset(serving_drivers(connections, ports, drivers))
+            if below := _below(answers, connections):
+                wanted = {id_: (*below.get(id_, ()), *pids) for id_, pids in wanted.items()}
+                left = ROUNDS
+    calls = msgspec.structs.replace(calls, environments=tuple(_told(builds)))
+    processes = []
+    for node_id, pids in wanted.items():
+        address = nodes[node_id].address
+        for pid in pids:
+            fact = rounds[-1].get((node_id, pid))
+            process = fact.process if fact else ProcessId(address, pid)
+            processes.append(LookedAt(node=node_id, address=address, process=process))
+    return RayLook(
+        calls=calls,
+        processes=tuple(processes),
+        rounds=tuple(tuple(found.values()) for found in rounds),
+        answers=answers,
+        serving=tuple(sorted(serving)),
+        notes=tuple(notes),
+    )
+
+
+def _pids(calls: RayCalls, nodes: Mapping[str, RayNode]) -> dict[str, tuple[int, ...]]:
+    """The pids to look at, by node id."""
+    by_address: dict[str, str] = {}
+    for node_id, node in nodes.items():
+        by_address.setdefault(node.address, node_id)
+    found: dict[str, set[int]] = defaultdict(set)
+    for driver in calls.drivers:
+        if driver.address in by_address:
+            found[by_address[driver.address]].add(driver.pid)
+    places = [(actor.node, actor.pid) for actor in calls.actors]
+    for node_id, pid in (*places, *((call.node, call.pid) for call in calls.calls)):
+        if pid and node_id in nodes:
+            found[node_id].add(pid)
+    return {node_id: tuple(sorted(pids)) for node_id, pids in found.items()}
+
+
+def _ports(
+    calls: RayCalls, nodes: Mapping[str, RayNode]
+) -> tuple[set[tuple[str, int]], dict[tuple[str, int], int]]:
+    """The drivers, and the ports at which Ray calls them and the actors, by node id and pid."""
+    ports = {(actor.node, actor.pid): actor.port for actor in calls.actors if actor.port}
+    drivers = set()
+    for id_, node in nodes.items():
+        for driver in calls.drivers:
+            if driver.address == node.address:
+                drivers.add((id_, driver.pid))
+                ports[id_, driver.pid] = driver.port
+    return drivers, ports
+
+
+def _below(
+    answers: Iterable[AwaitedAnswer], connections: Mapping[str, Iterable[Connection]]
+) -> dict[str, tuple[int, ...]]:
+    """The pids of those who are to answer, and that Ray does not know, by node id."""
+    asked = {one.answerer for one in answers if one.answerer != one.whom}
+    found = {
+        node_id: {one.owner.pid for one in ends if one.owner in asked}
+        for node_id, ends in connections.items()
+    }
+    return {node_id: tuple(sorted(pids)) for node_id, pids in found.items() if pids}
+
+
+def _round(
+    ray: Any, agents: _Agents, wanted: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[tuple[str, int], StackFact], list[str]]:
+    """Facts by node id and pid, and what went wrong."""
+    asked = agents.ask("stacks", _packed(wanted))
+    answers, late = _answers(ray, asked, Sampled, ROUND_SECONDS)
+    problems = [*asked.problems, *late]
+    found: dict[tuple[str, int], StackFact] = {}
+    for node_id, sampled in answers.items():
+        problems += sampled.problems
+        found |= {(node_id, fact.process.pid): fact for fact in sampled.facts}
+    return found, problems
+
+
+def _packed(wanted: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[bytes, ...]]:
+    return {node_id: (pack(pids),) for node_id, pids in wanted.items()}
+
+
+def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:
+    """By node id. Who does not tell them, or has none, is left out: the verdict does without."""
+    answers, _ = _answers(ray, asked, NodeEnvironments, ENVIRONMENT_SECONDS)
+    return {
+        node_id: msgspec.structs.replace(found, node=node_id)
+        for node_id, found in answers.items()
+        if found.building or found.made or not found.answers
+    }
+
+
+def _told(rounds: Iterable[dict[str, NodeEnvironments]]) -> Iterable[NodeEnvironments]:
+    """Those of the last round, with whether they have moved since the first."""
+    first, *_, last = rounds
+    for node_id, found in last.items():
+        before = first[node_id].moves if node_id in first else None
+        known = before is not None and found.moves is not None
+        yield msgspec.structs.replace(found, moved=before != found.moves if known else None)
+
+
+class _Asked(msgspec.Struct):
+    """What agents were asked, by the references of their answers, and who could not be."""
+
+    nodes: dict[Any, str] = {}
+    problems: list[str] = []
+
+
+class _Agents:
+    """The agents, each of which is looked up once in a look: that is a question to the control
+    store."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._found: dict[str, Any] = {}
+
+    def ask(self, method: str, requests: Mapping[str, tuple[bytes, ...]]) -> _Asked:
+        """Call ``method`` on the agents of some nodes, with what each is asked."""
+        asked = _Asked()
+        for node_id, request in requests.items():
+            try:
+                handle = self._agent(node_id)
+                asked.nodes[getattr(handle, method).remote(*request)] = node_id
+            except ValueError:
+                asked.problems.append(f"node {node_id[:8]} has no agent: run `ray-sentinel up`")
+            except AttributeError:
+                asked.problems.append(f"node {node_id[:8]} has an agent of an older version")
+        return asked
+
+    def _agent(self, node_id: str) -> Any:
+        if node_id not in self._found:
+            found = self._ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
+            self._found[node_id] = found
+        return self._found[node_id]
+
+
+def _answers(
+    ray: Any, asked: _Asked, kind: type[T], seconds: float
+) -> tuple[dict[str, T], list[str]]:
+    """By node id, and what went wrong."""
+    done, late = ray.wait(list(asked.nodes), num_returns=len(asked.nodes), timeout=seconds)
+    problems = [f"node {asked.nodes[ref][:8]}: no stacks within {seconds:.0f} s" for ref in late]
+    found: dict[str, T] = {}
+    for ref in done:
+        try:
+            found[asked.nodes[ref]] = unpack(ray.get(ref), kind)
+        except (ray.exceptions.RayError, msgspec.DecodeError) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            problems.append(f"node {asked.nodes[ref][:8]}: no stacks: {lines[-1]}")
+    return found, problems

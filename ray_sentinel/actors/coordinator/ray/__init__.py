@@ -1,0 +1,1 @@
+"""What Ray's control store is asked, and what its replies say."""

@@ -1,0 +1,281 @@
+"""The unfinished calls of Ray's jobs, asked of its control store.
+
+Workers tell the store their calls about once a second, and it forgets the oldest: what it does not
+list may yet be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+import msgspec
+
+from ray_sentinel.actors.coordinator.ray import replies as ray_replies
+from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
+from ray_sentinel.actors.coordinator.ray.store import RayStore
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.model.placement import PlacedGroup, Placement
+from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup, RayActor, RayCall, RayCalls
+from ray_sentinel.waitgraph.group_needs import group_need
+
+MOST_CALLS = 10_000
+MOST_ACTORS = 10_000
+MOST_CLASSES = 50
+"""Whose actors are numbered in the order in which they were asked for; beyond that, of starts."""
+TRIES = 5
+"""So often it is asked when an actor was asked for: workers tell it late, and the store forgets."""
+UNTOLD_SECONDS = 3.0
+"""In which a worker that got a task has told that it runs it."""
+MOST_UNTOLD = 50
+"""Tasks whose workers are asked for."""
+UNPLACED_SECONDS = 10.0
+"""After which it is asked why something is not placed."""
+_AUTOSCALER = b"__autoscaling_status"
+"""Where Ray's monitor writes what it does (``DEBUG_AUTOSCALING_STATUS``)."""
+_LIVING = ("ALIVE", "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
+_ENDED = ("FINISHED", "FAILED")
+_UNPLACED = ("PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT")
+
+
+def unfinished_calls(
+    address: str, job: str = "", *, times: bool = False, wall: Callable[[], float] = time.time
+) -> RayCalls:
+    """What the control store at ``address`` (HOST:PORT) knows now; the calls are those of one job
+    where ``job`` (Ray's id, in hex) is given. ``times``: also how long ended calls took.
+
+    A part that it does not answer, or that this version of Ray does not have, is named in
+    ``problem`` and left out.
+    """
+    with RayStore(address) as store:
+        return ControlStoreCalls(store).look(wall(), job, times=times)
+
+
+def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+    """By name: the calls of a job (Ray's id, in hex) that have ended well; and the last whole Unix
+    seconds in which any of them began or ended. Both are empty where Ray does not tell."""
+    with RayStore(address) as store:
+        return ControlStoreCalls(store).ended(job)
+
+
+class ControlStoreCalls:
+    """What the store tells of drivers, actors, groups and calls. Used by one thread."""
+
+    def __init__(self, store: RayStore) -> None:
+        self._store = store
+        self._problems: list[str] = []
+        self._made_at: dict[bytes, float] = {}
+        """When actors were asked for, by the id of their creation: that does not change."""
+        self._missed: dict[bytes, int] = {}
+        """How often that was asked for in vain."""
+        self._known = RayCalls()
+        self._all_groups: Any = None
+        """The newest reply about placement groups."""
+
+    def table(self, at: float) -> RayCalls:
+        """The drivers, the living actors and the groups that are not placed; no calls. ``at`` is
+        Unix time. Of a part that is not told what was told before stays, named in ``problem``."""
+        self._problems.clear()
+        old = self._known
+        drivers = self._asked("jobs", self._drivers, old.drivers)
+        known = {driver.job for driver in drivers}
+        actors = self._asked("actors", self._actors, old.actors) if drivers else ()
+        groups = self._asked("placement groups", self._groups, old.groups) if drivers else ()
+        self._known = RayCalls(
+            at=at,
+            drivers=drivers,
+            actors=tuple(actor for actor in actors if actor.job in known),
+            groups=groups,
+            problem="; ".join(self._problems),
+        )
+        return self._known
+
+    def look(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
+        """The same with the calls that have not ended, of all jobs or one, and what is free;
+        with ``times`` also how long those took that have ended well."""
+        table = self.table(at)
+        known = {driver.job for driver in table.drivers}
+        living = {actor.id for actor in table.actors}
+        calls, left_off = self._asked("calls", lambda: self._calls(job), ((), 0))
+        calls = self._asked("workers", lambda: tuple(self._with_workers(calls, at)), calls)
+        free_on = self._asked("free resources", self._free, {})
+        waits = [one.since for one in table.groups if one.job == job or not job]
+        waits += [call.since for call in calls if call.state == "unplaced"]
+        late = any(since is not None and at - since > UNPLACED_SECONDS for since in waits)
+        unplaced = [call for call in calls if call.state == "unplaced"]
+        placed = self._placed(unplaced)
+        ended, changes = self.ended(job) if times else ({}, ())
+        labels = {key for call in unplaced for one in call.selectors for key in one}
+        labels |= {key for group in table.groups for one in group.selectors for key in one}
+        return msgspec.structs.replace(
+            table,
+            placed=placed,
+            calls=tuple(
+                call
+                for call in calls
+                if call.job in known and (call.kind != "actor-task" or call.actor in living)
+            ),
+            free_on=free_on,
+            placement=self._placement(free_on, placed, labels) if late else None,
+            ended=ended,
+            changes=changes,
+            left_off=left_off,
+            problem="; ".join(self._problems),
+        )
+
+    def ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+        """As ``ended_calls``, of all jobs or one."""
+        nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
+        found = self._asked("ended calls", lambda: self._ended(job), nothing)
+        return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)
+
+    def _asked(self, what: str, ask: Callable[[], Any], nothing: Any) -> Any:
+        try:
+            return ask()
+        except (UnreachableError, AttributeError, TypeError, ValueError, LookupError) as error:
+            # Another version of Ray may lack what a reply is looked through for.
+            self._problems.append(f"Ray's control store does not tell its {what}: {error}")
+            return nothing
+
+    def _drivers(self) -> Any:
+        return ray_replies.drivers_of(self._store.ask("JobInfo", "GetAllJobInfo"))
+
+    def _groups(self) -> tuple[PendingGroup, ...]:
+        self._all_groups = self._store.ask("PlacementGroupInfo", "GetAllPlacementGroup")
+        return ray_replies.groups_of(self._all_groups)
+
+    def _placed(self, unplaced: Iterable[RayCall]) -> tuple[PlacedGroup, ...]:
+        """The placed groups in which calls wait for room, as they were asked for last."""
+        needs = (group_need(call.needs) for call in unplaced)
+        wanted = {need.group for need in needs if need is not None}
+        if not wanted or self._all_groups is None:
+            return ()
+        found = self._asked(
+            "placed groups", lambda: tuple(ray_replies.placed_of(self._all_groups, wanted)), ()
+        )
+        return cast("tuple[PlacedGroup, ...]", found)
+
+    def _free(self) -> dict[str, dict[str, float]]:
+        return ray_replies.free_of(self._store.ask("NodeResourceInfo", "GetAllAvailableResources"))
+
+    def _placement(
+        self,
+        free_on: dict[str, dict[str, float]],
+        placed: tuple[PlacedGroup, ...],
+        labels: set[str],
+    ) -> Placement | None:
+        ask = self._store.ask
+        running = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_UNPLACED)]
+
+        def holding() -> tuple[Any, ...]:
+            states = ("ALIVE", "PENDING_CREATION")
+            asked = [{"limit": MOST_ACTORS, "filters": {"state": state}} for state in states]
+            replies = [ask("ActorInfo", "GetAllActorInfo", **fields) for fields in asked]
+            return tuple(entry for reply in replies for entry in reply.actor_table_data)
+
+        asked = self._asked
+        held = Held(
+            jobs=asked("ended jobs", lambda: ask("JobInfo", "GetAllJobInfo"), None),
+            actors=asked("holding actors", holding, ()),
+            groups=self._all_groups,
+            running=asked(
+                "running tasks", lambda: self._events(MOST_CALLS, state_filters=running), None
+            ),
+            totals=asked(
+                "resources", lambda: ask("NodeResourceInfo", "GetAllTotalResources"), None
+            ),
+            nodes=asked("nodes", lambda: ask("NodeInfo", "GetAllNodeInfo"), None)
+            if labels
+            else None,
+            status=asked("autoscaler", self._autoscaler, None),
+            cluster_status=self._cluster_status(),
+        )
+        return cast(
+            "Placement | None",
+            asked(
+                "holders of resources", lambda: placement_of(held, free_on, placed, labels), None
+            ),
+        )
+
+    def _autoscaler(self) -> bytes:
+        known = self._store.ask("InternalKV", "InternalKVExists", key=_AUTOSCALER)
+        if not known.exists:
+            return b""
+        return bytes(self._store.ask("InternalKV", "InternalKVGet", key=_AUTOSCALER).value)
+
+    def _cluster_status(self) -> Any:
+        """What the autoscaler of version 2 says; None where this version of Ray has none."""
+        try:
+            return self._store.ask("AutoscalerState", "GetClusterStatus")
+        except UnreachableError:
+            return None
+
+    def _actors(self) -> tuple[RayActor, ...]:
+        found: list[Any] = []
+        for state in _LIVING:
+            reply = self._store.ask(
+                "ActorInfo", "GetAllActorInfo", limit=MOST_ACTORS, filters={"state": state}
+            )
+            found += reply.actor_table_data
+        entries = [one for one in found if not ray_replies.is_internal(one.ray_namespace)]
+        return tuple(ray_replies.actors_of(entries, self._made(entries)))
+
+    def _made(self, entries: Iterable[Any]) -> dict[bytes, float]:
+        """When actors with fellows of their class were asked for, by the id of their creation:
+        their programs number them in this order."""
+        there = {ray_replies.creation_id(entry.actor_id): entry for entry in entries}
+        self._made_at = {key: at for key, at in self._made_at.items() if key in there}
+        self._missed = {key: tries for key, tries in self._missed.items() if key in there}
+        classes = Counter(entry.class_name for entry in entries if not entry.name)
+        new = {
+            entry.class_name
+            for key, entry in there.items()
+            if key not in self._made_at and self._missed.get(key, 0) < TRIES
+        }
+        several = [
+            name for name, count in classes.most_common(MOST_CLASSES) if count > 1 and name in new
+        ]
+        for name in several:
+            # Several filters of one kind must all be met: each class is asked for alone.
+            wanted = {"predicate": "EQUAL", "task_name": f"{name}.__init__"}
+            reply = self._events(MOST_ACTORS, task_name_filters=[wanted])
+            self._made_at |= {key: at for key, at in ray_replies.made_at(reply) if key in there}
+        for key, entry in there.items():
+            if entry.class_name in several and key not in self._made_at:
+                self._missed[key] = self._missed.get(key, 0) + 1
+        return self._made_at
+
+    def _ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
+        finished = [{"predicate": "EQUAL", "state": "FINISHED"}]
+        reply = self._events(MOST_CALLS, state_filters=finished, job_filters=_of_job(job))
+        return ray_replies.ended_of(reply), ray_replies.changes_of(reply)
+
+    def _calls(self, job: str) -> tuple[tuple[RayCall, ...], int]:
+        wanted = [{"predicate": "NOT_EQUAL", "state": state} for state in _ENDED]
+        reply = self._events(MOST_CALLS, state_filters=wanted, job_filters=_of_job(job))
+        return ray_replies.calls_of(reply), reply.num_truncated
+
+    def _with_workers(self, calls: Iterable[RayCall], at: float) -> Iterator[RayCall]:
+        """Tasks whose workers have not told that they run them, with the pids of these: a worker
+        that is stopped at once, or holds its GIL, tells nothing."""
+        left = MOST_UNTOLD
+        for call in calls:
+            sent = call.kind == "task" and call.state == "queued" and call.worker and not call.pid
+            if not sent or call.since is None or at - call.since < UNTOLD_SECONDS or not left:
+                yield call
+                continue
+            left -= 1
+            worker_id = bytes.fromhex(call.worker)
+            reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
+            pid = reply.worker_table_data.pid
+            state = "running" if pid else call.state
+            yield msgspec.structs.replace(call, pid=pid, state=state)
+
+    def _events(self, most: int, **filters: Any) -> Any:
+        return self._store.ask("TaskInfo", "GetTaskEvents", limit=most, filters=filters)
+
+
+def _of_job(job: str) -> list[dict[str, Any]]:
+    return [{"predicate": "EQUAL", "job_id": bytes.fromhex(job)}] if job else []

@@ -1,0 +1,326 @@
+"""What the replies of Ray's control store say of drivers, actors, groups and calls.
+
+Programs choose the names in them, and another version of Ray other states: names and lists are cut,
+and what has an unknown state is left out. Calls: ``TaskEvents`` in ``gcs.proto``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from ray_sentinel.actors.coordinator.ray.actors import job_name
+from ray_sentinel.actors.names import NAMESPACE
+from ray_sentinel.model.placement import PlacedGroup
+from ray_sentinel.model.ray_calls import (
+    CallKind,
+    CallState,
+    EndedCalls,
+    PendingGroup,
+    RayActor,
+    RayCall,
+    RayDriver,
+)
+from ray_sentinel.model.runtime_env import environment_key
+
+MOST_CHANGES = 1000
+"""Of the seconds in which calls began or ended, the last ones."""
+MOST_NAME = 200
+"""Characters of a name that somebody chose."""
+MOST_ID = 32
+"""Bytes; Ray's longest have 28."""
+MOST_RESOURCES = 50
+"""That one call or bundle asks for, and that a node has."""
+MOST_BUNDLES = 1000
+"""Of one group."""
+MOST_LABELS = 20
+"""Of one selector."""
+MAX_NODES = 2000
+"""Of which is told what they have free."""
+
+_INTERNAL = "_ray_internal"
+"""Begins the namespaces of Ray's own jobs."""
+_KINDS: Mapping[str, CallKind] = {
+    "DRIVER_TASK": "driver",
+    "NORMAL_TASK": "task",
+    "ACTOR_CREATION_TASK": "actor-creation",
+    "ACTOR_TASK": "actor-task",
+}
+_STATES: Mapping[str, CallState] = {
+    "PENDING_ARGS_AVAIL": "arguments",
+    "PENDING_NODE_ASSIGNMENT": "unplaced",
+    "PENDING_OBJ_STORE_MEM_AVAIL": "memory",
+    "PENDING_ARGS_FETCH": "fetching",
+    "GETTING_AND_PINNING_ARGS": "fetching",
+    "SUBMITTED_TO_WORKER": "queued",
+    "PENDING_ACTOR_TASK_ARGS_FETCH": "fetching",
+    "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY": "queued",
+    "RUNNING": "running",
+    "RUNNING_IN_RAY_GET": "running",
+    "RUNNING_IN_RAY_WAIT": "running",
+}
+_PENDING = ("PENDING", "RESCHEDULING")
+_NODES_OWN = "node:"
+"""How the resources begin by which Ray addresses a node; those of a placed group are of no use to
+others either."""
+
+
+def enum_name(message: Any, field: str) -> str:
+    """What the value of an enum is called; empty where this version of Ray has no name for it.
+
+    Unlike ``Enum.Name``, which raises then: one strange entry must not cost the others.
+    """
+    return _enum_names(message.DESCRIPTOR, field).get(getattr(message, field), "")
+
+
+@functools.lru_cache(maxsize=64)
+def _enum_names(descriptor: Any, field: str) -> dict[int, str]:
+    values = descriptor.fields_by_name[field].enum_type.values_by_number
+    return {number: value.name for number, value in values.items()}
+
+
+def drivers_of(reply: Any) -> tuple[RayDriver, ...]:
+    """The drivers that live, of a ``GetAllJobInfoReply``."""
+    return tuple(
+        RayDriver(
+            job=id_of(job.job_id),
+            pid=job.driver_pid,
+            address=cut(job.driver_ip_address),
+            port=job.driver_address.port,
+            command=cut(job.entrypoint),
+            name=cut(job_name(job.entrypoint, id_of(job.job_id))),
+            started=job.start_time / 1000 or None,
+        )
+        for job in reply.job_info_list
+        if not job.is_dead and not is_internal(job.config.ray_namespace)
+    )
+
+
+def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[RayActor]:
+    """Of ``ActorTableData``; ``made``: when they were asked for, by ``creation_id``."""
+    numbers: Counter[tuple[str, str]] = Counter()
+
+    def order(entry: Any) -> tuple[float, bytes]:
+        # An actor that is not started yet has no time of its own: it comes last.
+        own = entry.start_time / 1000 or float("inf")
+        return made.get(creation_id(entry.actor_id), own), entry.actor_id
+
+    for entry in sorted(entries, key=order):
+        kind = class_name(entry)
+        key = (id_of(entry.job_id), kind)
+        yield RayActor(
+            id=id_of(entry.actor_id),
+            job=key[0],
+            kind=kind,
+            name=cut(entry.name),
+            number=numbers[key],
+            state=enum_name(entry, "state"),
+            node=id_of(entry.address.node_id),
+            pid=entry.pid,
+            port=entry.address.port,
+            owner=owner_of(entry),
+        )
+        numbers[key] += 1
+
+
+def class_name(entry: Any) -> str:
+    """Of an ``ActorTableData``, without the function that it was defined in."""
+    return cut(entry.class_name.rpartition("<locals>.")[2])
+
+
+def owner_of(entry: Any) -> str:
+    """The address of the process that made an actor, of an ``ActorTableData``."""
+    return f"{cut(entry.owner_address.ip_address)}:{entry.owner_address.port}"
+
+
+def made_at(reply: Any) -> Iterator[tuple[bytes, float]]:
+    """The ids of calls and when they were submitted, of a ``GetTaskEventsReply``."""
+    for event in reply.events_by_task:
+        if times := event.state_updates.state_ts_ns.values():
+            yield event.task_id[:MOST_ID], min(times) / 1e9
+
+
+def groups_of(reply: Any) -> tuple[PendingGroup, ...]:
+    """The groups that are not placed, of a ``GetAllPlacementGroupReply``."""
+    return tuple(
+        PendingGroup(
+            id=id_of(group.placement_group_id),
+            name=cut(group.name),
+            job=id_of(group.creator_job_id),
+            bundles=tuple(
+                amounts(bundle.unit_resources) for bundle in islice(group.bundles, MOST_BUNDLES)
+            ),
+            selectors=tuple(
+                selector_of(bundle.label_selector)
+                for bundle in islice(group.bundles, MOST_BUNDLES)
+                if bundle.label_selector
+            ),
+            strategy=enum_name(group, "strategy"),
+            infeasible=enum_name(group.stats, "scheduling_state") == "INFEASIBLE",
+            since=group.placement_group_creation_timestamp_ms / 1000 or None,
+        )
+        for group in reply.placement_group_table_data
+        if enum_name(group, "state") in _PENDING and not is_internal(group.ray_namespace)
+    )
+
+
+def placed_of(reply: Any, wanted: Collection[str]) -> Iterator[PlacedGroup]:
+    """Some of the groups that are placed, by id, of a ``GetAllPlacementGroupReply``."""
+    for group in reply.placement_group_table_data:
+        id_ = id_of(group.placement_group_id)
+        if id_ in wanted and enum_name(group, "state") == "CREATED":
+            bundles = islice(group.bundles, MOST_BUNDLES)
+            yield PlacedGroup(
+                id=id_,
+                name=cut(group.name),
+                bundles=tuple(amounts(bundle.unit_resources) for bundle in bundles),
+            )
+
+
+def labels_of(reply: Any, keys: Collection[str]) -> dict[str, dict[str, str]]:
+    """Some of the labels of the living nodes, by node id, of a ``GetAllNodeInfoReply``."""
+    return {
+        id_of(node.node_id): {key: cut(node.labels[key]) for key in keys if key in node.labels}
+        for node in reply.node_info_list[:MAX_NODES]
+        if enum_name(node, "state") == "ALIVE"
+    }
+
+
+def selector_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels that a node must have."""
+    return {cut(key): cut(value) for key, value in islice(labels.items(), MOST_LABELS)}
+
+
+def _selectors(info: Any) -> Iterator[dict[str, str]]:
+    """Of a ``TaskInfoEntry``: its own, and those that will do in its place."""
+    if not info.label_selector:
+        return
+    yield selector_of(info.label_selector)
+    for option in info.fallback_strategy.options[:MOST_LABELS]:
+        found = {}
+        for one in option.label_selector.label_constraints[:MOST_LABELS]:
+            values = ",".join(islice(one.label_values, MOST_LABELS))
+            unlike = "!" if enum_name(one, "operator") == "LABEL_OPERATOR_NOT_IN" else ""
+            found[one.label_key] = f"{unlike}in({values})"
+        yield selector_of(found)
+
+
+def free_of(reply: Any) -> dict[str, dict[str, float]]:
+    """What nobody uses, by node id, of a ``GetAllAvailableResourcesReply``."""
+    return {
+        id_of(node.node_id): amounts(
+            {
+                name: amount
+                for name, amount in node.resources_available.items()
+                if not name.startswith(_NODES_OWN) and "_group_" not in name
+            }
+        )
+        for node in reply.resources_list[:MAX_NODES]
+    }
+
+
+def amounts(resources: Mapping[str, float]) -> dict[str, float]:
+    """Of resources that somebody named."""
+    return {cut(name): float(amount) for name, amount in islice(resources.items(), MOST_RESOURCES)}
+
+
+def calls_of(reply: Any) -> tuple[RayCall, ...]:
+    """The calls that have not ended, of a ``GetTaskEventsReply``: of each its newest attempt."""
+    statuses = _statuses()
+    newest: dict[str, tuple[int, RayCall]] = {}
+    for event in reply.events_by_task:
+        if call := _call(event, statuses):
+            known = newest.get(call.id)
+            if known is None or known[0] <= event.attempt_number:
+                newest[call.id] = event.attempt_number, call
+    return tuple(call for _, call in newest.values())
+
+
+def _statuses() -> dict[int, str]:
+    from ray.core.generated import common_pb2
+
+    return {number: name for name, number in common_pb2.TaskStatus.items()}
+
+
+def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
+    """None for what has ended, or is of a kind or in a state that is not known."""
+    info, update = event.task_info, event.state_updates
+    kind = _KINDS.get(enum_name(info, "type"))
+    times = update.state_ts_ns
+    if kind is None or not times:
+        return None
+    last = max(times, key=lambda status: (times[status], status))
+    state = _STATES.get(statuses.get(last, ""))
+    if state is None:
+        return None
+    return RayCall(
+        id=id_of(event.task_id),
+        parent=id_of(info.parent_task_id),
+        job=id_of(event.job_id),
+        kind=kind,
+        name=cut(info.name or info.func_or_class_name),
+        actor=id_of(info.actor_id),
+        state=state,
+        since=times[last] / 1e9,
+        made=min(times.values()) / 1e9,
+        node=id_of(update.node_id),
+        pid=update.worker_pid,
+        worker="" if update.worker_pid else id_of(update.worker_id),
+        needs=amounts(info.required_resources),
+        selectors=tuple(_selectors(info)),
+        environment=environment_key(info.runtime_env_info.serialized_runtime_env),
+    )
+
+
+def ended_of(reply: Any) -> dict[str, EndedCalls]:
+    """The calls that have ended well, by name, of a ``GetTaskEventsReply``."""
+    numbers = {name: number for number, name in _statuses().items()}
+    running, ended = numbers["RUNNING"], numbers["FINISHED"]
+    found: dict[str, EndedCalls] = {}
+    for event in reply.events_by_task:
+        times = event.state_updates.state_ts_ns
+        name = cut(event.task_info.name or event.task_info.func_or_class_name)
+        if running in times and ended in times and name:
+            seconds = max(0.0, (times[ended] - times[running]) / 1e9)
+            old = found.get(name, EndedCalls(count=0, longest=0.0))
+            found[name] = EndedCalls(
+                count=old.count + 1,
+                longest=max(old.longest, seconds),
+                last_at=max(old.last_at, times[ended] / 1e9),
+            )
+    return found
+
+
+def changes_of(reply: Any) -> tuple[int, ...]:
+    """The last whole Unix seconds in which any of those calls began or ended."""
+    numbers = {name: number for number, name in _statuses().items()}
+    told = {
+        event.state_updates.state_ts_ns[numbers[state]] // 10**9
+        for event in reply.events_by_task
+        for state in ("RUNNING", "FINISHED")
+        if numbers[state] in event.state_updates.state_ts_ns
+    }
+    return tuple(sorted(told)[-MOST_CHANGES:])
+
+
+def creation_id(actor: bytes) -> bytes:
+    """The id of the call that makes an actor (``TaskID::ForActorCreationTask``)."""
+    return 8 * b"\xff" + actor
+
+
+def is_internal(namespace: str) -> bool:
+    """Ray's own jobs, and ours."""
+    return namespace == NAMESPACE or namespace.startswith(_INTERNAL)
+
+
+def id_of(raw: bytes) -> str:
+    """An id of Ray's in hex."""
+    return raw[:MOST_ID].hex()
+
+
+def cut(text: str) -> str:
+    """A name that somebody chose, bounded."""
+    return text[:MOST_NAME]

@@ -1,0 +1,140 @@
+"""The requests of a case: stacks, recorders, captures. Each is noted in the case."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from ray_sentinel.config import CaptureConfig as Settings
+from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder, Capture, TakeStacks
+from ray_sentinel.engine.incidents.case import Case
+from ray_sentinel.engine.verdicts.exits import has_own_words, is_abnormal, was_overrun
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Writer
+
+MOST_ROUNDS = 60
+"""Of stacks in one case, one soon after the other."""
+LOOK_SELDOM = 60.0
+"""Seconds between the rounds that follow: what was slow until then may still stop."""
+PROCESS_SECONDS = 66.0
+"""For cuda-gdb on one process of a thorough capture: 60 s, and its time to detach."""
+CAPTURE_SLACK = 120.0
+"""Added to the deadline of the tools, for transfer, recorders, output and writing."""
+TOOLS_SECONDS = 12.0
+"""Tools that were sent to the ranks are assumed to be done after this time."""
+
+
+def everything(case: Case, now: float) -> list[AnyAction]:
+    """All harmless evidence, as often as is sensible."""
+    if case.asked_round >= MOST_ROUNDS:
+        due = now - case.asked_round_at >= LOOK_SELDOM
+        return stacks(case, now) if due else []
+    return [*stacks(case, now), *recorders(case, now), *_ras(case)]
+
+
+def stacks(case: Case, now: float) -> list[AnyAction]:
+    """One more round of stacks."""
+    ranks = tuple(view.rank for view in case.job.live)
+    if not ranks:
+        return []
+    case.asked_round += 1
+    case.asked_round_at = now
+    return [TakeStacks(incident=case.incident.id, round=case.asked_round, ranks=ranks)]
+
+
+def recorders(case: Case, now: float) -> list[AnyAction]:
+    """The flight recorders, also of ranks that an exception has ended: they left theirs behind."""
+    ranks = tuple(
+        view.rank
+        for view in case.job.ranks.values()
+        if view.attached and (view.alive or (view.exit and has_own_words(view.exit)))
+    )
+    if not ranks:
+        return []
+    case.recorder_asked_at = now
+    case.recorder_pending = True
+    # The ranks write their dumps: that is no sign of their own.
+    case.job.disturbed_until = now + TOOLS_SECONDS
+    fallen = [exit_ for _, exit_ in case.job.exits_and_dying() if is_abnormal(exit_)]
+    overrun = {exit_.rank.id.rank for exit_ in fallen if was_overrun(exit_)}
+    return [
+        AskRecorder(
+            incident=case.incident.id,
+            ranks=ranks,
+            failed=bool(fallen),
+            overrun=tuple(sorted(overrun)),
+        )
+    ]
+
+
+def _ras(case: Case) -> list[AnyAction]:
+    ranks = tuple(view.rank for view in case.job.live)
+    return [AskRas(incident=case.incident.id, ranks=ranks)] if len(ranks) > 1 else []
+
+
+def capture_seconds(ranks: Iterable[Rank], settings: Settings, *, thorough: bool) -> float:
+    """Seconds that the tools of the slowest node may take."""
+    if not thorough or not may_be_thorough(settings):
+        return settings.deadline
+    most = max(Counter(rank.node for rank in ranks).values(), default=0)
+    return settings.deadline + PROCESS_SECONDS * math.ceil(most / settings.max_intrusive_per_node)
+
+
+def may_be_thorough(settings: Settings) -> bool:
+    """Whether cuda-gdb may be run on every rank at all."""
+    at_once = min(settings.max_intrusive_per_node, settings.max_intrusive)
+    return settings.enabled and settings.cuda_gdb and at_once > 0
+
+
+def capture(
+    case: Case,
+    now: float,
+    settings: Settings,
+    members: tuple[Writer, ...] = (),
+    *,
+    thorough: bool = False,
+) -> Capture:
+    """All tools; every live rank is in exactly one of the three lists. ``members``: those that are
+    named and are no ranks."""
+    case.captured_at = now  # also where this fails: it is tried again after the cooldown
+    everyone = [view.rank for view in case.job.live]
+    seconds = capture_seconds(everyone, settings, thorough=thorough)
+    case.job.disturbed_until = now + seconds + TOOLS_SECONDS
+    suspects = set(case.incident.suspects)
+    live = case.job.live
+    chosen = [view.rank for view in live if view.rank.id in suspects]
+    waiters: dict[tuple[str, ...], Rank] = {}
+    for view in live:
+        fact = case.latest(view.rank.process)
+        if view.rank.id not in suspects and fact is not None:
+            waiters.setdefault(fact.signature, view.rank)
+    picked = {rank.process for rank in (*chosen, *waiters.values())}
+    action = Capture(
+        incident=case.incident,
+        suspects=tuple(chosen),
+        waiters=tuple(waiters.values()),
+        others=tuple(view.rank for view in live if view.rank.process not in picked),
+        gone=tuple(view.rank for view in case.job.ranks.values() if not view.alive),
+        members=members,
+        thorough=thorough,
+    )
+    case.captures += 1
+    case.capturing, case.capture_due = True, now + seconds + CAPTURE_SLACK
+    return action
+
+
+def again(case: Case, action: AnyAction, now: float, settings: Settings) -> None:
+    """``action`` is carried out again after a restart: its deadlines count from now."""
+    match action:
+        case TakeStacks(round=number) if number == case.asked_round:
+            case.asked_round_at = now
+        case AskRecorder():
+            case.recorder_asked_at = now
+            case.job.disturbed_until = max(case.job.disturbed_until, now + TOOLS_SECONDS)
+        case Capture():
+            ranks = (*action.suspects, *action.waiters, *action.others)
+            seconds = capture_seconds(ranks, settings, thorough=action.thorough)
+            case.capture_due = now + seconds + CAPTURE_SLACK
+            until = now + seconds + TOOLS_SECONDS
+            case.job.disturbed_until = max(case.job.disturbed_until, until)

@@ -1,0 +1,261 @@
+"""The work on an open incident, and what was gathered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ray_sentinel.engine.incidents.milestones import added, of_progress
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.verdicts.wording import with_last_lines
+from ray_sentinel.evidence.stacks import Movement, movement
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Finding, Incident, Milestone, Verdict
+from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.model.stacks import StackFact
+
+OURSELVES = "sentinel."
+"""Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
+"""
+ASKED = "user.dump"
+REQUESTS_RULE = "stall.requests"
+MILD = frozenset({"stall", "sentinel", "pending"})
+"""Kinds that accuse no process."""
+DATA_AFTER, DATA_WITHIN = 2.5, 8.0
+"""Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
+later counts as activity for DATA_WITHIN, for our own tools make it write in between."""
+APART = 0.5
+"""Times ``hang.confirm_seconds``: looks that are closer are of one moment."""
+KEPT_ROUNDS = 60
+"""Of stacks; what older ones showed is forgotten."""
+Round = dict[ProcessId, StackFact]
+
+
+class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
+    """The work on an open incident. Changed only by the engine. Times are the coordinator's.
+
+    The incident and the job are the store's and the cluster's: the case holds their numbers, and
+    ``bind`` gives them.
+    """
+
+    incident_id: str
+    job_number: int
+    opened_at: float
+    asked_round_at: float
+    hard: bool = False
+    findings: dict[str, Finding] = {}
+    """By rule."""
+    rounds: list[tuple[float, Round]] = []
+    """Of stacks, and when they came."""
+    round_numbers: list[int] = []
+    """The numbers of these rounds."""
+    first_round_at: float | None = None
+    early: dict[int, Round] = {}
+    """Stacks that came before the rest of their round was told, by its number."""
+    asked_round: int = 0
+    last_round: int = 0
+    """The numbers of the rounds of stacks that were asked for, and that came, last."""
+    recorder: RecorderFacts | None = None
+    recorder_asked_at: float | None = None
+    recorder_pending: bool = False
+    ras: RasFacts | None = None
+    milestones: tuple[Milestone, ...] = ()
+    """What was seen so far."""
+    alerts: tuple[Alert, ...] = ()
+    """Current alerts of telemetry rules about the job and its hosts."""
+    later_rounds: int = 0
+    """Of stacks, after what was proven was named."""
+    complete: bool = False
+    """Nobody else is looked for."""
+    withdrawn: bool = False
+    """A finding that made the verdict was taken back since."""
+    captures: int = 0
+    captured_at: float | None = None
+    capturing: bool = False
+    capture_due: float = 0.0
+    """When a capture that has not come is done without."""
+
+    def bind(self, incidents: Mapping[str, Incident], job: JobView) -> Case:
+        """Take the records that the case's incident is one of, and its job."""
+        self._incidents, self.job = incidents, job
+        return self
+
+    @property
+    def incident(self) -> Incident:
+        """The record, as it is now."""
+        return self._incidents[self.incident_id]
+
+    @property
+    def about_ourselves(self) -> bool:
+        """Its incident is of the sentinel, not of the job."""
+        return self.incident.rule.startswith(OURSELVES)
+
+    def key(self, rule: str) -> tuple[str, int, str]:
+        """Names one of its findings: job, attempt, rule."""
+        return (self.job.job, self.job.attempt, rule)
+
+    def with_verdict(self, incident: Incident, verdict: Verdict) -> Incident:
+        """An incident of this case as a verdict tells it."""
+        blamed = {(culprit.rank, culprit.pid) for culprit in verdict.culprits}
+        views = [
+            view
+            for view in self.job.ranks.values()
+            if (view.rank.id.rank, view.rank.process.pid) in blamed
+        ]
+        return msgspec.structs.replace(
+            incident,
+            kind=verdict.kind,
+            milestones=added(self.milestones, *of_progress(self._shown(verdict, views))),
+            severity="warning" if verdict.kind in MILD or self._told_mildly() else "critical",
+            summary=verdict.summary,
+            verdict=with_last_lines(verdict, incident.logs),
+            suspects=tuple(view.rank.id for view in views),
+            processes={str(view.rank.id.rank): view.rank.process for view in views},
+        )
+
+    def is_made_worse_by(self, finding: Finding) -> bool:
+        """Whether the rule that knew the whole verdict called it a warning, and does no more."""
+        told = self.incident.confirmed_at is not None and self._told_mildly()
+        return told and finding.rule in self.findings and finding.severity == "critical"
+
+    def _told_mildly(self) -> bool:
+        """Whether the rule that knows the whole verdict calls it a warning."""
+        known = (finding for finding in self.findings.values() if finding.verdict is not None)
+        return any(finding.severity == "warning" for finding in known)
+
+    def _shown(self, verdict: Verdict, blamed: list[RankView]) -> list[RankView]:
+        """The ranks that a report of it names and shows, those who are blamed first."""
+        shown = (self.job.ranks.get(fact.process) for fact in verdict.stacks)
+        views = [*blamed, *(view for view in shown if view is not None)]
+        return list({view.rank.process: view for view in views}.values())
+
+    def count_captures(self) -> None:
+        """As its incident tells; what was confirmed and not captured is due for it."""
+        captured = [step.at for step in self.incident.history if step.state == "captured"]
+        self.captures, self.captured_at = len(captured), max(captured, default=float("-inf"))
+
+    def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
+        """Stacks have come; rounds come in order, a late one is dropped."""
+        if number > self.last_round:
+            self.last_round = number
+            early = self.early.get(number, {})
+            self.early = {later: known for later, known in self.early.items() if later > number}
+            self.rounds.append((at, early | {fact.process: fact for fact in facts}))
+            self.round_numbers.append(number)
+            self.first_round_at = at if self.first_round_at is None else self.first_round_at
+        del self.rounds[:-KEPT_ROUNDS], self.round_numbers[:-KEPT_ROUNDS]
+
+    def complete_round(self, number: int, facts: tuple[StackFact, ...]) -> None:
+        """Stacks have come of which their round was told without, or will be told in a moment."""
+        if number in self.round_numbers:
+            _, known = self.rounds[self.round_numbers.index(number)]
+        elif self.last_round < number <= self.asked_round:
+            known = self.early.setdefault(number, {})
+        else:
+            return
+        for fact in facts:
+            known.setdefault(fact.process, fact)
+
+    def nobody_suspected(self) -> bool:
+        """What was found is proven, but it accuses nobody."""
+        return not any(finding.suspects for finding in self.findings.values())
+
+    def withdraw(self, found: set[tuple[str, int, str]]) -> bool:
+        """Take back what had seemed proven of a rank and is found no more, where the rank was seen
+        to go round in a loop since; returns whether there was any."""
+        looping = {view.rank.id for view in self.job.live if view.looped_at > self.opened_at}
+        gone = [
+            rule
+            for rule, finding in self.findings.items()
+            if finding.hard
+            and self.key(rule) not in found
+            and looping.intersection(finding.suspects)
+        ]
+        for rule in gone:
+            del self.findings[rule]
+        self.withdrawn |= bool(gone)
+        return bool(gone)
+
+    def awaits_capture(self, now: float) -> bool:
+        """A capture was asked for, and may still come."""
+        return self.capturing and now < self.capture_due
+
+    def answered(self) -> bool:
+        """The round that was asked for last has come."""
+        return self.last_round >= self.asked_round
+
+    def span(self) -> float:
+        """Seconds between the first and the last round."""
+        return self.rounds[-1][0] - (self.first_round_at or 0.0) if self.rounds else 0.0
+
+    def latest(self, process: ProcessId) -> StackFact | None:
+        """The last stacks of a process that could be read."""
+        for _, round_ in reversed(self.rounds):
+            fact = round_.get(process)
+            if fact is not None and not fact.error:
+                return fact
+        return None
+
+    def with_looks(self, fact: StackFact) -> StackFact:
+        """The fact with what the rounds before showed of its process."""
+        seen = [
+            round_[fact.process].signature
+            for _, round_ in self.rounds
+            if fact.process in round_
+            and round_[fact.process].tool == fact.tool
+            and not round_[fact.process].error
+        ]
+        before = next((one for one in reversed(seen) if one and one != fact.signature), ())
+        return msgspec.structs.replace(fact, looks=len(seen), before=before)
+
+    def movement(self, process: ProcessId) -> Movement:
+        """How its stack changed over the last two rounds in which it could be read.
+
+        Looks of nearly the same moment, as a crowded node takes them, are one: that they agree says
+        nothing. A loop that stays within one function is movement too, unless it never leaves the
+        CPU: work reads, writes and waits now and then.
+        """
+        seen, apart = self._last_looks(process)
+        found = movement(seen)
+        view = self.job.ranks[process]
+        if found == "in-place" and not view.spinning:
+            return "moved"
+        # Two looks may find a loop that computes and sleeps in the same line.
+        if found == "stuck" and view.working:
+            return "moved"
+        return found if apart or found == "moved" else "unknown"
+
+    def seen_once(self, process: ProcessId) -> bool:
+        """It could be read, but never twice with time in between."""
+        seen, apart = self._last_looks(process)
+        return bool(seen) and not apart
+
+    def _last_looks(self, process: ProcessId) -> tuple[list[StackFact], bool]:
+        """The last looks at it that could be read, oldest first, back to the last one that is well
+        before the newest; and whether there is such a one."""
+        seen = sorted(
+            (
+                (round_[process].at or at, round_[process])
+                for at, round_ in self.rounds
+                if process in round_ and not round_[process].error
+            ),
+            key=lambda look: look[0],
+        )
+        looks = [fact for _, fact in seen]
+        edge = seen[-1][0] - self.job.hang.confirm_seconds * APART if seen else 0.0
+        before = sum(at <= edge for at, _ in seen)
+        return (looks[before - 1 :], True) if before else (looks, False)
+
+    def moves_data(self, process: ProcessId, now: float) -> bool:
+        """It went on reading or writing after the job had fallen silent, and not long ago."""
+        at = self.job.ranks[process].data_at
+        return at > self.job.moved_at() + DATA_AFTER and now - at < DATA_WITHIN
+
+    def moved(self, process: ProcessId) -> bool | None:
+        """Whether it went elsewhere since the round before; None where there are no two."""
+        found = self.movement(process)
+        return None if found == "unknown" else found == "moved"

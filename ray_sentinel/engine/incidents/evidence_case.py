@@ -1,0 +1,175 @@
+"""A case made of evidence alone, without a cluster: what lies in a folder, judged as live.
+
+The weights, the kinds and the sentence are those of the live verdict (``suspects``, ``verdict``).
+What only the live engine knows is left out: how long the job has been silent, what its ranks'
+processes did, what the nodes' metrics say; but for what an incident's record has kept of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ray_sentinel.config import HangConfig
+from ray_sentinel.engine.incidents.case import OURSELVES, Case
+from ray_sentinel.engine.jobs import LEARNING_SECONDS, JobView
+from ray_sentinel.engine.phases import PhaseBook
+from ray_sentinel.engine.verdicts.judgement import Judgement
+from ray_sentinel.engine.verdicts.suspects import RAS
+from ray_sentinel.engine.verdicts.verdict import judge
+from ray_sentinel.evidence.stacks.explain import SOURCE as STACKS
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.incident import EvidenceItem, Finding, Incident
+from ray_sentinel.model.progress import ProcessState, RankSnapshot
+from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.model.stacks import StackFact
+
+RECORDER = "flight-recorder"
+PROOF = 6.0
+"""The weight that is proof, as ``judgement`` says."""
+JOB = "the job"
+_NOWHERE = "an unknown host"
+_APART = 60.0
+"""Seconds between two looks, where the files do not tell: they were made by hand, one after the
+other."""
+
+
+class FolderEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read, of one job."""
+
+    rounds: Sequence[Sequence[StackFact]] = ()
+    """Of stacks, the oldest first, one fact a process; those without a rank are left out."""
+    recorder: RecorderFacts | None = None
+    ras: RasFacts | None = None
+    incident: Incident | None = None
+    """The record of it: what processes, exits and nodes showed then counts as it was recorded."""
+    processes: dict[int, ProcessId] = {}
+    """Of ranks, where more is known than in the stacks."""
+
+
+def judged(evidence: FolderEvidence) -> Judgement:
+    """What the live engine would say of this evidence: the verdict, and with "wait" why it would
+    not tell it yet."""
+    case = _case(evidence)
+    hosts = {view.node: view.node or _NOWHERE for view in case.job.ranks.values()}
+    proven = any(finding.hard for finding in case.findings.values())
+    found = judge(case, 0.0, host_of=hosts, proven=proven)
+    culprits = tuple(
+        msgspec.structs.replace(
+            one, pid=one.pid or None, host="" if one.host == _NOWHERE else one.host
+        )
+        for one in found.verdict.culprits
+    )
+    verdict = msgspec.structs.replace(found.verdict, culprits=culprits)
+    return msgspec.structs.replace(found, verdict=verdict)
+
+
+def recorded_items(evidence: FolderEvidence) -> tuple[EvidenceItem, ...]:
+    """What only the record tells: of processes, exits, progress and nodes, and of stacks, recorders
+    and RAS where they are not there to be judged anew."""
+    verdict = evidence.incident.verdict if evidence.incident is not None else None
+    again = {
+        STACKS: any(evidence.rounds),
+        RECORDER: evidence.recorder is not None,
+        RAS: evidence.ras is not None,
+    }
+    items = verdict.evidence if verdict is not None else ()
+    return tuple(item for item in items if not again.get(item.source))
+
+
+def _case(evidence: FolderEvidence) -> Case:
+    incident = evidence.incident
+    job = incident.job if incident is not None else JOB
+    attempt = incident.attempt if incident is not None else 0
+    processes = _processes(evidence)
+    view = JobView(number=1, job=job, attempt=attempt, first_seen=0.0, last_moved=0.0)
+    view.bind(HangConfig(), PhaseBook())
+    # Where nothing shows it still searching for its ranks, it had trained: as of most that hang.
+    view.busy_seconds = LEARNING_SECONDS
+    for number, process in sorted(processes.items()):
+        rank = Rank(
+            id=RankId(job, attempt, number),
+            process=process,
+            node=process.host,
+            world_size=max(processes) + 1,
+        )
+        seen = RankSnapshot(rank=rank, process=ProcessState(state="S"))
+        view.take(seen, process.host, 0.0, 0.0)
+    case = Case(incident_id="", job_number=1, opened_at=0.0, asked_round_at=0.0)
+    case.bind({"": _opened(job, attempt, incident)}, view)
+    known = set(processes.values())
+    rounds = [
+        {
+            fact.process: msgspec.structs.replace(fact, at=0.0)
+            for fact in facts
+            if fact.process in known
+        }
+        for facts in evidence.rounds
+    ]
+    count = len(rounds)
+    case.rounds = [(_APART * (index - count), facts) for index, facts in enumerate(rounds)]
+    case.recorder, case.ras = evidence.recorder, evidence.ras
+    if (finding := _finding(job, attempt, evidence)) is not None:
+        case.findings[finding.rule] = finding
+    return case
+
+
+def _opened(job: str, attempt: int, incident: Incident | None) -> Incident:
+    if incident is not None:
+        return incident
+    return Incident(
+        id="",
+        job=job,
+        attempt=attempt,
+        kind="unknown",
+        severity="critical",
+        state="suspected",
+        summary="",
+        rule="",
+        suspected_at=0.0,
+    )
+
+
+def _finding(job: str, attempt: int, evidence: FolderEvidence) -> Finding | None:
+    """What the record has kept of what was seen."""
+    items, incident = recorded_items(evidence), evidence.incident
+    if incident is None or not items or incident.rule.startswith(OURSELVES):
+        return None
+    proven = {item.rank for item in items if item.rank is not None and item.weight >= PROOF}
+    return Finding(
+        rule=incident.rule,
+        job=job,
+        attempt=attempt,
+        kind=incident.kind,
+        severity=incident.severity,
+        summary=incident.summary,
+        suspects=tuple(RankId(job, attempt, rank) for rank in sorted(proven)),
+        evidence=items,
+        hard=bool(proven),
+    )
+
+
+def _processes(evidence: FolderEvidence) -> dict[int, ProcessId]:
+    """Rank → its process; one without any trace of it gets a number of its own."""
+    found: dict[int, ProcessId] = {}
+    for facts in evidence.rounds:
+        for fact in facts:
+            if fact.rank is not None:
+                found[fact.rank.rank] = fact.process
+    found = evidence.processes | found
+    numbers: set[int] = set()
+    if (recorder := evidence.recorder) is not None:
+        numbers |= {*recorder.ranks, *(one.rank for one in recorder.culprits)}
+        numbers |= {rank for wait in recorder.waits for rank in (wait.rank, *wait.waits_for)}
+    if (ras := evidence.ras) is not None:
+        numbers |= {rank for wait in ras.waits for rank in wait.ranks}
+        for one in ras.culprits:
+            if one.rank is not None:
+                numbers.add(one.rank)
+                found.setdefault(one.rank, ProcessId(one.host, one.pid or 0, 0))
+    for item in recorded_items(evidence):
+        if item.rank is not None:
+            numbers.add(item.rank)
+    return {rank: ProcessId("", 0, rank + 1) for rank in numbers} | found

@@ -1,0 +1,431 @@
+"""The life of an incident: a state machine, and what the engine does in each state.
+
+``suspected``: a rule found something; evidence is asked for. A hard finding (a dead, stopped,
+GIL-holding rank, a lost node) is named as soon as one round of stacks has come, or 1.5 s after it
+was made; one that is not settled must have lasted for a second. A suspicion is named after two
+rounds of stacks. If anything moves before, it is ``dismissed``. ``confirmed``: it is told, and a
+capture is asked for. ``captured`` and at once ``explained``: its bundle is there. ``resolved``: the
+job moves again, has ended, or was started again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction, Publish
+from ray_sentinel.engine.activities import has_nothing_to_do
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.events import CaptureDone, DumpAsked, RasExplained, RecorderExplained
+from ray_sentinel.engine.failures import Failures
+from ray_sentinel.engine.incidents import asking, milestones
+from ray_sentinel.engine.incidents.case import ASKED, REQUESTS_RULE, Case
+from ray_sentinel.engine.incidents.store import IncidentStore, Key
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ray.waits import ray_job_of, with_chain
+from ray_sentinel.engine.telemetry.alerting import AlertBook
+from ray_sentinel.engine.telemetry.hardware import blame_hardware
+from ray_sentinel.engine.verdicts.judgement import Judgement
+from ray_sentinel.engine.verdicts.verdict import judge
+from ray_sentinel.engine.verdicts.wording import with_last_lines
+from ray_sentinel.errors import InvalidTransitionError
+from ray_sentinel.model.incident import Finding, Incident, IncidentState, RankLog, Transition
+from ray_sentinel.model.straggler import StragglerStatus
+
+TRANSITIONS: dict[IncidentState, frozenset[IncidentState]] = {
+    "suspected": frozenset({"confirmed", "dismissed"}),
+    "confirmed": frozenset({"captured", "resolved"}),
+    "captured": frozenset({"explained", "resolved"}),
+    # A second capture while the hang lasts goes back to captured.
+    "explained": frozenset({"captured", "resolved"}),
+    "resolved": frozenset(),
+    "dismissed": frozenset(),
+}
+
+OPEN: frozenset[IncidentState] = frozenset({"suspected", "confirmed", "captured", "explained"})
+CONFIRMED: frozenset[IncidentState] = frozenset({"confirmed", "captured", "explained"})
+
+GONE_SECONDS = 60.0
+"""Seconds after which the job of an open incident without a case counts as ended, if unseen."""
+SETTLE = 1.0
+"""Seconds that a hard finding must last, unless it is settled: some are stopped for a moment."""
+SETTLED_AFTER_TOOLS = 1.6
+"""A snapshot may still show the effect of tools that ran this many seconds before."""
+RECORDER_OVERDUE = 6.0
+"""Seconds to wait for recorders: ranks that are ending write theirs on the way."""
+RAY_LOOK_OVERDUE = 12.0
+"""Seconds to wait for a look at the Ray job of ranks, once they are suspected."""
+ROUND_OVERDUE = 4.0
+"""Seconds after which a missing round of stacks is no longer waited for."""
+LOOK_AGAIN = 5.0
+"""Seconds between rounds while a case waits."""
+MOST_CAPTURES = 3
+"""Of one case, later looks included."""
+LASTING = frozenset({"rank-stopped", "gil-held", "kernel-blocked"})
+"""Kinds of proven faults in which no process ends, so that nobody falls over anybody."""
+
+
+def advance(incident: Incident, state: IncidentState, at: float, why: str = "") -> Incident:
+    """The incident in its new state, the change added to its history.
+
+    Raises InvalidTransitionError, and changes nothing, where the table has no such step.
+    """
+    if state not in TRANSITIONS[incident.state]:
+        story = tuple(f"{step.state} ({step.why})" for step in incident.history)
+        raise InvalidTransitionError(incident.id, incident.state, state, story)
+    return msgspec.structs.replace(
+        incident,
+        state=state,
+        confirmed_at=at if state == "confirmed" else incident.confirmed_at,
+        resolved_at=at if state in ("resolved", "dismissed") else incident.resolved_at,
+        history=(*incident.history, Transition(at, state, why)),
+    )
+
+
+class IncidentLifecycle:
+    """Moves incidents along; asks for evidence by actions. Keeps nothing itself: the incidents and
+    their cases are the store's."""
+
+    def __init__(
+        self,
+        config: Config,
+        view: ClusterView,
+        store: IncidentStore,
+        alerts: AlertBook,
+        failures: Failures,
+    ) -> None:
+        self._failures = failures
+        self._config, self._view, self._store, self._alerts = config, view, store, alerts
+
+    def found(
+        self, finding: Finding, now: float, slowed: StragglerStatus | None = None
+    ) -> list[AnyAction]:
+        """A rule has found something. ``slowed``: who slowed the job down before."""
+        job = self._view.jobs[finding.job, finding.attempt]
+        case = self._store.case_for(finding, job)
+        if case is not None and finding.verdict is not None and case.is_made_worse_by(finding):
+            case.findings[finding.rule] = finding
+            return self._tell(case.with_verdict(case.incident, finding.verdict))
+        if self._store.is_answered(finding, job):
+            return []
+        if case is None:
+            return asking.everything(self._suspect(finding, job, now, slowed), now)
+        if case.incident.state == "suspected":
+            if finding.hard and not case.hard:
+                case.hard, case.opened_at = True, now
+            case.findings[finding.rule] = finding
+        return []
+
+    def dump_asked(
+        self, event: DumpAsked, job: JobView, now: float, slowed: StragglerStatus | None = None
+    ) -> list[AnyAction]:
+        """A user asks for a capture of a job."""
+        # A thorough capture tells more than that of a hang, and comes once.
+        busy = any(
+            not case.about_ourselves and (not event.thorough or case.incident.rule == ASKED)
+            for case in self._store.of(job)
+        )
+        if not job.live or (event.job and event.job != job.job) or busy:
+            return []
+        finding = Finding(
+            rule=ASKED,
+            job=job.job,
+            attempt=job.attempt,
+            kind="asked",
+            severity="info",
+            summary=f"{job.job}: {event.why}",
+        )
+        case = self._suspect(finding, job, now, slowed)
+        self._store.keep(advance(case.incident, "confirmed", now, event.why))
+        return self._capture(case, now, thorough=event.thorough)
+
+    def explained(self, event: RecorderExplained | RasExplained, now: float) -> None:
+        """Flight recorders, or NCCL's RAS, have told of a case."""
+        case = self._store.cases.get(event.incident)
+        if case is None:
+            return
+        if isinstance(event, RecorderExplained):
+            case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
+            case.recorder, case.recorder_pending = event.facts, False
+            self._store.note(event.incident, milestones.of_recorders(now, event.facts))
+        else:
+            case.ras = event.facts or case.ras
+            if event.facts is not None:
+                self._store.note(event.incident, milestones.of_ras(now, event.facts))
+
+    def captured(self, event: CaptureDone, now: float) -> list[AnyAction]:
+        """The bundle is written, or will be."""
+        case = self._store.cases.get(event.incident)
+        if case is None or case.incident.state == "suspected":
+            return self._bundled_late(event)
+        case.capturing = False
+        for fact in event.facts:
+            if fact.runs_python and (view := case.job.ranks.get(fact.process)) is not None:
+                view.looped_at = now
+        case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
+        bundle = event.bundle or case.incident.bundle
+        captured = advance(case.incident, "captured", now, "; ".join(event.problems[:3]))
+        explained = advance(captured, "explained", now, bundle)
+        known = msgspec.structs.replace(explained, bundle=bundle)
+        return self._tell(_with_logs(known, event.logs))
+
+    def _bundled_late(self, event: CaptureDone) -> list[AnyAction]:
+        """An incident that is over gets its bundle, which the disk did not take before."""
+        known = self._store.incidents.get(event.incident)
+        if known is None or known.confirmed_at is None or known.bundle or not event.bundle:
+            return []
+        return self._tell(msgspec.structs.replace(known, bundle=event.bundle))
+
+    def follow(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
+        """What is to be done about a case now; ``found``: the findings that still hold."""
+        if case.incident.state == "suspected":
+            return self._confirm_or_drop(case, found, now)
+        return self._watch_the_end(case, found, now)
+
+    def reopen(self, now: float) -> list[AnyAction]:
+        """Go on with open incidents whose case is lost: it began with an older version of us, or in
+        a part of the log that is gone."""
+        actions: list[AnyAction] = []
+        for key, since in list(self._store.orphans.items()):
+            incident = self._store.incidents.get(key)
+            if incident is not None:
+                job = self._view.jobs.get((incident.job, incident.attempt))
+                if job is not None:
+                    actions += self._reopen(incident, job, now)
+                elif now - since > GONE_SECONDS:
+                    actions += self._tell_end(incident, "the job has ended", now)
+                else:
+                    continue
+            del self._store.orphans[key]
+        return actions
+
+    def _reopen(self, incident: Incident, job: JobView, now: float) -> list[AnyAction]:
+        if incident.state == "suspected":
+            # What is to be suspected is found again.
+            return self._tell_end(incident, "its evidence is lost", now)
+        finding = Finding(
+            rule=incident.rule,
+            job=incident.job,
+            attempt=incident.attempt,
+            kind=incident.kind,
+            severity=incident.severity,
+            summary=incident.summary,
+            suspects=incident.suspects,
+        )
+        other = self._store.case_for(finding, job)
+        # Another number for the same.
+        ended = self._end(other, f"it is incident {incident.id}", now) if other else []
+        case = _case(incident, job, incident.suspected_at, finding)
+        self._store.open(case, job, incident)
+        case.count_captures()
+        self._store.answer(case)
+        return ended
+
+    def _suspect(
+        self, finding: Finding, job: JobView, now: float, slowed: StragglerStatus | None
+    ) -> Case:
+        incident = Incident(
+            id=self._store.next_id(),
+            job=job.job,
+            attempt=job.attempt,
+            kind=finding.kind,
+            severity=finding.severity,
+            state="suspected",
+            summary=finding.summary,
+            rule=finding.rule,
+            suspected_at=now,
+            last_progress=job.moved_at(),
+            job_since=job.first_seen,
+            suspects=finding.suspects,
+            straggler=slowed,
+            history=(Transition(now, "suspected", finding.summary),),
+        )
+        return self._store.open(_case(incident, job, now, finding), job, incident)
+
+    def _tell(self, incident: Incident) -> list[AnyAction]:
+        self._store.keep(incident)
+        return [Publish(incident=incident)]
+
+    def _end(self, case: Case, why: str, now: float) -> list[AnyAction]:
+        if case.incident.state == "suspected":
+            del self._store.cases[case.incident_id]
+        else:
+            self._store.close(case)
+        return self._tell_end(case.incident, why, now)
+
+    def _tell_end(self, incident: Incident, why: str, now: float) -> list[AnyAction]:
+        """It was nothing, or it is over; what was never told is not told now."""
+        if incident.state == "suspected":
+            self._store.keep(advance(incident, "dismissed", now, why))
+            return []
+        return self._tell(advance(incident, "resolved", now, why))
+
+    def _confirm_or_drop(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
+        for rule in list(case.findings):
+            if case.key(rule) not in found:
+                del case.findings[rule]
+        hard = any(finding.hard for finding in case.findings.values())
+        if not case.findings:
+            return self._end(case, "it moves again", now)
+        if hard:
+            settled = any(finding.settled for finding in case.findings.values())
+            held = settled or now - case.opened_at >= SETTLE
+            if not held or not self._round_settled(case, now):
+                return []
+            return self._decide(case, self._judge(case, now, proven=True), now)
+        case.hard = False
+        if not case.answered() and now - case.asked_round_at < ROUND_OVERDUE:
+            return []
+        if case.asked_round < 2:
+            due = now - case.asked_round_at >= self._config.hang.confirm_seconds
+            return asking.stacks(case, now) if due else []
+        if self._ray_look_to_come(case, now):
+            return []
+        judgement = self._judge(case, now, proven=False)
+        if not judgement.verdict.culprits and _recorders_to_come(case, now):
+            return []
+        return self._decide(case, judgement, now)
+
+    def _ray_look_to_come(self, case: Case, now: float) -> bool:
+        """Whether the ranks are actors of a Ray job, which a look may show to wait for another."""
+        ray_job = ray_job_of(self._view, case.job)
+        if ray_job is None or now - case.opened_at > RAY_LOOK_OVERDUE:
+            return False
+        return (ray_job.looked_at or 0.0) < case.opened_at
+
+    @staticmethod
+    def _round_settled(case: Case, now: float) -> bool:
+        """Stacks of the moment are worth a second, no more: proof does not need them.
+
+        A finding without a suspect needs the recorders, which may show who it was.
+        """
+        if case.nobody_suspected() and case.recorder_asked_at is not None:
+            return not _recorders_to_come(case, now)
+        return case.answered() or now - case.opened_at > 1.5 * SETTLE
+
+    def _judge(self, case: Case, now: float, *, proven: bool) -> Judgement:
+        hosts = {node_id: node.node.host for node_id, node in self._view.nodes.items()}
+        case.alerts = self._alerts.of(self._view, case.job)
+        found = blame_hardware(judge(case, now, host_of=hosts, proven=proven), case)
+        told = with_chain(self._view, case.job, found.verdict)
+        return msgspec.structs.replace(found, verdict=told)
+
+    def _decide(self, case: Case, judgement: Judgement, now: float) -> list[AnyAction]:
+        if judgement.decision == "dismiss":
+            return self._end(case, judgement.why, now)
+        if judgement.decision == "wait":
+            due = now - case.asked_round_at >= LOOK_AGAIN
+            if not due:
+                return []
+            return asking.everything(case, now)
+        verdict = judgement.verdict
+        confirmed = advance(case.incident, "confirmed", now, verdict.summary)
+        self._store.answer(case)
+        told = self._tell(case.with_verdict(confirmed, verdict))
+        # What is told must not be lost with what is asked for.
+        return [*told, *self._failures.guarded("capture", lambda: self._capture(case, now))]
+
+    def _capture(self, case: Case, now: float, *, thorough: bool = False) -> list[AnyAction]:
+        """Ask for everything that tells of the case; nothing where it is about ourselves."""
+        if case.about_ourselves:
+            return []
+        verdict = case.incident.verdict
+        members = self._view.members(verdict.culprits, case.job) if verdict is not None else ()
+        return [asking.capture(case, now, self._config.capture, members, thorough=thorough)]
+
+    def _watch_the_end(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
+        why = _why_over(case, self._view.jobs.get(case.job.key), found)
+        capturing = case.awaits_capture(now)
+        if why and not capturing:
+            return self._end(case, why, now)
+        again = now - (case.captured_at or now) >= self._config.capture.cooldown_seconds
+        if again and not capturing and case.captures < MOST_CAPTURES and not why:
+            return self._capture(case, now)
+        withdrawn = case.incident.kind in LASTING and case.withdraw(found)
+        if withdrawn and (told := self._tell_again(case, now)):
+            return told
+        silent = case.key("hang.silent") in found
+        return self._look_for_more(case, found, now) if silent and not case.complete else []
+
+    def _look_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
+        """Beside one that was proven and is still there, another may stand still unproven: two
+        more rounds of stacks tell, once silence is long enough to mean something."""
+        if case.incident.kind not in LASTING:
+            return []
+        waited = now - case.asked_round_at
+        if not case.answered() and waited < ROUND_OVERDUE:
+            return []
+        if case.later_rounds < 2:
+            if waited < self._config.hang.confirm_seconds:
+                return []
+            case.later_rounds += 1
+            return asking.stacks(case, now)
+        case.complete = True
+        case.withdraw(found)
+        return self._tell_again(case, now)
+
+    def _tell_again(self, case: Case, now: float) -> list[AnyAction]:
+        """Judge anew what was named, and tell it where that says more, or what was proven of its
+        kind does not hold any more."""
+        more = self._judge(case, now, proven=False).verdict
+        told = case.incident.verdict
+        known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()
+        named = {(culprit.host, culprit.pid) for culprit in more.culprits}
+        if not known <= named or (known == named and not case.withdrawn):
+            return []
+        verdict = more if case.withdrawn else msgspec.structs.replace(more, kind=case.incident.kind)
+        case.withdrawn = False
+        return self._tell(case.with_verdict(case.incident, verdict))
+
+
+def _case(incident: Incident, job: JobView, opened_at: float, finding: Finding) -> Case:
+    return Case(
+        incident_id=incident.id,
+        job_number=job.number,
+        opened_at=opened_at,
+        asked_round_at=opened_at,
+        hard=finding.hard,
+        findings={finding.rule: finding},
+        milestones=incident.milestones,
+    )
+
+
+def _with_logs(incident: Incident, logs: tuple[RankLog, ...]) -> Incident:
+    """The incident and its verdict with what ranks wrote last; an earlier capture may have had more
+    of a rank than a later one."""
+    known = {(log.host, log.pid, log.rank): log for log in incident.logs}
+    for log in logs:
+        key = (log.host, log.pid, log.rank)
+        if log.file or key not in known:
+            known[key] = log
+    kept, verdict = tuple(known.values()), incident.verdict
+    if verdict is not None:
+        verdict = with_last_lines(verdict, kept, incident.logs)
+    return msgspec.structs.replace(incident, logs=kept, verdict=verdict)
+
+
+def _recorders_to_come(case: Case, now: float) -> bool:
+    """On a busy machine they come after the stacks, and they may know whom to name."""
+    asked = case.recorder_asked_at
+    return case.recorder_pending and asked is not None and now - asked < RECORDER_OVERDUE
+
+
+def _why_over(case: Case, latest: JobView | None, found: set[Key]) -> str:
+    """Why a confirmed incident is over; "" while it is not. ``latest``: the job as it is now."""
+    job, incident = case.job, case.incident
+    still = any(case.key(rule) in found for rule in case.findings)
+    if job.ended_at is not None:
+        return "the job has ended"
+    if latest is not job:
+        return "the job was started again"
+    if case.about_ourselves:
+        return "" if still else "the job is watched again"
+    if job.moved_at() > (incident.confirmed_at or 0.0) + 0.5 and not still:
+        return "the job moves again"
+    if incident.kind == "stall" and REQUESTS_RULE in case.findings and not still:
+        return "no request waits in vain any more"  # the ranks themselves may rest by now
+    if not still and incident.rule != ASKED and has_nothing_to_do(job):
+        return "its ranks have nothing to do"  # a server goes on with the next request only
+    if incident.rule == ASKED and incident.state == "explained":
+        return "captured as asked"
+    return ""

@@ -1,0 +1,166 @@
+"""The one record of every incident, and the cases of those that are open.
+
+Whoever else needs an incident holds its id. ``lifecycle`` decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from ray_sentinel.engine.incidents.case import OURSELVES, Case
+from ray_sentinel.engine.incidents.milestones import added
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.model.incident import Finding, Incident, Milestone
+
+KEPT_INCIDENTS = 1000
+"""In memory; the oldest that are over go first."""
+
+Key = tuple[str, int, str]
+"""Job, attempt, rule."""
+
+
+class IncidentStore(msgspec.Struct, kw_only=True):
+    """Changed only by the engine. At most one case is open for a job, and one for each rule about
+    ourselves."""
+
+    incidents: dict[str, Incident] = {}
+    """By id, the newest last."""
+    cases: dict[str, Case] = {}
+    """Of the open ones, by the incident's id."""
+    orphans: dict[str, float] = {}
+    """Open incidents whose case is lost, and since when that is so."""
+    answered: dict[Key, int] = {}
+    """Findings that have had their incident, until they are no longer made, and the numbers of
+    their jobs."""
+    number: int = 0
+    """The highest that was given to an incident."""
+
+    def take_over(self, incidents: Iterable[Incident], now: float) -> None:
+        """Incidents that are known already, without their cases; new ones count on from them."""
+        for incident in incidents:
+            self.incidents[incident.id] = incident
+            if incident.id.isdecimal():
+                self.skip(int(incident.id))
+            if incident.resolved_at is None:
+                self.orphans[incident.id] = now
+
+    def skip(self, number: int) -> None:
+        """New incidents have higher numbers than this."""
+        self.number = max(self.number, number)
+
+    def next_id(self) -> str:
+        """For a new incident."""
+        self.number += 1
+        return f"{self.number:04d}"
+
+    def open(self, case: Case, job: JobView, incident: Incident) -> Case:
+        """A case, and the incident that it is about."""
+        self.incidents[incident.id] = incident
+        self.cases[incident.id] = case.bind(self.incidents, job)
+        return case
+
+    def keep(self, incident: Incident) -> None:
+        """The incident has changed."""
+        self.incidents[incident.id] = incident
+
+    def note(self, incident: str, step: Milestone) -> None:
+        """One more step of an incident's timeline, be it over or not; one that was told has it at
+        once."""
+        case, known = self.cases.get(incident), self.incidents.get(incident)
+        if case is not None:
+            case.milestones = added(case.milestones, step)
+        if known is not None and (case is None or known.confirmed_at is not None):
+            steps = added(known.milestones, step)
+            self.keep(msgspec.structs.replace(known, milestones=steps))
+
+    def take_as_told(self, incident: Incident, now: float) -> None:
+        """One as it was told, which counts more than what was made of the events before it. Those
+        that the same version of us told are known so already."""
+        known, case = self.incidents.get(incident.id), self.cases.get(incident.id)
+        if known == incident:
+            return
+        ours = incident.rule.startswith(OURSELVES)
+        about = (incident.job, incident.attempt, ours)
+        if case is not None and about != (*case.job.key, case.about_ourselves):
+            # Another one by the same number; what was found for it is found again.
+            del self.cases[incident.id]
+            for rule in case.findings:
+                self.answered.pop(case.key(rule), None)
+            known = case = None
+        self.take_over((incident,), now)
+        if case is None:
+            return
+        self.orphans.pop(incident.id, None)
+        case.milestones = incident.milestones
+        if incident.resolved_at is not None:
+            self.close(case)
+        elif known is not None and known.confirmed_at is None:
+            case.count_captures()
+            self.answer(case)
+
+    def answer(self, case: Case) -> None:
+        """What was found for a case is answered until it is found no more."""
+        for rule in case.findings:
+            self.answered[case.key(rule)] = case.job_number
+
+    def close(self, case: Case) -> None:
+        """The case of an incident that had been told is over: what was found may come again, and
+        the exits that it explained are not brought up again."""
+        del self.cases[case.incident_id]
+        if not case.about_ourselves:
+            case.job.exits.forgive()
+        for rule in case.findings:
+            self.answered.pop(case.key(rule), None)
+
+    def case_for(self, finding: Finding, job: JobView) -> Case | None:
+        """The open case that a finding belongs to."""
+        ours = finding.rule.startswith(OURSELVES)
+        for case in self.of(job):
+            if case.about_ourselves == ours and (not ours or case.incident.rule == finding.rule):
+                return case
+        return None
+
+    def of(self, job: JobView) -> Iterator[Case]:
+        """The open cases of a job."""
+        return (case for case in self.cases.values() if case.job_number == job.number)
+
+    def is_answered(self, finding: Finding, job: JobView) -> bool:
+        """It has had its incident, or it follows from one: the job has not moved since."""
+        if self.answered.get((finding.job, finding.attempt, finding.rule)) == job.number:
+            return True
+        if finding.rule.startswith(OURSELVES):
+            return False
+        for incident in reversed(self.incidents.values()):
+            if (incident.job, incident.attempt) != job.key or incident.confirmed_at is None:
+                continue
+            if incident.suspected_at < job.first_seen or incident.kind in ("asked", "sentinel"):
+                continue
+            return job.moved_at() <= incident.confirmed_at
+        return False
+
+    def still_found(self, found: set[Key]) -> None:
+        """Findings that are made no more may be answered anew when they come back."""
+        for key in self.answered.keys() - found:
+            del self.answered[key]
+
+    def forget(self) -> None:
+        """Let the oldest of too many go; none that is open."""
+        while len(self.incidents) > KEPT_INCIDENTS:
+            over = (i for i, told in self.incidents.items() if told.resolved_at is not None)
+            oldest = next(over, None)
+            if oldest is None:
+                return
+            del self.incidents[oldest]
+
+    def bind(self, jobs: Mapping[int, JobView], now: float) -> None:
+        """Give each case its job, by number. One whose job is not there is lost."""
+        for key, case in list(self.cases.items()):
+            job = jobs.get(case.job_number)
+            if job is not None and key in self.incidents:
+                case.bind(self.incidents, job)
+            else:
+                del self.cases[key]
+                if key in self.incidents:
+                    self.orphans[key] = now

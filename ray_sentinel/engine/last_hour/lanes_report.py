@@ -1,0 +1,39 @@
+"""The lanes of all jobs, as the page draws them and ``export perfetto`` writes them."""
+
+from __future__ import annotations
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.last_hour.lanes import HOUR, Stretch
+from ray_sentinel.engine.ray.job_view import RayJobView
+from ray_sentinel.model.lanes import JobLanes, LanesReport
+
+MOST_JOBS = 6
+"""Those that moved last."""
+
+
+def lanes_report(view: ClusterView, now: float) -> LanesReport:
+    """The last hour of the jobs that moved last."""
+    begin = now - HOUR
+    moved: list[tuple[float, JobView | RayJobView]] = [
+        *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),
+        *((job.changed_at, job) for job in view.ray.jobs.values()),
+    ]
+    moved.sort(key=lambda pair: -pair[0])
+    drawn = (_drawn(view, job, begin, now) for _, job in moved[:MOST_JOBS])
+    return LanesReport(begin=begin, end=now, jobs=tuple(job for job in drawn if job.lanes))
+
+
+def _drawn(view: ClusterView, job: JobView | RayJobView, begin: float, now: float) -> JobLanes:
+    if isinstance(job, JobView):
+        kinds, lanes = job.lanes.drawn(begin, {}, view.host_of)
+        return JobLanes(job=job.job, attempt=job.attempt, of="ranks", kinds=kinds, lanes=lanes)
+    since: dict[str, float] = {}
+    for _, track in view.ray.actors_of(job):
+        if track is not None and "." in track.runs:
+            since[track.runs] = min(track.since, since.get(track.runs, now))
+    running: dict[str, list[Stretch]] = {}
+    for method, begun in since.items():
+        running.setdefault(method.partition(".")[0], []).append(Stretch(method, begun, now))
+    kinds, lanes = job.lanes.drawn(begin, running)
+    return JobLanes(job=job.name, attempt=0, of="roles", kinds=kinds, lanes=lanes)

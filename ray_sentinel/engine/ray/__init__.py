@@ -1,0 +1,1 @@
+"""Jobs of Ray: their members, methods, waits and deaths."""

@@ -1,0 +1,386 @@
+"""One Ray job as the engine sees it: how long its methods take, and what the last looks showed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from operator import sub
+
+import msgspec
+
+from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.engine.last_hour.lanes import Lanes
+from ray_sentinel.engine.last_hour.pulse import Pulse
+from ray_sentinel.engine.ray.methods import (
+    FACTOR,
+    PATIENCE,
+    RHYTHM,
+    ROUND_FACTOR,
+    KnownMethod,
+    method_of,
+)
+from ray_sentinel.engine.ray.placement import Missing, missing_of
+from ray_sentinel.evidence.stacks.compare import movement
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.progress import may_be_restless
+from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayDriver
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
+
+UNKNOWN_PATIENCE = 120.0
+"""For a method that is not known, in a job that is."""
+STARTUP_PATIENCE = 300.0
+"""For a constructor, where no fellow has come through it: it may load a model."""
+NEWCOMER_PATIENCE = 60.0
+"""The same in a job that works already."""
+EARLY_SECONDS = 6.0
+"""So long before patience ends the first look is taken, so that the second can tell."""
+SAME_SECONDS = 4.0
+"""Two looks so far apart that show the same tell more than one."""
+TIMES_AFTER = 6.0
+"""Seconds of silence after which Ray is asked for the times of ended calls, where the pauses that
+titles show would have it waited for longer than the least, or titles show no rhythm."""
+TIMES_EVERY = 10.0
+"""Seconds between two such questions, twice as many with each that tells nothing new."""
+TIMES_SELDOM = 60.0
+"""At most so many."""
+MOST_STACKS = 32
+"""Of one job that are kept until the next look."""
+MOST_METHODS = 1000
+"""Of one job whose durations are learned."""
+
+
+class SeenRoot(msgspec.Struct, kw_only=True):
+    """What held a job up in the last look, and since which look."""
+
+    root: WaitRoot
+    first_at: float
+    last_at: float
+
+    def is_sure(self) -> bool:
+        """Whether two looks with time in between showed the same."""
+        return self.last_at - self.first_at >= SAME_SECONDS
+
+
+class StandingMember(msgspec.Struct, kw_only=True):
+    """A process that stands where it waits for nobody, or goes round there on a CPU."""
+
+    member: RootMember
+    place: str
+    """What it does, and where: "sleeping in score (reward.py:88)"."""
+    called_by: str
+    """Who made the call that it runs."""
+    began: float | None = None
+    """When that began, as Ray tells."""
+    round_in: StackFact | None = None
+    """Where it went round in the first of the looks that show the same."""
+    keeps_gil: bool = False
+    """Whether it had the GIL at one line in all of them."""
+    switches: int | None = None
+    """As of ``StandingProcess``."""
+    restless_for: float | None = None
+    """Seconds between the first and the last of the looks, where that thread has not rested in
+    between and goes round; None of a main thread, which agents watch."""
+    thread_still_since: float | None = None
+    """The first of the looks since which that thread has not run; None of a main thread."""
+    first_at: float
+    last_at: float
+
+    def is_sure(self) -> bool:
+        """As of ``SeenRoot``."""
+        return self.last_at - self.first_at >= SAME_SECONDS
+
+
+class RayJobView(msgspec.Struct, kw_only=True):
+    """One Ray job. Times are the coordinator's."""
+
+    id: str
+    """Ray's job id, in hex."""
+    driver: RayDriver
+    first_seen: float
+    changed_at: float
+    """When a method or task in it last began or ended."""
+    methods: dict[str, KnownMethod] = {}
+    pauses: DurationStats = msgspec.field(default_factory=DurationStats)
+    """Between two changes, where they were longer than a look of the agent."""
+    pause_ends: list[float] = []
+    """When each of the last pauses was over."""
+    untimed: int = 0
+    """Pauses since Ray told when calls began and ended."""
+    times_asked_at: float | None = None
+    """When it was last asked for that alone."""
+    times_in_vain: int = 0
+    """Such questions since the last one by which a pause became shorter."""
+    ended_at: float | None = None
+    asked_at: float | None = None
+    looked_at: float | None = None
+    picture: JobPicture | None = None
+    """Of the last look."""
+    notes: tuple[str, ...] = ()
+    """What that look could not see."""
+    free_on: dict[str, dict[str, float]] = {}
+    """By node id: what was free then of the resources that the job asks for."""
+    missing: dict[str, Missing] = {}
+    """By what the waits call it: what is missing to what could not be placed then."""
+    roots: list[SeenRoot] = []
+    unready_since: float | None = None
+    """Since when an actor of it has not been made."""
+    standing: dict[ProcessId, StandingMember] = {}
+    """Who stood still, or went round in one place, in the last look, and since which look."""
+    stacks: dict[ProcessId, StackFact] = {}
+    """In the last look: of those who stood or held the job up, and of one who waited for each."""
+    fruitless: int = 0
+    """Looks at it, one after the other, in which nothing has begun or ended."""
+    pulse: Pulse = msgspec.field(default_factory=Pulse)
+    """Of its actors' calls."""
+    lanes: Lanes = msgspec.field(default_factory=Lanes)
+    """Of its roles."""
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+        return self.driver.name or self.id
+
+    @property
+    def has_rhythm(self) -> bool:
+        """Whether any of its methods has one; that its actors were made is none."""
+        return any(
+            known.ended >= RHYTHM
+            for title, known in self.methods.items()
+            if not title.endswith(".__init__")
+        )
+
+    def method(self, title: str) -> KnownMethod:
+        """What is known of it; of too many methods nothing new is learned."""
+        title = method_of(title)
+        if title not in self.methods and len(self.methods) >= MOST_METHODS:
+            return KnownMethod()
+        return self.methods.setdefault(title, KnownMethod())
+
+    def round_patience_in(self, title: str) -> float | None:
+        """Seconds for which a process may go round in a method, or in the driver (an empty title);
+        None where no time tells."""
+        if not title:
+            return self.pauses.timeout(PATIENCE, ROUND_FACTOR) if self.has_rhythm else None
+        known = self.methods.get(method_of(title))
+        return known.round_patience if known is not None and known.ended >= RHYTHM else None
+
+    def patience_in(self, title: str) -> float | None:
+        """Seconds for which a process may stand still in a method; None where no time tells.
+
+        A constructor is known once a fellow has come through it; where none has, it has a patience
+        of its own.
+        """
+        known = self.methods.get(method_of(title))
+        constructs = title.endswith(".__init__")
+        if known is not None and known.ended >= (1 if constructs else RHYTHM):
+            return known.patience
+        if constructs:
+            return NEWCOMER_PATIENCE if self.has_rhythm else STARTUP_PATIENCE
+        return UNKNOWN_PATIENCE if self.has_rhythm else None
+
+    def longest_call_of(self, methods: Iterable[str]) -> float | None:
+        """Seconds that the longest call of any of these methods took; None where none of them is
+        known: it may serve as long as the job lasts."""
+        names = (method_of(name) for name in methods)
+        known = [self.methods[name] for name in names if name in self.methods]
+        return max((one.longest_call for one in known if one.ended >= RHYTHM), default=None)
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which nothing need begin or end in it."""
+        return self.pauses.timeout(PATIENCE, FACTOR)
+
+    def silence(self, now: float) -> float:
+        """Seconds since a method or task in it began or ended."""
+        return max(0.0, now - self.changed_at)
+
+    def add_pause(self, seconds: float, ended_at: float) -> None:
+        """No title has changed for so long before ``ended_at``."""
+        self.pauses.add(seconds)
+        self.pause_ends.append(ended_at)
+        del self.pause_ends[: -len(self.pauses)]
+        self.untimed += 1
+
+    def _split_pauses(self, changes: Sequence[int]) -> None:
+        """Calls that follow each other at once have one title, so that what looks like a pause may
+        be none: ``changes`` (whole Unix seconds that only rise) are when calls began and ended."""
+        first = len(self.pauses) - len(self.pause_ends)
+        split = list(self.pauses.recent)
+        for number, end in enumerate(self.pause_ends, start=first):
+            begin = end - split[number]
+            inside = changes[bisect_right(changes, begin) : bisect_left(changes, end)]
+            if inside:
+                split[number] = max(map(sub, (*inside, end), (begin, *inside)))
+        if changes:
+            self.untimed = 0
+        if split != self.pauses.recent:
+            self.pauses, self.times_in_vain = DurationStats(split), 0
+
+    def lacks_times(self, now: float) -> bool:
+        """Whether Ray is to be asked now when calls ended: before silence counts, what looks like
+        one long pause must be known for the several calls that it may have been, and tasks, whose
+        ends no title tells from those of others, for a rhythm."""
+        if self.silence(now) < TIMES_AFTER:
+            return False
+        last, rhythm = self.times_asked_at, self.has_rhythm
+        news = self.changed_at > (last or 0.0)
+        if not (self.untimed and self.patience > PATIENCE if rhythm else news):
+            return False
+        most = TIMES_SELDOM if rhythm else 2.0 * TIMES_EVERY
+        every = min(most, TIMES_EVERY * 2.0 ** min(self.times_in_vain, 10))
+        return last is None or now - last >= every
+
+    def ask_times(self, now: float) -> None:
+        """That is asked now."""
+        self.times_asked_at = now
+        self.times_in_vain += 1
+
+    def take_times(
+        self, ended: Mapping[str, EndedCalls], changes: Sequence[int], now: float
+    ) -> None:
+        """How long calls of each name took that have ended, and when calls began and ended."""
+        for name, told in ended.items():
+            if self.method(name).take(told) and (at := min(now, told.last_at)) > self.changed_at:
+                # Calls that follow each other at once have one title.
+                self.changed_at, self.fruitless = at, 0
+        self._split_pauses(changes)
+
+    def take_picture(
+        self,
+        picture: JobPicture | None,
+        now: float,
+        notes: tuple[str, ...],
+        calls: RayCalls,
+    ) -> None:
+        """What the newest look shows, None where it shows nothing of the job; what was seen before
+        and is seen no more is forgotten. ``notes``: what could not be seen."""
+        self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
+        self.missing = missing_of(calls, self.id)
+        self.fruitless += 1
+        self.take_times(calls.ended, calls.changes, now)
+        if picture is None:
+            return
+        known = {_key(seen.root): seen for seen in self.roots}
+        self.roots = []
+        for root in picture.roots:
+            seen = known.get(_key(root))
+            first = now if seen is None else seen.first_at
+            self.roots.append(SeenRoot(root=root, first_at=first, last_at=now))
+        self.standing = {
+            one.member.process: _standing(one, self.standing.get(one.member.process), now)
+            for one in picture.standing
+        }
+        shown = {one.process for root in picture.roots for one in root.processes}
+        shown |= {process for root in picture.roots for process in root.waiting[:1]}
+        found = (fact for fact in picture.facts if fact.process in shown | self.standing.keys())
+        self.stacks = {fact.process: fact for fact in islice(found, MOST_STACKS)}
+        # All of them would be kept with every snapshot.
+        self.picture = msgspec.structs.replace(picture, facts=())
+
+    def wants_times(self) -> bool:
+        """Whether the next look is to tell how long ended calls took: of the first one of some, or
+        where too little is known of a method in which somebody stood in the last one."""
+        stood_in = {
+            method_of(name) for one in self.standing.values() for name in one.member.methods
+        }
+        unknown = (
+            name
+            for name in stood_in
+            if name not in self.methods or self.methods[name].told < RHYTHM
+        )
+        return not self.fruitless or any(unknown)
+
+    def suspects_thread(self, now: float) -> bool:
+        """Whether a thread stood in the last look whose call is overdue, and has not been seen to
+        stand for long enough."""
+        for one in self.standing.values():
+            longest = self.longest_call_of(one.member.does)
+            if one.thread_still_since is None or one.began is None or longest is None:
+                continue
+            seen = one.last_at - one.thread_still_since >= max(SAME_SECONDS, longest)
+            late = now - one.began > max(PATIENCE, FACTOR * longest) - EARLY_SECONDS
+            if late and not seen:
+                return True
+        return False
+
+    def stuck_roots(self) -> list[SeenRoot]:
+        """Those of the last look that may hold it up for ever."""
+        return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]
+
+
+def _key(root: WaitRoot) -> tuple[object, ...]:
+    members = tuple(one.process for one in root.processes)
+    return (root.kind, root.who, root.why, root.moves, members)
+
+
+def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> StandingMember:
+    """As this look and those before it show it."""
+    fact = one.round_in
+    new = StandingMember(
+        member=one.member,
+        place=one.place,
+        called_by=one.called_by,
+        began=one.began,
+        round_in=fact,
+        keeps_gil=fact is not None and fact.holds_gil is True,
+        switches=one.switches,
+        restless_for=None if one.switches is None or fact is None or fact.wanted is None else 0.0,
+        thread_still_since=None if one.switches is None else now,
+        first_at=now,
+        last_at=now,
+    )
+    if old is None:
+        return new
+    before = old.round_in
+    if fact is None or before is None:
+        if fact is not before or old.place != new.place:
+            return new
+        still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
+        return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
+    moved = movement((before, fact))
+    restless_for = _restless_for(before, fact) if one.switches is not None else None
+    if moved not in ("stuck", "in-place") or (restless_for is None) != (old.restless_for is None):
+        return new
+    return msgspec.structs.replace(
+        new,
+        first_at=old.first_at,
+        round_in=before,
+        restless_for=restless_for,
+        keeps_gil=old.keeps_gil and new.keeps_gil and moved == "stuck",
+    )
+
+
+def _restless_for(before: StackFact, fact: StackFact) -> float | None:
+    """Seconds between two looks at one thread; None where it has rested, or that is not known."""
+    if before.tid != fact.tid or before.wanted is None or fact.wanted is None:
+        return None
+    seconds = fact.at - before.at
+    return seconds if may_be_restless(fact.wanted - before.wanted, seconds) else None
+
+
+def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
+    """By node: how much is free of each resource that a job asks for and has not been given."""
+    asked = {
+        name
+        for call in calls.calls
+        # What is free on a node without the labels that are asked for is of no use.
+        if call.job == job and call.state == "unplaced" and not call.selectors
+        for name in call.needs
+        # A part of a placement group is free for nobody else.
+        if "_group_" not in name
+    }
+    asked |= {
+        name
+        for group in calls.groups
+        if group.job == job
+        for bundle in group.bundles
+        for name in bundle
+    }
+    if not asked:
+        return {}
+    return {
+        node: {name: free.get(name, 0.0) for name in sorted(asked)}
+        for node, free in calls.free_on.items()
+    }

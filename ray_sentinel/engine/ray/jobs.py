@@ -1,0 +1,366 @@
+"""All Ray jobs as the engine sees them: who is in them, what each does, when to look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.engine.ray.job_view import EARLY_SECONDS, RayJobView
+from ray_sentinel.engine.ray.methods import PATIENCE, RHYTHM, method_of
+from ray_sentinel.model.identity import Node, ProcessId
+from ray_sentinel.model.progress import HELD, RayProcess, Snapshot
+from ray_sentinel.model.ray_calls import RayActor, RayCalls
+
+BUILD_PATIENCE = 60.0
+"""For what builds a runtime environment, to be put on a CPU again: it may wait for a server."""
+QUIET_SECONDS = 15.0
+"""After so long without a change a job without a rhythm is looked at for the first time."""
+AGAIN_SECONDS = 5.0
+"""Between two looks, while something is suspected."""
+FIRST_LOOKS = 6
+"""So many are taken soon after each other."""
+SELDOM_SECONDS = 30.0
+"""Between two looks later on, and when only the job's silence is suspicious."""
+MOST_SECONDS = 600.0
+"""Between two looks at a job that has no rhythm."""
+LATE_SECONDS = 30.0
+"""A look that has not come by then is not waited for."""
+STOPPED_SECONDS = 2.0
+"""So long a process must be stopped, or blocked in the kernel, before that is looked at."""
+ENDED_SECONDS = 60.0
+"""A job is remembered for so long after its driver is gone."""
+SHORTEST = 1.0
+"""Seconds; what is shorter is not seen by looks a second apart."""
+
+
+class RayTrack(msgspec.Struct, kw_only=True):
+    """One process of Ray. Times are the coordinator's."""
+
+    process: ProcessId
+    address: str
+    """Of its node."""
+    title: str
+    since: float
+    moved_at: float
+    state: str = ""
+    state_since: float = 0.0
+    busy_since: float | None = None
+    """Since when its main thread has not rested; None while it rests."""
+    engine: str = ""
+    """The job of the inference engine below it."""
+
+    @property
+    def still_since(self) -> float:
+        """Since when it has neither moved nor begun anything else."""
+        return max(self.since, self.moved_at)
+
+    @property
+    def restless_since(self) -> float | None:
+        """Since when its main thread has not rested in what it runs; None while it rests."""
+        return None if self.busy_since is None else max(self.since, self.busy_since)
+
+    @property
+    def runs(self) -> str:
+        """The method or task that it runs; empty between two, and for a driver."""
+        return "" if self.title == "IDLE" or not self.title else self.title
+
+    def stopped_for(self, now: float) -> float:
+        """Seconds since it was stopped, or blocked in the kernel, without a moment on a CPU."""
+        held = self.state in HELD
+        return now - max(self.state_since, self.moved_at) if held else 0.0
+
+
+class NodeMembers(msgspec.Struct):
+    """The actors of one job on one node that run a call, as its last snapshot showed them."""
+
+    tracks: list[RayTrack]
+    oldest: float
+    """Since when the one has stood still, or not rested, that has for longest."""
+    held: bool
+    """Whether any was stopped, or blocked in the kernel."""
+
+
+class RayJobs(msgspec.Struct, kw_only=True, dict=True):
+    """All Ray jobs. Changed only by the engine."""
+
+    table: RayCalls = msgspec.field(default_factory=RayCalls)
+    jobs: dict[str, RayJobView] = {}
+    """By Ray's job id."""
+    tracks: dict[str, dict[int, RayTrack]] = {}
+    """By Ray's node id and pid."""
+    owners: dict[str, dict[int, str]] = {}
+    """The jobs of living actors, likewise."""
+
+    def __post_init__(self) -> None:
+        self._index()
+
+    def _index(self) -> None:
+        """What is gone through in every tick, by job. It follows from the table and the tracks."""
+        self._actors: dict[str, list[RayActor]] = {}
+        for actor in self.table.actors:
+            self._actors.setdefault(actor.job, []).append(actor)
+        self._running: dict[str, dict[str, NodeMembers]] = {}
+        for node in self.tracks:
+            self._index_node(node)
+
+    def _index_node(self, node: str) -> None:
+        for by_node in self._running.values():
+            by_node.pop(node, None)
+        tracks = self.tracks.get(node, {})
+        for pid, job in self.owners.get(node, {}).items():
+            track = tracks.get(pid)
+            if track is None or not track.runs:
+                continue
+            by_node = self._running.setdefault(job, {})
+            members = by_node.setdefault(node, NodeMembers([], track.still_since, False))
+            members.tracks.append(track)
+            restless = track.restless_since
+            stays = track.still_since if restless is None else min(track.still_since, restless)
+            members.oldest = min(members.oldest, stays)
+            members.held = members.held or track.state in HELD
+
+    def take_table(self, table: RayCalls, now: float) -> None:
+        """Ray's drivers, living actors and unplaced groups as they are now."""
+        self.table, self.owners = table, {}
+        for actor in table.actors:
+            self.owners.setdefault(actor.node, {})[actor.pid] = actor.job
+        self._index()
+        for driver in table.drivers:
+            known = self.jobs.get(driver.job)
+            if known is None:
+                self.jobs[driver.job] = RayJobView(
+                    id=driver.job, driver=driver, first_seen=now, changed_at=now
+                )
+            else:
+                known.driver = driver
+        living = {driver.job for driver in table.drivers}
+        unready = {actor.job for actor in table.actors if actor.state != "ALIVE"}
+        for job in self.jobs.values():
+            if job.id in living:
+                job.ended_at = None
+            elif job.ended_at is None:
+                job.ended_at = now
+            if job.id not in unready:
+                job.unready_since = None
+            elif job.unready_since is None:
+                job.unready_since = now
+
+    def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
+        """What a node's agent sees; ``offset`` takes its clock to ours."""
+        node = snapshot.node
+        known = self.tracks.get(node.id, {})
+        if not snapshot.ray_processes:
+            if known:
+                self.forget(node.id)
+            return
+        tracks = self.tracks[node.id] = {}
+        for told in snapshot.ray_processes:
+            track = known.get(told.process.pid)
+            if track is not None and track.process != told.process:
+                track = None
+            job = self._job_of(node.id, told)
+            tracks[told.process.pid] = self._track(told, track, node, job, now, offset)
+        self._index_node(node.id)
+
+    def forget(self, node: str) -> None:
+        """Nothing of Ray is seen there any more."""
+        self.tracks.pop(node, None)
+        self._index_node(node)
+
+    def _job_of(self, node: str, told: RayProcess) -> RayJobView | None:
+        """Of a worker that runs tasks nobody says whose they are: where there is one job, its."""
+        if owner := self.owners.get(node, {}).get(told.process.pid):
+            return self.jobs.get(owner)
+        running = [job for job in self.jobs.values() if job.ended_at is None]
+        return running[0] if len(running) == 1 and told.title else None
+
+    def _track(
+        self,
+        told: RayProcess,
+        track: RayTrack | None,
+        node: Node,
+        job: RayJobView | None,
+        now: float,
+        offset: float,
+    ) -> RayTrack:
+        begun, moved = min(now, told.since + offset), min(now, told.moved_at + offset)
+        if track is None:
+            if job is not None:
+                job.changed_at = max(job.changed_at, begun)
+            return RayTrack(
+                process=told.process,
+                address=node.address,
+                title=told.title,
+                since=begun,
+                moved_at=moved,
+                state=told.state,
+                state_since=now,
+                busy_since=_ours(told.busy_since, offset),
+                engine=told.engine,
+            )
+        if track.state != told.state:
+            track.state, track.state_since = told.state, now
+        changed = told.title != track.title
+        if job is not None and track.runs and (changed or moved > track.moved_at):
+            stood = (begun if changed else moved) - track.still_since
+            if stood > SHORTEST:
+                job.method(track.runs).stood.add(stood)
+        if changed:
+            if job is not None:
+                self._note_change(job, track, begun)
+            track.title, track.since = told.title, begun
+        track.moved_at = max(track.moved_at, moved)
+        track.busy_since = _ours(told.busy_since, offset)
+        track.engine = told.engine
+        return track
+
+    @staticmethod
+    def _note_change(job: RayJobView, track: RayTrack, at: float) -> None:
+        if track.runs and "." in track.runs:
+            known = job.method(track.runs)
+            known.ended += 1
+            lasted = max(0.0, at - track.since)
+            known.lasted.add(lasted)
+            if not track.runs.endswith(".__init__"):
+                job.pulse.add(track.runs, lasted, at)
+                job.lanes.call(track.runs, at - lasted, at)
+        gap = at - job.changed_at
+        # What a job waits for while its actors are made is no habit of its work.
+        if gap > SHORTEST and not track.runs.endswith(".__init__"):
+            job.add_pause(gap, at)
+        job.changed_at = max(job.changed_at, at)
+        job.fruitless = 0
+
+    def advance(self, now: float) -> None:
+        """Forget jobs that ended long ago."""
+        for key, job in list(self.jobs.items()):
+            if job.ended_at is not None and now - job.ended_at > ENDED_SECONDS:
+                del self.jobs[key]
+
+    def running(self) -> Iterator[RayJobView]:
+        """Those whose drivers live."""
+        return (job for job in self.jobs.values() if job.ended_at is None)
+
+    def driver_track(self, job: RayJobView) -> RayTrack | None:
+        """The driver's process, where it is seen."""
+        pid = job.driver.pid
+        found = (tracks[pid] for tracks in self.tracks.values() if pid in tracks)
+        return next((t for t in found if t.address == job.driver.address and not t.title), None)
+
+    def actors_of(self, job: RayJobView) -> Iterator[tuple[RayActor, RayTrack | None]]:
+        """Its living actors, each with its process where it is seen."""
+        for actor in self._actors.get(job.id, ()):
+            yield actor, self.tracks.get(actor.node, {}).get(actor.pid)
+
+    def above_engine(self, job: str) -> RayTrack | None:
+        """The process that the ranks of an inference engine run below, be it an actor or a
+        driver."""
+        found = (track for tracks in self.tracks.values() for track in tracks.values())
+        return next((track for track in found if track.engine == job), None)
+
+    def job_of(self, track: RayTrack) -> RayJobView | None:
+        """The job of an actor or a driver, where that is known."""
+        for node, tracks in self.tracks.items():
+            if tracks.get(track.process.pid) is track:
+                owner = self.owners.get(node, {}).get(track.process.pid)
+                if owner is not None:
+                    return self.jobs.get(owner)
+        drivers = (job for job in self.running() if self.driver_track(job) is track)
+        return next(drivers, None)
+
+    def track_of(self, process: ProcessId) -> RayTrack | None:
+        """A process that is seen now."""
+        found = (t.get(process.pid) for t in self.tracks.values())
+        return next((track for track in found if track and track.process == process), None)
+
+    def due(
+        self, now: float, asked_for: Iterable[str] = (), told: Iterable[str] = ()
+    ) -> list[RayJobView]:
+        """The jobs that are to be looked at now; ``asked_for``: those whose ranks are suspected,
+        ``told``: those that have a case of their own."""
+        wanted, open_ones = set(asked_for), set(told)
+        return [
+            job
+            for job in self.running()
+            if self._is_due(job, now, job.id in wanted, job.id in open_ones)
+        ]
+
+    def _is_due(self, job: RayJobView, now: float, asked_for: bool, told: bool) -> bool:
+        under_way = job.asked_at is not None and job.asked_at > (job.looked_at or 0.0)
+        if under_way and now - (job.asked_at or 0.0) < LATE_SECONDS:
+            return False
+        # What held it up may be over; where nothing was told of it, nothing need be taken back.
+        over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
+        every = AGAIN_SECONDS if over else self._look_every(job, now, asked_for)
+        last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
+        return every is not None and now - last >= every
+
+    def _look_every(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
+        """Seconds between looks at a job as it is now; None where there is nothing to look for."""
+        unsure = any(not seen.is_sure() for seen in job.stuck_roots())
+        late = min(self.overdue(job, now), default=None)
+        if late is not None and late < LATE_SECONDS:
+            return AGAIN_SECONDS
+        if asked_for or late is not None or self._has_stopped(job, now):
+            return AGAIN_SECONDS if unsure or job.fruitless < 4 else SELDOM_SECONDS
+        if job.suspects_thread(now):
+            return AGAIN_SECONDS
+        if self.pending(job, now):
+            return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
+        if job.has_rhythm:
+            silent = job.silence(now) > job.patience - EARLY_SECONDS
+            # What works at one line in all of several looks may spin.
+            soon = unsure or job.fruitless < FIRST_LOOKS
+            return (AGAIN_SECONDS if soon else SELDOM_SECONDS) if silent else None
+        if job.silence(now) > QUIET_SECONDS - EARLY_SECONDS:
+            unsure = unsure or any(not one.is_sure() for one in job.standing.values())
+            soon = unsure and job.fruitless < 2
+            growing = min(MOST_SECONDS, QUIET_SECONDS * 2.0 ** min(job.fruitless, 10))
+            return AGAIN_SECONDS if soon else growing
+        return None
+
+    def overdue(self, job: RayJobView, now: float) -> Iterator[float]:
+        """For each process that stands still in a method, or goes without a rest in it, for longer
+        than it may, or soon will, by how many seconds; the least is ``-EARLY_SECONDS``."""
+        for members in self._running.get(job.id, {}).values():
+            # Nobody's patience is shorter.
+            if now - members.oldest <= PATIENCE - EARLY_SECONDS:
+                continue
+            for track in members.tracks:
+                if "." not in track.runs:
+                    continue
+                for since, patience in (
+                    (track.still_since, job.patience_in(track.runs)),
+                    (track.restless_since, _until_look(job, track.runs)),
+                ):
+                    if since is not None and patience is not None:
+                        late = now - since - patience
+                        if late > -EARLY_SECONDS:
+                            yield late
+
+    def _has_stopped(self, job: RayJobView, now: float) -> bool:
+        on_nodes = self._running.get(job.id, {}).values()
+        tracks = (track for members in on_nodes if members.held for track in members.tracks)
+        return any(track.stopped_for(now) > STOPPED_SECONDS for track in tracks)
+
+    def pending(self, job: RayJobView, now: float) -> bool:
+        """Whether something in it could not be placed for long, or is being made."""
+        groups = any(
+            group.job == job.id and group.since is not None and now - group.since > PATIENCE
+            for group in self.table.groups
+        )
+        return groups or (job.unready_since is not None and now - job.unready_since > PATIENCE)
+
+
+def _until_look(job: RayJobView, title: str) -> float | None:
+    """Seconds without a rest after which a process is looked at: of calls whose durations Ray has
+    not told, sooner than it can be judged, for the look brings them."""
+    known = job.methods.get(method_of(title))
+    untold = known is not None and known.told < RHYTHM
+    return PATIENCE if untold else job.round_patience_in(title)
+
+
+def _ours(at: float | None, offset: float) -> float | None:
+    """A time of an agent's clock on ours."""
+    return None if at is None else at + offset

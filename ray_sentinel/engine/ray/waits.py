@@ -1,0 +1,530 @@
+"""From who waits for whom in a Ray job to a finding: the root of the waits is the culprit.
+
+What a root is tells how much more must be known: a circle of calls, something that cannot be placed
+and a process that cannot go on are proof by themselves; a process that merely stands still is one
+only where it has stood for longer than it does, and is asked for nothing more; one that goes round
+in one function on a CPU, where it has not rested for many times as long as its calls ever took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import NEVER, RankView
+from ray_sentinel.engine.ray.job_view import (
+    EARLY_SECONDS,
+    SAME_SECONDS,
+    UNKNOWN_PATIENCE,
+    RayJobView,
+    SeenRoot,
+    StandingMember,
+)
+from ray_sentinel.engine.ray.jobs import BUILD_PATIENCE, STOPPED_SECONDS, RayTrack
+from ray_sentinel.engine.ray.methods import FACTOR, PATIENCE, RHYTHM
+from ray_sentinel.engine.ray.placement import Missing, told
+from ray_sentinel.engine.telemetry.inference import deployment_of, served
+from ray_sentinel.engine.verdicts.wording import NEXT_STEPS, OF_ENGINES, PHRASES
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import (
+    ChainLink,
+    Culprit,
+    EvidenceItem,
+    FaultKind,
+    Finding,
+    Verdict,
+)
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.chain import GOES_ON
+from ray_sentinel.waitgraph.engine_work import SERVER
+from ray_sentinel.waitgraph.facts import ANSWER, HANDED_TO
+from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
+from ray_sentinel.waitgraph.unmet import NO_NODE
+
+RULE = "ray.waits"
+SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
+"""Confidence, by the kind of root."""
+BROKEN: tuple[tuple[str, FaultKind], ...] = (
+    ("is stopped", "rank-stopped"),
+    ("holds the GIL", "gil-held"),
+    ("is blocked in the kernel", "kernel-blocked"),
+)
+"""How the proof begins, and the kind that it is of."""
+OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
+"""Roots that may be told of, and lie outside the ranks."""
+ENVIRONMENTS = frozenset({"environment", "environment agent"})
+"""What a root lacks that waits for a runtime environment to be built."""
+BUILD_STEPS = (
+    "Read runtime_env_setup-*.log and runtime_env_agent.log in the node's Ray session; an index, "
+    "a repository or a bucket that does not answer holds it up.",
+    'Give it less time with runtime_env={"config": {"setup_timeout_seconds": ...}}, or have the '
+    "packages in the nodes' image.",
+)
+MOST_NODES = 4
+"""Of which is told what they have free."""
+OURS_SECONDS = 15.0
+"""For the case of the ranks to be decided, before a rank is named without it."""
+
+
+def findings(view: ClusterView, now: float) -> Iterator[Finding]:
+    """What holds the Ray jobs up now, with the whole verdict; for each job one thing at a time."""
+    for job in view.ray.running():
+        told = next(_verdicts(view, job, now), None)
+        if told is not None:
+            yield Finding(
+                rule=RULE,
+                job=job.name,
+                attempt=0,
+                kind=told.kind,
+                severity="critical",
+                summary=told.summary,
+                hard=True,
+                settled=True,
+                verdict=told,
+            )
+
+
+def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdict]:
+    """Those with the most waiters first."""
+    for seen in job.roots:
+        kind = _kind(view, job, seen, now)
+        # A case of ranks would show no circle.
+        since = NEVER if seen.root.kind == "circle" else seen.first_at
+        if kind and not _is_the_ranks(view, seen.root.processes, now, since):
+            yield _verdict(view, job, seen.root, kind)
+    for standing in job.standing.values():
+        # Of a call that Ray is not told of, all that is known is that somebody waits for it.
+        if not standing.member.methods and standing.round_in is None:
+            continue
+        # Others go on without it, so that it holds nobody up yet; it never ends all the same.
+        kind = _standing_kind(view, job, standing, now)
+        if kind and not _is_the_ranks(view, (standing.member,), now, standing.first_at):
+            yield _verdict(view, job, _root_of(standing), kind)
+
+
+def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> FaultKind | None:
+    """What is proven; None while it is not."""
+    root = seen.root
+    if root.kind == "circle":
+        sure = seen.is_sure() and (not _by_connections(root) or _has_stopped(job, now))
+        return "call-deadlock" if sure else None
+    if root.lacks in ENVIRONMENTS:
+        return "pending" if _is_built_no_more(job, seen, now) else None
+    if root.kind == "unheld":
+        if root.lacks is None or not seen.is_sure() or _age(root, job, now) < PATIENCE:
+            return None
+        return "pending" if root.lacks == "placement" else "object-store"
+    if not root.processes:
+        return None
+    if root.engine:
+        return None  # a case of its own tells, and who is above it
+    member = root.processes[0]
+    track = view.ray.track_of(member.process)
+    if root.kind == "broken":
+        proven = seen.is_sure() or (track and track.stopped_for(now) > STOPPED_SECONDS)
+        return _broken_kind(root) if proven else None
+    if root.kind == "standing" and member.role == "driver":
+        stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
+        return "driver-stuck" if stuck and job.silence(now) > job.patience else None
+    if root.kind == "works":
+        standing = job.standing.get(member.process)
+        return _round_kind(view, job, standing, now) if standing is not None else None
+    if root.kind == "mute":
+        sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.patience
+        return "unknown" if sure else None
+    standing = job.standing.get(member.process)
+    kind = _standing_kind(view, job, standing, now) if standing is not None else None
+    return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _by_connections(root: WaitRoot) -> bool:
+    """Whether an answer over a connection is among what its members wait for: to what is only ever
+    sent, as by a queue, nobody answers."""
+    return any(step.how == ANSWER for step in root.chain)
+
+
+def _has_stopped(job: RayJobView, now: float) -> bool:
+    """Whether a job that has a rhythm has begun and ended nothing for far longer than ever."""
+    patience = job.round_patience_in("")
+    return patience is not None and job.silence(now) > max(UNKNOWN_PATIENCE, patience)
+
+
+def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
+    """Whether the building of an environment stands still: however long it takes, as long as
+    anything of it is put on a CPU now and then it is not stuck. Ray's agent builds nothing and
+    answers nobody while it waits for the bytes of a download."""
+    root = seen.root
+    if root.kind != "standing" or not seen.is_sure() or _age(root, job, now) < PATIENCE:
+        return False
+    return root.lacks == "environment agent" or seen.last_at - seen.first_at >= BUILD_PATIENCE
+
+
+def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
+    """Whether an actor holds up the whole job, and has for many times as long as its calls ever
+    took. Its calls may run in coroutines and threads, of which the process's main thread, by which
+    patience is measured else, tells nothing; and what they await may be another's to bring, where
+    another runs anything."""
+    root, member = seen.root, seen.root.processes[0]
+    called_at = root.chain[-1].since if root.chain else None
+    if job.picture is None or called_at is None or not seen.is_sure():
+        return False
+    usual = [p for name in member.does if (p := job.round_patience_in(name)) is not None]
+    if not usual or min(now - called_at, job.silence(now)) <= max(UNKNOWN_PATIENCE, *usual):
+        return False
+    held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}
+    return all(
+        (one.host, one.pid) in held_up
+        for one in job.picture.processes
+        if one.calls or one.role == "driver"
+    )
+
+
+def _standing_kind(
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
+) -> FaultKind | None:
+    """Of a process that runs something, and stands still or goes round in it."""
+    if standing.round_in is not None:
+        return _round_kind(view, job, standing, now)
+    if not standing.is_sure():
+        return None
+    if standing.thread_still_since is not None:
+        return "actor-stuck" if _thread_is_stuck(view, job, standing, now) else None
+    track = view.ray.track_of(standing.member.process)
+    if track is None or track.still_since > standing.first_at:
+        return None
+    patience = job.patience_in(track.runs) if track.runs else None
+    stuck = patience is not None and now - track.still_since > patience
+    return "actor-stuck" if stuck else None
+
+
+def _thread_is_stuck(
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
+) -> bool:
+    """Of a thread that is not the main one: since it was looked at first it has stood for longer
+    than any call took as a whole, and its own call has taken several times as long as any. Nobody
+    watches a thread before the first look, but when the call began is known."""
+    still_since = standing.thread_still_since
+    member = standing.member
+    longest, began = job.longest_call_of(member.does), standing.began
+    if not member.methods:  # Ray Serve tells of its calls itself
+        requests = served(view, now).get(deployment_of(member.role))
+        if requests is not None and requests.ended >= RHYTHM:
+            longest, began = requests.longest, requests.ended_at
+    if still_since is None or longest is None:
+        return False
+    # What was not seen proves nothing.
+    seen = standing.last_at - still_since >= max(SAME_SECONDS, longest)
+    since = still_since if began is None else began
+    return seen and now - since > max(PATIENCE, FACTOR * longest)
+
+
+def served_late(view: ClusterView, now: float) -> frozenset[str]:
+    """The ids of the Ray jobs in which a deployment of Ray Serve has a request, and of which none
+    has ended for longer than is usual, or soon will not have."""
+    late = {
+        job
+        for job, one in served(view, now).items()
+        if one.ended >= RHYTHM
+        and now - one.ended_at > max(PATIENCE, FACTOR * one.longest) - EARLY_SECONDS
+    }
+    if not late:
+        return frozenset()
+    actors = view.ray.table.actors
+    return frozenset(actor.job for actor in actors if deployment_of(actor.kind) in late)
+
+
+def _round_kind(
+    view: ClusterView, job: RayJobView, standing: StandingMember, now: float
+) -> FaultKind | None:
+    """Of a process that was on a CPU in one function at all looks, and has not rested since before
+    the first of them: a call that computes for long is seen in several functions."""
+    track, fact = view.ray.track_of(standing.member.process), standing.round_in
+    if fact is None or not standing.is_sure() or fact.activity in LONG_ACTIVITIES:
+        return None
+    # Whoever keeps the GIL in C, and a loop of one line, are seen alike.
+    kind: FaultKind = "actor-stuck" if standing.keeps_gil else "cpu-spin"
+    if standing.restless_for is not None:
+        return kind if _thread_goes_round(job, standing, fact, now) else None
+    if track is None or track.restless_since is None or track.restless_since > standing.first_at:
+        return None
+    driver = standing.member.role == "driver"
+    patience = None if takes_long(fact) else job.round_patience_in("" if driver else track.runs)
+    # Ray knows the call; a title is one also of several that follow each other.
+    began = job.changed_at if driver else (standing.began or track.since)
+    if patience is None or now - max(began, track.restless_since) <= patience:
+        return None
+    return "driver-stuck" if driver else kind
+
+
+def _thread_goes_round(
+    job: RayJobView, standing: StandingMember, fact: StackFact, now: float
+) -> bool:
+    """The same of a thread that is not the main one: it has not rested between looks that are
+    further apart than any call took, and its own call takes many times as long as any."""
+    names, began = standing.member.does, standing.began
+    longest = job.longest_call_of(names)
+    patience = max((p for n in names if (p := job.round_patience_in(n)) is not None), default=None)
+    if longest is None or patience is None or began is None or takes_long(fact):
+        return False
+    seen = (standing.restless_for or 0.0) >= max(SAME_SECONDS, longest)
+    return seen and now - began > patience
+
+
+def _root_of(standing: StandingMember) -> WaitRoot:
+    """As if it were one: who called it is all that is known to wait."""
+    method = ", ".join(standing.member.methods[:1])
+    place = f"{method} at {standing.member.label}" if method else standing.member.label
+    link = ChainLink(start=standing.called_by, end=place, how="called", witness="ray")
+    return WaitRoot(
+        kind="works" if standing.round_in is not None else "standing",
+        who=(standing.member.label,),
+        why=standing.place,
+        waiters=0,
+        processes=(standing.member,),
+        chain=(link,) if standing.called_by else (),
+        sentence=f"{place}: {standing.place}",
+    )
+
+
+def _broken_kind(root: WaitRoot) -> FaultKind:
+    why = root.why
+    return next((kind for start, kind in BROKEN if why.startswith(start)), "actor-stuck")
+
+
+def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
+    """Seconds for which somebody has waited for it."""
+    known = [step.since for step in root.chain if step.since is not None]
+    return now - min(known) if known else job.silence(now)
+
+
+def _is_the_ranks(
+    view: ClusterView, members: Iterable[RootMember], now: float, since: float
+) -> bool:
+    """Whether one is a rank that the case of its own job tells more of, or may be about to.
+
+    ``since``: when they were first seen as they are. A job of ranks that has moved after that does
+    not see what holds them up: threads of Ray's that poll in idle actors look like work.
+    """
+    for member in members:
+        rank = _rank_of(view, member.process)
+        job = rank[0] if rank is not None else _engine_below(view, member.process)
+        if job is None:
+            continue
+        soon = job.training() and job.silence(now) < job.timeout() + OURS_SECONDS
+        if view.open_incidents.get(job.key) or (soon and job.moved_at() <= since):
+            return True
+    return False
+
+
+def _rank_of(view: ClusterView, process: ProcessId) -> tuple[JobView, RankView] | None:
+    for job in view.jobs.values():
+        if (rank := job.ranks.get(process)) is not None and rank.alive:
+            return job, rank
+    return None
+
+
+def _engine_below(view: ClusterView, process: ProcessId) -> JobView | None:
+    """The job of the inference engine below a process."""
+    track = view.ray.track_of(process)
+    name = track.engine if track is not None else ""
+    return next((job for job in view.jobs.values() if name and job.job == name and job.live), None)
+
+
+def _culprit(view: ClusterView, member: RootMember, root: WaitRoot, kind: FaultKind) -> Culprit:
+    rank = _rank_of(view, member.process)
+    return Culprit(
+        rank=rank[1].rank.id.rank if rank is not None else None,
+        host=member.process.host,
+        pid=member.process.pid,
+        reason=PHRASES[kind] if root.kind == "circle" else root.why.removeprefix(GOES_ON),
+        role=member.role,
+        actor=member.label if member.role != "driver" else "",
+        method=", ".join(member.methods[:3]),
+    )
+
+
+def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> Verdict:
+    return Verdict(
+        kind=kind,
+        summary=_summary(view, job, root, kind),
+        culprits=tuple(_culprit(view, member, root, kind) for member in root.processes)
+        if kind != "unknown"
+        else (),
+        confidence=SURE.get(root.kind, 0.5),
+        evidence=(
+            EvidenceItem(source="ray", text=root.sentence),
+            *(EvidenceItem(source="ray", text=note) for note in job.notes),
+        ),
+        chain=root.chain,
+        stacks=_stacks(job, root),
+        next_steps=BUILD_STEPS if root.lacks in ENVIRONMENTS else NEXT_STEPS[kind],
+    )
+
+
+def _stacks(job: RayJobView, root: WaitRoot) -> tuple[StackFact, ...]:
+    """Of those who hold it up, then of one who waits for them."""
+    shown = (*(member.process for member in root.processes), *root.waiting[:1])
+    return tuple(job.stacks[process] for process in shown if process in job.stacks)
+
+
+def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind) -> str:
+    others = f"{root.waiters} process{'es' * (root.waiters != 1)} wait{'s' * (root.waiters == 1)}"
+    meeting = f" in {root.meeting}" if root.meeting else ""
+    if kind == "call-deadlock":
+        names = " and ".join(member.label for member in root.processes)
+        return f"{names} wait for each other's calls{meeting}"
+    if root.lacks in ENVIRONMENTS:
+        return f"{root.who[0]} is not being built any more: {root.why}; {others}"
+    if kind in ("pending", "object-store"):
+        missing = job.missing.get(root.who[0], Missing())
+        has = _free(view, job) if kind == "pending" and not missing.bound else ""
+        if missing.never and missing.bound:
+            scaler = f"; {missing.autoscaler}" if missing.autoscaler else ""
+            return f"there can never be {root.who[0]}: {missing.never}{scaler}; {others}"
+        if missing.never:
+            name = root.who[0].removeprefix("a node with ").removesuffix(" free")
+            what = name.replace(NO_NODE, "")
+            scaler = f"; {missing.autoscaler}" if missing.autoscaler else ""
+            return f"the cluster as it is can never hold {what}: {missing.never}{scaler}; {others}"
+        return f"nothing in the cluster has {root.who[0]}{has}{told(missing)}; {others}"
+    member = root.processes[0]
+    if kind == "unknown":
+        return (
+            f"{others} for {member.label} on {member.process.host}, of which nothing can be "
+            f"learned: {root.why}"
+        )
+    others = f"; {others}{meeting}" if root.waiters else ""
+    runs = f" in {member.methods[0]}" if member.methods else ""
+    if root.kind == "works":
+        place = root.why.removeprefix(GOES_ON)
+        return f"{member.label} on {member.process.host} spins{runs}: {place}{others}"
+    return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{others}"
+
+
+def _free(view: ClusterView, job: RayJobView) -> str:
+    """How much is free on the nodes that have most of what the job asks for: what many nodes have
+    together is of no use to who needs it on one."""
+    nodes = sorted(
+        ((view.host_of(node), free) for node, free in job.free_on.items() if any(free.values())),
+        key=lambda node: (sorted(node[1].values(), reverse=True), node[0]),
+        reverse=True,
+    )
+    if not nodes:
+        return "; nothing of it is free on any node" if job.free_on else ""
+    told = ", ".join(
+        f"{' and '.join(f'{amount:g} {name}' for name, amount in free.items())} on {host}"
+        for host, free in nodes[:MOST_NODES]
+    )
+    more = len(nodes) - MOST_NODES
+    return f"; free are {told}{f' and no more on {more} others' if more > 0 else ''}"
+
+
+def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
+    """What the ranks of a job wait for outside of it, by the newest look at their Ray job, where
+    that is told, or may be in a moment; None where a rank itself holds it up and has not been told
+    of, or nothing is known since it fell silent."""
+    ray_job = ray_job_of(view, job)
+    if ray_job is None or (ray_job.looked_at or 0.0) <= job.moved_at():
+        return None
+    ranks = {rank.rank.process for rank in job.live}
+    roots = ray_job.stuck_roots()
+    # That its members wait for each other, no case of ranks would show.
+    own = (s for s in roots if s.root.kind != "circle" and ranks & _members(s.root))
+    if (held := next(own, None)) is not None:
+        return held if view.open_incidents.get((ray_job.name, 0)) else None
+    found = (
+        s
+        for s in roots
+        if s.root.kind in OUTSIDE and ranks & (_members(s.root) | set(s.root.waiting))
+    )
+    seen = next(found, None)
+    soon = job.silence(now) < job.timeout() + OURS_SECONDS
+    return seen if seen is not None and (soon or _kind(view, ray_job, seen, now)) else None
+
+
+def _members(root: WaitRoot) -> set[ProcessId]:
+    return {member.process for member in root.processes}
+
+
+def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:
+    """The Ray job that the ranks of a job are actors of, or run below an actor of."""
+    if (above := _above(view, job)) is not None:
+        return view.ray.job_of(above)
+    for rank in job.live:
+        owner = view.ray.owners.get(rank.node, {}).get(rank.rank.process.pid)
+        if owner is not None:
+            return view.ray.jobs.get(owner)
+    return None
+
+
+def _above(view: ClusterView, job: JobView) -> RayTrack | None:
+    """The process of Ray that an inference engine's ranks run below."""
+    of_engine = any(rank.rank.role == "engine" for rank in job.live[:1])
+    return view.ray.above_engine(job.job) if of_engine else None
+
+
+def with_chain(view: ClusterView, job: JobView, verdict: Verdict) -> Verdict:
+    """A verdict about ranks that are Ray actors, with the chain that leads to its culprit."""
+    ray_job = ray_job_of(view, job)
+    if ray_job is None or verdict.chain:
+        return verdict
+    if (above := _above(view, job)) is not None:
+        return _of_engine(view, above, job, verdict)
+    if not verdict.culprits:
+        return verdict
+    members = {
+        (member.process.host, member.process.pid): (seen.root, member)
+        for seen in ray_job.roots
+        for member in seen.root.processes
+    }
+    found = [members.get((one.host, one.pid or 0)) for one in verdict.culprits]
+    if found[0] is None:
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        chain=found[0][0].chain,
+        culprits=tuple(
+            one
+            if known is None
+            else msgspec.structs.replace(
+                one,
+                role=known[1].role,
+                actor=known[1].label,
+                method=", ".join(known[1].methods[:3]),
+            )
+            for one, known in zip(verdict.culprits, found, strict=True)
+        ),
+    )
+
+
+def _of_engine(view: ClusterView, above: RayTrack, engine: JobView, verdict: Verdict) -> Verdict:
+    """A verdict about an inference engine, with the chain through the process above it. Where the
+    engine has requests and none of its ranks is to blame, that process is: it, or what it has
+    started, does not hand them on."""
+    ray_job = ray_job_of(view, engine)
+    roots = ray_job.roots if ray_job is not None else ()
+    members = ((seen.root, one) for seen in roots for one in seen.root.processes)
+    found = next(((root, one) for root, one in members if one.process == above.process), None)
+    if found is None:
+        return verdict
+    root, member = found
+    if verdict.culprits:
+        ranks = " and ".join(f"rank {one.rank}" for one in verdict.culprits)
+        start = root.chain[-1].end if root.chain else member.label
+        end = f"{ranks} of {engine.job}"
+        link = ChainLink(start=start, end=end, how=HANDED_TO, witness=SERVER)
+        return msgspec.structs.replace(verdict, chain=(*root.chain, link))
+    if root.engine != engine.job:
+        return verdict
+    runs = f" in {member.methods[0]}" if member.methods else ""
+    return msgspec.structs.replace(
+        verdict,
+        summary=f"{verdict.summary}; {member.label} on {member.process.host} waits for it{runs}",
+        culprits=(_culprit(view, member, root, verdict.kind),),
+        chain=root.chain,
+        next_steps=OF_ENGINES,
+    )

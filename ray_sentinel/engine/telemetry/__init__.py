@@ -1,0 +1,1 @@
+"""What collectors measure, as rules, cases and the page see it."""

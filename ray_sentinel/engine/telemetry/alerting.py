@@ -1,0 +1,131 @@
+"""Telemetry rules, and the alerts that they raise.
+
+A telemetry rule is a rule whose findings open no case: a hot GPU hangs no job. It yields alerts;
+they are shown in ``status`` while they last, and are evidence when a job does stop.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import msgspec
+
+from ray_sentinel.engine.cluster import ClusterView, NodeState
+from ray_sentinel.engine.failures import Failures
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.rule import Rule
+from ray_sentinel.engine.telemetry.series import NodeTelemetry
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.incident import FaultKind, Finding, Severity
+
+LOOK_EVERY = 5.0
+"""Seconds between two rounds of the telemetry rules; samples come every four."""
+LINGER = 30.0
+"""Seconds for which an alert outlives the last time that its rule raised it: values flicker."""
+
+
+class AlertRule(Rule):
+    """Examines the telemetry of nodes with ranks, and yields an alert for each fault."""
+
+    def evaluate(self, view: ClusterView, now: float) -> Iterable[Finding]:
+        """Opens no case."""
+        return ()
+
+    @abc.abstractmethod
+    def look(self, view: ClusterView, now: float) -> Iterable[Alert]:
+        """Everything that is wrong now, also when it was said before."""
+
+    def alert(
+        self,
+        text: str,
+        *,
+        severity: Severity = "warning",
+        kind: FaultKind = "unknown",
+        job: str = "",
+        host: str = "",
+        gpu: str = "",
+        port: str = "",
+        since: float = 0.0,
+    ) -> Alert:
+        """One of this rule."""
+        return Alert(
+            rule=self.name,
+            severity=severity,
+            text=text,
+            kind=kind,
+            job=job,
+            host=host,
+            gpu=gpu,
+            port=port,
+            since=since,
+        )
+
+
+class AlertBook(msgspec.Struct, dict=True):
+    """The alerts that last. Changed only by the engine. The rules are given by ``bind``."""
+
+    open: dict[tuple[str, str, str, str, str], tuple[Alert, float]] = {}
+    """By ``Alert.key``, with the time at which it was last raised."""
+    looked_at: float = 0.0
+
+    def bind(self, rules: Iterable[Rule]) -> None:
+        """Take the rules, of which those on telemetry are evaluated here."""
+        self._rules = [rule for rule in rules if isinstance(rule, AlertRule)]
+
+    def look(self, view: ClusterView, now: float, failures: Failures) -> None:
+        """Evaluate the rules, if it is time. One that fails is told to ``failures``."""
+        if now - self.looked_at < LOOK_EVERY:
+            return
+        self.looked_at = now
+        view.gpu_levels.learn(view.telemetry, view.jobs.values(), now)
+        view.scalars.look(view.jobs.values(), now)
+        for rule in self._rules:
+            for alert in failures.guarded(rule.name, partial(rule.look, view, now)):
+                old = self.open.get(alert.key)
+                began = old[0].since if old else min(alert.since or now, now)
+                self.open[alert.key] = msgspec.structs.replace(alert, since=began), now
+        for key in [key for key, (_, said) in self.open.items() if now - said > LINGER]:
+            del self.open[key]
+
+    def all(self) -> tuple[Alert, ...]:
+        """The current alerts, the oldest first."""
+        return tuple(sorted((alert for alert, _ in self.open.values()), key=lambda a: a.since))
+
+    def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
+        """Those about a job: its own, and those of the hosts that its ranks are on, but for other
+        jobs' GPUs. Each says which of the job's ranks have the GPU."""
+        hosts = {view.host_of(rank.node) for rank in job.ranks.values()}
+        own = _gpus(view, job.ranks.values())
+        live = (rank for other in view.jobs.values() for rank in other.live)
+        taken = _gpus(view, live).keys() - own.keys()
+        return tuple(
+            msgspec.structs.replace(alert, ranks=own.get((alert.host, alert.gpu), ()))
+            for alert in self.all()
+            if alert.job == job.job
+            or (not alert.job and alert.host in hosts and (alert.host, alert.gpu) not in taken)
+        )
+
+
+def _gpus(view: ClusterView, ranks: Iterable[RankView]) -> dict[tuple[str, str], tuple[int, ...]]:
+    """By host and index, the ranks that were given a GPU, as far as they were told."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for seen in ranks:
+        for gpu in seen.rank.gpus:
+            found.setdefault((view.host_of(seen.node), gpu), set()).add(seen.rank.id.rank)
+    return {place: tuple(sorted(numbers)) for place, numbers in found.items()}
+
+
+def watched(view: ClusterView) -> Iterator[tuple[NodeState, NodeTelemetry]]:
+    """Nodes with live ranks, and their series."""
+    for node_id in sorted(view.busy_nodes()):
+        node = view.nodes.get(node_id)
+        if node is not None and node.left_at is None:
+            yield node, view.telemetry.of(node_id)
+
+
+def jobs_at_work(view: ClusterView, now: float) -> list[JobView]:
+    """The jobs that train and make progress, so that their levels mean something."""
+    return [job for job in view.jobs.values() if job.at_work(now)]

@@ -1,0 +1,73 @@
+"""The newest value of each GPU that telemetry has, also of those that report no more."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+
+from ray_sentinel import regex as re
+from ray_sentinel.engine.telemetry.gpus import POWER, UTILISATION
+from ray_sentinel.engine.telemetry.series import NodeTelemetry, Telemetry, TelemetrySeries
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity, GpuRow
+
+INFO = "hw_gpu_info"
+SERIES: dict[GpuQuantity, tuple[str, str]] = {
+    "utilisation": (UTILISATION, ""),
+    "memory": ("hw_gpu_vram_used_bytes", "hw_gpu_vram_total_bytes"),
+    "power": (POWER, ""),
+    "temperature": ("hw_gpu_temperature_celsius", ""),
+}
+"""The series of a quantity, and the one that it is divided by."""
+DIGITS: dict[GpuQuantity, int] = {"utilisation": 2, "memory": 2, "power": 0, "temperature": 0}
+"""After the point: more than a colour shows."""
+_NUMBER = re.compile(r"[0-9]+")
+
+
+def gpu_map(
+    telemetry: Telemetry, quantity: GpuQuantity, now: float, lock: AbstractContextManager[object]
+) -> GpuMap:
+    """``lock`` is taken for one node at a time, so that who changes the numbers hardly waits."""
+    with lock:
+        node_ids = list(telemetry.nodes)
+    rows = []
+    for node_id in node_ids:
+        with lock:
+            row = _row(telemetry.of(node_id), quantity, now)
+        if row.gpus:
+            rows.append(row)
+    return GpuMap(quantity=quantity, rows=tuple(sorted(rows, key=lambda row: by_number(row.host))))
+
+
+def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
+    name, whole = SERIES[quantity]
+    found, wholes, infos = (_by_gpu(node, one) for one in (name, whole, INFO))
+    gpus = sorted({*found, *infos}, key=by_number)
+    values: list[float | None] = []
+    ages: list[int | None] = []
+    for gpu in gpus:
+        series = found.get(gpu)
+        value = series.last if series is not None else math.nan
+        if whole:
+            most = wholes[gpu].last if gpu in wholes else math.nan
+            value = value / most if most > 0 else math.nan
+        known = series is not None and math.isfinite(value)
+        values.append(round(value, DIGITS[quantity]) if known else None)
+        ages.append(max(0, round(now - series.at)) if known and series is not None else None)
+    return GpuRow(host=node.host, gpus=tuple(gpus), values=tuple(values), ages=tuple(ages))
+
+
+def _by_gpu(node: NodeTelemetry, name: str) -> dict[str, TelemetrySeries]:
+    """The series of a metric that came last of each GPU: a new driver may change other labels."""
+    found: dict[str, TelemetrySeries] = {}
+    for labels, series in node.series.get(name, {}).items():
+        gpu = dict(labels).get("gpu")
+        if gpu is not None and math.isfinite(series.last):
+            known = found.get(gpu)
+            if known is None or known.at < series.at:
+                found[gpu] = series
+    return found
+
+
+def by_number(name: str) -> str:
+    """So that node-9 comes before node-10."""
+    return _NUMBER.sub(lambda number: number[0].rjust(12, "0"), name)

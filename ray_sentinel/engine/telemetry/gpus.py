@@ -1,0 +1,173 @@
+"""The GPUs of a job, and what each draws at work and at rest: learned, or what its model draws.
+
+Utilisation says that a kernel is there; a kernel that polls for its peers shows 100 %. Power tells
+work from polling: a GPU that waits draws little more than one at rest. Levels are the GPU's own,
+since cards of one model differ and so do their jobs; until it was seen at work, the model's count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.telemetry.series import NodeTelemetry, Telemetry
+from ray_sentinel.model.thresholds import GPU_IDLE
+
+POWER = "hw_gpu_power_watts"
+UTILISATION = "hw_gpu_utilization_ratio"
+WINDOW = 20.0
+"""Seconds whose median is a GPU's level now."""
+LEARN = 0.1
+"""The part that one look adds to what was learned."""
+BUSY = 0.9
+"""Utilisation (0 to 1) from which a GPU works, or waits actively."""
+IDLE = GPU_IDLE.limit
+"""Up to this it does nothing."""
+WAIT_SHARE = 0.4
+"""Up to which part of the way from rest to work power is that of waiting."""
+
+MODELS: tuple[tuple[str, float, float], ...] = (
+    # name, watts at rest, watts at work in training (reports of their users; cards differ)
+    ("MI355", 250.0, 900.0),
+    ("MI350", 240.0, 800.0),
+    ("MI325", 150.0, 750.0),
+    ("MI300", 140.0, 630.0),
+    ("GB200", 180.0, 950.0),
+    ("B200", 160.0, 860.0),
+    ("H200", 95.0, 620.0),
+    ("H100", 90.0, 600.0),
+    ("H800", 90.0, 600.0),
+    ("A100", 60.0, 330.0),
+    ("A800", 60.0, 330.0),
+)
+
+GpuState = Literal["working", "waiting", "resting", "unclear"]
+
+
+class GpuPlace(NamedTuple):
+    """One GPU of a job, and the series of its node."""
+
+    node: str
+    gpu: str
+    """Its index there."""
+    telemetry: NodeTelemetry
+
+
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU of a job at one moment. Watts; utilisation 0..1."""
+
+    node: str
+    index: str
+    power: float | None
+    utilisation: float | None
+    rest: float
+    work: float
+
+    @property
+    def state(self) -> GpuState:
+        """Busy-waiting is full utilisation at a power near rest."""
+        if self.power is None or self.utilisation is None or self.work <= 0:
+            return "unclear"
+        low = self.power <= self.rest + WAIT_SHARE * max(self.work - self.rest, 0.0)
+        if self.utilisation <= IDLE:
+            return "resting" if low else "unclear"
+        if not low:
+            return "working"
+        return "waiting" if self.utilisation >= BUSY else "unclear"
+
+
+class GpuLevels(msgspec.Struct, dict=True):
+    """What was learned of each GPU, in watts, by node and index. Changed only by the engine."""
+
+    work: dict[tuple[str, str], float] = {}
+    rest: dict[tuple[str, str], float] = {}
+
+    def __post_init__(self) -> None:
+        self._places: dict[tuple[str, int], list[GpuPlace]] = {}
+        self._placed_at = 0.0
+
+    def places(self, telemetry: Telemetry, job: JobView, now: float) -> list[GpuPlace]:
+        """The GPUs that the job's ranks were given; where they do not say, all of their nodes."""
+        if self._placed_at != now:
+            self._placed_at, self._places = now, {}
+        if job.key not in self._places:
+            self._places[job.key] = list(_places(telemetry, job, now))
+        return self._places[job.key]
+
+    def learn(self, telemetry: Telemetry, jobs: Iterable[JobView], now: float) -> None:
+        """Look at all jobs: those at work show what work draws, idle GPUs what rest draws."""
+        for job in jobs:
+            working = job.at_work(now)
+            for node_id, index, node in self.places(telemetry, job, now):
+                key = (node_id, index)
+                power = _level(node, POWER, index, now)
+                use = _level(node, UTILISATION, index, now)
+                if power is None or use is None:
+                    continue
+                if use <= IDLE:
+                    self.rest[key] = min(power, self.rest.get(key, power))
+                elif working and use >= 0.3:
+                    old = self.work.get(key)
+                    self.work[key] = power if old is None else old + LEARN * (power - old)
+
+    def forget(self, node_id: str) -> None:
+        """The node left long ago."""
+        for levels in (self.work, self.rest):
+            for key in [key for key in levels if key[0] == node_id]:
+                del levels[key]
+
+    def gpus(self, telemetry: Telemetry, job: JobView, now: float) -> list[GpuReading]:
+        """The job's GPUs as they are now."""
+        found = []
+        for node_id, index, node in self.places(telemetry, job, now):
+            rest, work = model_levels(node, index, now)
+            key = (node_id, index)
+            found.append(
+                GpuReading(
+                    node=node_id,
+                    index=index,
+                    power=_level(node, POWER, index, now),
+                    utilisation=_level(node, UTILISATION, index, now),
+                    rest=self.rest.get(key, rest),
+                    work=self.work.get(key, work),
+                )
+            )
+        return found
+
+
+def _places(telemetry: Telemetry, job: JobView, now: float) -> Iterator[GpuPlace]:
+    given: dict[str, set[str]] = {}
+    silent: set[str] = set()
+    for rank in job.live:
+        given.setdefault(rank.node, set()).update(rank.rank.gpus)
+        if not rank.rank.gpus:
+            silent.add(rank.node)
+    for node_id, own in sorted(given.items()):
+        node = telemetry.of(node_id)
+        every = {labels["gpu"] for labels, _ in node.get(POWER, now) if "gpu" in labels}
+        every |= {labels["gpu"] for labels, _ in node.get(UTILISATION, now) if "gpu" in labels}
+        own = own | {
+            labels["gpu"]
+            for labels, _ in node.get("hw_gpu_info", now)
+            if "gpu" in labels and labels.get("uuid") in own
+        }
+        for index in sorted(every if node_id in silent else every & own):
+            yield GpuPlace(node_id, index, node)
+
+
+def model_levels(node: NodeTelemetry, index: str, now: float) -> tuple[float, float]:
+    """Watts at rest and at work of the GPU's model; (0, 0) for an unknown one."""
+    for labels, _ in node.get("hw_gpu_info", now):
+        if labels.get("gpu") == index:
+            for name, rest, work in MODELS:
+                if name in labels.get("name", "").upper():
+                    return rest, work
+    return 0.0, 0.0
+
+
+def _level(node: NodeTelemetry, name: str, index: str, now: float) -> float | None:
+    series = node.one(name, now, gpu=index)
+    return series.level(now, WINDOW, least=2) if series is not None else None

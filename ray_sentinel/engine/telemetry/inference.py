@@ -1,0 +1,144 @@
+"""The load that inference servers report: their requests, and whether these make progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.telemetry.series import TelemetrySeries
+from ray_sentinel.evidence.server_load import SERVE
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.waitgraph.engine_work import EngineWork
+
+REQUESTS_METRIC = "server_requests"
+FINISHED_METRIC = "server_requests_finished_total"
+LONGEST_METRIC = "server_request_longest_seconds"
+REPLICA = "ServeReplica:"
+"""How the names of the classes of Ray Serve's replicas begin:
+``ServeReplica:APPLICATION:DEPLOYMENT``."""
+MOVING = (
+    REQUESTS_METRIC,
+    FINISHED_METRIC,
+    "server_tokens_total",
+    "server_kv_cache_ratio",
+    "server_tokens_per_second",
+)
+"""Any of these changes while a server works."""
+STILL_SECONDS = 15.0
+"""For which none of them has changed, though there are requests, in an engine that hangs: they are
+asked for every five seconds."""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """Requests of a server now, and for how many seconds they have been there without any of its
+    figures having changed."""
+
+    running: int
+    waiting: int
+    still_seconds: float
+
+    @property
+    def requests(self) -> int:
+        """Both kinds; an engine that has none has nothing to do, whatever its stacks look like."""
+        return self.running + self.waiting
+
+    def __str__(self) -> str:
+        """For people: "3 running, 12 waiting requests"."""
+        return f"{self.running} running, {self.waiting} waiting requests"
+
+
+def loads(view: ClusterView, now: float) -> dict[str, Load]:
+    """By job, of the servers that tell."""
+    requests: dict[str, dict[str, float]] = {}
+    seen: dict[str, float] = {}
+    moved: dict[str, float] = {}
+    for name, job, state, series in _series(view, now):
+        moved[job] = max(moved.get(job, 0.0), _changed_at(series))
+        if name == REQUESTS_METRIC:
+            count = requests.setdefault(job, {})
+            count[state] = count.get(state, 0.0) + series.last
+            seen[job] = max(seen.get(job, 0.0), series.at)
+    return {
+        job: Load(
+            int(count.get("running", 0)), int(count.get("waiting", 0)), seen[job] - moved[job]
+        )
+        for job, count in requests.items()
+    }
+
+
+class ServedRequests(msgspec.Struct, frozen=True):
+    """What is usual of the requests of a server that is at work on one."""
+
+    longest: float
+    """Seconds: none that was answered took longer."""
+    ended: int
+    ended_at: float
+    """When the last one that was told of was answered."""
+
+
+def served(view: ClusterView, now: float) -> dict[str, ServedRequests]:
+    """By job, of the servers that tell, and that have a request now."""
+    running = {job for job, load in loads(view, now).items() if load.running}
+    longest: dict[str, float] = {}
+    ended: dict[str, float] = {}
+    ended_at: dict[str, float] = {}
+    for name, job, _, series in _series(view, now, (FINISHED_METRIC, LONGEST_METRIC)):
+        if name == LONGEST_METRIC:
+            longest[job] = max(longest.get(job, 0.0), series.last)
+        else:
+            ended[job] = ended.get(job, 0.0) + series.last
+            ended_at[job] = max(ended_at.get(job, 0.0), _changed_at(series))
+    return {
+        job: ServedRequests(longest[job], int(ended[job]), ended_at[job])
+        for job in sorted(running & longest.keys() & ended.keys())
+    }
+
+
+def deployment_of(kind: str) -> str:
+    """The job name of the deployment that an actor of the class ``kind`` is a replica of; empty
+    where it is none.
+
+    >>> deployment_of("ServeReplica:default:Model")
+    'serve-default-Model'
+    """
+    application, _, deployment = kind.removeprefix(REPLICA).partition(":")
+    return f"{SERVE}{application}-{deployment}" if kind.startswith(REPLICA) else ""
+
+
+def below_actors(view: ClusterView, now: float) -> dict[ProcessId, EngineWork]:
+    """What the engines below processes of Ray do."""
+    told = loads(view, now)
+    return {
+        track.process: EngineWork(
+            name=track.engine, requests=str(load), still=load.still_seconds >= STILL_SECONDS
+        )
+        if load.requests
+        else EngineWork(name=track.engine)
+        for tracks in (view.ray.tracks.values() if told else ())
+        for track in tracks.values()
+        if (load := told.get(track.engine)) is not None
+    }
+
+
+def _series(
+    view: ClusterView, now: float, names: tuple[str, ...] = MOVING
+) -> Iterator[tuple[str, str, str, TelemetrySeries]]:
+    """Name, job, state and values of every series of a server."""
+    for node in view.telemetry.nodes.values():
+        if REQUESTS_METRIC not in node.series:
+            continue
+        for name in names:
+            for labels, series in node.get(name, now):
+                yield name, labels.get("job", ""), labels.get("state", ""), series
+
+
+def _changed_at(series: TelemetrySeries) -> float:
+    """When its value last changed; where it never did, when it was first seen."""
+    at, value = series.at, series.last
+    for earlier, other in series.newest_first():
+        if other != value:
+            break
+        at = earlier
+    return at

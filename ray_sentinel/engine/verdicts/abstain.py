@@ -1,0 +1,103 @@
+"""A case in which no rank has enough against it: a stall, a blind spot, or no fault at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.engine.activities import all_idle
+from ray_sentinel.engine.incidents.case import REQUESTS_RULE, Case
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.verdicts.judgement import Decision, EvidenceScores, Judgement, unnamed
+from ray_sentinel.model.incident import FaultKind, Finding
+from ray_sentinel.model.rank_names import name_ranks
+from ray_sentinel.model.stacks import StackFact
+
+BLIND_TIMEOUTS = 2.0
+STANDING_TIMEOUTS = 1.3
+"""Where every rank waits in a collective, and none of their threads does anything."""
+BLIND_SECONDS_UNATTACHED = 120.0
+SLOW_TIMEOUTS = 4.0
+"""A rank whose stack changes counts as slow for this many timeouts, and as looping after that."""
+
+
+def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
+    """Judge a case in which no rank has enough against it."""
+    job = case.job
+    proven_echo = case.findings.get("rank.exited")
+    if proven_echo is not None:
+        verdict = unnamed(case, scores, proven_echo.kind, proven_echo.summary)
+        return Judgement(decision="confirm", verdict=verdict)
+    silence, timeout = job.silence(now), job.timeout()
+    facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
+    unserved = case.findings.get(REQUESTS_RULE)
+    if unserved is not None:
+        return _unserved(case, scores, unserved, facts)
+    if facts and all_idle(facts):
+        verdict = unnamed(case, scores, "unknown", f"{job.job}: its ranks have nothing to do")
+        return Judgement(decision="dismiss", verdict=verdict, why="idle")
+    slow = [v for v in job.live if case.moved(v.rank.process) and not _waits(case, v)]
+    if slow and silence < SLOW_TIMEOUTS * timeout:
+        verdict = unnamed(case, scores, "slow", f"rank {slow[0].rank.id.rank} is slow")
+        return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
+    outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
+    if outside or (facts and not any(fact.waits_for_others for fact in facts)):
+        summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
+        late = "stall.outside" in case.findings
+        verdict = unnamed(case, scores, "stall", summary)
+        return Judgement(decision="confirm" if late else "wait", verdict=verdict, why="stall")
+    kind, summary = _untold(job, facts)
+    limit = BLIND_TIMEOUTS * timeout
+    if _all_stand(case, facts):
+        limit = STANDING_TIMEOUTS * timeout
+    elif not job.counts_steps:
+        limit = max(limit, BLIND_SECONDS_UNATTACHED)
+    verdict = unnamed(case, scores, kind, summary)
+    decision: Decision = "confirm" if silence >= limit else "wait"
+    return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
+
+
+def _unserved(
+    case: Case, scores: EvidenceScores, finding: Finding, facts: Sequence[StackFact]
+) -> Judgement:
+    """Requests make no progress, whatever the ranks seem to do."""
+    idle = "; its ranks wait for requests, which nobody hands to them"
+    summary = finding.summary + (idle if facts and all_idle(facts) else "")
+    return Judgement(decision="confirm", verdict=unnamed(case, scores, "stall", summary))
+
+
+def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
+    """What is known of a hang in which nothing tells the ranks apart."""
+    if job.joins():
+        return "startup-stuck", f"{job.job} does not start: {_not_joined(job)}"
+    waiting = sum(bool(fact.waits_for_others) for fact in facts)
+    if gone := sorted(
+        {view.rank.id.rank for key, view in job.ranks.items() if key in job.departed}
+    ):
+        return "unknown", (
+            f"{job.job} hangs: {waiting} of {len(job.live)} ranks wait in collectives, and "
+            f"{name_ranks(gone)} left with nodes that were taken away as announced"
+        )
+    return "unknown", (
+        f"{job.job} hangs: {waiting} of {len(job.live)} ranks wait in collectives and nothing "
+        "tells them apart (device or network)"
+    )
+
+
+def _not_joined(job: JobView) -> str:
+    """Who is not there, of a job whose ranks wait for others to join."""
+    here = {view.rank.id.rank for view in job.live}
+    if missing := job.missing_ranks():
+        return f"{name_ranks(here)} wait for {name_ranks(missing)}, which no agent sees"
+    return f"all {len(here)} ranks are there, and wait for others to join"
+
+
+def _all_stand(case: Case, facts: Sequence[StackFact]) -> bool:
+    everyone = len(facts) == len(case.job.live) > 1 and all(f.waits_for_others for f in facts)
+    still = all(case.moved(view.rank.process) is False for view in case.job.live)
+    return everyone and still and all(view.idle for view in case.job.live)
+
+
+def _waits(case: Case, view: RankView) -> bool:
+    fact = case.latest(view.rank.process)
+    return fact is not None and bool(fact.waits_for_others)

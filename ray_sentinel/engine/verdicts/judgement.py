@@ -1,0 +1,148 @@
+"""What is decided about a case, and the parts of a verdict that every case has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.engine.incidents.case import Case
+from ray_sentinel.engine.verdicts.wording import NEXT_STEPS
+from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.incident import EvidenceItem, FaultKind, Verdict
+from ray_sentinel.model.rank_names import name_ranks, ranges
+from ray_sentinel.model.stacks import StackFact
+
+# Evidence for and against each rank, weighed and added up.
+#
+# Weights are on one scale: 2.5 is enough to name a rank, 6 and more is proof. The confidence of a
+# name is ``1 - 0.5 ** (score / 1.8)``: 0.62 at 2.5, 0.9 at 6, 0.95 at 8.
+
+NAMED = 2.5
+"""The score from which a rank is named."""
+HALF = 1.8
+"""Each such amount of score halves the doubt."""
+MOST = 0.99
+"""Confidence: evidence from outside is never certain."""
+MOST_OTHERS = 8
+"""Lines about innocent ranks that a verdict keeps: there may be thousands, and they are alike."""
+
+
+class EvidenceScores:
+    """What counts for and against whom, by process."""
+
+    def __init__(self) -> None:
+        self._lines: dict[ProcessId | None, list[EvidenceItem]] = {}
+
+    def add(
+        self, process: ProcessId | None, source: str, text: str, weight: float, rank: int | None
+    ) -> None:
+        """One line; ``process`` None for context that concerns nobody in particular."""
+        item = EvidenceItem(source=source, text=text, rank=rank, weight=weight)
+        self.put(process, item)
+
+    def put(self, process: ProcessId | None, item: EvidenceItem) -> None:
+        """A line that a rule wrote."""
+        self._lines.setdefault(process, []).append(item)
+
+    def score(self, process: ProcessId) -> float:
+        """The sum of what is known about a process."""
+        return sum((item.weight for item in self._lines.get(process, ())), 0.0)
+
+    def named(self) -> list[ProcessId]:
+        """Who has enough against them, the worst first."""
+        accused = [p for p in self._lines if p is not None and self.score(p) >= NAMED]
+        return sorted(accused, key=lambda process: (-self.score(process), process))
+
+    def lines(self, first: Iterable[ProcessId]) -> tuple[EvidenceItem, ...]:
+        """The lines about ``first``, then the context, then some of what concerns the others."""
+        order: list[ProcessId | None] = [*first, None]
+        told = [item for process in order for item in self._lines.get(process, ())]
+        rest = sorted(p for p in self._lines if p is not None and p not in order)
+        others = [item for process in rest for item in self._lines[process]]
+        return (*told, *others[:MOST_OTHERS])
+
+
+def confidence(score: float) -> float:
+    """How sure a score makes us, 0..1."""
+    return round(min(MOST, 1.0 - math.pow(0.5, max(score, 0.0) / HALF)), 3)
+
+
+MOST_STACKS = 12
+"""Shown with one verdict."""
+MOST_RANKS_TEXT = 400
+"""Characters of the ranks that stand at one place."""
+
+Decision = Literal["confirm", "wait", "dismiss"]
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with a case, and the verdict that would be given now."""
+
+    decision: Decision
+    verdict: Verdict
+    why: str = ""
+
+
+def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
+    """One line for each place in which innocent ranks are."""
+    places: dict[str, list[int]] = {}
+    waits = case.recorder.waits if case.recorder is not None else ()
+    for wait in waits:
+        whom = ", ".join(map(str, wait.waits_for)) or "their peers"
+        places.setdefault(f"for {whom} in {wait.operation}", []).append(wait.rank)
+    for view in case.job.live:
+        fact = case.latest(view.rank.process)
+        if not waits and view.rank.process not in named and fact is not None:
+            where = fact.label or (fact.signature[-1] if fact.signature else "unknown place")
+            places.setdefault(where, []).append(view.rank.id.rank)
+    return tuple(
+        f"{name_ranks(ranks)}: {where}"
+        for where, ranks in sorted(places.items(), key=lambda pair: -len(pair[1]))
+    )
+
+
+def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:
+    """The stacks that show it: those of the named, then one of each place where others are, with
+    who they are."""
+    own: list[StackFact] = []
+    places: dict[tuple[str, ...], list[RankId]] = {}
+    firsts: dict[tuple[str, ...], StackFact] = {}
+    order = [*named, *(view.rank.process for view in case.job.live)]
+    for process in dict.fromkeys(order):
+        fact, view = case.latest(process), case.job.ranks.get(process)
+        if fact is None or view is None:
+            continue
+        if process in named:
+            own.append(msgspec.structs.replace(fact, rank=view.rank.id))
+        else:
+            firsts.setdefault(fact.signature, fact)
+            places.setdefault(fact.signature, []).append(view.rank.id)
+    others = (_shown_for(firsts[place], ranks) for place, ranks in places.items())
+    return tuple(map(case.with_looks, islice(chain(own, others), MOST_STACKS)))
+
+
+def _shown_for(fact: StackFact, ranks: Sequence[RankId]) -> StackFact:
+    """The stack of the first of these ranks, for all of them: they stand at one place."""
+    if len(ranks) == 1:
+        return msgspec.structs.replace(fact, rank=ranks[0])
+    said = ranges(sorted({rank.rank for rank in ranks}))
+    if len(said) > MOST_RANKS_TEXT:
+        said = f"{said[:MOST_RANKS_TEXT].rpartition(',')[0]}, ..."
+    return msgspec.structs.replace(fact, rank=ranks[0], alike=len(ranks), alike_ranks=said)
+
+
+def unnamed(case: Case, scores: EvidenceScores, kind: FaultKind, summary: str) -> Verdict:
+    """A verdict that accuses nobody."""
+    return Verdict(
+        kind=kind,
+        summary=summary,
+        confidence=0.5 if kind == "stall" else 0.0,
+        evidence=scores.lines(()),
+        waiting=waiting_lines(case, set()),
+        next_steps=NEXT_STEPS[kind],
+        stacks=telling_stacks(case, ()),
+    )

@@ -1,0 +1,397 @@
+"""Who holds the job up: all evidence of a case, weighed into one verdict.
+
+The culprit is the one that the others wait for. So what counts against a rank is that it stands
+still *outside* what its peers wait in; that it is silent counts against nobody. Proof from the
+process table weighs most, then the flight recorder, then stacks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ray_sentinel.engine.incidents.case import Case
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.telemetry.hardware import device_kind, weigh_alerts
+from ray_sentinel.engine.verdicts.judgement import EvidenceScores
+from ray_sentinel.evidence.minority import at_most_a_third
+from ray_sentinel.evidence.stacks.cohorts import TRANSFERS
+from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.stacks.context import StacksContext, scene
+from ray_sentinel.evidence.stacks.context import fault_kind as kind_of_stack
+from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
+from ray_sentinel.evidence.stacks.tree import place_of
+from ray_sentinel.evidence.stacks.verdict import judge
+from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
+from ray_sentinel.model.stacks import StackFact
+
+# What NCCL's RAS says of a case, as evidence for and against its ranks.
+#
+# RAS is one witness among several. A count that is behind says that the rank has not made the call
+# its peers are in; that it lists no mismatch says nothing, and counts for nobody.
+
+RAS = "nccl-ras"
+RAS_WEIGHT = 6.0
+"""Times the confidence of what RAS shows. A lag that lasts over two polls outweighs a stack that
+looks like waiting; one that was seen once does not."""
+RAS_WAITS = -2.0
+"""Score of a rank that waits for others there."""
+
+
+def weigh_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+    """Add the lines of RAS to the scores."""
+    facts = case.ras
+    if facts is None:
+        return
+    blamed = {culprit.rank for culprit in facts.culprits}
+    for culprit in facts.culprits:
+        view = by_rank.get(culprit.rank) if culprit.rank is not None else None
+        if view is not None:
+            text = f"rank {culprit.rank} {culprit.reason}"
+            scores.add(view.rank.process, RAS, text, RAS_WEIGHT * facts.confidence, culprit.rank)
+    waiting = {rank: wait for wait in facts.waits for rank in wait.ranks if rank not in blamed}
+    if facts.culprits:
+        for rank, wait in waiting.items():
+            view = by_rank.get(rank)
+            if view is not None:
+                text = f"rank {rank} has launched what others have not: {wait.text}"
+                scores.add(view.rank.process, RAS, text, RAS_WAITS, rank)
+    elif facts.evidence:
+        scores.add(None, RAS, f"NCCL RAS: {'; '.join(facts.evidence[:2])}", 0.0, None)
+
+
+def ras_mismatches(case: Case) -> set[int]:
+    """World ranks that RAS names for having called other collectives than their peers."""
+    culprits = case.ras.culprits if case.ras is not None else ()
+    return {c.rank for c in culprits if c.rank is not None and c.kind == "collective-mismatch"}
+
+
+# The kind of fault of one rank, from what its process, its stacks and the recorder show.
+
+BY_RECORDER: dict[RecorderKind, FaultKind] = {
+    "device-stuck": "device-stuck",
+    "collective-mismatch": "collective-mismatch",
+}
+
+
+def fault_kind(
+    view: RankView, fact: StackFact | None, movement: Movement, recorder: RecorderKind | None
+) -> FaultKind:
+    """The most certain word on why a rank stands still. ``movement``: of its stack."""
+    if view.exit is not None and recorder != "collective-mismatch":
+        return "oom-killed" if view.exit.oom_killed else "rank-dead"
+    if not view.alive and recorder != "collective-mismatch":
+        return "rank-dead"
+    if "stopped" in view.state_since:
+        return "rank-stopped"
+    if "gil-held" in view.state_since or _keeps_gil(view, fact, movement):
+        return "gil-held"
+    if "blocked" in view.state_since:
+        return "kernel-blocked"
+    if recorder in BY_RECORDER:
+        return BY_RECORDER[recorder]
+    return _from_stack(view, fact, movement)
+
+
+def _from_stack(view: RankView, fact: StackFact | None, movement: Movement) -> FaultKind:
+    if fact is None:
+        return "cpu-spin" if view.spinning else "host-stuck"
+    # A tool sees the GIL held or a thread active for a moment in everyday work.
+    told = msgspec.structs.replace(fact, keeps_gil=False)
+    found = kind_of_stack(told, movement)
+    if found == "host-stuck" and view.process.state == "t":
+        return "rank-stopped"
+    if found == "host-stuck" and "starved" in view.state_since:
+        return "starved"
+    if found == "cpu-spin" and view.unfed:
+        return "starved"
+    return "cpu-spin" if found == "host-stuck" and view.spinning else found
+
+
+def _keeps_gil(view: RankView, fact: StackFact | None, movement: Movement) -> bool:
+    # A rank with a companion thread tells by its stamp; without one, a thread that has the GIL and
+    # does not run. One that runs may be in a loop of Python: rank.gil-seen takes more looks at it.
+    if fact is None or movement != "stuck":
+        return False
+    if not fact.keeps_gil and (not fact.holds_gil or fact.active):
+        return False
+    return view.process.interpreter in ("unknown", "gil-held")
+
+
+AWAY = 3.0
+"""Apart from what the others wait in, as surely as stacks can tell it."""
+SURE = 0.6
+"""The confidence from which stacks count in full; the least that names a rank is 0.5."""
+MOVED = -2.0
+WAITS = -2.0
+LEFT_BEFORE = 2.0
+"""Seconds before the last movement in which a leaving rank may still be what is waited for."""
+JOIN = "init_process_group ("
+"""As a place begins in which ranks of PyTorch meet for the first time."""
+TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
+"""Of gradients, shards and experts; who starts up waits in barriers, broadcasts and gathers."""
+
+
+def weigh(case: Case, now: float) -> EvidenceScores:
+    """All that is known about the ranks of a case, as one scores."""
+    scores = EvidenceScores()
+    by_rank = views_by_rank(case)
+    _from_findings(case, scores, by_rank)
+    _from_exits(case, scores, now)
+    _from_recorder(case, scores, by_rank)
+    weigh_ras(case, scores, by_rank)
+    weigh_alerts(case, scores, by_rank)
+    _from_stacks(case, scores)
+    _from_steps(case, scores)
+    return scores
+
+
+def views_by_rank(case: Case) -> dict[int, RankView]:
+    """World rank → its process; where a number is there twice, the live one seen last."""
+    found: dict[int, RankView] = {}
+    for view in case.job.ranks.values():
+        old = found.get(view.rank.id.rank)
+        if old is None or (view.alive, view.seen_at) > (old.alive, old.seen_at):
+            found[view.rank.id.rank] = view
+    return found
+
+
+def _from_findings(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+    for finding in case.findings.values():
+        for item in finding.evidence:
+            view = by_rank.get(item.rank) if item.rank is not None else None
+            scores.put(view.rank.process if view and item.weight else None, item)
+
+
+def _from_exits(case: Case, scores: EvidenceScores, now: float) -> None:
+    """Ranks that left in peace, or nobody knows how, while others wait on."""
+    if not case.job.live or any(f.rule == "rank.exited" for f in case.findings.values()):
+        return
+    if case.job.ending():
+        _from_the_end(case, scores)
+        return
+    if not _somebody_waits(case):
+        return  # a job that ends leaves one rank after the other, each when it is done
+    since = case.job.moved_at() - max(LEFT_BEFORE, case.job.pace.usual or 0.0)
+    for process, view in case.job.ranks.items():
+        ended = view.ended_at
+        # The job went on without those that left earlier: it does not wait for them. Those that
+        # left with a node that was taken away are waited for, and are not to blame.
+        if view.alive or process in case.job.departed or ended is None or ended < since:
+            continue
+        ago = f"{now - ended:.0f} s ago"
+        number = view.rank.id.rank
+        text = f"rank {number} left {ago} while {len(case.job.live)} ranks still run"
+        scores.add(view.rank.process, "exit", text, AWAY, number)
+
+
+def _somebody_waits(case: Case) -> bool:
+    """A rank that is there was seen to wait for others, and to stand still since."""
+    if case.recorder is not None and case.recorder.waits:
+        return True
+    facts = ((view.rank.process, case.latest(view.rank.process)) for view in case.job.live)
+    return any(
+        fact is not None and fact.waits_for_others and not case.moved(process)
+        for process, fact in facts
+    )
+
+
+def _from_the_end(case: Case, scores: EvidenceScores) -> None:
+    """Most have ended in peace: who is still there, and waits for nobody, hangs on the way out."""
+    ended = sum(view.left_in_peace for view in case.job.ranks.values())
+    for view in case.job.live:
+        fact = case.latest(view.rank.process)
+        if fact is not None and not fact.waits_for_others:
+            number = view.rank.id.rank
+            text = f"rank {number} is still there, and {ended} others have ended"
+            scores.add(view.rank.process, "exit", text, AWAY, number)
+
+
+def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+    facts = case.recorder
+    if facts is None:
+        return
+    blamed = {culprit.rank for culprit in recorded(case)}
+    for culprit in facts.culprits:
+        view = by_rank.get(culprit.rank)
+        if view is not None:
+            weight = 5.0 * max(facts.confidence, 0.5) if culprit.rank in blamed else 0.0
+            text = f"rank {culprit.rank}: {culprit.reason}"
+            if not weight:
+                text += "; but it is in a transfer, which its recorder does not show"
+            scores.add(view.rank.process, "flight-recorder", text, weight, culprit.rank)
+    for wait in facts.waits:
+        view = by_rank.get(wait.rank)
+        if view is not None and wait.rank not in blamed:
+            whom = ", ".join(map(str, wait.waits_for)) or "its peers"
+            text = f"rank {wait.rank} waits for {whom} in {wait.operation}"
+            scores.add(view.rank.process, "flight-recorder", text, -4.0, wait.rank)
+    if not facts.culprits:
+        text = "; ".join(facts.evidence[:2]) or f"the flight recorder says {facts.kind}"
+        scores.add(None, "flight-recorder", text, 0.0, None)
+
+
+def _from_stacks(case: Case, scores: EvidenceScores) -> None:
+    # Beside one that was named for certain, the others are judged by themselves.
+    known = _proven(case) if case.later_rounds else set()
+    facts = {
+        view.rank.process: fact
+        for view in case.job.live
+        if view.rank.id not in known and (fact := case.latest(view.rank.process)) is not None
+    }
+    facts = _without_twins(case, facts)
+    seen = scene(tuple(facts.values()), {process: case.movement(process) for process in facts})
+    judgement = judge(seen)
+    accused = {fact.process for fact in judgement.culprits}
+    # Who is accused though it waits must be told by more than where it is.
+    if not accused or any(fact.waits_for_others for fact in judgement.culprits):
+        for reason in judgement.reasons:
+            scores.add(None, "stacks", reason, 0.0, None)
+    for fact in judgement.culprits:
+        number = case.job.ranks[fact.process].rank.id.rank
+        weight = AWAY * min(1.0, judgement.confidence / SURE)
+        scores.add(fact.process, "stacks", _apart(number, fact, seen), weight, number)
+        if seen.moved(fact):
+            scores.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
+    called = recorder_kinds(case)
+    for fact in seen.waiting:
+        number = case.job.ranks[fact.process].rank.id.rank
+        # Who called another collective than its peers waits too, for them.
+        if fact.process not in accused and called.get(number) != "collective-mismatch":
+            scores.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
+    _from_unreadable(case, scores, facts, [fact.process for fact in seen.waiting])
+
+
+def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[ProcessId, StackFact]:
+    """``facts`` without processes that have a rank's number by their variables alone, as a side-car
+    has, where another of that number waits with its peers: nobody waits for those."""
+    ranks = {process: case.job.ranks[process].rank for process in facts}
+    waiting = {ranks[process].id.rank for process, fact in facts.items() if fact.waits_for_others}
+    return {
+        process: fact
+        for process, fact in facts.items()
+        if fact.waits_for_others
+        or ranks[process].source != "environ"
+        or ranks[process].id.rank not in waiting
+    }
+
+
+def _proven(case: Case) -> set[RankId]:
+    return {rank for finding in case.findings.values() if finding.hard for rank in finding.suspects}
+
+
+def _apart(number: int, fact: StackFact, seen: StacksContext) -> str:
+    place = fact.label or place_of(fact) or "somewhere"
+    crowd = len(seen.waiting) - bool(fact.waits_for_others)
+    return f"rank {number} is {place} while {crowd or 'the other'} ranks wait"
+
+
+def _from_unreadable(
+    case: Case, scores: EvidenceScores, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
+) -> None:
+    """A live rank whose stacks nobody can read, while all that can be read wait: weak evidence."""
+    mute = [view for view in case.job.live if view.rank.process not in facts]
+    if not case.rounds or len(mute) != 1 or len(waiters) < len(facts) or not waiters:
+        return
+    number = mute[0].rank.id.rank
+    text = f"rank {number} gives no stacks, and every other rank waits"
+    scores.add(mute[0].rank.process, "stacks", text, 2.0, number)
+
+
+def _from_steps(case: Case, scores: EvidenceScores) -> None:
+    """A rank behind its peers by a step: telling only where few are."""
+    steps = {
+        view.rank.process: view.progress.step
+        for view in case.job.live
+        if view.progress is not None and view.progress.step is not None
+    }
+    if len(steps) < 3 or len(steps) < len(case.job.live):
+        return
+    ahead, _ = Counter(steps.values()).most_common(1)[0]
+    behind = [p for p, step in steps.items() if step < ahead]
+    if behind and at_most_a_third(len(behind), len(steps)):
+        for process in behind:
+            number = case.job.ranks[process].rank.id.rank
+            text = f"rank {number} has finished step {steps[process]}, most others {ahead}"
+            scores.add(process, "progress", text, 1.0, number)
+
+
+def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
+    """Whom the flight recorder accuses.
+
+    gloo's does not record transfers: a rank that waits in one seems to have nothing to wait for.
+    """
+    if case.recorder is None:
+        return ()
+    by_rank = views_by_rank(case)
+    return tuple(
+        culprit
+        for culprit in case.recorder.culprits
+        if culprit.kind != "not-enqueued" or not _transfers(case, by_rank.get(culprit.rank))
+    )
+
+
+def _transfers(case: Case, view: RankView | None) -> bool:
+    fact = case.latest(view.rank.process) if view is not None else None
+    return fact is not None and bool(fact.waits_for_others) and fact.operation in TRANSFERS
+
+
+def recorder_kinds(case: Case) -> dict[int, RecorderKind]:
+    """World rank → what the flight recorder says of it, else NCCL's RAS."""
+    told: dict[int, RecorderKind] = dict.fromkeys(ras_mismatches(case), "collective-mismatch")
+    return told | {culprit.rank: culprit.kind for culprit in reversed(recorded(case))}
+
+
+def kinds_of(case: Case, views: Sequence[RankView]) -> list[FaultKind]:
+    """The kind of fault of each of these ranks: what was proven, else what the evidence says."""
+    called = recorder_kinds(case)
+    early = joining(case) or not (case.job.training() or _trained(case))
+    return [
+        _proven_kind(case, view) or _seen_kind(case, view, called.get(view.rank.id.rank), early)
+        for view in views
+    ]
+
+
+def _proven_kind(case: Case, view: RankView) -> FaultKind | None:
+    for finding in case.findings.values():
+        if finding.hard and finding.kind != "unknown" and view.rank.id in finding.suspects:
+            return finding.kind
+    return None
+
+
+def _seen_kind(case: Case, view: RankView, called: RecorderKind | None, early: bool) -> FaultKind:
+    """``early``: the job has not trained yet."""
+    fact = case.latest(view.rank.process)
+    kind = fault_kind(view, fact, case.movement(view.rank.process), called)
+    if kind == "device-stuck":
+        return device_kind(case, view.rank.id.rank) or kind
+    if kind != "host-stuck":
+        return kind
+    # An actor outlives the training that ran in it: an exception ends only its task.
+    taskless = fact is not None and fact.label == TASKLESS.label
+    return "startup-stuck" if early else "rank-dead" if taskless else kind
+
+
+def _trained(case: Case) -> bool:
+    """Some rank waits in a collective that start-up has no use for."""
+    facts = (case.latest(view.rank.process) for view in case.job.live)
+    return any(
+        fact is not None
+        and fact.waits_for_others
+        and fact.operation.startswith(TRAINING_COLLECTIVES)
+        for fact in facts
+    )
+
+
+def joining(case: Case) -> bool:
+    """Some rank still waits for others to join the job."""
+    facts = (case.latest(view.rank.process) for view in case.job.live)
+    return any(fact is not None and fact.waits_for_others and _joins(fact) for fact in facts)
+
+
+def _joins(fact: StackFact) -> bool:
+    return any(place.startswith(JOIN) for place in fact.signature)

@@ -1,0 +1,1 @@
+"""Lines that report errors and ends: the catalogue, and what it finds."""

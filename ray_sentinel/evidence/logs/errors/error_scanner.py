@@ -1,0 +1,342 @@
+"""Turns lines that report errors into hits: single lines, tracebacks, tables of exits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue, SignatureMatch
+from ray_sentinel.evidence.logs.errors.exception_classifier import ExceptionClassifier
+from ray_sentinel.evidence.logs.errors.exit_hits import ExitHits
+from ray_sentinel.evidence.logs.errors.exits import TABLE_MARKS
+from ray_sentinel.evidence.logs.errors.hitlist import HitList
+from ray_sentinel.evidence.logs.errors.signatures import Signature
+from ray_sentinel.evidence.logs.errors.watchdog import read_work
+from ray_sentinel.evidence.logs.lines.chunk import BLOCK, MAX_LINE, Chunk, When
+from ray_sentinel.evidence.logs.lines.levels import is_quiet
+from ray_sentinel.evidence.logs.lines.lines import (
+    NOBODY,
+    Origin,
+    ScannedLine,
+    is_streamed,
+    parse_line,
+)
+from ray_sentinel.evidence.logs.lines.shapes import KnownShapes, shape_of
+from ray_sentinel.evidence.logs.lines.tracebacks import (
+    HEADER,
+    REMOTE,
+    logged_exception,
+    read_traceback,
+)
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.model.triage import LogException
+
+# Text of several lines inside one: structured loggers write ``\n`` where a line ended.
+#
+# ``{"severity": "ERROR", "message": "Traceback (most recent call last):\n  File \"a.py\", ..."}``,
+# as Google Cloud, Ray's JSON encoding and many others print it.
+
+_BREAK = "\\n"
+_LEAST = 2
+"""A traceback has a frame and an exception at least."""
+_SOON = 8
+"""So near after the text that is looked for the first escaped line end must stand."""
+
+
+def escaped_lines(text: str, head: str, origin: Origin) -> list[ScannedLine]:
+    """The lines of the value that begins with ``head``; empty where none is escaped in ``text``."""
+    start = text.find(head)
+    if start < 0 or _BREAK not in text[start + len(head) : start + len(head) + _SOON]:
+        return []
+    value = text[start : _end(text, start)]
+    if value.count(_BREAK) < _LEAST:
+        return []
+    value = value.replace("\\\\n", _BREAK)  # an object within an object
+    return [
+        ScannedLine(part.replace('\\"', '"').replace("\\t", "\t").rstrip("\\"), origin)
+        for part in value.split(_BREAK)
+    ]
+
+
+def _end(text: str, start: int) -> int:
+    """Where the quoted value ends: at the first quote that is not escaped."""
+    at = text.find('"', start)
+    while at > 0 and text[at - 1] == "\\":
+        at = text.find('"', at + 1)
+    return at if at >= 0 else len(text)
+
+
+_MOST_PROCESSES = 4096
+_SYSTEM = frozenset({"raylet", "gcs", "ray", "monitor"})
+_SYSTEM_CLASSES = frozenset({"oom-host", "node-fail", "gpu-lost"})
+"""Ray's own processes speak of much that is no trouble of the job's: only this counts there."""
+_OF_A_DEVICE = frozenset({"gpu-lost", "illegal-memory-access"})
+_SURE = 84
+"""A signature of such a weight counts also on a line that calls itself information."""
+_DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
+_DETAILS_REACH = 1500
+_DEVICE_REACH = 600
+_PCI = re.compile(
+    r"\b(?:GPU|PCI|Bus-?[Ii]d)[ :=]{0,3}(?:at )?(?:PCI:)?"
+    r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)"
+)
+_GPU_INDEX = re.compile(r"\b(?:GPU|cuda:|device=)[ :#]{0,2}(\d{1,2})\b|\), device (\d{1,2})\b")
+_NEAR, _AFTER = 6 << 10, 8
+"""Bytes in which most tracebacks have ended, with so many lines of what follows."""
+_ANNOUNCED = 2
+"""Lines after one that ends with a colon, such as a list of tasks."""
+_ABORTED = re.compile(r"Signal: Aborted \(6\)|Caught signal 6\b")
+"""Open MPI's and UCX's handlers, where the process aborted itself."""
+_SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
+"""``ray.train``'s heading of each failed worker's traceback."""
+_SPAWNED = re.compile(r"-- Process (?P<local>\d+) terminated with the following error:$")
+"""``torch.multiprocessing.spawn``'s heading of the traceback of one of its processes."""
+_SCHEDULER = re.compile(r"^\[[\d :.-]{19,30} TP(?P<rank>\d+)\] .*Traceback \(most recent call last")
+"""SGLang's heading of a scheduler's traceback; the tensor-parallel rank alone is the rank."""
+_LOGGED = re.compile(
+    r"\b(?:ERROR|CRITICAL|FATAL)\b.*(?i:\bexception|\berror\b|failed|failure|crashed|traceback)"
+)
+"""A logged error's message that may stand right before its traceback."""
+_GATHERED = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)")
+"""``torch.distributed.checkpoint``: each rank prints the tracebacks of all that failed."""
+
+
+class ErrorScanner:
+    """Looks at single lines of a file, and adds what they say to its facts."""
+
+    def __init__(self, out: FileFacts, index: int, catalogue: Catalogue) -> None:
+        kind = out.file.kind
+        self._out, self._index, self._catalogue = out, index, catalogue
+        self._system = kind in _SYSTEM
+        self._shapes = KnownShapes(catalogue, kind)
+        self._exceptions = ExceptionClassifier(catalogue, kind)
+        self._taken: set[int] = set()
+        self.hits = HitList()
+        self._exits = ExitHits(out, index, catalogue, self.hits)
+
+    def look(self, chunk: Chunk, start: int, at: int) -> None:
+        """Judge the line that begins at ``start``; a trigger word stands at ``at``."""
+        if chunk.base + start in self._taken:
+            return
+        raw = chunk.line(start, at)
+        shape = shape_of(raw)
+        if self._shapes.is_ignored(shape):
+            return
+        if harmless := self._shapes.harmless(shape):
+            self.hits.counts[harmless] += 1
+            return
+        line = parse_line(raw.decode("utf-8", "replace"))
+        if not self._understand(line, shape, chunk, start):
+            self._shapes.ignore(shape)
+
+    def forget_before(self, offset: int) -> None:
+        """No line before this offset of the file will be looked at any more."""
+        self._taken = {taken for taken in self._taken if taken >= offset}
+
+    def _understand(self, line: ScannedLine, shape: bytes, chunk: Chunk, start: int) -> bool:
+        text = line.text
+        heads = HEADER in text or REMOTE in text
+        if heads and (self._system or self._traceback(chunk, start)):
+            return True
+        if any(mark in text for mark in TABLE_MARKS) and (rows := self._exits.table(chunk, start)):
+            self._taken.update(rows)
+            return True
+        if "exitcode" in text and self._exits.folded_row(line, chunk, start):
+            return True
+        found = self._shapes.search(text, shape)
+        if found is None:
+            return not self._system and self._bare_exception(line, chunk, start)
+        if self._is_chatter(found.signature, line):
+            return False
+        self._keep(found, line, chunk, start)
+        if "atchdog" in text or "NCCL work" in text:
+            own = line.origin.rank
+            work = read_work(text, own if own is not None else self._out.file.origin.rank)
+            if work is not None and len(self._out.works) < _MOST_PROCESSES:
+                self._out.works.append(work)
+        return True
+
+    def _is_chatter(self, signature: Signature, line: ScannedLine) -> bool:
+        if signature.role in ("note", "harmless"):
+            return False
+        if self._system and signature.kind not in _SYSTEM_CLASSES:
+            return True
+        sure = signature.event or signature.weight >= _SURE or signature.role == "echo"
+        return not sure and is_quiet(line.text)
+
+    def _traceback(self, chunk: Chunk, start: int) -> bool:
+        offsets, lines = self._lines_of(chunk, start, _NEAR)
+        block = read_traceback(lines, 0)
+        if block is None:
+            return False
+        if block.ended_at is None or len(lines) - block.ended_at < _AFTER:
+            offsets, lines = self._lines_of(chunk, start, BLOCK)
+            block = read_traceback(lines, 0) or block
+        self._taken.update(chunk.base + offsets[i] for i in block.lines)
+        if not block.raised:
+            # Without frames the text may go on behind the header: line breaks were lost.
+            return lines[0].text.rstrip().endswith((HEADER, HEADER + ":"))
+        chosen, found = self._exceptions.judge(block, lines)
+        groups = self._exceptions.groups(found, chosen, lines)
+        line = lines[chosen.index]
+        what = LogException(kind=chosen.kind, message=chosen.message[:500], frame=chosen.frame)
+        self._add(
+            SignatureMatch(
+                found.signature, {**groups, **_details(found, chunk, offsets[chosen.index])}
+            ),
+            chunk.base + offsets[chosen.index],
+            chosen.text[:MAX_LINE],
+            line,
+            self._raised_at(chunk, line, lines[0], offsets[:2]),
+            origin=_heading(chunk, start) or chosen.process.filled(line.origin),
+            exception=what,
+        )
+        return True
+
+    @staticmethod
+    def _lines_of(chunk: Chunk, start: int, reach: int) -> tuple[list[int], list[ScannedLine]]:
+        """The lines of ``reach`` bytes from ``start`` on, or those that are escaped in this one."""
+        whole = chunk.data[start : start + BLOCK].split(b"\n", 1)[0].decode("utf-8", "replace")
+        line = parse_line(whole)
+        if inner := escaped_lines(line.text, HEADER, line.origin):
+            return [start] * len(inner), inner
+        return chunk.window(start, reach)
+
+    @staticmethod
+    def _raised_at(
+        chunk: Chunk, line: ScannedLine, head: ScannedLine, starts: Sequence[int]
+    ) -> When:
+        """The exception's own time, else that of its traceback's first line.
+
+        Where all stand on one line its time counts: within the text there are others' times.
+        """
+        start = starts[0]
+        if starts[1:] == [start]:
+            whole = chunk.line(start, start).decode("utf-8", "replace")
+            return chunk.when(whole, start, far=True)
+        own = chunk.when(line.prefix + line.text, start, far=True)
+        return own if own.own else chunk.when(head.prefix + head.text, start, far=True)
+
+    def _bare_exception(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
+        parsed = logged_exception(line.text)
+        if parsed is None:
+            return False
+        kind, message = parsed
+        if kind.endswith("Warning"):
+            return False  # only a traceback makes an error of one
+        what = LogException(kind=kind, message=message[:500])
+        self._keep(self._exceptions.bare(kind), line, chunk, start, what)
+        return True
+
+    def _keep(
+        self,
+        found: SignatureMatch,
+        line: ScannedLine,
+        chunk: Chunk,
+        start: int,
+        exception: LogException | None = None,
+    ) -> None:
+        origin, processes = line.origin, self._out.processes
+        if origin.rank is not None and origin.pid is not None and len(processes) < _MOST_PROCESSES:
+            processes.append(origin)
+        self._add(
+            SignatureMatch(found.signature, self._groups(found, chunk, start)),
+            chunk.base + start,
+            line.text.strip()[:MAX_LINE],
+            line,
+            chunk.when(line.prefix + line.text, start, far=True),
+            origin=origin,
+            exception=exception,
+        )
+
+    def _groups(self, found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:
+        """What the line names; what it announces may stand on the lines that follow it."""
+        groups = {**found.groups, **_details(found, chunk, start)}
+        if found.signature.kind in _OF_A_DEVICE and "gpu" not in groups:
+            groups = {**_device_beside(chunk, start), **groups}
+        if groups or found.signature.accuses != "named":
+            return groups
+        own, *after = chunk.lines_from(start, 1 + _ANNOUNCED)
+        # A prefix that names no process stands on the first line only of what a terminal wrapped.
+        wrapped = own.origin.pid is None and own.origin.rank is None
+        same = (own.origin, NOBODY) if wrapped else (own.origin,)
+        more = [line.text.strip() for line in after if line.origin in same]
+        text = " ".join([own.text, *more])[:MAX_LINE]
+        return self._catalogue.rule(found.signature.id).search(text, text.lower()) or {}
+
+    def _add(
+        self,
+        found: SignatureMatch,
+        offset: int,
+        text: str,
+        line: ScannedLine,
+        when: When,
+        *,
+        origin: Origin,
+        exception: LogException | None,
+    ) -> None:
+        self.hits.add(
+            Hit(
+                file=self._index,
+                offset=offset,
+                text=text,
+                signature=found.signature,
+                groups=found.groups,
+                origin=origin,
+                streamed=is_streamed(line),
+                repeated=line.repeated,
+                exception=exception,
+                time=when.time,
+                own_time=when.own,
+                next_time=when.next,
+            )
+        )
+
+
+def _heading(chunk: Chunk, start: int) -> Origin | None:
+    """Whose traceback it is, where its first line or the one before it says so: Ray Train's
+    controller and a spawning process repeat those of their workers, SGLang and torch's
+    checkpoints write the rank."""
+    head, announced = chunk.lines_from(start, 1)[0], chunk.line_before(start)
+    before = announced.text.strip()
+    if spawned := _SPAWNED.match(before):
+        return Origin(local_rank=int(spawned["local"]))
+    match = _GATHERED.search(head.text) or _SNIPPET.match(before)
+    if match is None and head.origin.pid is None:
+        # Of an engine that is an actor of a job the prefix tells more: its ranks are no trainer's.
+        match = _SCHEDULER.match(head.text)
+    if match is not None:
+        return Origin(rank=int(match["rank"]))
+    # What a logger's exception() prints: its message, and the bare traceback.
+    bare = head.origin == NOBODY and announced.origin != NOBODY
+    return announced.origin if bare and _LOGGED.search(before) else None
+
+
+def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
+    """The PCI address or the index of the GPU that the lines around speak of, if it is one only."""
+    own = chunk.lines_from(start, 1)[0].origin
+    lines = [line for line in chunk.around(start, _DEVICE_REACH) if line.origin == own]
+    for pattern in (_PCI, _GPU_INDEX):
+        found = (match for line in lines for match in pattern.finditer(line.text))
+        named = {next(filter(None, match.groups())) for match in found}
+        if len(named) == 1:
+            return {"gpu": named.pop()}
+    return {}
+
+
+def _details(found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:
+    """What stands in lines of their own: of an actor's death Ray's pid, ip, class name, and after
+    a handler's header the signal."""
+    if found.signature.id == "segfault-handler":
+        text = "\n".join(line.text for line in chunk.lines_from(start, 1 + _ANNOUNCED))
+        return {"signal": "SIGABRT"} if _ABORTED.search(text) else {}
+    if not found.signature.id.startswith("ray-actor-died"):
+        return {}
+    facts: dict[str, str] = {}
+    for line in chunk.around(start, _DETAILS_REACH):
+        match = _DETAILS.match(line.text)
+        if match is not None:
+            key = {"class_name": "actor"}.get(match[1], match[1])
+            if key in ("pid", "ip", "actor"):
+                facts.setdefault(key, match[2].strip())
+    return facts

@@ -1,0 +1,137 @@
+"""Classifies a traceback by the catalogue: its most specific exception and that one's entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.errors.catalogue import Catalogue, SignatureMatch
+from ray_sentinel.evidence.logs.lines.levels import level
+from ray_sentinel.evidence.logs.lines.lines import ScannedLine
+from ray_sentinel.evidence.logs.lines.tracebacks import (
+    Raised,
+    Traceback,
+    first_cause,
+    is_wrapper,
+    parse_exception,
+)
+
+_MESSAGE_LINES = 4
+_NOT_REACHED = re.compile(
+    r"(?:Connect|Read|Pool|Write)(?:Timeout|Error)\b|ConnectionError|RemoteProtocolError|ProxyError"
+    r"|SSLError|Name or service not known|name resolution|[Tt]imed out|unreachable|No route to host"
+    r"|(?:Host|Network) is down|[Cc]onnection (?:refused|reset|abort)|[Bb]roken pipe"
+    r"|is not connected|MaxRetryError|ClientConnectorError"
+)
+_OF_NO_SERVICE = frozenset({"rendezvous", "transport-lost"})
+_WAITS_FOR_OTHERS = re.compile(
+    r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/(?:launch|accelerate_cli)"
+    r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
+    r"|/runpy)\.py:|/bin/(?:torchrun|accelerate|deepspeed):|-packages/ray/(?:air|tune|train)/"
+)
+"""Where launchers and drivers wait for their processes, or start: what is raised there tells that
+one of these failed, or nothing of the program yet."""
+
+
+class ExceptionClassifier:
+    """Judges chains of exceptions in a file of one kind."""
+
+    def __init__(self, catalogue: Catalogue, file_kind: str) -> None:
+        self._catalogue, self._kind = catalogue, file_kind
+
+    def judge(
+        self, block: Traceback, lines: Sequence[ScannedLine]
+    ) -> tuple[Raised, SignatureMatch]:
+        """The exception of the chain that says most, and its signature; ``block`` has one."""
+        fallback: tuple[Raised, SignatureMatch] | None = None
+        for raised in first_cause(block):
+            found = self._at_its_place(raised, self._search(raised, lines))
+            if found is not None and found.signature.role in ("cause", "harmless"):
+                return raised, found
+            if fallback is None:
+                fallback = raised, found or self._by_place(raised)
+        assert fallback is not None, "a block without exceptions is not judged"
+        place = self._by_place(fallback[0])
+        if fallback[1].signature.role == "echo" and place.signature.role == "cause":
+            return fallback[0], place
+        last = [r for r in block.raised if not is_wrapper(r.kind)]
+        if last and fallback[1].signature.id == "python-exception":
+            return last[-1], self._by_place(last[-1])
+        return fallback
+
+    def bare(self, kind: str) -> SignatureMatch:
+        """The entry for an exception's line whose traceback is not there."""
+        name = "python-wrapper" if is_wrapper(kind) else "python-exception"
+        return SignatureMatch(self._catalogue.get(name), {})
+
+    def groups(
+        self, found: SignatureMatch, chosen: Raised, lines: Sequence[ScannedLine]
+    ) -> dict[str, str]:
+        """Facts that stand on the lines after the exception's own too, in a message of several."""
+        groups = dict(found.groups)
+        rule = self._catalogue.rule(found.signature.id)
+        for line in _message_after(chosen, lines):
+            for key, value in (rule.search(line.text, line.text.lower()) or {}).items():
+                groups.setdefault(key, value)
+        return groups
+
+    def _search(self, raised: Raised, lines: Sequence[ScannedLine]) -> SignatureMatch | None:
+        """By the exception's own line, else with the lines of its message that follow it."""
+        found = self._catalogue.search(raised.text, self._kind)
+        if found is not None and found.signature.role in ("cause", "harmless"):
+            return found
+        tail = " ".join(line.text.strip() for line in _message_after(raised, lines))
+        wider = self._catalogue.search(f"{raised.text} {tail}"[:2000], self._kind)
+        return wider if wider is not None and wider.signature.role == "cause" else found
+
+    def _at_its_place(self, raised: Raised, found: SignatureMatch | None) -> SignatureMatch | None:
+        """A connection that failed is that of the service whose client raised; a full or broken
+        disk, or a store out of reach, that a checkpoint was written to cost the checkpoint."""
+        if _not_reached(raised, found):
+            service = self._catalogue.search_frames(raised.frames, connections=True)
+            told = found.signature.kind if found is not None else ""
+            # Words of a rendezvous say more than the collective in which it was made.
+            together = told == "rendezvous" and service is not None and service.peer_lost
+            if service is not None and service.kind != told and not together:
+                found = SignatureMatch(service, {})
+        if found is None or found.signature.kind != "storage":
+            return found
+        if self._by_place(raised).signature.kind != "checkpoint-fs-error":
+            return found
+        lost = msgspec.structs.replace(found.signature, kind="checkpoint-fs-error")
+        return SignatureMatch(lost, found.groups)
+
+    def _by_place(self, raised: Raised) -> SignatureMatch:
+        """What the frames of an exception that no entry knows tell."""
+        if is_wrapper(raised.kind) or _cut_while_waiting(raised):
+            return SignatureMatch(self._catalogue.get("python-wrapper"), {})
+        place = self._catalogue.search_frames(raised.frames)
+        return SignatureMatch(place or self._catalogue.get("python-exception"), {})
+
+
+def _not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
+    """The exception tells that a connection failed, and its words do not say to what: httpx, which
+    the model hub's library uses, names no address."""
+    if found is not None and found.signature.kind in _OF_NO_SERVICE:
+        return True
+    vague = found is None or (
+        found.signature.kind == "python-exception" and found.signature.role != "cause"
+    )
+    return vague and _NOT_REACHED.search(raised.text) is not None
+
+
+def _cut_while_waiting(raised: Raised) -> bool:
+    """The log ends, or is cut, within a launcher's or a driver's frames: no rank's exception."""
+    return parse_exception(raised.text) is None and bool(_WAITS_FOR_OTHERS.search(raised.frame))
+
+
+def _message_after(raised: Raised, lines: Sequence[ScannedLine]) -> Iterator[ScannedLine]:
+    """The lines that may belong to the exception's message: of the same process, and none that
+    begins an entry of the log by itself."""
+    own = lines[raised.index]
+    for line in lines[raised.index + 1 : raised.index + 1 + _MESSAGE_LINES]:
+        if line.origin != own.origin or level(line.text) or not line.text.strip():
+            return
+        yield line

@@ -1,0 +1,1 @@
+"""One line, or a few, of a log: prefixes, times, levels, tracebacks."""

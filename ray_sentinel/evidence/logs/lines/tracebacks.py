@@ -1,0 +1,247 @@
+"""Python tracebacks in logs: interleaved with other ranks' lines, prefixed, boxed, chained.
+
+A chain ("The above exception was the direct cause of ...", "During handling of ...") is read as
+one block, in the order it happened: the first exception is where it began. Ray wraps a remote
+traceback into ``RayTaskError(ValueError): ray::f() (pid=12, ip=10.0.0.2)`` and prints the remote
+frames and the remote exception after it: that one is the cause, and the process in the parentheses
+raised it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.lines.lines import NOBODY, Origin, ScannedLine, named_process
+
+HEADER = "Traceback (most recent call last)"
+REMOTE = "): ray::"
+"""In the line of Ray's wrapper: it begins a remote traceback also where the text above is cut."""
+_MAX_LINES = 600
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
+_EXCEPTION = re.compile(
+    r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?)(?:: ?(?P<message>.*))?$"
+)
+_TYPE_WORD = re.compile(
+    r"(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Failure|Failed|Killed|Aborted|NotFound|"
+    r"StopIteration|Cancelled|Refused|Denied|Unavailable|Died|Empty|Full|Break|Invalid\w*|Fault|Mismatch)"
+    r"(?:\([\w.]+\))?$"
+)
+_CHAIN = re.compile(
+    r"^(?:During handling of the above exception|The above exception was the direct cause)"
+)
+_LOGGED = re.compile(
+    r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?[ :|-]{1,3})?"
+    r"(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :|-]{1,3})?"
+)
+"""A logger's time and level before an exception, either of which may be missing."""
+_BOX = "│╭╰┌└├─|+"
+_DIGITS = re.compile(r"\d")
+_PATIENCE = 12
+"""So many lines may stand between an exception and the one that followed from it."""
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """One exception of a traceback."""
+
+    kind: str
+    message: str = ""
+    frame: str = ""
+    """``file:line function`` of the innermost frame."""
+    frames: tuple[str, ...] = ()
+    """All frames, outermost first."""
+    index: int = 0
+    """Which of the lines handed in it stands on."""
+    process: Origin = NOBODY
+    """The remote process that a Ray wrapper names."""
+
+    @property
+    def text(self) -> str:
+        """As Python prints it."""
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+class Traceback(msgspec.Struct, frozen=True, kw_only=True):
+    """A block: its exceptions in the order they were raised, and the lines that belong to it."""
+
+    raised: tuple[Raised, ...]
+    lines: tuple[int, ...]
+    complete: bool = True
+    """False where the exception's own line is missing; ``raised`` then holds what its frames say
+    under the name "Traceback"."""
+    ended_at: int | None = None
+    """The first line that shows that it is over; None where the lines end before."""
+
+
+def parse_exception(text: str) -> tuple[str, str] | None:
+    """(type, message) of a line such as ``ValueError: boom``, or None.
+
+    A type whose name ends as no usual exception's does is not known for one.
+    """
+    if len(text) > 40_000 or not text or text[0] in " \t":
+        return None
+    match = _EXCEPTION.match(text)
+    if match is None:
+        return None
+    kind = match.group("type")
+    if not _TYPE_WORD.search(kind):
+        return None
+    return kind, (match.group("message") or "").strip()
+
+
+def logged_exception(text: str) -> tuple[str, str] | None:
+    """As `parse_exception`, also where a logger wrote it after a time, a level of error, or both.
+
+    >>> logged_exception("2026-11-01 10:00:02 ERROR ValueError: boom")
+    ('ValueError', 'boom')
+    """
+    front = _LOGGED.match(text)
+    return parse_exception(text[front.end() :] if front else text)
+
+
+def read_traceback(lines: Sequence[ScannedLine], start: int) -> Traceback | None:
+    """Read the block whose header stands on ``lines[start]``; None if there is none.
+
+    ``lines`` may hold other processes' lines in between: only those of the same origin count.
+    """
+    head = lines[start]
+    column = head.text.find(HEADER)
+    remote = _remote(head.text) if column < 0 else None
+    if column < 0 and remote is None:
+        return None
+    reader = _Reader(head.text[: max(0, column)], head.origin)
+    if remote is not None:
+        reader.wrapped(*remote, start)
+    taken, ended_at = [start], None
+    for index in range(start + 1, min(len(lines), start + _MAX_LINES)):
+        line = lines[index]
+        if line.origin != head.origin:
+            continue
+        verdict = reader.take(line.text, index)
+        if verdict == "end":
+            ended_at = index
+            break
+        if verdict == "take":
+            taken.append(index)
+    complete = bool(reader.raised)
+    if not complete and reader.frames:
+        reader.cut_off(start)
+    return Traceback(
+        raised=tuple(reader.raised), lines=tuple(taken), complete=complete, ended_at=ended_at
+    )
+
+
+def _remote(text: str) -> tuple[str, str] | None:
+    """(type, message) of the line of Ray's wrapper of a remote exception."""
+    found = parse_exception(text) if REMOTE in text else None
+    return found if found is not None and is_wrapper(found[0]) else None
+
+
+class _Reader:
+    """Takes a block's lines one by one."""
+
+    def __init__(self, lead: str, origin: Origin) -> None:
+        self.lead = lead if lead.strip() else ""
+        self.shape = _DIGITS.sub("0", self.lead)
+        self.indent = len(lead) - len(lead.lstrip()) if not self.lead else 0
+        self.raised: list[Raised] = []
+        self.frames: list[str] = []
+        self.open = True
+        """Inside frames: the exception's line is still to come."""
+        self.chained = False
+        """The line before said that another traceback follows."""
+        self.idle = 0
+
+    def take(self, text: str, index: int) -> str:
+        """ "take": the line belongs to the block; "skip": perhaps not, but it may go on; "end"."""
+        body = self._body(text)
+        if _CHAIN.match(body) or (HEADER in body and (self.open or self.chained)):
+            self.open, self.frames, self.idle, self.chained = True, [], 0, True
+            return "take"
+        if HEADER in body:
+            return "end"
+        if frame := _FRAME.match(body):
+            if not self.open and not is_wrapper(self.raised[-1].kind):
+                return "end"
+            self.frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
+            self.open, self.idle, self.chained = True, 0, False
+            return "take"
+        if not self.open:
+            self.idle += 1
+            return "end" if self.idle > _PATIENCE else "skip"
+        return self._inside(body, index)
+
+    def wrapped(self, kind: str, message: str, index: int) -> None:
+        """The block begins with Ray's wrapper."""
+        self._raise(kind, message, index)
+
+    def cut_off(self, index: int) -> None:
+        """The text ended, or was torn, before the exception's own line."""
+        self._raise("Traceback", f"cut off at {self.frames[-1]}", index)
+
+    def _inside(self, body: str, index: int) -> str:
+        if not body.strip() or body[0] in " \t" or body.lstrip()[:1] in _BOX:
+            return "take"
+        found = _EXCEPTION.match(body)
+        if found is None:
+            self.idle += 1
+            return "end" if self.idle > _PATIENCE else "skip"
+        self._raise(found["type"], (found["message"] or "").strip(), index)
+        return "take"
+
+    def _raise(self, kind: str, message: str, index: int) -> None:
+        process = (
+            named_process(message) if kind.rsplit(".", 1)[-1].startswith("RayTask") else NOBODY
+        )
+        if not process.pid and "ray::" in message:
+            process = named_process(message)
+        before = self.raised[-1] if self.raised else None
+        if before is not None and before.process.pid and is_wrapper(before.kind):
+            process = before.process
+        self.raised.append(
+            Raised(
+                kind=kind,
+                message=message,
+                frame=self.frames[-1] if self.frames else "",
+                frames=tuple(self.frames),
+                index=index,
+                process=process,
+            )
+        )
+        self.open, self.frames, self.idle, self.chained = False, [], 0, False
+
+    def _body(self, text: str) -> str:
+        if self.lead:
+            size = len(self.lead)
+            if _DIGITS.sub("0", text[:size]) == self.shape:
+                return text[size:]
+            return text
+        if self.indent and text[: self.indent].strip() == "":
+            return text[self.indent :]
+        return text
+
+
+def first_cause(block: Traceback) -> Iterator[Raised]:
+    """The exceptions, those that explain most first: the beginning of the chain, then the rest.
+
+    A wrapper that Ray makes comes after what it wraps.
+    """
+    wrapped = [r for r in block.raised if not is_wrapper(r.kind)]
+    yield from wrapped
+    yield from (r for r in block.raised if is_wrapper(r.kind))
+
+
+def is_wrapper(kind: str) -> bool:
+    """Whether the exception only carries another one from a worker."""
+    name = kind.rsplit(".", 1)[-1] if "(" not in kind else kind
+    return "RayTaskError" in name or name in {
+        "ChildFailedError",
+        "TrainingFailedError",
+        "WorkerGroupError",
+        "ProcessRaisedException",
+        "RemoteTraceback",
+        "_RemoteTraceback",
+        "CalledProcessError",
+    }

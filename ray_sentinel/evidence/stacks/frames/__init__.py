@@ -1,0 +1,1 @@
+"""What frames and threads mean: which wait, which help, which tell."""

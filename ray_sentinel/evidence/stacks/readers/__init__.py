@@ -1,0 +1,1 @@
+"""Each tool's output, read into the same records."""

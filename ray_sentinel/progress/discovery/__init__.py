@@ -1,0 +1,1 @@
+"""Ranks, drivers and servers found from outside, without attach()."""

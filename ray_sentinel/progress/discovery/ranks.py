@@ -1,0 +1,256 @@
+"""Finds the ranks on a machine from outside: which processes are ranks, and which merely inherited
+variables.
+
+Said by, in falling precedence: a live record (the process attached), Ray (the caller tells), the
+environment a process started with, an inference engine's title. Children inherit the variables, so
+the topmost interpreter of each (job, rank) is the rank: shells above it are no interpreters,
+dataloader workers below it are its children, also after it died. Launchers are no ranks, nor are
+Ray's own processes that inherited variables from the shell that started Ray, nor are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import msgspec
+
+from ray_sentinel.progress.discovery.environment import (
+    ROLE_VARIABLE,
+    EnvironRank,
+    attempt_from,
+    gpus_from,
+    job_from,
+    rank_from,
+)
+from ray_sentinel.progress.discovery.launchers import (
+    gave_out,
+    is_launcher,
+    is_rays,
+    up_to_a_launcher,
+)
+from ray_sentinel.progress.discovery.titles import engine_ranks
+from ray_sentinel.progress.proc.proc_stat import Key
+from ray_sentinel.progress.proc.processes import Process
+
+MAX_FORMER = 4096
+"""Former ranks that are remembered, so that their orphaned children are not taken for ranks."""
+
+
+class _Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rank of which job."""
+
+    job: str
+    rank: int
+    attempt: int = 0
+    world_size: int | None = None
+    local_rank: int | None = None
+    gpus: tuple[str, ...] = ()
+    role: str = ""
+
+
+class DiscoveredRank(_Place, frozen=True, kw_only=True):
+    """A process that is a rank, and who says so."""
+
+    process: Process
+    source: str = "environ"
+    """"record", "ray", "environ" or "title"."""
+
+
+class Claim(_Place, frozen=True, kw_only=True):
+    """A claim that a process is a rank, made by its record or by Ray."""
+
+    pid: int
+    start: int
+    """0 if unknown: then the claim is for whatever process has the pid now."""
+    source: str = "record"
+
+    def found(self, process: Process) -> DiscoveredRank:
+        """The rank, where its word is taken for ``process``."""
+        place = {name: getattr(self, name) for name in _Place.__struct_fields__}
+        return DiscoveredRank(process=process, source=self.source, **place)
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    process: Process
+    rank: EnvironRank
+    job: str
+    attempt: int
+
+    @property
+    def group(self) -> tuple[str, int]:
+        return (self.job, self.rank.rank)
+
+
+class Discovery:
+    """Remembers which processes were ranks, so that what outlives a rank is not taken for one."""
+
+    def __init__(self) -> None:
+        self._former: dict[Key, int] = {}
+        """Keyed by the rank alone: a rank that renames its job keeps its children."""
+
+    def discover(
+        self, table: Mapping[int, Process], claims: Iterable[Claim] = ()
+    ) -> tuple[DiscoveredRank, ...]:
+        """The ranks among the processes, by job, attempt, rank and pid."""
+        claimed = list(self._claimed(table, claims))
+        found = {item.process.key: item for item in claimed}
+        for item in self._by_environ(table, claimed):
+            found.setdefault(item.process.key, item)
+        for item in _by_title(table):
+            if item.process.key not in found and not item.process.descends_from(found):
+                found[item.process.key] = item
+        self._remember(found.values())
+        return tuple(
+            sorted(
+                found.values(),
+                key=lambda item: (item.job, item.attempt, item.rank, item.process.pid),
+            )
+        )
+
+    def _remember(self, found: Iterable[DiscoveredRank]) -> None:
+        for item in found:
+            self._former.pop(item.process.key, None)
+            self._former[item.process.key] = item.rank
+        while len(self._former) > MAX_FORMER:
+            del self._former[next(iter(self._former))]
+
+    def _claimed(
+        self, table: Mapping[int, Process], claims: Iterable[Claim]
+    ) -> Iterator[DiscoveredRank]:
+        accepted: dict[Key, Claim] = {}
+        for claim in claims:
+            process = table.get(claim.pid)
+            if process is None or claim.start not in (0, process.start) or _is_ours(process):
+                continue
+            # The first word stands: records come before what Ray says.
+            accepted.setdefault(process.key, claim)
+        for key, claim in accepted.items():
+            process = table[key[0]]
+            above = (accepted[other] for other in process.lineage if other in accepted)
+            # A child that ran the attaching line again, such as a spawned dataloader worker.
+            if any((other.job, other.rank) == (claim.job, claim.rank) for other in above):
+                continue
+            yield claim.found(process)
+
+    def _by_environ(
+        self, table: Mapping[int, Process], claimed: Iterable[DiscoveredRank]
+    ) -> Iterator[DiscoveredRank]:
+        candidates = {
+            candidate.process.key: candidate
+            for process in table.values()
+            if (candidate := _candidate(process, table)) is not None
+        }
+        launchers = _launchers(candidates, table)
+        told = {item.process.key: item for item in claimed}
+        for candidate in candidates.values():
+            process = candidate.process
+            if process.key in launchers or process.key in told:
+                continue
+            above = tuple(up_to_a_launcher(process, table))
+            if self._is_child(candidate, above, candidates, launchers):
+                continue
+            if _is_told_of(candidate, above, told, candidates):
+                continue
+            yield DiscoveredRank(
+                process=process,
+                job=candidate.job,
+                rank=candidate.rank.rank,
+                attempt=candidate.attempt,
+                world_size=candidate.rank.world_size,
+                local_rank=candidate.rank.local_rank,
+                gpus=gpus_from(process.environ),
+            )
+
+    def _is_child(
+        self,
+        candidate: _Candidate,
+        lineage: Iterable[Key],
+        candidates: Mapping[Key, _Candidate],
+        launchers: set[Key],
+    ) -> bool:
+        for key in lineage:
+            if key in launchers:
+                continue
+            above = candidates.get(key)
+            if above is not None and above.group == candidate.group:
+                return True
+            if self._former.get(key) == candidate.rank.rank:
+                return True
+        return False
+
+
+def _candidate(process: Process, table: Mapping[int, Process]) -> _Candidate | None:
+    if not process.interpreter or not process.environ:
+        return None
+    rank = rank_from(process.environ)
+    if rank is None or _is_ours(process) or is_launcher(process):
+        return None
+    for pid, start in process.lineage:
+        above = table.get(pid)
+        if above is None or above.start != start:
+            continue
+        if above.command != "raylet" and not is_rays(above):
+            continue
+        # Ray itself was started with these variables: all of its workers have them, and so has a
+        # driver that its command line starts.
+        if rank_from(above.environ) == rank:
+            return None
+    return _Candidate(process, rank, job_from(process.environ), attempt_from(process.environ))
+
+
+def _launchers(candidates: Mapping[Key, _Candidate], table: Mapping[int, Process]) -> set[Key]:
+    """Candidates that are no ranks, because they started ranks: their descendants' variables show
+    it, or a launcher in between that passed on the rank that it was given itself."""
+    found = set()
+    for below in candidates.values():
+        near = set(up_to_a_launcher(below.process, table))
+        for key in below.process.lineage:
+            above = candidates.get(key)
+            if above is None:
+                continue
+            again = key not in near and above.group == below.group
+            if gave_out(above.rank, below.rank) or (again and above.rank.local_rank is None):
+                found.add(key)
+    return found
+
+
+def _is_told_of(
+    candidate: _Candidate,
+    lineage: Collection[Key],
+    told: Mapping[Key, DiscoveredRank],
+    candidates: Mapping[Key, _Candidate],
+) -> bool:
+    """Whether a claim about a relative settles what the candidate is."""
+    process = candidate.process
+    for key, item in told.items():
+        if key in process.lineage:
+            if key in lineage and item.rank == candidate.rank.rank:
+                return True
+            continue
+        other = candidates.get(key)
+        if other is None or other.group != candidate.group:
+            continue
+        # A wrapper above the rank, or another program beside it in the same wrapper.
+        if process.key in item.process.lineage or process.parent == item.process.parent:
+            return True
+    return False
+
+
+def _by_title(table: Mapping[int, Process]) -> Iterator[DiscoveredRank]:
+    for engine in engine_ranks(table):
+        process = engine.process
+        if not _is_ours(process):
+            yield DiscoveredRank(
+                process=process,
+                job=job_from(process.environ) or engine.job,
+                rank=engine.rank,
+                attempt=attempt_from(process.environ),
+                world_size=engine.world_size,
+                gpus=gpus_from(process.environ),
+                role="engine",
+                source="title",
+            )
+
+
+def _is_ours(process: Process) -> bool:
+    return bool(process.environ.get(ROLE_VARIABLE))

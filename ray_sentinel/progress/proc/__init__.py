@@ -1,0 +1,1 @@
+"""What the kernel tells of a process."""

@@ -1,0 +1,154 @@
+"""Reads the files of ``/proc`` that the kernel takes from a process's memory.
+
+The command line, the environment and the memory map lie behind a lock of the process's memory. A
+process that hangs in a driver may hold it for ever, and every reader waits with it (which is why
+``ps`` hangs on such machines). So they are read in other threads, and the caller goes on without
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ray_sentinel.bounded import Bounded
+from ray_sentinel.progress.proc.proc_stat import Key
+
+Read = TypeVar("Read")
+
+PATIENCE = 1.0
+"""Seconds that all processes of one poll may take together, 64 at a time."""
+SAID_AFTER = 5.0
+"""Seconds after which a reader that has not returned means that the process hangs, not that the
+machine is busy."""
+MOST_HANGING = 64
+"""How many readers may hang at one time; beyond that no other process is read."""
+MAX_FILE = 1 << 20
+"""Bytes read of a file."""
+
+
+class Own(msgspec.Struct, frozen=True):
+    """What a process says about itself; None if it may not be read or is gone."""
+
+    line: bytes | None
+    """Its arguments, each ended by a zero byte; empty for threads of the kernel and zombies."""
+    environ: bytes | None
+    """The variables that it started with, likewise."""
+    program: str
+    """The base name of its executable; empty where we may not look."""
+
+
+class ProcessMemory:
+    """Reads processes; one that hangs is left out until its reader is back."""
+
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        *,
+        patience: float = PATIENCE,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._proc = str(proc)
+        self._monotonic = monotonic
+        self._own: Bounded[Key, Own] = Bounded(patience, MOST_HANGING)
+        self._maps: Bounded[Key, bytes] = Bounded(patience, MOST_HANGING)
+        self._hanging_since: dict[Key, float] = {}
+        self._said: set[Key] = set()
+        self.problems: list[str] = []
+        """Which processes cannot be read; the caller reads and clears this."""
+
+    def own(self, keys: Iterable[Key]) -> dict[Key, Own]:
+        """What each process says about itself; those that hang are missing."""
+        return self._run(self._own, keys, self._read_own)
+
+    def maps(self, keys: Iterable[Key]) -> dict[Key, bytes]:
+        """The memory map of each, empty where we may not look; those that hang are missing."""
+        return self._run(self._maps, keys, self._read_maps)
+
+    def _run(
+        self, bounded: Bounded[Key, Read], keys: Iterable[Key], read: Callable[[int], Read]
+    ) -> dict[Key, Read]:
+        found, _ = bounded.run({key: partial(read, key[0]) for key in keys})
+        self._complain()
+        return found
+
+    def _complain(self) -> None:
+        now, before = self._monotonic(), self._hanging_since
+        hanging = self._own.stuck.keys() | self._maps.stuck.keys()
+        self._hanging_since = {key: before.get(key, now) for key in hanging}
+        late = {key for key, since in self._hanging_since.items() if now - since >= SAID_AFTER}
+        self.problems += [
+            f"pid {pid} hangs in the kernel with its memory locked: who it is cannot be read"
+            for pid, _ in sorted(late - self._said)
+        ]
+        self._said = late
+
+    def _read_own(self, pid: int) -> Own:
+        line = read_file(self._proc, pid, "cmdline")
+        environ = read_file(self._proc, pid, "environ") if line else b""
+        return Own(line, environ, self._program(pid))
+
+    def _read_maps(self, pid: int) -> bytes:
+        return read_file(self._proc, pid, "maps") or b""
+
+    def _program(self, pid: int) -> str:
+        try:
+            return os.path.basename(os.readlink(f"{self._proc}/{pid}/exe"))
+        except OSError:
+            return ""
+
+
+_aside: Bounded[tuple[str, int, str], bytes] = Bounded(PATIENCE, MOST_HANGING)
+_asking = threading.Lock()
+
+
+def memory_files(
+    pids: Iterable[int], name: str, proc: str | os.PathLike[str] = "/proc"
+) -> dict[int, bytes]:
+    """``cmdline``, ``environ`` or ``maps`` of some processes, for code that must not wait for them.
+
+    Missing are those that are gone or not for us, and those that hang: these cost ``PATIENCE``
+    once, and are not read again before their reader is back. Any thread may call.
+    """
+    root = os.fspath(proc)
+
+    def read(pid: int) -> bytes:
+        data = read_file(root, pid, name)
+        if data is None:
+            raise OSError("it is gone, or not for us")
+        return data
+
+    with _asking:
+        found, _ = _aside.run({(root, pid, name): partial(read, pid) for pid in pids})
+    return {pid: data for (_, pid, _), data in found.items()}
+
+
+def memory_file(pid: int, name: str, proc: str | os.PathLike[str] = "/proc") -> bytes | None:
+    """The same of one process; None where it is missing."""
+    return memory_files([pid], name, proc).get(pid)
+
+
+def read_file(proc: str, pid: int, name: str) -> bytes | None:
+    """A file of a process, ``MAX_FILE`` bytes at most; None where it is gone or not for us."""
+    try:
+        handle = os.open(f"{proc}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        parts = []
+        size = 0
+        while size < MAX_FILE and (part := os.read(handle, 1 << 16)):
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)

@@ -1,0 +1,319 @@
+"""The state of a rank in ``/proc`` at one moment, and for how long it has not changed.
+
+A healthy rank costs a few small files. Its threads are walked only where something may be wrong:
+its stamp is old, its training thread has not been on a CPU for a while, or it is stopped or
+blocked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.model.progress import HELD, InterpreterState, ProcessState
+from ray_sentinel.progress.proc.cgroup import Freezer
+from ray_sentinel.progress.proc.interpreter import (
+    STALE_AFTER,
+    Scheduling,
+    ThreadSample,
+    interpreter_state,
+    waited,
+)
+from ray_sentinel.progress.proc.proc_stat import Key, SchedStat, Stat, parse_schedstat, parse_stat
+from ray_sentinel.progress.record import STAMP_INTERVAL
+
+WALK_AFTER = 2.0
+"""Seconds without a CPU after which a rank's threads are looked at."""
+MAX_THREADS = 2048
+"""Threads walked of one process."""
+WINDOW = 0.8
+"""Least time in seconds between the samples that are compared, if there are such: over less, a busy
+machine looks like one that gives no CPU at all."""
+APART = 0.2
+"""Least time in seconds between two samples that are kept."""
+LOOKS = 8
+"""Samples kept: more than a window of them."""
+
+
+class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
+    """A process's state and how long its training thread has not been given a CPU (seconds)."""
+
+    state: ProcessState
+    quiet_seconds: float
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """One look at a process: when (monotonic seconds), its CPU time so far, its threads by tid."""
+
+    at: float
+    cpu_seconds: float
+    threads: dict[int, ThreadSample]
+
+
+class _Memory(msgspec.Struct, kw_only=True):
+    """What is kept about a process from one poll to the next; times are monotonic seconds."""
+
+    looks: deque[_Look] = msgspec.field(default_factory=lambda: deque(maxlen=LOOKS))
+    """The last samples, oldest first, at least ``APART`` seconds apart."""
+    moved: tuple[int, float, int] = (0, -1.0, -1)
+    """The training thread's tid, CPU seconds and switches."""
+    moved_at: float = 0.0
+    stamp: float = 0.0
+    stamped_switches: int | None = None
+    """The companion's, when this stamp was first seen."""
+
+    def before(self, now: float) -> _Look | None:
+        """The newest look that is a ``WINDOW`` old, or the oldest; None at first sight."""
+        old = [look for look in self.looks if now - look.at >= WINDOW]
+        return old[-1] if old else self.looks[0] if self.looks else None
+
+    def add(self, look: _Look) -> None:
+        """Remember a look, unless another was taken just before it."""
+        if not self.looks or look.at - self.looks[-1].at >= APART:
+            self.looks.append(look)
+
+
+class _Walk(msgspec.Struct, kw_only=True):
+    runnable: int = 0
+    blocked: list[tuple[int, str]] = []
+    threads: dict[int, ThreadSample] = {}
+
+
+class _Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sample of a process showed."""
+
+    stat: Stat
+    thread: ThreadSample | None
+    """The one that trains."""
+    sleeps: int
+    """How often that one went to sleep by itself."""
+    companion: ThreadSample | None
+    walk: _Walk
+    quiet: float
+    """Seconds since the training thread was last seen to move."""
+    suspicious: bool
+    """Something may be wrong: its threads were walked."""
+    frozen: bool
+
+
+class StateReader:
+    """Reads the states of ranks at each poll."""
+
+    def __init__(self, proc: Path = Path("/proc"), freezer: Freezer | None = None) -> None:
+        self._proc = str(proc)
+        self._freezer = Freezer(proc) if freezer is None else freezer
+        self._memory: dict[Key, _Memory] = {}
+
+    def forget(self, alive: set[Key]) -> None:
+        """Forget all processes but these."""
+        for key in self._memory.keys() - alive:
+            del self._memory[key]
+
+    def read(
+        self,
+        key: Key,
+        now: float,
+        *,
+        stepping_tid: int = 0,
+        companion_tid: int = 0,
+        stamp: float = 0.0,
+    ) -> SchedulerState | None:
+        """The state of process ``key`` at ``now`` (CLOCK_MONOTONIC seconds, as ``stamp`` is).
+
+        ``stepping_tid`` is the thread that trains, where it is known; else the main thread is
+        taken for it. None where the process is gone or the pid has passed on to another.
+        """
+        pid, start = key
+        stat = self._stat(f"{pid}/stat")
+        if stat is None or stat.start != start:
+            return None
+        memory = self._memory.setdefault(key, _Memory(moved_at=now))
+        sight = self._see(stat, memory, now, stepping_tid or pid, companion_tid, stamp)
+        interpreter = _judge(sight, memory, now, companion_tid, stamp)
+        return SchedulerState(state=self._state(sight, interpreter), quiet_seconds=sight.quiet)
+
+    def _see(
+        self, stat: Stat, memory: _Memory, now: float, tid: int, companion_tid: int, stamp: float
+    ) -> _Sight:
+        """Sample the process and, if something may be wrong, all of its threads."""
+        pid = stat.pid
+        thread = self._thread(pid, tid, now) or self._thread(pid, pid, now)
+        quiet = _quiet(memory, stat, thread, tid, now)
+        suspicious = (
+            quiet >= WALK_AFTER or stat.state in HELD or (stamp != 0 and now - stamp >= STALE_AFTER)
+        )
+        walk = self._walk(pid, now) if suspicious else _Walk(runnable=int(stat.state == "R"))
+        frozen = suspicious and self._freezer.is_frozen(pid, thread.wchan if thread else "")
+        companion = self._thread(pid, companion_tid, now) if companion_tid else None
+        for seen, number in ((thread, tid), (companion, companion_tid)):
+            if seen is not None:
+                walk.threads[number] = seen
+        return _Sight(
+            stat=stat,
+            thread=thread,
+            sleeps=self._number(f"{pid}/task/{tid}/status", "voluntary_ctxt_switches"),
+            companion=companion,
+            walk=walk,
+            quiet=quiet,
+            suspicious=suspicious,
+            frozen=frozen,
+        )
+
+    def _state(self, sight: _Sight, interpreter: InterpreterState) -> ProcessState:
+        stat, thread, walk = sight.stat, sight.thread, sight.walk
+        return ProcessState(
+            state=stat.state,
+            wchan=thread.wchan if thread else "",
+            cpu_seconds=stat.cpu_seconds,
+            main_cpu_seconds=(thread.cpu_seconds if thread else None) or 0.0,
+            main_switches=(thread.switches if thread else None) or 0,
+            main_sleeps=sight.sleeps,
+            threads=stat.threads,
+            runnable_threads=walk.runnable,
+            rss_bytes=stat.rss_bytes,
+            io_bytes=self._io(stat.pid),
+            frozen=sight.frozen,
+            blocked_threads=tuple(walk.blocked),
+            interpreter=interpreter,
+            tracer_pid=self._number(f"{stat.pid}/status", "TracerPid") if sight.suspicious else 0,
+        )
+
+    def _thread(self, pid: int, tid: int, now: float) -> ThreadSample | None:
+        stat = self._stat(f"{pid}/task/{tid}/stat")
+        if stat is None:
+            return None
+        sched = self._schedstat(pid, tid)
+        return ThreadSample(
+            at=now,
+            state=stat.state,
+            wchan=self._text(f"{pid}/task/{tid}/wchan"),
+            cpu_seconds=sched.cpu_seconds if sched else stat.cpu_seconds,
+            delay_seconds=sched.delay_seconds if sched else None,
+            switches=sched.switches if sched else None,
+        )
+
+    def _walk(self, pid: int, now: float) -> _Walk:
+        walk = _Walk()
+        try:
+            tids = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]
+        except OSError:
+            return walk
+        for tid in tids[:MAX_THREADS]:
+            thread = self._thread(pid, tid, now)
+            if thread is None:
+                continue
+            walk.threads[tid] = thread
+            if thread.state == "R":
+                walk.runnable += 1
+            elif thread.state == "D":
+                walk.blocked.append((tid, thread.wchan))
+        return walk
+
+    def _number(self, name: str, key: str) -> int:
+        """A number of a file in the form of ``status``; 0 where it is not there."""
+        for line in self._text(name).splitlines():
+            found, _, value = line.partition(":")
+            if found == key and value.strip().isdigit():
+                return int(value)
+        return 0
+
+    def _io(self, pid: int) -> int:
+        total = 0
+        for line in self._text(f"{pid}/io").splitlines():
+            name, _, value = line.partition(":")
+            if name in ("rchar", "wchar"):
+                total += int(value)
+        return total
+
+    def _stat(self, name: str) -> Stat | None:
+        data = self._bytes(name)
+        try:
+            return parse_stat(data) if data else None
+        except ValueError:
+            return None
+
+    def _schedstat(self, pid: int, tid: int) -> SchedStat | None:
+        data = self._bytes(f"{pid}/task/{tid}/schedstat")
+        try:
+            return parse_schedstat(data) if data else None
+        except ValueError:
+            return None
+
+    def _text(self, name: str) -> str:
+        text = (self._bytes(name) or b"").decode("utf-8", "replace").strip()
+        # The kernel writes 0 for "not waiting" and for "not for you to know".
+        return "" if text == "0" else text
+
+    def _bytes(self, name: str) -> bytes | None:
+        try:
+            handle = os.open(f"{self._proc}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return os.read(handle, 1 << 16)
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
+
+
+def _judge(
+    sight: _Sight, memory: _Memory, now: float, companion_tid: int, stamp: float
+) -> InterpreterState:
+    """Whether the interpreter runs, by this look and those before; remembers this one."""
+    look = _Look(now, sight.stat.cpu_seconds, sight.walk.threads)
+    before = memory.before(now)
+    state = interpreter_state(
+        now - stamp if stamp else None,
+        sight.stat.state,
+        sight.companion,
+        before.threads.get(companion_tid) if before else None,
+        _scheduling(look, before, stamp, companion_tid) if before else None,
+        runs=_runs(memory, sight.companion, stamp),
+        frozen=sight.frozen,
+    )
+    memory.add(look)
+    return state
+
+
+def _quiet(memory: _Memory, stat: Stat, thread: ThreadSample | None, tid: int, now: float) -> float:
+    cpu = thread.cpu_seconds if thread else None
+    switches = thread.switches if thread else None
+    moved = (tid, stat.cpu_seconds if cpu is None else cpu, switches or 0)
+    if moved != memory.moved:
+        memory.moved, memory.moved_at = moved, now
+    return max(0.0, now - memory.moved_at)
+
+
+def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int | None:
+    """How often the companion got a CPU since its stamp was first seen."""
+    switches = companion.switches if companion is not None else None
+    if stamp != memory.stamp:
+        memory.stamp, memory.stamped_switches = stamp, switches
+    if switches is None or memory.stamped_switches is None:
+        return None
+    return switches - memory.stamped_switches
+
+
+def _scheduling(look: _Look, before: _Look, stamp: float, companion_tid: int) -> Scheduling | None:
+    """What happened between two looks, as far as it came after the next stamp was due."""
+    early = max(0.0, stamp + STAMP_INTERVAL - before.at)
+    seconds = look.at - before.at - early
+    if seconds <= 0:
+        return None
+    waits = [
+        waiting
+        for tid, thread in look.threads.items()
+        if tid != companion_tid
+        and (earlier := before.threads.get(tid)) is not None
+        and (waiting := waited(thread, earlier)) is not None
+    ]
+    used = look.cpu_seconds - before.cpu_seconds
+    return Scheduling(
+        waited_share=max(waits, default=0.0) / seconds,
+        cpu_share=used / seconds,
+        fresh=before.at < stamp + STALE_AFTER,
+    )

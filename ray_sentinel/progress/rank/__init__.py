@@ -1,0 +1,1 @@
+"""In the rank: its record, and the thread beside it that answers."""

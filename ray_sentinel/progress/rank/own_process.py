@@ -1,0 +1,51 @@
+"""Facts about a process that its record is keyed by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ray_sentinel.kernel_files import boot_id
+from ray_sentinel.progress.proc.proc_stat import parse_stat
+
+MAX_DEPTH = 64
+"""Ancestors looked at; deeper chains do not occur."""
+
+
+def start_ticks(pid: int | str = "self", proc: Path = Path("/proc")) -> int:
+    """Field 22 of ``/proc/<pid>/stat``: when the process started, in clock ticks since boot.
+
+    Raises OSError where the process is not there.
+    """
+    return parse_stat((proc / str(pid) / "stat").read_bytes()).start
+
+
+def boot_number(proc: Path = Path("/proc")) -> int:
+    """64 bits of the boot id, to tell records of an earlier boot; 0 where it is hidden."""
+    try:
+        return int(boot_id(proc).replace("-", "")[:16], 16)
+    except ValueError:
+        return 0
+
+
+def pid_namespace(proc: Path = Path("/proc")) -> int:
+    """The inode of our PID namespace: pids mean something only inside it; 0 where hidden."""
+    try:
+        return os.stat(proc / "self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def raylet_above(pid: int, proc: Path = Path("/proc")) -> int:
+    """The pid of the raylet that the process descends from; 0 where it descends from none."""
+    for _ in range(MAX_DEPTH):
+        try:
+            stat = parse_stat((proc / str(pid) / "stat").read_bytes())
+        except (OSError, ValueError):
+            return 0
+        if stat.command == "raylet":
+            return pid
+        if stat.parent <= 1:
+            return 0
+        pid = stat.parent
+    return 0

@@ -1,0 +1,186 @@
+"""A Prometheus as a source of time series, over its HTTP API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ray_sentinel import regex as re
+from ray_sentinel.diagnose.series import Floats, Grid, Reduce, Samples, Selector, axis
+from ray_sentinel.store.prometheus.http import PrometheusHttp
+from ray_sentinel.store.prometheus.matrix import ask_matrix, pairs_of
+
+# First and last sample of a Prometheus, which it does not tell: asked for in ever finer steps.
+
+MAX_POINTS = 10_000
+"""Points of one series in one range query; Prometheus itself refuses more than 11,000."""
+
+
+def find_span(http: PrometheusHttp, names: Sequence[str]) -> tuple[float, float] | None:
+    """First and last sample of a Prometheus, found by queries of finer and finer ranges.
+
+    ``/api/v1/status/tsdb`` tells the range of the head block only, and nothing at all of a
+    database that holds finished blocks alone.
+    """
+    if not names:
+        return None
+    now = time.time()
+    lowest = re.search(
+        r"^prometheus_tsdb_lowest_timestamp_seconds (\S+)$", http.text("/metrics"), re.MULTILINE
+    )
+    start = float(lowest.group(1)) if lowest else now - 2 * 365 * 86400.0
+    end = now + 86400.0
+    if not 0 < start < end:
+        start = now - 2 * 365 * 86400.0
+    probes = _probe_names(names)
+    for step in (86400.0, 3600.0, 300.0, 15.0):
+        while (end - start) / step > MAX_POINTS:
+            step *= 2
+        found = _presence(http, probes, start, end, step)
+        if found is None:
+            return None
+        start, end = found[0] - step, found[1]
+    return start, end
+
+
+def _presence(
+    http: PrometheusHttp, probes: str, start: float, end: float, step: float
+) -> tuple[float, float] | None:
+    query = {
+        "query": f'count(last_over_time({{__name__=~"{probes}"}}[{round(step)}s]))',
+        "start": stamp(start),
+        "end": stamp(end + step),
+        "step": f"{step:.3f}",
+    }
+    found = [pairs_of(series.values) for series in ask_matrix(http, "/api/v1/query_range", query)]
+    times = np.concatenate([pairs[:, 0] for pairs in found]) if found else np.empty(0)
+    return (float(times.min()), float(times.max())) if times.size else None
+
+
+def _probe_names(names: Sequence[str]) -> str:
+    wanted = ("up", "hw_scrape_duration_seconds", "hw_procs_running", "tb_step", "train_step",
+              "ray_node_mem_used", "hw_gpu_power_watts")  # fmt: skip
+    found = [name for name in wanted if name in names]
+    return "|".join(found or [re.escape(name) for name in names[:20]])
+
+
+def stamp(moment: float) -> str:
+    """Unix seconds as the API takes them, to the millisecond that it keeps."""
+    return f"{moment:.3f}"
+
+
+_OVER_TIME = {
+    "last": "last_over_time",
+    "avg": "avg_over_time",
+    "max": "max_over_time",
+    "min": "min_over_time",
+}
+
+
+class PrometheusSource:
+    """Reads series from a Prometheus at ``url``; speaks no other version than ``/api/v1``.
+
+    ``deadline`` is for one request, in seconds. Raises UnreachableError where it does not answer,
+    InputError where what answers is no Prometheus.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        title: str = "",
+        deadline: float = 30.0,
+        span: tuple[float, float] | None = None,
+        notes: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._http = PrometheusHttp(url, deadline, headers)
+        self.title = title or self._http.url
+        self.notes: list[str] = list(notes)
+        self._span = span
+        self._families: tuple[str, ...] | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address, without a slash at the end."""
+        return self._http.url
+
+    @property
+    def seconds_waiting(self) -> float:
+        """Time spent until answers arrived: Prometheus's own."""
+        return self._http.seconds_waiting
+
+    def families(self) -> tuple[str, ...]:
+        if self._families is None:
+            answer = self._http.data("/api/v1/label/__name__/values")
+            self._families = tuple(sorted(str(name) for name in answer))
+        return self._families
+
+    def span(self) -> tuple[float, float] | None:
+        if self._span is None:
+            self._span = find_span(self._http, self.families())
+        return self._span
+
+    def look_between(self, blocks: tuple[float, float] | None) -> None:
+        """Find the span of finished blocks (their range is known) and the head together."""
+        head = self._http.data("/api/v1/status/tsdb").get("headStats") or {}
+        low, high = float(head.get("minTime", 0)) / 1000, float(head.get("maxTime", 0)) / 1000
+        ends = [blocks] if blocks else []
+        if 0 < low <= high:
+            ends.append((low, high))
+        if ends:
+            self._span = min(a for a, _ in ends), max(b for _, b in ends)
+
+    def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
+        rows = self._http.data(
+            "/api/v1/series", {"match[]": name, "start": stamp(start), "end": stamp(end)}
+        )
+        return [{k: v for k, v in row.items() if k != "__name__"} for row in rows]
+
+    def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
+        milliseconds = max(round((end - start) * 1000), 1)
+        query = {"query": f"{selector}[{milliseconds}ms]", "time": stamp(end)}
+        found = []
+        for series in ask_matrix(self._http, "/api/v1/query", query):
+            pairs = pairs_of(series.values)
+            found.append(Samples(_plain(series.metric), pairs[:, 0], pairs[:, 1]))
+        return found
+
+    def query_range(
+        self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
+    ) -> Grid:
+        times = axis(start, end, step)
+        expression = f"{_OVER_TIME[reduce]}({selector}[{round(step * 1000)}ms])"
+        rows: dict[tuple[tuple[str, str], ...], Floats] = {}
+        for part in np.array_split(times, int(np.ceil(times.size / MAX_POINTS))):
+            self._range(expression, part, times, step, rows)
+        labels = tuple(dict(key) for key in rows)
+        values = np.array(list(rows.values())).reshape(len(rows), times.size)
+        return Grid(labels, times, values)
+
+    def _range(
+        self,
+        expression: str,
+        part: Floats,
+        times: Floats,
+        step: float,
+        rows: dict[tuple[tuple[str, str], ...], Floats],
+    ) -> None:
+        query = {
+            "query": expression,
+            "start": stamp(part[0]),
+            "end": stamp(part[-1]),
+            "step": f"{step:.3f}",
+        }
+        for series in ask_matrix(self._http, "/api/v1/query_range", query):
+            pairs = pairs_of(series.values)
+            key = tuple(sorted(_plain(series.metric).items()))
+            row = rows.setdefault(key, np.full(times.size, np.nan))
+            index = np.rint((pairs[:, 0] - times[0]) / step).astype(np.int64)
+            row[index] = np.where(np.isnan(pairs[:, 1]), np.inf, pairs[:, 1])
+
+
+def _plain(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key != "__name__"}

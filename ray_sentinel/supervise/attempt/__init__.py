@@ -1,0 +1,1 @@
+"""One run of the command: its processes, their output, whether it moves."""

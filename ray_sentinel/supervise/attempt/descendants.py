@@ -1,0 +1,63 @@
+"""All descendants of a process, by ``/proc``, without Ray's own processes and their descendants."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel import signals
+from ray_sentinel.progress.discovery.launchers import is_rays_command
+from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
+from ray_sentinel.progress.proc.process_memory import memory_files
+
+_DAEMONS = frozenset({"raylet", "gcs_server"})
+_TITLES = ("ray-dashboard-",)
+"""How the names of others begin, where they have set one."""
+
+
+class Descendant(msgspec.Struct, frozen=True):
+    """One process; ``start`` tells it from a later one with its pid."""
+
+    pid: int
+    start: int
+    command: str
+
+    def signal(self, number: int) -> None:
+        """Signal it, if it is still the same process."""
+        with contextlib.suppress(OSError):
+            signals.send(self.pid, self.start, number)
+
+
+def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
+    """The pids of Ray's daemons among them, which may outlive whoever started the node.
+
+    The command line of a process whose memory is locked is not waited for: then its name must do.
+    """
+    asked = list(stats)
+    lines = memory_files((stat.pid for stat in asked), "cmdline", proc)
+    return {
+        stat.pid
+        for stat in asked
+        if stat.command in _DAEMONS
+        or stat.command.startswith(_TITLES)
+        or is_rays_command(lines.get(stat.pid, b"").decode("utf-8", "replace").split("\0"))
+    }
+
+
+def descendants(root: int, proc: Path = Path("/proc")) -> list[Descendant]:
+    """Children, their children and so on, that live; zombies are left out."""
+    children: dict[int, list[Stat]] = {}
+    for stat in all_stats(proc).values():
+        children.setdefault(stat.parent, []).append(stat)
+    found: list[Descendant] = []
+    below = [root]
+    while below:
+        level = [stat for parent in below for stat in children.get(parent, [])]
+        spared = rays(level, proc)
+        mine = [stat for stat in level if stat.pid not in spared]
+        found += [Descendant(s.pid, s.start, s.command) for s in mine if s.state not in ("Z", "X")]
+        below = [stat.pid for stat in mine]
+    return found

@@ -1,0 +1,1 @@
+"""Notices of what happened, sent to people."""
