@@ -5,6 +5,7 @@ from __future__ import annotations
 from ray_sentinel.model.incident import ChainLink, Culprit, EvidenceItem, Incident, Verdict
 from ray_sentinel.model.metrics import CollectorStatus
 from ray_sentinel.model.status import (
+    CoordinatorStatus,
     JobStatus,
     MemberStatus,
     NodeStatus,
@@ -69,6 +70,16 @@ def status(*, ranks: int = 8, hostile: str = "") -> Status:
         time=NOW,
         log_dir="/data/llama",
         notes=(f"port 9401 is taken{hostile}",),
+        coordinator=CoordinatorStatus(
+            reports_per_second=2.0,
+            reports_due_per_second=2.0,
+            cycle_seconds=0.0042,
+            memory_bytes=181_000_000,
+            memory_limit_bytes=2_000_000_000,
+            series_bytes=640_000,
+            series_limit_bytes=256_000_000,
+            log_missing=3,
+        ),
     )
 
 

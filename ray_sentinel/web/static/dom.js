@@ -32,6 +32,11 @@ export function duration(seconds) {
   return seconds < 100 ? `${Number(seconds.toPrecision(3))} s` : age(seconds);
 }
 
+export function bytes(count) {
+  const [unit, size] = count < 1e6 ? ["kB", 1e3] : count < 1e9 ? ["MB", 1e6] : ["GB", 1e9];
+  return `${Number((count / size).toPrecision(3))} ${unit}`;
+}
+
 export function clock(at) {
   return new Date(at * 1000).toLocaleTimeString();
 }

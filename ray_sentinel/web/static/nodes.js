@@ -1,5 +1,35 @@
 // The nodes, with their collectors.
-import { age, el, table } from "./dom.js";
+import { age, bytes, duration, el, facts, table } from "./dom.js";
+
+// Whether the sentinel itself is well: what it takes and what it does not see. `status.coordinator`
+// is null of an older version.
+export function health(status) {
+  const own = status.coordinator;
+  const blind = status.nodes.flatMap((node) => node.collectors.filter((one) => !isSkipped(one) && !isWell(one)));
+  const late = status.nodes.reduce((most, node) => Math.max(most, node.snapshot_age_seconds ?? 0), 0);
+  const share = (taken, most) => (taken === null ? "" : most ? `${bytes(taken)} of ${bytes(most)}` : bytes(taken));
+  return facts([
+    ["nodes watched", `${status.nodes.length} of ${status.nodes.length + status.unwatched.length}`],
+    ["oldest report", status.nodes.length ? `${age(late)} ago` : ""],
+    ["collectors that tell nothing", blind.length ? bad(blind.length) : 0],
+    ...(own === null ? [] : [
+      ["reports", `${own.reports_per_second.toFixed(1)} of ${own.reports_due_per_second.toFixed(1)} a second`],
+      ["relays", own.relays || ""],
+      ["one cycle", own.cycle_seconds === null ? "" : duration(own.cycle_seconds)],
+      ["memory", share(own.memory_bytes, own.memory_limit_bytes)],
+      ["series", share(own.series_bytes, own.series_limit_bytes)],
+      ["events waiting for the disk", own.log_waiting_bytes ? share(own.log_waiting_bytes, own.log_waiting_limit_bytes) : ""],
+      ["events lost", own.log_missing ? bad(own.log_missing) : ""],
+    ]),
+  ]);
+}
+
+function bad(count) {
+  return el("span", { class: "t-warn" }, String(count));
+}
+
+const isSkipped = (one) => one.state === "skipped";
+const isWell = (one) => one.state === "running" && one.success !== false;
 
 export function nodeTable(status) {
   const watched = status.nodes.map((node) => [node.host + (node.is_head ? " (head)" : ""),
@@ -12,8 +42,8 @@ export function nodeTable(status) {
 function collectors(node) {
   const list = el("span", {});
   for (const one of node.collectors) {
-    if (one.state === "skipped") continue;
-    const well = one.state === "running" && one.success !== false;
+    if (isSkipped(one)) continue;
+    const well = isWell(one);
     list.append(el("span", { class: well ? "quiet" : "t-warn", title: one.message || "" },
       `${one.name}${well ? "" : `: ${one.state}`} `));
   }

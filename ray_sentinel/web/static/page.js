@@ -6,7 +6,7 @@ import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
 import { laneCards } from "./lanes.js";
-import { nodeTable } from "./nodes.js";
+import { health, nodeTable } from "./nodes.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
 import { portMap } from "./ports.js";
 import { pulses } from "./pulse.js";
@@ -43,6 +43,7 @@ function show({ status, incidents }) {
     : [el("p", { class: "quiet" }, "No training runs yet.")]));
   fill("incidents", incidents, () => [...incidents].reverse().map(incidentCard));
   fill("nodes", [status.nodes, status.unwatched], () => [nodeTable(status)]);
+  fill("health", [status.nodes, status.unwatched, status.coordinator], () => [el("div", { class: "card" }, health(status))]);
   const notes = [...status.notes];
   if (status.log_dir) notes.push(`files: ${status.log_dir}`);
   if (status.prometheus) notes.push(`Prometheus: ${status.prometheus}`);

@@ -172,6 +172,15 @@ def test_an_actor_is_shown_with_who_waits_for_it(browser: Browser, page: Page) -
     shown(browser, "#detail", "no longer in this job")
 
 
+def test_the_sentinel_tells_of_itself(browser: Browser, page: Page) -> None:
+    browser.open(page.link)
+    for text in (
+        "nodes watched\n2 of 3", "collectors that tell nothing\n2", "reports\n2.0 of 2.0 a second",
+        "one cycle\n4.2 ms", "memory\n181 MB of 2 GB", "series\n640 kB of 256 MB", "events lost\n3",
+    ):  # fmt: skip
+        shown(browser, "#health", text)
+
+
 def test_ranks_are_sorted_by_what_is_chosen(browser: Browser, page: Page) -> None:
     browser.open(page.link)
     names = "[...document.querySelectorAll('#jobs .hosts > .quiet')].map((one) => one.innerText)"
