@@ -20,7 +20,8 @@ from ray_sentinel.web.page import Page  # noqa: E402
 from ray_sentinel.web.routes import PageSource  # noqa: E402
 from tests.support.browser import Browser  # noqa: E402
 from tests.support.page_data import incident, incident_of_actors, status  # noqa: E402
-from tests.support.page_gpus import gpus  # noqa: E402
+from tests.support.page_gpus import gpus, ports  # noqa: E402
+from tests.support.page_lanes import report as lanes  # noqa: E402
 from tests.support.page_pulse import report  # noqa: E402
 from tests.support.page_stacks import with_stacks  # noqa: E402
 from tests.support.top_screen import TopScreen, drawn, served_page  # noqa: E402
@@ -39,7 +40,8 @@ STILL = "new Promise((done) => setTimeout(done, 1000))"
 def take_page() -> None:
     """``page-light.png``, ``incident-dark.png`` ...: the first screen of each view."""
     told = (with_stacks(incident()), incident_of_actors())
-    page = Page(PageSource(partial(status, ranks=8), lambda: told, pulse=report, gpus=gpus), port=0)
+    source = PageSource(status, lambda: told, pulse=report, gpus=gpus, lanes=lanes, ports=ports)
+    page = Page(source, port=0)
     try:
         with tempfile.TemporaryDirectory() as folder, Browser(Path(folder)) as browser:
             browser.resize(WIDTH, HEIGHT)

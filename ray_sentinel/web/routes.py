@@ -91,8 +91,8 @@ class PageSource(msgspec.Struct, frozen=True):
     history: Callable[[], bytes] | None = None
     """The embedded history as a file's bytes; raises OSError where it cannot be made."""
     pulse: Callable[[], PulseReport] | None = None
-    lanes: Callable[[], LanesReport] | None = None
     gpus: Callable[[GpuQuantity], GpuMap] | None = None
+    lanes: Callable[[], LanesReport] = LanesReport
     ports: Callable[[], PortMap] = PortMap
 
 
@@ -111,8 +111,7 @@ def routes(source: PageSource) -> dict[str, Handler]:
     }
     if source.pulse is not None:
         plain["/api/v1/pulse"] = source.pulse
-    if source.lanes is not None:
-        plain["/api/v1/lanes"] = source.lanes
+    plain["/api/v1/lanes"] = source.lanes
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
     for path, (body, kind) in static_files().items():
         made[path] = _static(body, kind)

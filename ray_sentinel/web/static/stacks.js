@@ -1,6 +1,7 @@
 // The stacks of an incident as one tree: places that stacks have in common stand once, with how
 // many processes pass through them. It unfolds, and is searched.
 import { el } from "./dom.js";
+import { icicle } from "./icicle.js";
 
 // `verdict` has the culprits' stacks and one of each place where others stand.
 export function stackTree(verdict) {
@@ -8,9 +9,15 @@ export function stackTree(verdict) {
   if (!stacks.length) return [];
   const framed = stacks.filter((one) => one.signature.length);
   const bare = stacks.filter((one) => !one.signature.length);
-  const tree = el("div", { class: "tree" }, ...branches(merged(framed), verdict),
-    ...bare.map((one) => end(one, verdict)));
-  return [search(tree), tree, ...(framed.length > 1 ? [beside(framed, verdict)] : [])];
+  const root = merged(framed);
+  const tree = el("div", { class: "tree" }, ...branches(root, verdict), ...bare.map((one) => end(one, verdict)));
+  const others = framed.length > 1 ? [asIcicle(root, verdict), beside(framed, verdict)] : [];
+  return [search(tree), tree, ...others];
+}
+
+function asIcicle(root, verdict) {
+  return el("details", { class: "two", "data-key": "icicle" }, el("summary", {}, "As an icicle"),
+    icicle(root, (stack) => culprit(stack, verdict) !== undefined));
 }
 
 // Two stacks side by side: what they have in common is quiet, where they part is marked.

@@ -14,6 +14,7 @@ from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
 from tests.support.page_data import incident, incident_of_actors, status
 from tests.support.page_gpus import gpus, ports
+from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
 from tests.support.page_stacks import with_stacks
 from tests.support.parts import require_library
@@ -40,7 +41,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     incidents = (with_stacks(incident()), incident_of_actors())
-    source = PageSource(status, lambda: incidents, pulse=report, gpus=gpus, ports=ports)
+    source = PageSource(
+        status, lambda: incidents, pulse=report, gpus=gpus, lanes=lanes, ports=ports
+    )
     started = Page(source, port=0)
     yield started
     started.close()
@@ -61,6 +64,7 @@ def violations(browser: Browser, axe: str) -> list[Any]:
         ("", "document.querySelector('#gpus table') && document.querySelector('#pulse svg')"),
         ("#incident/0001", "document.querySelector('#detail .tree')"),
         ("#incident/0002", "document.querySelector('#detail .chain')"),
+        ("#process/llama/1/rank%203", "document.querySelector('#detail .stack')"),
         ("#incident/none", "document.querySelector('#detail p')"),
     ],
 )

@@ -117,7 +117,7 @@ def test_what_moved_over_the_rounds_is_marked_and_two_places_stand_side_by_side(
     moved = "[...document.querySelectorAll('.tree .moved')].map((one) => one.textContent)"
     backward, reduce = "backward (model.py:12)", "all_reduce (distributed_c10d.py:2300)"
     assert browser.run(moved) == [reduce, backward]
-    browser.run("document.querySelector('.two').open = true")
+    browser.run("document.querySelector('[data-key=two]').open = true")
     lines = "document.querySelectorAll('.beside > div:nth-child({}) li:not(.quiet)')"
     column = f"[...{lines}].map((one) => one.innerText)"
     left = ["next_batch (loader.py:52)", "read (dataset.py:19)"]
@@ -170,6 +170,17 @@ def test_an_actor_is_shown_with_who_waits_for_it(browser: Browser, page: Page) -
         shown(browser, "#detail", text)
     browser.run("location.hash = '#process/train_rl-1/0/Rollout%209'")
     shown(browser, "#detail", "no longer in this job")
+
+
+def test_stacks_are_drawn_as_wide_as_there_are_processes(browser: Browser, page: Page) -> None:
+    browser.open(page.link + "#incident/0001")
+    shown(browser, ".tree", "fit (trainer.py:240)")
+    browser.run("document.querySelector('[data-key=icicle]').open = true")
+    wide = """[...document.querySelectorAll('.icicle .block')].map((one) => [
+        one.firstChild.innerText.split(' ')[0], one.getBoundingClientRect().width])"""
+    widths = dict(browser.run(wide))
+    assert widths["8"] > widths["7"] > widths["6"] > 3 * widths["1"]
+    assert browser.run(TEXT.format(".icicle .named")).startswith("1 read (dataset.py:19)")
 
 
 def test_the_sentinel_tells_of_itself(browser: Browser, page: Page) -> None:
