@@ -27,8 +27,8 @@ RANK_BYTES = 32 << 10
 """What a rank's reduced dump is assumed to have, to tell when nodes are to answer: nobody measures
 it before."""
 BYTES_A_SECOND = 64_000_000
-"""For which nodes are given a turn. It is no bound: dumps may be larger than assumed, and nodes that
-are late answer when they can."""
+"""For which nodes are given a turn. It is no bound: dumps may be larger than assumed, and nodes
+that are late answer when they can."""
 RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
 """The same, of raw dumps."""
