@@ -42,8 +42,9 @@ def _series(state: EngineState, now: float) -> bool:
 
 
 def _pulse(state: EngineState, now: float) -> bool:
-    jobs = (*state.cluster.jobs.values(), *state.cluster.ray.jobs.values())
-    given = [job.pulse.shed(now, LEAST_PULSE) for job in jobs]
+    pulses = [job.pulse for job in state.cluster.jobs.values()]
+    pulses += [job.pulse for job in state.cluster.ray.jobs.values()]
+    given = [pulse.shed(now, LEAST_PULSE) for pulse in pulses]
     return any(given)
 
 
