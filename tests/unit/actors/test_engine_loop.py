@@ -18,6 +18,7 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.engine.rules.hang_silent import HangSilent
 from ray_sentinel.engine.state_cut import StateCut
+from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Finding
 from ray_sentinel.model.progress import Snapshot
@@ -185,6 +186,26 @@ def test_a_log_that_fails_goes_on_later(tmp_path: Path, monkeypatch: pytest.Monk
     assert header.lost == 1
     assert len(events) == 1
     assert event_log.unpacked_state(header), "it begins with all that is known by then"
+
+
+def test_no_node_comes_while_the_nodes_series_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subject, _ = loop(None)
+    fed = threading.Event()
+
+    def feed() -> None:
+        subject.feed(Tick(time=0.0))
+        fed.set()
+
+    def size(telemetry: Telemetry) -> int:
+        threading.Thread(target=feed, daemon=True).start()
+        return int(fed.wait(0.2))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Telemetry, "size", property(size))
+        assert subject.series_bytes == 0, "the event waits"
+    assert fed.wait(30.0)
 
 
 @pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
