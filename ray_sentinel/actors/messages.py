@@ -146,8 +146,8 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
     most_bytes: int = 0
     """Of all dumps in the answer."""
     after: float = 0.0
-    """The answer is sent no sooner than so many seconds after the request: nodes whose ranks are
-    all asked at once do not all answer at once."""
+    """An answer with dumps in it, not their digests alone, is sent no sooner than so many seconds
+    after the request: nodes whose ranks are all asked at once do not all answer at once."""
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,9 @@
 """What the engine lets go when the coordinator takes too much memory, in this order.
 
 Each time one part gives the older half of what it can spare; a part that has nothing to spare is
-passed over. No verdict needs what goes: what rules read is kept for longer than any of them looks
-back, and of an incident that is over the bundle has everything.
+passed over. No verdict of a hang needs what goes: what rules read is kept for longer than they look
+back, but for those of counters that rise over half an hour and more, which then see the last
+quarter. Of an incident that is over the bundle has everything; without one it keeps what it has.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 LEAST_HISTORY = 60.0
 """Seconds of the series that no rule reads: what is not in the history's file yet."""
 LEAST_SERIES = 900.0
-"""Of those that rules read; no rule but the slowest ones of counters looks back further."""
+"""Of those that rules read; only the slowest ones, of counters, look back further."""
 LEAST_PULSE = 300.0
 """Of the jobs' pulse."""
 
@@ -41,17 +42,19 @@ def _series(state: EngineState, now: float) -> bool:
 
 
 def _pulse(state: EngineState, now: float) -> bool:
-    given = [job.pulse.shed(now, LEAST_PULSE) for job in state.cluster.jobs.values()]
+    pulses = [job.pulse for job in state.cluster.jobs.values()]
+    pulses += [job.pulse for job in state.cluster.ray.jobs.values()]
+    given = [pulse.shed(now, LEAST_PULSE) for pulse in pulses]
     return any(given)
 
 
 def _incidents(state: EngineState, _: float) -> bool:
-    """The stacks of the older half of those that are over and still have some."""
+    """The stacks of the older half of those that are over, in a bundle, and still have some."""
     known = state.store.incidents
     full = [
         (one, one.verdict)
         for one in known.values()
-        if one.resolved_at is not None and one.verdict is not None and one.verdict.stacks
+        if one.resolved_at is not None and one.bundle and one.verdict and one.verdict.stacks
     ]
     for one, verdict in full[: (len(full) + 1) // 2]:
         shorter = msgspec.structs.replace(verdict, stacks=())

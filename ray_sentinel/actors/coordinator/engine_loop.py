@@ -225,7 +225,8 @@ class EngineLoop:
     @property
     def series_bytes(self) -> int:
         """Memory of the nodes' series."""
-        return self._engine.view.telemetry.size
+        with self._lock:
+            return self._engine.view.telemetry.size
 
     def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
         """As ``Telemetry.rows``, with times on the wall clock. The engine goes on meanwhile."""

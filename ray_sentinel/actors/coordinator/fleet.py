@@ -66,6 +66,8 @@ class FleetMember:
         self.failures = 0
         self.retry_at = 0.0
         self.released = False
+        self.in_wave = False
+        """Its agent was made, not found."""
         self.ping: Any = None
 
 
@@ -173,16 +175,21 @@ class Fleet:
         if not due:
             return
         room = WAVE - sum(self._is_starting(slot, now) for slot in slots)
+        # Those of an earlier coordinator are there, and cost a look only.
+        there = placement.agents()
+        found = [slot for slot in due if slot.node.id in there]
+        new = [slot for slot in due if slot.node.id not in there]
         # Once for all: the table has a row for each node.
-        groups = placement.groups() if room > 0 else {}
-        for number, slot in enumerate(due):
-            if number < room:
-                self._start(slot, now, groups)
-            elif not slot.failures:
+        groups = placement.groups() if found or room > 0 else {}
+        for slot in (*found, *new[: max(0, room)]):
+            slot.in_wave = slot.node.id not in there
+            self._start(slot, now, groups)
+        for slot in new[max(0, room) :]:
+            if not slot.failures:
                 slot.problem = NEXT_WAVE
 
     def _is_starting(self, slot: FleetMember, now: float) -> bool:
-        if slot.handle is None or now - slot.since > WAVE_SECONDS:
+        if slot.handle is None or not slot.in_wave or now - slot.since > WAVE_SECONDS:
             return False
         heard = self._heard(slot.node.id)
         return heard is None or heard < slot.since

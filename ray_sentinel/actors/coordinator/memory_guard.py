@@ -37,11 +37,9 @@ class MemoryGuard:
 
     def step(self) -> None:
         """Look, and let something go where too much is taken."""
-        self.exhausted = False
-        if (taken := self._resident()) <= self._most:
-            return
-        part = self._shed()
-        self.exhausted = not part
+        taken = self._resident()
+        part = self._shed() if taken > self._most else ""
+        self.exhausted = taken > self._most and not part
         if part:
             log.warning(
                 "memory is short (%d of %d MiB): less is kept of: %s",

@@ -137,6 +137,7 @@ class CoordinatorParts:
             events=self._events_folder.parent if self._events_folder else None,
             history=self._storage.folder("history"),
         )
+        self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.shed)
         self.page = Page(
             PageSource(
                 self.status,
@@ -156,7 +157,6 @@ class CoordinatorParts:
             ),
         )
         self._executor.diagnose.source = lambda: self.page.link or str(self._storage.root or "")
-        self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.shed)
         self._start_loops()
         end_with_raylet(self.engine.close)
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)

@@ -20,6 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.names import (
+    AGENT_PREFIX,
     GROUP_PREFIX,
     NAMESPACE,
     RELAY_PREFIX,
@@ -113,12 +114,21 @@ def _options(name: str, group: PlacementGroup) -> dict[str, Any]:
     }
 
 
+def agents() -> set[str]:
+    """The nodes whose agent was made, and not dropped."""
+    return _nodes_with(AGENT_PREFIX)
+
+
 def relays() -> set[str]:
     """The nodes that have a relay."""
+    return _nodes_with(RELAY_PREFIX)
+
+
+def _nodes_with(prefix: str) -> set[str]:
     return {
-        entry["name"].removeprefix(RELAY_PREFIX)
+        entry["name"].removeprefix(prefix)
         for entry in ray.util.list_named_actors(all_namespaces=True)
-        if entry["namespace"] == NAMESPACE and entry["name"].startswith(RELAY_PREFIX)
+        if entry["namespace"] == NAMESPACE and entry["name"].startswith(prefix)
     }
 
 

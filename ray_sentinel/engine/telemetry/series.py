@@ -482,22 +482,22 @@ class Telemetry(msgspec.Struct):
     def shed(self, name: StreamName, now: float, least_seconds: float) -> bool:
         """Let go of the older half of what streams of this name have, but of nothing of the last
         ``least_seconds``; whether there was something."""
-        shed: list[SampleStream] = []
+        old: list[tuple[NodeTelemetry, SampleStream, int]] = []
         for node in self.nodes.values():
             stream = node.streams.get(name)
-            if stream is None or not stream.times:
-                continue
-            until = min(now - least_seconds, (stream.times[0] + now) / 2)
-            old = bisect_left(stream.times, until)
-            # A few of each node are not worth it, and would keep what comes next from its turn.
-            if old >= SLACK:
-                node.before_change()
-                stream.drop(old)
-                node.forget_lookups()
-                shed.append(stream)
-        _move_together(shed)
-        self.cut = self.cut or bool(shed)
-        return bool(shed)
+            if stream is not None and stream.times:
+                until = min(now - least_seconds, (stream.times[0] + now) / 2)
+                old.append((node, stream, bisect_left(stream.times, until)))
+        # A few of each are not worth it, and would keep what comes next from its turn; so would
+        # many of one node after the other, which are a few of all.
+        if not old or sum(number for _, _, number in old) < SLACK * len(old):
+            return False
+        for node, stream, number in old:
+            node.before_change()
+            stream.drop(number)
+            node.forget_lookups()
+        _move_together([stream for _, stream, _ in old])
+        return True
 
     def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> dict[str, HeldNode]:
         """All nodes as they are now: see ``NodeTelemetry.hold``."""

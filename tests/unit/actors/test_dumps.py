@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ from ray_sentinel.actors.coordinator.gathering.cluster_dumps import (
 )
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
 from ray_sentinel.cli.recorder_files import find
+from ray_sentinel.engine.incidents.lifecycle import RECORDER_OVERDUE
 from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -253,3 +255,22 @@ def test_many_nodes_answer_one_after_the_other_and_few_at_once() -> None:
     share = min(CLUSTER_BYTES // 1024, 8 * RANK_BYTES)
     assert max(many.after.count(turn) for turn in set(many.after)) * share < 1.01 * BYTES_A_SECOND
     assert many.seconds == RECORDER_SECONDS + max(many.after) < RECORDER_SECONDS + 5
+    # However many there are, the last turn leaves a verdict that waits for them time to travel.
+    assert max(after(4096).after) <= RECORDER_OVERDUE - 1.5
+
+
+def test_a_node_waits_for_its_turn_only_with_what_is_large(
+    on_disk: RanksOnDisk, agents: InProcess
+) -> None:
+    node = agents.nodes["node0"]
+    mine = tuple(rank for rank in on_disk.ranks if rank.node == "node0")
+    begun = time.monotonic()
+    first = node.gather(DumpRequest(ranks=mine, most_bytes=1 << 20, after=1.0))
+    assert time.monotonic() - begun >= 1.0
+    digests = {dump.rank: dump.digest for dump in first.dumps}
+    known = tuple(digests[rank.id.rank] for rank in mine)
+    begun = time.monotonic()
+    again = node.gather(DumpRequest(ranks=mine, known=known, most_bytes=1 << 20, after=60.0))
+    assert time.monotonic() - begun < 30.0
+    assert {dump.rank: dump.digest for dump in again.dumps} == digests
+    assert not any(dump.data for dump in again.dumps)

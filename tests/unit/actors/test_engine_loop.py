@@ -11,17 +11,20 @@ import pytest
 
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log import log as event_log
+from ray_sentinel.actors.coordinator.event_log.writer import RETRY_SECONDS
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.engine.rules.hang_silent import HangSilent
 from ray_sentinel.engine.state_cut import StateCut
+from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Finding
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.progress.rank.own_process import boot_number
 from tests.support.samples import sampled, series_key
+from tests.support.waiting import eventually
 
 
 def loop(folder: Path | None, engine: Engine | None = None) -> tuple[EngineLoop, list[AnyAction]]:
@@ -159,6 +162,50 @@ def test_the_engine_goes_on_while_its_state_is_packed(
     header, events = event_log.read_segment(path)
     assert event_log.unpacked_state(header) == at_once
     assert len(events) == 10
+
+
+def test_a_log_that_fails_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread is the only one that writes."""
+    clock = FakeClock()
+    subject = EngineLoop(Engine(), SteadyClock(clock), lambda action: None, tmp_path, 1 << 20)
+
+    def broken(cut: StateCut) -> bytes:
+        raise MemoryError("no room for the state")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StateCut, "packed", broken)
+        number = subject.feed(Tick(time=0.0))
+        eventually(lambda: subject.written(number), "the event is given up")
+    (note,) = subject.notes()
+    assert note.startswith("the event log failed (MemoryError: no room for the state)")
+    assert "1 events are missing" in note
+    clock.advance(RETRY_SECONDS + 1.0)
+    feed_last(subject, Tick(time=0.0))
+    (path,) = event_log.segments(tmp_path)
+    header, events = event_log.read_segment(path)
+    assert header.lost == 1
+    assert len(events) == 1
+    assert event_log.unpacked_state(header), "it begins with all that is known by then"
+
+
+def test_no_node_comes_while_the_nodes_series_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subject, _ = loop(None)
+    fed = threading.Event()
+
+    def feed() -> None:
+        subject.feed(Tick(time=0.0))
+        fed.set()
+
+    def size(telemetry: Telemetry) -> int:
+        threading.Thread(target=feed, daemon=True).start()
+        return int(fed.wait(0.2))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Telemetry, "size", property(size))
+        assert subject.series_bytes == 0, "the event waits"
+    assert fed.wait(30.0)
 
 
 @pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])

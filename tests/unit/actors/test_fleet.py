@@ -37,6 +37,11 @@ class FakeAgent:
 NODE = {"NodeID": "n", "Alive": True, "NodeManagerAddress": "10.0.0.1"}
 
 
+@pytest.fixture(autouse=True)
+def _no_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "agents", set)
+
+
 def test_a_node_that_is_left_while_its_agent_starts_keeps_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -196,3 +201,29 @@ def test_agents_are_started_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     heard.update(dict.fromkeys(started, 132.0))
     fleet.step(133.0)
     assert fleet.unwatched(133.0) == ()
+
+
+def test_agents_that_an_earlier_coordinator_made_wait_for_no_wave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor do they keep those waiting that are to be made."""
+    names = [f"n{number}" for number in range(3 * WAVE)]
+    started: list[str] = []
+
+    def start(node: RayNode, *_: object) -> FakeAgent:
+        started.append(node.id)
+        return FakeAgent()
+
+    monkeypatch.setattr(ray, "nodes", lambda: [{**NODE, "NodeID": name} for name in names])
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: ([], refs))
+    monkeypatch.setattr(placement, "groups", dict)
+    monkeypatch.setattr(placement, "agents", lambda: set(names[: 2 * WAVE - 1]))
+    monkeypatch.setattr(placement, "start_agent", start)
+    fleet = Fleet(b"{}", lambda node_id: None)
+    fleet.step(100.0)
+    assert started == names[:-1]
+    assert [n.id for n in fleet.unwatched(100.0) if n.reason == NEXT_WAVE] == names[-1:]
+    fleet.step(101.0)
+    assert names[-1] not in started, "a whole wave is being made"
+    fleet.step(100.0 + WAVE_SECONDS + 1.0)
+    assert started == names

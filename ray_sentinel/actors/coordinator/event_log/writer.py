@@ -196,6 +196,14 @@ class LogWriter:
             log.exception("an event is not in the log")
             self._lost = f"incidents are not in the event log: {error}"
             self.problem = self._lost
+        except Exception as error:  # nobody else writes: the thread must go on
+            self._miss(item)
+            self._retry_at = self._clock.monotonic() + RETRY_SECONDS
+            self.problem = (
+                f"the event log failed ({type(error).__name__}: {error}): what happens now is kept "
+                "in memory only; the coordinator's log has the traceback"
+            )
+            log.exception("the event log failed")
 
     def _packed(self, state: StateCut) -> bytes:
         """As much of it as the log takes; what is left out is said."""

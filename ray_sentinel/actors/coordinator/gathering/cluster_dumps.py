@@ -24,9 +24,11 @@ NODE_BYTES = 16 << 20
 CLUSTER_BYTES = 256 << 20
 """Most that all nodes together answer: each has an equal share where they are many."""
 RANK_BYTES = 32 << 10
-"""What a rank's reduced dump is taken to have at most, to tell when nodes are to answer."""
+"""What a rank's reduced dump is assumed to have, to tell when nodes are to answer: nobody measures
+it before."""
 BYTES_A_SECOND = 64_000_000
-"""Most that comes to the coordinator: what is more is sent later."""
+"""For which nodes are given a turn. It is no bound: dumps may be larger than assumed, and nodes
+that are late answer when they can."""
 RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
 """The same, of raw dumps."""
@@ -132,8 +134,8 @@ class ClusterDumps:
 
 
 def _turns(nodes: Mapping[str, Sequence[Rank]], share: int) -> dict[str, float]:
-    """After how many seconds each node is to answer, so that no second brings too much. All are
-    asked at once: what their ranks tell is of one moment."""
+    """After how many seconds each node is to answer, so that not all do at once. All are asked at
+    once: what their ranks tell is of one moment."""
     turns, size = {}, 0
     for node, ranks in nodes.items():
         size += min(share, len(ranks) * RANK_BYTES)
