@@ -14,8 +14,16 @@ const views = new Map(); // job → how far from now the view ends, and how long
 export function laneCards(report, status, incidents, width) {
   const running = status.jobs.filter((job) => !job.ended);
   const shown = running.length ? running : status.jobs;
-  return report.jobs.filter((one) => shown.some((job) => job.job === one.job && job.attempt === one.attempt))
-    .map((one) => card(one, report, accused(one, incidents), width));
+  return report.jobs.flatMap((one) => {
+    const job = shown.find((known) => known.job === one.job && known.attempt === one.attempt);
+    return job ? [card(one, report, accused(one, incidents), stragglers(job, one), width)] : [];
+  });
+}
+
+// The lanes of ranks that slow the job down, as its collectives show.
+function stragglers({ straggler }, { of }) {
+  const slow = straggler && of === "ranks" ? straggler.ranks : [];
+  return new Set(slow.map((rank) => `rank ${rank}`));
 }
 
 // The lanes of ranks that an open incident names.
@@ -25,8 +33,8 @@ function accused(job, incidents) {
   return new Set(open.flatMap((one) => one.culprits).map((one) => `rank ${one.rank}`));
 }
 
-function card(job, report, named, width) {
-  const lanes = job.lanes.map((lane) => ({ ...lane, ...reaches(lane), named: named.has(lane.name) }));
+function card(job, report, named, slow, width) {
+  const lanes = job.lanes.map((lane) => ({ ...lane, ...reaches(lane), named: named.has(lane.name), slow: slow.has(lane.name) }));
   const seconds = report.end - report.begin;
   const first = Math.min(...lanes.flatMap((lane) => lane.stretches.slice(0, 1).map(([, at]) => at / 10)));
   const key = JSON.stringify([job.job, job.attempt]);
@@ -63,11 +71,16 @@ function card(job, report, named, width) {
     el("div", { class: "tall", tabindex: lanes.length > 24 ? 0 : null }, canvas), legend(picture));
 }
 
+function shownName({ name, slow }) {
+  return slow ? `${name}, slow` : name;
+}
+
 // For those who do not see it.
 function told(job, lanes) {
   const loud = lanes.filter((lane) => LOUD.includes(job.kinds[lane.stretches.at(-1)[0]]));
   const now = loud.slice(0, 8).map((lane) => `${lane.name}: ${job.kinds[lane.stretches.at(-1)[0]]}`);
-  return [`${job.job}: ${lanes.length} lanes over time`, ...now,
+  const slow = lanes.filter((lane) => lane.slow).slice(0, 8).map(shownName);
+  return [`${job.job}: ${lanes.length} lanes over time`, ...slow, ...now,
     "arrow keys move through lanes and stretches, plus and minus zoom, 0 shows all"].join("; ");
 }
 
@@ -98,7 +111,7 @@ function inks(kinds) {
   return {
     colours: kinds.map((kind) => ink(Object.hasOwn(FIXED, kind) ? FIXED[kind] : `--lane-${hue++ % HUES}`)),
     loud: kinds.map((kind) => LOUD.includes(kind)),
-    ink: Object.fromEntries(["text", "bad", "soft", "quiet", "line"].map((name) => [name, ink(`--${name}`)])),
+    ink: Object.fromEntries(["text", "bad", "warn", "soft", "quiet", "line"].map((name) => [name, ink(`--${name}`)])),
     family: getComputedStyle(document.body).fontFamily, // the canvas is not in the page yet
   };
 }
@@ -121,9 +134,9 @@ function names({ context, lanes, left, ink, family, ratio }) {
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.textBaseline = "middle";
   lanes.forEach((lane, row) => {
-    context.fillStyle = lane.named ? ink.bad : ink.text;
-    context.font = `${lane.named ? 650 : 400} 11.5px ${family}`;
-    context.fillText(cut(context, lane.name, left - NAME_GAP), 0, (row + 0.5) * ROW);
+    context.fillStyle = lane.named ? ink.bad : lane.slow ? ink.warn : ink.text;
+    context.font = `${lane.named || lane.slow ? 650 : 400} 11.5px ${family}`;
+    context.fillText(cut(context, shownName(lane), left - NAME_GAP), 0, (row + 0.5) * ROW);
   });
 }
 
@@ -265,8 +278,8 @@ function choose(picture, row, stretch) {
   picture.lane = row;
   picture.at = stretch;
   const lane = picture.lanes[row];
-  picture.readout.textContent = stretch === null ? `${lane.name}: nothing is known of this time`
-    : `${lane.name}: ${picture.job.kinds[stretch[0]]}, ${duration(stretch[2] / 10)} from ` +
+  picture.readout.textContent = stretch === null ? `${shownName(lane)}: nothing is known of this time`
+    : `${shownName(lane)}: ${picture.job.kinds[stretch[0]]}, ${duration(stretch[2] / 10)} from ` +
       clock(picture.report.begin + stretch[1] / 10);
   later(picture);
 }
