@@ -29,6 +29,8 @@ MOST_ODD = 8
 MOST_LANES = MOST_SINGLE + 2 * MOST_ODD
 MOST_STRETCHES = 8192
 """Of one job, shared by its lanes."""
+MOST_TOGETHER = 200_000
+"""Of all jobs, some 6 MB of a snapshot: 24 jobs with full lanes."""
 MOST_OF_LANE = 1024
 MOST_NAME = 64
 """Characters of a method, a phase or a role: programs name them, and each stretch has one."""
@@ -91,6 +93,15 @@ class Lanes(msgspec.Struct):
                 return
         lane.append(Stretch(method, begun, ended))
         self._trim(lane, ended)
+
+    @property
+    def size(self) -> int:
+        """How many stretches there are."""
+        return sum(map(len, self.lanes.values()))
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.lanes, self.odd = {}, {}
 
     def _note(self, name: str, kind: str, before: float, now: float) -> None:
         lane = self._lane(name)

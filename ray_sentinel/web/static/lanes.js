@@ -2,7 +2,7 @@
 // of some eighty lanes is thousands of stretches. What is zoomed to stays over new answers.
 import { clock, duration, el } from "./dom.js";
 
-const ROW = 18, NAME = 132, NAME_NARROW = 84, NAME_GAP = 10, AXIS = 20, LEAST = 10; // pixels; seconds
+const ROW = 18, NAME = 132, NAME_NARROW = 96, NAME_GAP = 10, AXIS = 20, LEAST = 10; // pixels; seconds
 const FIXED = { step: "--lane-step", wait: "--lane-wait", gap: "--lane-gap", stopped: "--lane-stopped" };
 const HUES = 8; // for phases and methods
 const LOUD = ["gap", "stopped"];

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ray_sentinel.config import HangConfig
+from ray_sentinel.engine.events import Tick
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.last_hour.lanes import (
     HOUR,
     MOST_LANES,
@@ -18,9 +21,11 @@ from ray_sentinel.engine.last_hour.lanes import (
     MOST_OF_LANE,
     MOST_SINGLE,
     MOST_STRETCHES,
+    MOST_TOGETHER,
     Lanes,
 )
 from ray_sentinel.engine.last_hour.lanes_report import lanes_report
+from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.model.lanes import JobLanes
 from ray_sentinel.report.trace_events import trace_of
 from tests.support.engine_sim import Sim
@@ -195,6 +200,25 @@ def test_lanes_that_had_more_room_make_place_for_others() -> None:
         for number in range(1200):
             lanes.call(f"Role{role}.step", number, number + 0.5)
         assert sum(map(len, lanes.lanes.values())) <= MOST_STRETCHES
+
+
+def test_lanes_of_many_jobs_are_bounded_together() -> None:
+    sim = RayStory([driver(), *actors("Rollout", 2, 10)])
+    sim.train(60)
+    known = sim.engine.view.jobs
+    full = Lanes()
+    for number in range(MOST_STRETCHES):
+        full.call(f"Role{number % 16}.m", number / 4, number / 4 + 0.5)
+    for number in range(30):
+        lanes = msgspec.msgpack.decode(msgspec.msgpack.encode(full), type=Lanes)
+        known["old", number] = JobView(
+            number=1000 + number, job="old", attempt=number, first_seen=0.0,
+            last_moved=sim.now - 99, ended_at=sim.now - 30 + number, lanes=lanes,
+        ).bind(HangConfig(), PhaseBook())  # fmt: skip
+    sim.engine.handle(Tick(time=sim.now + 1))
+    left = [number for number in range(30) if known["old", number].lanes.size]
+    assert 0 < MOST_TOGETHER - sum(job.lanes.size for job in known.values()) <= MOST_STRETCHES
+    assert left == list(range(left[0], 30)), "those that ended first have gone"
 
 
 def test_it_outlives_the_coordinator() -> None:
