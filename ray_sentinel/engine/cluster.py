@@ -8,7 +8,8 @@ import msgspec
 
 from ray_sentinel.config import Config
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
-from ray_sentinel.engine.last_hour import pulse
+from ray_sentinel.engine.last_hour import lanes, pulse
+from ray_sentinel.engine.last_hour.bounds import bound
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray.deaths import EndedRank, RayDeathBook, first_cause
@@ -289,12 +290,12 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         self.attempts.forget(self.jobs)
         self._follow_ray(now)
         self._forget_nodes(now)
-        pulse.bound(
-            [
-                *((job.ended_at, job.last_moved, job.pulse) for job in self.jobs.values()),
-                *((job.ended_at, job.changed_at, job.pulse) for job in self.ray.jobs.values()),
-            ]
-        )
+        jobs: list[tuple[float | None, float, JobView | RayJobView]] = [
+            *((job.ended_at, job.last_moved, job) for job in self.jobs.values()),
+            *((job.ended_at, job.changed_at, job) for job in self.ray.jobs.values()),
+        ]
+        bound(((ended, moved, job.pulse) for ended, moved, job in jobs), pulse.MOST_BYTES)
+        bound(((ended, moved, job.lanes) for ended, moved, job in jobs), lanes.MOST_TOGETHER)
 
     def _follow_ray(self, now: float) -> None:
         self.ray.advance(now)

@@ -15,7 +15,7 @@ class DrawnLane(msgspec.Struct, frozen=True, kw_only=True):
     """One row, oldest stretch first."""
 
     name: str
-    """"rank 3", a host, some hosts, or a role."""
+    """"rank 3", "ranks 0 to 127", a host, or a role."""
     stretches: tuple[LaneStretch, ...] = ()
 
 

@@ -1,8 +1,9 @@
 """What the ranks or roles of a job did over the last hour: one lane each, of stretches.
 
 Only changes are remembered, and of too many the last ones, so that a job costs at most some 250 kB
-whatever its size and its pace. Of a job of many ranks a lane is that of a node or of some nodes;
-the ranks that do another thing than most have one of their own.
+(more where names are long), whatever its size and its pace. Of a job of many ranks a lane is that
+of a node or of ranks that follow each other; those that do another thing than most have one of
+their own.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.lanes import DrawnLane, LaneStretch
 
 HOUR = 3600.0
-NODES = " … "
-"""Between the first and the last node of a group."""
 LOOK_SECONDS = 2.0
 """Between two looks at the ranks: agents report as often."""
+UNSEEN_SECONDS = 10.0
+"""What ranks did for longer between two looks is not known: all were gone, or nobody looked."""
 MOST_SINGLE = 64
 """Ranks that have a lane each; lanes of groups are no more either."""
 MOST_ODD = 8
@@ -28,7 +29,11 @@ MOST_ODD = 8
 MOST_LANES = MOST_SINGLE + 2 * MOST_ODD
 MOST_STRETCHES = 8192
 """Of one job, shared by its lanes."""
+MOST_TOGETHER = 200_000
+"""Of all jobs, some 6 MB of a snapshot: 24 jobs with full lanes."""
 MOST_OF_LANE = 1024
+MOST_NAME = 64
+"""Characters of a method, a phase or a role: programs name them, and each stretch has one."""
 HELD_SECONDS = 2.0
 """A process that is stopped for a shorter time, by a debugger say, is not told of."""
 GAP_SECONDS = 5.0
@@ -48,8 +53,8 @@ class Lanes(msgspec.Struct):
     """Of one job."""
 
     lanes: dict[str, list[Stretch]] = {}
-    """By "rank 3", by a role, or by the ids of a group's first and last node; the one that was told
-    of last at the end."""
+    """By "rank 3", "ranks 0 to 127", a role or a node's id; the one that was told of last at the
+    end."""
     odd: dict[int, float] = {}
     """Ranks of a large job that did another thing than most, and when last."""
     looked_at: float = 0.0
@@ -61,21 +66,26 @@ class Lanes(msgspec.Struct):
             return
         before, self.looked_at = self.looked_at, now
         patience = max(GAP_SECONDS, GAP_FACTOR * usual)
-        kinds = [(view, _kind(view, idle_kind, patience, now)) for view in ranks]
+        if now - before > UNSEEN_SECONDS:
+            before = now
+        # A process that makes place for another may still be there: the rank is the newest one.
+        views = {view.rank.id.rank: view for view in ranks}
+        numbers, kinds = list(views), _kinds(views.values(), idle_kind, patience, now)
         if len(kinds) <= MOST_SINGLE:
-            for view, kind in kinds:
-                self._note(f"rank {view.rank.id.rank}", kind, before, now)
+            for number, kind in zip(numbers, kinds, strict=True):
+                self._note(f"rank {number}", kind, before, now)
             return
-        self._note_odd(kinds, now)
-        for view, kind in kinds:
-            if view.rank.id.rank in self.odd:
-                self._note(f"rank {view.rank.id.rank}", kind, before, now)
-        for name, members in _grouped(kinds).items():
+        self._note_odd(views, kinds, now)
+        for number, kind in zip(numbers, kinds, strict=True):
+            if number in self.odd:
+                self._note(f"rank {number}", kind, before, now)
+        for name, members in _grouped(views, kinds).items():
             self._note(name, _most(members), before, now)
 
     def call(self, method: str, begun: float, ended: float) -> None:
         """An actor's call is over: those of its role that overlap are one stretch."""
-        lane = self._lane(method.partition(".")[0])
+        method = method[:MOST_NAME]
+        lane = self._lane(role_of(method))
         for stretch in lane[-1:-5:-1]:
             if stretch.kind == method and begun <= stretch.end and ended >= stretch.begin:
                 stretch.begin = min(stretch.begin, begun)
@@ -84,23 +94,33 @@ class Lanes(msgspec.Struct):
         lane.append(Stretch(method, begun, ended))
         self._trim(lane, ended)
 
+    @property
+    def size(self) -> int:
+        """How many stretches there are."""
+        return sum(map(len, self.lanes.values()))
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.lanes, self.odd = {}, {}
+
     def _note(self, name: str, kind: str, before: float, now: float) -> None:
         lane = self._lane(name)
         # It has been of this kind for some time when it is seen.
         begun = now
-        if lane and lane[-1].end >= before:
+        if lane and lane[-1].end >= before and before < now:
             lane[-1].end = now
             if lane[-1].kind == kind:
                 return
         lane.append(Stretch(kind, begun, now))
         self._trim(lane, now)
 
-    def _note_odd(self, kinds: Iterable[tuple[RankView, str]], now: float) -> None:
+    def _note_odd(self, views: Mapping[int, RankView], kinds: Sequence[str], now: float) -> None:
         """The ranks that do another thing than most, those furthest behind first."""
-        pairs = list(kinds)
-        most = _most([kind for _, kind in pairs])
+        most = _most(kinds)
         others = sorted(
-            (view.advanced_at, view.rank.id.rank) for view, kind in pairs if kind != most
+            (view.advanced_at, number)
+            for (number, view), kind in zip(views.items(), kinds, strict=True)
+            if kind != most
         )
         for _, rank in others[:MOST_ODD]:
             self.odd.pop(rank, None)
@@ -130,8 +150,9 @@ class Lanes(msgspec.Struct):
         running: Mapping[str, Iterable[Stretch]],
         host_of: Callable[[str], str] = str,
     ) -> tuple[tuple[str, ...], tuple[DrawnLane, ...]]:
-        """The kinds and the lanes since ``begin``; ``running``: what goes on now, by lane;
-        ``host_of`` names a node."""
+        """The kinds and the lanes of the hour since ``begin``; ``running``: what goes on now, by
+        lane; ``host_of`` names a node."""
+        end = begin + HOUR
         kinds: dict[str, int] = {}
         drawn = []
         for name in sorted({*self.lanes, *running}, key=_order):
@@ -139,37 +160,59 @@ class Lanes(msgspec.Struct):
             stretches = tuple(
                 _drawn(stretch, kinds.setdefault(stretch.kind, len(kinds)), begin)
                 for stretch in known
-                if stretch.end >= begin
+                if stretch.end >= begin and stretch.begin <= end
             )
             if stretches:
-                shown = NODES.join(map(host_of, name.split(NODES)))
+                shown = name if _order(name)[1] >= 0 else host_of(name)
                 drawn.append(DrawnLane(name=shown, stretches=stretches))
         return tuple(kinds), tuple(drawn)
 
 
+def role_of(method: str) -> str:
+    """Whose lane a method is in."""
+    return method.partition(".")[0]
+
+
 def _drawn(stretch: Stretch, kind: int, begin: float) -> LaneStretch:
-    first = max(0, round(10 * (stretch.begin - begin)))
-    return kind, first, max(0, round(10 * (stretch.end - begin)) - first)
+    # A clock that was set back leaves some that end after now.
+    first, last = (
+        min(max(0, round(10 * (at - begin))), round(10 * HOUR))
+        for at in (stretch.begin, stretch.end)
+    )
+    return kind, first, max(0, last - first)
 
 
 def _order(name: str) -> tuple[bool, int, str]:
     """Ranks by their numbers, before groups."""
     word, _, number = name.partition(" ")
-    single = word == "rank" and number.isdecimal()
-    return not single, int(number) if single else 0, name
+    numbered = word in {"rank", "ranks"}
+    first = number.partition(" ")[0] if numbered else ""
+    return word != "rank", int(first) if first.isdecimal() else -1, name
+
+
+def _kinds(views: Iterable[RankView], idle_kind: str, patience: float, now: float) -> Sequence[str]:
+    # Of thousands of ranks hardly any does anything else than get on, which takes little to tell.
+    return [
+        idle_kind
+        if now - view.advanced_at <= patience
+        and not view.state_since
+        and not view.looks
+        and ((progress := view.snapshot.progress) is None or progress.phase in TRAINING)
+        else _kind(view, idle_kind, patience, now)
+        for view in views
+    ]
 
 
 def _kind(view: RankView, idle_kind: str, patience: float, now: float) -> str:
     if any(view.held(state, now) >= HELD_SECONDS for state in ("stopped", "blocked")):
         return "stopped"
     if view.phase not in TRAINING:
-        return view.phase
+        return view.phase[:MOST_NAME]
     look = view.looks[-1] if view.looks else None
     if look is not None and look.at >= view.moved_at and look.waits_for_others:
         return "wait"
-    if now - (view.advanced_at if view.counts_steps else view.moved_at) > patience:
-        return "gap"
-    return idle_kind
+    moved_at = view.advanced_at if view.counts_steps else max(view.moved_at, view.advanced_at)
+    return "gap" if now - moved_at > patience else idle_kind
 
 
 def _most(kinds: Sequence[str]) -> str:
@@ -178,17 +221,19 @@ def _most(kinds: Sequence[str]) -> str:
     return kind
 
 
-def _grouped(kinds: Iterable[tuple[RankView, str]]) -> dict[str, list[str]]:
-    """What ranks do, by node; with many nodes by some that follow each other."""
-    by_node: dict[str, list[str]] = {}
-    for view, kind in kinds:
-        by_node.setdefault(view.node, []).append(kind)
-    nodes = list(by_node)
-    size = -(-len(nodes) // MOST_SINGLE)
-    blocks = (nodes[at : at + size] for at in range(0, len(nodes), size))
+def _grouped(views: Mapping[int, RankView], kinds: Sequence[str]) -> dict[str, list[str]]:
+    """What ranks do, by node; with many nodes by ranks that follow each other, for a node that is
+    lost or replaced must not change the other groups."""
+    if len({view.node for view in views.values()}) <= MOST_SINGLE:
+        by_node: dict[str, list[str]] = {}
+        for view, kind in zip(views.values(), kinds, strict=True):
+            by_node.setdefault(view.node, []).append(kind)
+        return by_node
+    size = -(-(1 + max(views)) // MOST_SINGLE)
+    blocks: dict[int, list[str]] = {}
+    for number, kind in zip(views, kinds, strict=True):
+        blocks.setdefault(number // size, []).append(kind)
     return {
-        NODES.join(dict.fromkeys((block[0], block[-1]))): [
-            kind for node in block for kind in by_node[node]
-        ]
-        for block in blocks
+        f"ranks {block * size} to {(block + 1) * size - 1}": known
+        for block, known in blocks.items()
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.last_hour.lanes import HOUR, Stretch
+from ray_sentinel.engine.last_hour.lanes import HOUR, MOST_NAME, Stretch, role_of
 from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.model.lanes import JobLanes, LanesReport
 
@@ -20,8 +22,9 @@ def lanes_report(view: ClusterView, now: float) -> LanesReport:
         *((job.changed_at, job) for job in view.ray.jobs.values()),
     ]
     moved.sort(key=lambda pair: -pair[0])
-    drawn = (_drawn(view, job, begin, now) for _, job in moved[:MOST_JOBS])
-    return LanesReport(begin=begin, end=now, jobs=tuple(job for job in drawn if job.lanes))
+    drawn = (_drawn(view, job, begin, now) for _, job in moved)
+    told = islice((job for job in drawn if job.lanes), MOST_JOBS)
+    return LanesReport(begin=begin, end=now, jobs=tuple(told))
 
 
 def _drawn(view: ClusterView, job: JobView | RayJobView, begin: float, now: float) -> JobLanes:
@@ -33,7 +36,8 @@ def _drawn(view: ClusterView, job: JobView | RayJobView, begin: float, now: floa
         if track is not None and "." in track.runs:
             since[track.runs] = min(track.since, since.get(track.runs, now))
     running: dict[str, list[Stretch]] = {}
-    for method, begun in since.items():
-        running.setdefault(method.partition(".")[0], []).append(Stretch(method, begun, now))
+    for runs, begun in since.items():
+        method = runs[:MOST_NAME]
+        running.setdefault(role_of(method), []).append(Stretch(method, begun, now))
     kinds, lanes = job.lanes.drawn(begin, running)
     return JobLanes(job=job.name, attempt=0, of="roles", kinds=kinds, lanes=lanes)

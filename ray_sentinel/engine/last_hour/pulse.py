@@ -147,22 +147,6 @@ class Pulse(msgspec.Struct):
         )
 
 
-def bound(pulses: Iterable[tuple[float | None, float, Pulse]], most: int = MOST_BYTES) -> None:
-    """Clears what is too much together; each comes with when its job ended, None while it runs, and
-    when it last moved. The job that ended first goes first; of those that run, the one that stood
-    still for longest."""
-    kept = [(size, one) for one in pulses if (size := one[2].size)]
-    total = sum(size for size, _ in kept)
-    if total <= most:
-        return
-    kept.sort(key=lambda pair: (pair[1][0] is None, pair[1][0] or 0.0, pair[1][1]))
-    for size, (_, _, pulse) in kept:
-        if total <= most:
-            return
-        pulse.clear()
-        total -= size
-
-
 def _points(places: Iterable[PulsePlace], first: int) -> Iterator[tuple[int, int, float, float]]:
     for place in places:
         mean = place.seconds / max(place.count, 1)

@@ -2,7 +2,7 @@
 // of some eighty lanes is thousands of stretches. What is zoomed to stays over new answers.
 import { clock, duration, el } from "./dom.js";
 
-const ROW = 18, NAME = 132, NAME_NARROW = 84, AXIS = 20, LEAST = 10; // pixels; seconds
+const ROW = 18, NAME = 132, NAME_NARROW = 96, NAME_GAP = 10, AXIS = 20, LEAST = 10; // pixels; seconds
 const FIXED = { step: "--lane-step", wait: "--lane-wait", gap: "--lane-gap", stopped: "--lane-stopped" };
 const HUES = 8; // for phases and methods
 const LOUD = ["gap", "stopped"];
@@ -14,8 +14,16 @@ const views = new Map(); // job → how far from now the view ends, and how long
 export function laneCards(report, status, incidents, width) {
   const running = status.jobs.filter((job) => !job.ended);
   const shown = running.length ? running : status.jobs;
-  return report.jobs.filter((one) => shown.some((job) => job.job === one.job && job.attempt === one.attempt))
-    .map((one) => card(one, report, accused(one, incidents), width));
+  return report.jobs.flatMap((one) => {
+    const job = shown.find((known) => known.job === one.job && known.attempt === one.attempt);
+    return job ? [card(one, report, accused(one, incidents), stragglers(job, one), width)] : [];
+  });
+}
+
+// The lanes of ranks that slow the job down, as its collectives show.
+function stragglers({ straggler }, { of }) {
+  const slow = straggler && of === "ranks" ? straggler.ranks : [];
+  return new Set(slow.map((rank) => `rank ${rank}`));
 }
 
 // The lanes of ranks that an open incident names.
@@ -25,8 +33,8 @@ function accused(job, incidents) {
   return new Set(open.flatMap((one) => one.culprits).map((one) => `rank ${one.rank}`));
 }
 
-function card(job, report, named, width) {
-  const lanes = job.lanes.map((lane) => ({ ...lane, named: named.has(lane.name) }));
+function card(job, report, named, slow, width) {
+  const lanes = job.lanes.map((lane) => ({ ...lane, ...reaches(lane), named: named.has(lane.name), slow: slow.has(lane.name) }));
   const seconds = report.end - report.begin;
   const first = Math.min(...lanes.flatMap((lane) => lane.stretches.slice(0, 1).map(([, at]) => at / 10)));
   const key = JSON.stringify([job.job, job.attempt]);
@@ -37,14 +45,15 @@ function card(job, report, named, width) {
   const readout = el("span", { class: "readout", "aria-live": "polite" });
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": told(job, lanes) });
   const picture = { job, lanes, report, view, whole, canvas, readout, width, left: width < 520 ? NAME_NARROW : NAME,
-    colours: colours(job.kinds), lane: 0, at: null, drawing: 0 };
+    context: canvas.getContext("2d"), ratio: window.devicePixelRatio || 1, lane: 0, at: null, drawing: 0,
+    words: new Map(), ...inks(job.kinds) };
   const height = AXIS + ROW * lanes.length;
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
+  canvas.width = Math.round(width * picture.ratio);
+  canvas.height = Math.round(height * picture.ratio);
   canvas.style.height = `${height}px`;
   canvas.style.width = `${width}px`;
   listen(picture);
+  names(picture);
   draw(picture);
   const button = (text, label, act) => {
     const made = el("button", { type: "button", "aria-label": label }, text);
@@ -62,25 +71,55 @@ function card(job, report, named, width) {
     el("div", { class: "tall", tabindex: lanes.length > 24 ? 0 : null }, canvas), legend(picture));
 }
 
+function shownName({ name, slow }) {
+  return slow ? `${name}, slow` : name;
+}
+
 // For those who do not see it.
 function told(job, lanes) {
   const loud = lanes.filter((lane) => LOUD.includes(job.kinds[lane.stretches.at(-1)[0]]));
   const now = loud.slice(0, 8).map((lane) => `${lane.name}: ${job.kinds[lane.stretches.at(-1)[0]]}`);
-  return [`${job.job}: ${lanes.length} lanes over time`, ...now,
+  const slow = lanes.filter((lane) => lane.slow).slice(0, 8).map(shownName);
+  return [`${job.job}: ${lanes.length} lanes over time`, ...slow, ...now,
     "arrow keys move through lanes and stretches, plus and minus zoom, 0 shows all"].join("; ");
 }
 
-function colours(kinds) {
-  const style = getComputedStyle(document.documentElement);
-  let hue = 0;
-  return kinds.map((kind) => style.getPropertyValue(Object.hasOwn(FIXED, kind) ? FIXED[kind]
-    : `--lane-${hue++ % HUES}`).trim());
+// Stretches of a role may overlap, so neither begins nor ends need be in order: how far those up to
+// each reach, and how early those from each on begin, always are.
+function reaches({ stretches }) {
+  const ends = [], begins = new Array(stretches.length);
+  for (const [, begin, length] of stretches) ends.push(Math.max(begin + length, ends.at(-1) ?? 0));
+  for (let at = stretches.length - 1; at >= 0; at--) begins[at] = Math.min(stretches[at][1], begins[at + 1] ?? Infinity);
+  return { ends, begins };
 }
 
-function legend({ job, colours: inks }) {
+// The first place in a list in order whose value is at least that.
+function bisect(values, least) {
+  let low = 0, high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < least) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Colours and fonts, asked for once: a frame that asks for a style makes the browser work it out.
+function inks(kinds) {
+  const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
+  let hue = 0;
+  return {
+    colours: kinds.map((kind) => ink(Object.hasOwn(FIXED, kind) ? FIXED[kind] : `--lane-${hue++ % HUES}`)),
+    loud: kinds.map((kind) => LOUD.includes(kind)),
+    ink: Object.fromEntries(["text", "bad", "warn", "soft", "quiet", "line"].map((name) => [name, ink(`--${name}`)])),
+    family: getComputedStyle(document.body).fontFamily, // the canvas is not in the page yet
+  };
+}
+
+function legend({ job, colours }) {
   return el("div", { class: "legend" }, ...job.kinds.slice(0, 16).map((kind, index) => {
     const mark = el("i", {});
-    mark.style.background = inks[index];
+    mark.style.background = colours[index];
     return el("span", {}, mark, kind);
   }));
 }
@@ -90,63 +129,102 @@ function range({ report, view }) {
   return [to - view.span, to];
 }
 
+// Lanes' names stay where they are, whatever is zoomed to.
+function names({ context, lanes, left, ink, family, ratio }) {
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.textBaseline = "middle";
+  lanes.forEach((lane, row) => {
+    context.fillStyle = lane.named ? ink.bad : lane.slow ? ink.warn : ink.text;
+    context.font = `${lane.named || lane.slow ? 650 : 400} 11.5px ${family}`;
+    context.fillText(cut(context, shownName(lane), left - NAME_GAP), 0, (row + 0.5) * ROW);
+  });
+}
+
 function draw(picture) {
   picture.drawing = 0;
-  const { canvas, lanes, job, colours: inks, width, left, report } = picture;
-  const context = canvas.getContext("2d"), ratio = canvas.width / width;
-  const style = getComputedStyle(document.body); // the first time the canvas is not in the page yet
-  const ink = (name) => style.getPropertyValue(name).trim();
+  const { context, canvas, lanes, job, colours, ink, width, left, ratio } = picture;
   const [from, to] = range(picture), scale = (width - left) / (to - from);
   const x = (at) => left + (at - from) * scale;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, canvas.height);
-  context.font = `11.5px ${style.fontFamily}`;
-  context.textBaseline = "middle";
-  axis(context, picture, x, ink);
-  lanes.forEach((lane, row) => {
-    const top = row * ROW;
-    context.fillStyle = ink(lane.named ? "--bad" : "--text");
-    context.font = `${lane.named ? 650 : 400} 11.5px ${style.fontFamily}`;
-    context.fillText(cut(context, lane.name, left - 10), 0, top + ROW / 2);
-    context.fillStyle = ink("--soft");
-    context.fillRect(left, top + 2, width - left, ROW - 4);
-    // What is no pixel wide is drawn last where it is loud: a short stop must be seen.
-    for (const loud of [false, true]) {
-      for (const [kind, begin, length] of lane.stretches) {
-        if (LOUD.includes(job.kinds[kind]) !== loud) continue;
-        const start = Math.max(begin / 10, from), stop = Math.min((begin + length) / 10, to);
-        if (stop < from || start > to) continue;
-        const wide = Math.max((stop - start) * scale, loud ? 2 : 1);
-        context.fillStyle = inks[kind];
-        context.fillRect(x(start), top + 2, wide, ROW - 4);
-        if (job.of === "roles") inside(context, job.kinds[kind], x(start), wide, top, style);
-      }
-    }
+  context.clearRect(left - NAME_GAP / 2, 0, width, canvas.height);
+  axis(context, picture, x);
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  const tall = Math.round((ROW - 4) * ratio), top = (row) => Math.round((row * ROW + 2) * ratio);
+  context.fillStyle = ink.soft;
+  lanes.forEach((_, row) => context.fillRect(left * ratio, top(row), canvas.width, tall));
+  const runs = colours.map(() => []); // of each kind: row, first pixel, the one after the last
+  lanes.forEach((lane, row) => shown(picture, lane, row, from, scale, runs));
+  runs.forEach((known, kind) => {
+    context.fillStyle = colours[kind];
+    for (const [row, first, end] of known) context.fillRect(left * ratio + first, top(row), end - first, tall);
   });
-  if (picture.at === null) return;
-  const [, begin, length] = picture.at, top = picture.lane * ROW;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  if (job.of === "roles") inside(picture, runs);
+  chosen(picture, x);
+}
+
+// What each pixel of a lane shows, as runs: what is in sight only, and never more than there are
+// pixels. What is no pixel wide is put last where it is loud: a short stop must be seen.
+function shown({ loud, width, left, ratio }, { stretches, ends, begins }, row, from, scale, runs) {
+  const most = Math.round((width - left) * ratio), pixels = new Int32Array(most).fill(-1);
+  const per = scale * ratio / 10, origin = 10 * from;
+  const low = bisect(ends, origin), high = bisect(begins, origin + most / per);
+  let shouts = false;
+  const put = (kind, begin, length, least) => {
+    const first = Math.round((begin - origin) * per);
+    pixels.fill(kind, Math.max(0, first), Math.max(0, first + least, Math.round((begin + length - origin) * per)));
+  };
+  for (let at = low; at < high; at++) {
+    const [kind, begin, length] = stretches[at];
+    if (loud[kind]) shouts = true;
+    else put(kind, begin, length, 1);
+  }
+  for (let at = low; shouts && at < high; at++) {
+    const [kind, begin, length] = stretches[at];
+    if (loud[kind]) put(kind, begin, length, Math.ceil(2 * ratio));
+  }
+  for (let first = 0, end = 1; end <= most; end++) {
+    if (end < most && pixels[end] === pixels[first]) continue;
+    if (pixels[first] >= 0) runs[pixels[first]].push([row, first, end]);
+    first = end;
+  }
+}
+
+function chosen({ at, lane, context, ink, width, left }, x) {
+  if (at === null) return;
+  const [, begin, length] = at, top = lane * ROW;
   const start = Math.max(x(begin / 10), left), stop = Math.min(x((begin + length) / 10), width);
-  if (stop < left || start > width || report.end < report.begin) return;
-  context.strokeStyle = ink("--text");
+  if (stop < left || start > width) return;
+  context.strokeStyle = ink.text;
   context.lineWidth = 1.5;
   context.strokeRect(start + 0.75, top + 2.75, Math.max(stop - start - 1.5, 1.5), ROW - 5.5);
 }
 
 // A method's own name, where it has room.
-function inside(context, method, start, wide, top, style) {
-  const text = method.slice(method.indexOf(".") + 1, method.indexOf(".") + 40);
-  context.font = `11px ${style.fontFamily}`;
-  if (wide < 24 || context.measureText(text).width > wide - 8) return;
+function inside({ context, job, family, left, ratio, words }, runs) {
+  context.font = `11px ${family}`;
   context.fillStyle = "#fff";
-  context.fillText(text, start + 4, top + ROW / 2 + 0.5);
+  runs.forEach((known, kind) => {
+    if (!words.has(kind)) {
+      const method = job.kinds[kind], dot = method.indexOf(".");
+      const text = method.slice(dot + 1, dot + 40);
+      words.set(kind, [text, Math.max(24, context.measureText(text).width + 8)]);
+    }
+    const [text, room] = words.get(kind);
+    for (const [row, first, end] of known) {
+      if ((end - first) / ratio >= room) context.fillText(text, left + first / ratio + 4, (row + 0.5) * ROW + 0.5);
+    }
+  });
 }
 
-function axis(context, { lanes, report, width, left, view }, x, ink) {
+function axis(context, { lanes, report, width, left, view, ink, family }, x) {
   const most = Math.max(2, Math.floor((width - left) / 72));
   const step = STEPS.find((one) => view.span / one <= most) || 3600;
   const bottom = lanes.length * ROW, end = report.end - view.back;
-  context.fillStyle = ink("--quiet");
-  context.strokeStyle = ink("--line");
+  context.fillStyle = ink.quiet;
+  context.strokeStyle = ink.line;
+  context.lineWidth = 1;
+  context.font = `11.5px ${family}`;
   context.textAlign = "center";
   for (let at = Math.ceil((end - view.span) / step) * step; at <= end; at += step) {
     const place = x(at - report.begin);
@@ -200,8 +278,8 @@ function choose(picture, row, stretch) {
   picture.lane = row;
   picture.at = stretch;
   const lane = picture.lanes[row];
-  picture.readout.textContent = stretch === null ? `${lane.name}: nothing is known of this time`
-    : `${lane.name}: ${picture.job.kinds[stretch[0]]}, ${duration(stretch[2] / 10)} from ` +
+  picture.readout.textContent = stretch === null ? `${shownName(lane)}: nothing is known of this time`
+    : `${shownName(lane)}: ${picture.job.kinds[stretch[0]]}, ${duration(stretch[2] / 10)} from ` +
       clock(picture.report.begin + stretch[1] / 10);
   later(picture);
 }

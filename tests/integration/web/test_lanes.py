@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from ray_sentinel.cli.main import main
+from ray_sentinel.model.straggler import StragglerStatus
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
@@ -59,3 +63,34 @@ def test_hostile_names_stay_text_in_lanes(tmp_path: Path) -> None:
             assert browser.complaints == []
     finally:
         page.close()
+
+
+def test_a_rank_that_slows_its_job_down_is_told_on_its_lane(tmp_path: Path) -> None:
+    known = status()
+    slow = StragglerStatus(kind="slow-rank", ranks=(5,), host="node-1")
+    job = msgspec.structs.replace(known.jobs[0], straggler=slow)
+    told = msgspec.structs.replace(known, jobs=(job,))
+    page = Page(PageSource(lambda: told, tuple, lanes=report), port=0)
+    try:
+        with Browser(tmp_path / "browser") as browser:
+            browser.open(page.link)
+            label = "(document.querySelector('.lanes canvas') || document.body).ariaLabel"
+            browser.until(f"({label} || '').includes('; rank 5, slow; rank 3: stopped')", "both")
+    finally:
+        page.close()
+
+
+def test_a_page_is_asked_for_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page(PageSource(status, tuple, lanes=lambda: report(HOSTILE)), port=0)
+    try:
+        command = ["export", "perfetto", "--url", page.link]
+        assert main([*command, "--to", str(tmp_path / "lanes.json")]) == 0
+        said = capsys.readouterr()
+        assert "lanes of 2 jobs" in said.out + said.err
+        assert main([*command, "--job", "none", "--json"]) == 1
+    finally:
+        page.close()
+    trace = json.loads((tmp_path / "lanes.json").read_text(encoding="utf-8"))
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+    assert names == {f"llama{HOSTILE} (attempt 1)", "train_rl-1"}
+    assert "\x1b" not in (tmp_path / "lanes.json").read_text(encoding="utf-8")

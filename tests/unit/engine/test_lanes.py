@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ray_sentinel.config import HangConfig
+from ray_sentinel.engine.events import Tick
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.last_hour.lanes import (
+    HOUR,
     MOST_LANES,
+    MOST_NAME,
     MOST_ODD,
     MOST_OF_LANE,
     MOST_SINGLE,
     MOST_STRETCHES,
+    MOST_TOGETHER,
     Lanes,
 )
 from ray_sentinel.engine.last_hour.lanes_report import lanes_report
+from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.model.lanes import JobLanes
 from ray_sentinel.report.trace_events import trace_of
 from tests.support.engine_sim import Sim
 from tests.support.ray_story import RayStory, actors, driver
-from tests.support.restarts import restarted
+from tests.support.restarts import goes_on_alike, restarted
 
 
 def lanes_of(sim: Sim) -> JobLanes:
@@ -62,6 +72,95 @@ def test_a_large_job_has_lanes_of_nodes_and_of_the_ranks_that_differ() -> None:
     assert kinds_in(job, "rank 7")[-1] == "dataset"
 
 
+def test_a_lost_node_renames_no_other_lane() -> None:
+    sim = Sim(world=256, nodes=128)
+    sim.run(20)
+    before = [lane.name for lane in lanes_of(sim).lanes]
+    assert (before[0], before[-1]) == ("ranks 0 to 3", "ranks 252 to 255")
+    sim.dead_nodes.add("n5")
+    for rank in sim.ranks[10:12]:
+        rank.exited = True
+    sim.run(20)
+    assert set(before) <= {lane.name for lane in lanes_of(sim).lanes}
+
+
+def test_time_in_which_all_ranks_were_gone_is_empty() -> None:
+    lanes, sim = Lanes(), Sim(world=2)
+    sim.run(4)
+    (view,) = sim.engine.view.jobs.values()
+    for at in (0.0, 2.0, 4.0, 64.0, 66.0):
+        lanes.look(view.live, 1000.0, "step", sim.now + at)
+    _, drawn = lanes.drawn(sim.now, {})
+    assert [lane.stretches for lane in drawn] == [((0, 0, 40), (0, 640, 20))] * 2
+
+
+def test_hundreds_of_ranks_that_flap_keep_to_the_bounds() -> None:
+    lanes, sim = Lanes(), Sim(world=192, nodes=96)
+    sim.run(3)
+    (job,) = sim.engine.view.jobs.values()
+    for turn in range(1, 600):
+        for view in job.live:
+            flaps = (turn * view.rank.id.rank + turn // 3) % 3 == 0
+            view.state_since = {"stopped": 0.0} if flaps else {}
+        lanes.look(job.live, 1.0, "step", sim.now + 2.0 * turn)
+        assert len(lanes.lanes) <= MOST_LANES
+        assert len(lanes.odd) <= MOST_ODD
+        assert sum(map(len, lanes.lanes.values())) <= MOST_STRETCHES
+    assert len(msgspec.msgpack.encode(lanes)) < 350_000
+
+
+def test_long_names_are_cut() -> None:
+    lanes = Lanes()
+    lanes.call("R" * 500, 0.0, 1.0)
+    lanes.call("Rollout." + "m" * 500, 0.0, 1.0)
+    kinds, drawn = lanes.drawn(0.0, {})
+    assert sorted(map(len, kinds)) == [MOST_NAME, MOST_NAME]
+    assert max(len(lane.name) for lane in drawn) <= MOST_NAME
+
+
+PHASES = ("", "train", "checkpoint", "<b>\x1b", "x" * 200)
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from([0.5, 2.0, 7.0, 40.0]), st.integers(0, 3), st.sampled_from(PHASES),
+        st.sampled_from(["S", "T"]), st.booleans(),
+    ),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=20)
+@given(TURNS, st.data())
+def test_after_any_restart_lanes_are_as_if_there_had_been_none(
+    turns: Sequence[tuple[float, int, str, str, bool]], data: st.DataObject
+) -> None:
+    """Neither is a snapshot changed by what happens while it is packed."""
+    sim = Sim(world=4, nodes=2)
+    sim.run(6)
+    for seconds, number, phase, state, renamed in turns:
+        rank = sim.rank(number)
+        rank.phase, rank.phase_since, rank.state = phase, sim.now, state
+        rank.job = "renamed" if renamed else "job"
+        sim.run(seconds)
+        told = lanes_report(sim.engine.view, sim.now)
+        assert lanes_report(restarted(sim.engine).view, sim.now) == told
+        for job in told.jobs:
+            for lane in job.lanes:
+                ends = [begin + length for _, begin, length in lane.stretches]
+                begins = [begin for _, begin, _ in lane.stretches]
+                assert (begins, ends) == (sorted(begins), sorted(ends))
+                assert 0 <= begins[0] <= ends[-1] <= 10 * HOUR
+    goes_on_alike(sim.log, data.draw(st.sets(st.integers(0, len(sim.log) - 1), max_size=4)))
+
+
+def test_what_a_clock_that_was_set_back_left_in_the_future_is_not_drawn() -> None:
+    lanes = Lanes()
+    lanes.call("Rollout.generate", HOUR - 1.0, HOUR + 9.0)
+    lanes.call("Trainer.update", HOUR + 50.0, HOUR + 60.0)
+    kinds, drawn = lanes.drawn(0.0, {})
+    assert kinds == ("Rollout.generate",)
+    assert drawn[0].stretches == ((0, 35_990, 10),)
+
+
 def test_calls_of_a_role_that_overlap_are_one_and_bubbles_stay() -> None:
     lanes = Lanes()
     for turn in range(3):
@@ -101,6 +200,25 @@ def test_lanes_that_had_more_room_make_place_for_others() -> None:
         for number in range(1200):
             lanes.call(f"Role{role}.step", number, number + 0.5)
         assert sum(map(len, lanes.lanes.values())) <= MOST_STRETCHES
+
+
+def test_lanes_of_many_jobs_are_bounded_together() -> None:
+    sim = RayStory([driver(), *actors("Rollout", 2, 10)])
+    sim.train(60)
+    known = sim.engine.view.jobs
+    full = Lanes()
+    for number in range(MOST_STRETCHES):
+        full.call(f"Role{number % 16}.m", number / 4, number / 4 + 0.5)
+    for number in range(30):
+        lanes = msgspec.msgpack.decode(msgspec.msgpack.encode(full), type=Lanes)
+        known["old", number] = JobView(
+            number=1000 + number, job="old", attempt=number, first_seen=0.0,
+            last_moved=sim.now - 99, ended_at=sim.now - 30 + number, lanes=lanes,
+        ).bind(HangConfig(), PhaseBook())  # fmt: skip
+    sim.engine.handle(Tick(time=sim.now + 1))
+    left = [number for number in range(30) if known["old", number].lanes.size]
+    assert 0 < MOST_TOGETHER - sum(job.lanes.size for job in known.values()) <= MOST_STRETCHES
+    assert left == list(range(left[0], 30)), "those that ended first have gone"
 
 
 def test_it_outlives_the_coordinator() -> None:
