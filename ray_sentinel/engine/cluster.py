@@ -253,9 +253,10 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             if pid.isdecimal() and now - event.time - node.offset < OOM_SECONDS:
                 for job in self.jobs.values():
                     job.note_oom(snapshot.node.id, int(pid))
+        attached = {seen.rank.process for seen in snapshot.ranks if seen.progress is not None}
         for key, job in list(self.jobs.items()):
             job.mark_gone(snapshot.node.id, homes, at)
-            if job.give_up(snapshot.node.id, homes, at) and not job.ranks:
+            if job.give_up(snapshot.node.id, homes, attached, at) and not job.ranks:
                 del self.jobs[key]
         self._join_attempts({rank.rank.id.job for rank in snapshot.ranks})
 

@@ -31,6 +31,8 @@ BEGUN_SECONDS = 10.0
 to be said of it is said."""
 AT_WORK_QUIET = 5.0
 """Seconds for which a job with short steps may be silent and is still at work."""
+WORD_SECONDS = 3.0
+"""So long a rank whose record is not seen any more stays in the job that the record named."""
 GAP = 0.5
 """Seconds; shorter pauses of a job without steps are not remembered."""
 
@@ -451,17 +453,26 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 self._count_anew()
 
     def give_up(
-        self, node: str, homes: Mapping[ProcessId, Collection[tuple[str, int]]], at: float
+        self,
+        node: str,
+        homes: Mapping[ProcessId, Collection[tuple[str, int]]],
+        attached: Collection[ProcessId],
+        at: float,
     ) -> bool:
         """Ranks of ``node`` that ``homes`` shows in other jobs alone are no more of this one: what
-        a process's variables say is a guess until it attaches. Returns whether there were any."""
+        a process's variables say is a guess until it attaches. That guess outweighs what a process
+        said, whose record may be unreadable for a moment, only after a while. Returns whether there
+        were any."""
         moved = [
             view
             for process, view in self._on_node.get(node, {}).items()
-            if view.alive and process in homes and self.key not in homes[process]
+            if view.alive
+            and process in homes
+            and self.key not in homes[process]
+            and (process in attached or not view.attached or at - view.seen_at > WORD_SECONDS)
         ]
         for view in moved:
-            if view.attached:  # it was this job's, and has attached again
+            if view.attached:  # it was this job's, and has left it
                 view.gone_at = at
             else:
                 del self.ranks[view.rank.process]

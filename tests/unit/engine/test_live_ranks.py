@@ -61,17 +61,40 @@ def test_a_rank_that_attaches_under_another_name_is_no_more_of_the_job_that_it_s
     check(view)
 
 
+def attached(one: Rank, now: float) -> Snapshot:
+    """It tells of its progress itself."""
+    progress = Progress(step=7, steps_recorded=7)
+    seen = RankSnapshot(rank=one, process=ProcessState(state="S"), progress=progress)
+    return msgspec.structs.replace(report(0, [], [], now), ranks=(seen,))
+
+
 def test_one_that_attaches_anew_under_another_name_has_left_the_first() -> None:
     view = ClusterView().bind(Config())
     mine = renamed(rank(0, 0, 0), "first")
-    progress = Progress(step=7, steps_recorded=7)
-    before = msgspec.structs.replace(report(0, [], [], START), ranks=(
-        RankSnapshot(rank=mine, process=ProcessState(state="S"), progress=progress),
-    ))  # fmt: skip
-    view.take(before, START)
-    view.take(report(0, [renamed(mine, "second")], [], START + 1), START + 1)
+    view.take(attached(mine, START), START)
+    view.take(attached(renamed(mine, "second"), START + 1), START + 1)
     assert [list(job.live) == [] for job in view.jobs.values()] == [True, False]
     assert view.jobs["first", 0].ranks
+    check(view)
+
+
+def test_a_record_that_is_unreadable_for_a_moment_ends_no_job() -> None:
+    view = ClusterView().bind(Config())
+    mine = renamed(rank(0, 0, 0), "first")
+    guessed = renamed(mine, "vm:36663")
+    for at in range(0, 12, 3):
+        view.take(attached(mine, START + at), START + at)
+        assert list(view.jobs) == [("first", 0)]
+        for later in (at + 1, at + 2):
+            view.take(report(0, [guessed], [], START + later), START + later)
+            view.advance(START + later)
+            assert view.jobs["first", 0].ended_at is None
+    # Of one that has detached, or has become another program, no record comes again.
+    for at in range(12, 16):
+        view.take(report(0, [guessed], [], START + at), START + at)
+        view.advance(START + at)
+    assert view.jobs["first", 0].ended_at is not None
+    assert [one.rank.id.job for one in view.jobs["vm:36663", 0].live] == ["vm:36663"]
     check(view)
 
 
