@@ -475,10 +475,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             if view.attached:  # it was this job's, and has left it
                 view.gone_at = at
             else:
-                del self.ranks[view.rank.process]
+                del self.ranks[view.rank.process], self._on_node[node][view.rank.process]
                 self.phases.pop(view.rank.process, None)
         if moved:
-            self._regroup()
+            self._count_anew()
         return bool(moved)
 
     def lose(self, left: Mapping[str, float]) -> None:

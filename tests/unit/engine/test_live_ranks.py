@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -96,6 +99,41 @@ def test_a_record_that_is_unreadable_for_a_moment_ends_no_job() -> None:
     assert view.jobs["first", 0].ended_at is not None
     assert [one.rank.id.job for one in view.jobs["vm:36663", 0].live] == ["vm:36663"]
     check(view)
+
+
+def calls_of(work: Callable[[], None]) -> int:
+    """How much ``work`` does, by the calls that it makes."""
+    made = [0]
+
+    def count(*_: object) -> None:
+        made[0] += 1
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return made[0]
+
+
+def test_thousands_that_attach_under_another_name_cost_no_more_than_to_find_them() -> None:
+    view = ClusterView().bind(Config())
+
+    def told(job: str, now: float) -> int:
+        snapshots = []
+        for number in range(128):
+            ranks = [renamed(rank(8 * number + local, number, 0), job) for local in range(8)]
+            snapshots.append(report(number, ranks, [], now))
+
+        def take() -> None:
+            for snapshot in snapshots:
+                view.take(snapshot, now)
+
+        return calls_of(take)
+
+    found = told("vm:36663", START)
+    assert told("rollouts", START + 1) < 2 * found
+    assert [len(job.live) for job in view.jobs.values()] == [1024]
 
 
 def check(view: ClusterView) -> None:
