@@ -11,7 +11,7 @@ from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.last_hour.lanes import Lanes
 from ray_sentinel.engine.last_hour.pulse import Pulse
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
-from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.verdicts.exits import SIGKILL
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
@@ -456,20 +456,20 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         self,
         node: str,
         homes: Mapping[ProcessId, Collection[tuple[str, int]]],
-        attached: Collection[ProcessId],
+        guessed: Mapping[ProcessId, float],
         at: float,
     ) -> bool:
         """Ranks of ``node`` that ``homes`` shows in other jobs alone are no more of this one: what
         a process's variables say is a guess until it attaches. That guess outweighs what a process
-        said, whose record may be unreadable for a moment, only after a while. Returns whether there
-        were any."""
+        said, whose record may be unreadable for a moment, only after a while; ``guessed``: since
+        when. Returns whether there were any."""
         moved = [
             view
             for process, view in self._on_node.get(node, {}).items()
             if view.alive
             and process in homes
             and self.key not in homes[process]
-            and (process in attached or not view.attached or at - view.seen_at > WORD_SECONDS)
+            and (not view.attached or at - guessed.get(process, NEVER) > WORD_SECONDS)
         ]
         for view in moved:
             if view.attached:  # it was this job's, and has left it
