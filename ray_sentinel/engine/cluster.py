@@ -235,10 +235,13 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
         homes: dict[ProcessId, set[tuple[str, int]]] = {}
+        guessed: dict[ProcessId, float] = {}
         for rank in map(self._placed, snapshot.ranks):
             job = self._job(rank.rank.id.job, rank.rank.id.attempt, now)
             job.take(rank, snapshot.node.id, at, snapshot.time)
             homes.setdefault(rank.rank.process, set()).add(job.key)
+            if rank.progress is None:
+                guessed[rank.rank.process] = job.ranks[rank.rank.process].first_seen
         for exit_ in map(self._placed_exit, snapshot.exits):
             left = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
             # What it said last tells when it went; the process of a large job goes long after.
@@ -256,7 +259,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                     job.note_oom(snapshot.node.id, int(pid))
         for key, job in list(self.jobs.items()):
             job.mark_gone(snapshot.node.id, homes, at)
-            if job.give_up(snapshot.node.id, homes, at) and not job.ranks:
+            if job.give_up(snapshot.node.id, homes, guessed, at) and not job.ranks:
                 del self.jobs[key]
         self._join_attempts({rank.rank.id.job for rank in snapshot.ranks})
 

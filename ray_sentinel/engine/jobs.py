@@ -11,7 +11,7 @@ from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.last_hour.lanes import Lanes
 from ray_sentinel.engine.last_hour.pulse import Pulse
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
-from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.verdicts.exits import SIGKILL
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
@@ -31,6 +31,8 @@ BEGUN_SECONDS = 10.0
 to be said of it is said."""
 AT_WORK_QUIET = 5.0
 """Seconds for which a job with short steps may be silent and is still at work."""
+WORD_SECONDS = 3.0
+"""So long a rank whose record is not seen any more stays in the job that the record named."""
 GAP = 0.5
 """Seconds; shorter pauses of a job without steps are not remembered."""
 
@@ -451,23 +453,32 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 self._count_anew()
 
     def give_up(
-        self, node: str, homes: Mapping[ProcessId, Collection[tuple[str, int]]], at: float
+        self,
+        node: str,
+        homes: Mapping[ProcessId, Collection[tuple[str, int]]],
+        guessed: Mapping[ProcessId, float],
+        at: float,
     ) -> bool:
         """Ranks of ``node`` that ``homes`` shows in other jobs alone are no more of this one: what
-        a process's variables say is a guess until it attaches. Returns whether there were any."""
+        a process's variables say is a guess until it attaches. That guess outweighs what a process
+        said, whose record may be unreadable for a moment, only after a while; ``guessed``: since
+        when. Returns whether there were any."""
         moved = [
             view
             for process, view in self._on_node.get(node, {}).items()
-            if view.alive and process in homes and self.key not in homes[process]
+            if view.alive
+            and process in homes
+            and self.key not in homes[process]
+            and (not view.attached or at - guessed.get(process, NEVER) > WORD_SECONDS)
         ]
         for view in moved:
-            if view.attached:  # it was this job's, and has attached again
+            if view.attached:  # it was this job's, and has left it
                 view.gone_at = at
             else:
-                del self.ranks[view.rank.process]
+                del self.ranks[view.rank.process], self._on_node[node][view.rank.process]
                 self.phases.pop(view.rank.process, None)
         if moved:
-            self._regroup()
+            self._count_anew()
         return bool(moved)
 
     def lose(self, left: Mapping[str, float]) -> None:

@@ -49,6 +49,7 @@ from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
+from ray_sentinel.web.columns import in_columns
 
 JSON = "application/json"
 STATIC_TYPES = {
@@ -100,7 +101,7 @@ def routes(source: PageSource) -> dict[str, Handler]:
     """Path → handler, for a ``Server``."""
     plain: dict[str, Callable[[], Any]] = {
         "/api/v1/page": lambda: {
-            "status": source.status(),
+            "status": in_columns(source.status()),
             "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
         },
         "/api/v1/status": source.status,

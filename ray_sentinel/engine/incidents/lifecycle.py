@@ -416,6 +416,8 @@ def _why_over(case: Case, latest: JobView | None, found: set[Key]) -> str:
     still = any(case.key(rule) in found for rule in case.findings)
     if job.ended_at is not None:
         return "the job has ended"
+    if latest is None and not (job.ranks or job.ray_job):
+        return "its processes are another job's"
     if latest is not job:
         return "the job was started again"
     if case.about_ourselves:

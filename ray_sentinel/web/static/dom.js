@@ -116,7 +116,7 @@ function remembered(place) {
   const all = named(place), found = { folds: [], fields: [], moved: [], focus: "", place: 0, selection: null };
   for (const [name, one] of all) {
     if (one.matches("details")) found.folds.push([name, one.open]);
-    if (one.matches("input[type=search], select")) found.fields.push([name, one.value]);
+    if (one.matches("input[type=search], input[type=number], select")) found.fields.push([name, one.value]);
     if (one.scrollLeft || one.scrollTop) found.moved.push([name, [one.scrollLeft, one.scrollTop]]);
     if (one !== document.activeElement) continue;
     found.focus = name;

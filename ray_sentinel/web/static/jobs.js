@@ -1,6 +1,6 @@
 // A job: its state, a cell for each rank, and a line for each process that is none.
 import { age, el, facts, table } from "./dom.js";
-import { processLink, rankName } from "./process.js";
+import { linker, processLink, rankName } from "./process.js";
 import { isOpen, isWell, jobTone, tone } from "./states.js";
 
 const MANY = 256; // ranks: from here on, cells without numbers
@@ -11,6 +11,7 @@ const WAYS = { node: (rank) => rank.host, role: (rank) => rank.role, state: (ran
 export function jobCard(job, incidents, way, choose) {
   const isOfRanks = job.ranks.length > 0 || job.world_size;
   const size = !isOfRanks ? "" : job.world_size ? `${job.ranks.length} of ${job.world_size}` : job.ranks.length;
+  const linkTo = linker(job, job.ranks, (rank) => rankName(rank.rank));
   const troubled = job.ranks.filter((rank) => !isWell(rank));
   const card = el("div", { class: `card${job.state === "hung" ? " open" : ""}` },
     el("h3", {}, job.job, " ",
@@ -20,11 +21,11 @@ export function jobCard(job, incidents, way, choose) {
       ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
       ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
       ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]]),
-    ...(job.ranks.length ? [ways(job, way, choose), rankGrid(job, accusedOf(job, incidents), way),
+    ...(job.ranks.length ? [ways(job, way, choose), rankGrid(job, accusedOf(job, incidents), way, linkTo),
       legend(job.ranks)] : []));
   if (troubled.length) {
     card.append(table(["rank", "host", "pid", "step", "state", "last step"],
-      troubled.slice(0, 32).map((rank) => [el("a", { href: processLink(job, rankName(rank.rank)) }, String(rank.rank)), rank.host, rank.pid, rank.step,
+      troubled.slice(0, 32).map((rank) => [el("a", { href: linkTo(rank) }, String(rank.rank)), rank.host, rank.pid, rank.step,
         el("span", { class: `t-${tone(rank.state)}` }, rank.state),
         `${age(rank.step_age_seconds)} ago`])));
   }
@@ -71,10 +72,10 @@ function groups(ranks, way) {
 }
 
 // One line of cells for each node, role or state; where there are very many, nodes have no lines.
-function rankGrid(job, accused, way) {
+function rankGrid(job, accused, way, linkTo) {
   const many = job.ranks.length > MANY;
   const grid = (some) => el("div", { class: `grid${many ? " many" : ""}${job.ranks.length > VAST ? " vast" : ""}` },
-    ...some.map((rank) => rankCell(job, rank, accused, many)));
+    ...some.map((rank) => rankCell(rank, accused, many ? null : linkTo(rank))));
   const lines = groups(job.ranks, way);
   const whole = lines.size < 2 || (many && way === "node") ? grid(job.ranks)
     : el("div", { class: "hosts" }, ...[...lines].flatMap(([name, some]) => [el("span", { class: "quiet" }, name || "–"), grid(some)]));
@@ -86,12 +87,11 @@ function rankGrid(job, accused, way) {
   return whole;
 }
 
-function rankCell(job, rank, accused, many) {
+function rankCell(rank, accused, href) {
   const title = `rank ${rank.rank} on ${rank.host}, pid ${rank.pid}\nstep ${rank.step ?? "–"}, ` +
     `${rank.phase || "no phase"}, ${rank.state}\nlast step ${age(rank.step_age_seconds)} ago`;
   const named = accused.has(rank.rank) ? " accused" : "";
-  return el(many ? "span" : "a", { class: `cell ${tone(rank.state)}${named}`,
-    href: many ? null : processLink(job, rankName(rank.rank)),
+  return el(href === null ? "span" : "a", { class: `cell ${tone(rank.state)}${named}`, href,
     title: named ? `${title}\nnamed by an incident` : title }, String(rank.rank));
 }
 
@@ -105,10 +105,11 @@ function legend(ranks) {
 // The driver and the actors that are no ranks; those in trouble come first where there are many.
 function memberTable(job) {
   const { members } = job;
+  const linkTo = linker(job, members, (one) => one.label);
   const shown = members.length <= 64 ? members
     : [...members.filter((one) => !isWell(one)), ...members.filter(isWell)].slice(0, 64);
   const all = table(["process", "host", "pid", "runs", "for", "usually", "state"],
-    shown.map((one) => [el("a", { href: processLink(job, one.label) }, one.label), one.host, one.pid, one.method || "–", age(one.seconds),
+    shown.map((one) => [el("a", { href: linkTo(one) }, one.label), one.host, one.pid, one.method || "–", age(one.seconds),
       age(one.usual_seconds), el("span", { class: `t-${tone(one.state)}` }, one.state)]));
   const more = members.length - shown.length;
   if (more > 0) all.append(el("p", { class: "quiet" }, `and ${more} more processes`));

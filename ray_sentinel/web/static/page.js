@@ -1,5 +1,6 @@
 // The page: what is asked, how often, and which part of the page shows it.
 import { ask, poll } from "./api.js";
+import { unpacked } from "./columns.js";
 import { incidentDetail } from "./detail.js";
 import { clock, el, fill, forget, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
@@ -144,7 +145,7 @@ addEventListener("keydown", (event) => {
 
 poll(1, async () => {
   const first = page === null;
-  page = await ask("/api/v1/page");
+  page = unpacked(await ask("/api/v1/page"));
   show(page);
   showDetail();
   if (first) {

@@ -5,19 +5,29 @@ import { QUANTITIES } from "./gpus.js";
 import { INCIDENT } from "./incidents.js";
 import { isWell, tone } from "./states.js";
 
-export const PROCESS = "#process/"; // and job, attempt and name: the address of one
+export const PROCESS = "#process/"; // and job, attempt, name and perhaps place: the address of one
 const INCIDENTS = 3; // so many of the last ones that know something of it are asked for
 
-export function processLink(job, name) {
-  return PROCESS + [job.job, job.attempt, name].map(encodeURIComponent).join("/");
+// `one` is told where its name may be another's too.
+export function processLink(job, name, one = null) {
+  return PROCESS + [job.job, job.attempt, name, ...(one ? [placeOf(one)] : [])].map(encodeURIComponent).join("/");
+}
+
+const placeOf = (one) => `${one.host} ${one.pid}`;
+
+// Links to those of a list, each by what `nameOf` says: of several of one name by their places too.
+export function linker(job, all, nameOf) {
+  const times = new Map();
+  for (const one of all) times.set(nameOf(one), (times.get(nameOf(one)) || 0) + 1);
+  return (one) => processLink(job, nameOf(one), times.get(nameOf(one)) > 1 ? one : null);
 }
 
 // What an address names; null where it is none, or was cut.
 export function processAt(hash) {
   if (!hash.startsWith(PROCESS)) return null;
   try {
-    const [job, attempt, name] = hash.slice(PROCESS.length).split("/").map(decodeURIComponent);
-    return name ? { job, attempt: Number(attempt), name } : null;
+    const [job, attempt, name, at = ""] = hash.slice(PROCESS.length).split("/").map(decodeURIComponent);
+    return name ? { job, attempt: Number(attempt), name, at } : null;
   } catch {
     return null;
   }
@@ -26,10 +36,11 @@ export function processAt(hash) {
 export const rankName = (number) => `rank ${number}`;
 
 // What `status` says of it, with its job; null where it is gone.
-export function found({ job, attempt, name }, status) {
+export function found({ job, attempt, name, at }, status) {
   const mine = status.jobs.find((one) => one.job === job && one.attempt === attempt);
-  const rank = mine?.ranks.find((one) => rankName(one.rank) === name);
-  const member = mine?.members.find((one) => one.label === name);
+  const pick = (alike) => alike?.find((one) => placeOf(one) === at) ?? alike?.[0];
+  const rank = pick(mine?.ranks.filter((one) => rankName(one.rank) === name));
+  const member = pick(mine?.members.filter((one) => one.label === name));
   return rank || member ? { job: mine, rank, member } : null;
 }
 

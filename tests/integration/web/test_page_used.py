@@ -11,6 +11,7 @@ import pytest
 
 from ray_sentinel.model.incident import Incident, Transition
 from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
@@ -220,11 +221,62 @@ def test_one_of_very_many_ranks_is_reached_by_its_cell_and_its_number(browser: B
         page.close()
 
 
+def test_a_number_that_is_being_written_outlives_a_refresh(browser: Browser) -> None:
+    looks = [0]
+
+    def told() -> Status:
+        looks[0] += 1
+        now = status(ranks=300)
+        job = msgspec.structs.replace(now.jobs[0], step=2000 + looks[0])
+        return msgspec.structs.replace(now, jobs=(job,))
+
+    page = Page(PageSource(told, tuple, pulse=report, lanes=lanes, gpus=gpus), port=0)
+    try:
+        browser.open(page.link)
+        shown(browser, "#jobs", "300 of 300")
+        browser.run("document.querySelector('#jobs form input').focus()")
+        browser.press("2", ord("2"), "2")
+        later = looks[0] + 3
+        browser.until(f"Number(/step\\n(\\d+)/.exec({TEXT.format('#jobs')})[1]) > 2000 + {later}",
+                      "it is drawn anew")  # fmt: skip
+        browser.press("9", ord("9"), "9")
+        assert browser.run("document.activeElement.value") == "29"
+    finally:
+        page.close()
+
+
+def test_of_two_of_one_name_each_leads_to_its_own_view(browser: Browser) -> None:
+    now = status()
+    ranks, actors = now.jobs
+    twin = msgspec.structs.replace(ranks.ranks[3], host="node-7", pid=7777)
+    other = msgspec.structs.replace(actors.members[1], host="node-8", pid=8888)
+    jobs = (
+        msgspec.structs.replace(ranks, job="a/b %#ü", ranks=(*ranks.ranks, twin)),
+        msgspec.structs.replace(actors, members=(*actors.members, other)),
+    )
+    both = msgspec.structs.replace(now, jobs=jobs)
+    source = PageSource(lambda: both, tuple, pulse=report, lanes=lanes, gpus=gpus)
+    page = Page(source, port=0)
+    links = "[...document.querySelectorAll('#jobs a')]"
+    try:
+        browser.open(page.link)
+        shown(browser, "#jobs", "7777")
+        for name, pids in (("3", ("4003", "7777")), ("Rollout 2", ("72", "8888"))):
+            for place, pid in zip((0, -1), pids, strict=True):
+                of_name = f"{links}.filter((one) => one.innerText === {name!r})"
+                browser.run(f"location.hash = {of_name}.at({place}).hash")
+                shown(browser, "#detail", f"pid\n{pid}")
+    finally:
+        page.close()
+
+
 def test_what_the_reader_did_to_an_incident_outlives_its_being_drawn_anew(
     browser: Browser,
 ) -> None:
     told = [with_stacks(incident(), deep=60)]
-    page = Page(PageSource(status, lambda: tuple(told), pulse=report, gpus=gpus), port=0)
+    page = Page(
+        PageSource(status, lambda: tuple(told), pulse=report, lanes=lanes, gpus=gpus), port=0
+    )
     try:
         browser.resize(420, 700)
         browser.open(page.link + "#incident/0001")

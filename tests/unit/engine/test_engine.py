@@ -40,6 +40,20 @@ def test_a_capture_after_a_fixed_time_comes_also_while_the_job_hangs() -> None:
     assert "asked" in [incident.kind for incident in sim.incidents()]
 
 
+def test_an_incident_of_ranks_that_turn_out_to_be_another_jobs_is_over() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(2, state="T")
+    sim.run(20)
+    assert sim.named() == [2]
+    for rank in sim.ranks:
+        rank.job, rank.attached = "rollouts", True
+    sim.run(4)
+    first = sim.incidents()[0]
+    assert (first.state, first.history[-1].why) == ("resolved", "its processes are another job's")
+    assert [job for job, _ in sim.engine.view.jobs] == ["rollouts"]
+
+
 def test_a_thorough_capture_may_take_a_minute_for_each_process_of_a_node() -> None:
     sim = Sim()
     sim.run(5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -61,18 +64,77 @@ def test_a_rank_that_attaches_under_another_name_is_no_more_of_the_job_that_it_s
     check(view)
 
 
+def attached(one: Rank, now: float) -> Snapshot:
+    """It tells of its progress itself."""
+    progress = Progress(step=7, steps_recorded=7)
+    seen = RankSnapshot(rank=one, process=ProcessState(state="S"), progress=progress)
+    return msgspec.structs.replace(report(0, [], [], now), ranks=(seen,))
+
+
 def test_one_that_attaches_anew_under_another_name_has_left_the_first() -> None:
     view = ClusterView().bind(Config())
     mine = renamed(rank(0, 0, 0), "first")
-    progress = Progress(step=7, steps_recorded=7)
-    before = msgspec.structs.replace(report(0, [], [], START), ranks=(
-        RankSnapshot(rank=mine, process=ProcessState(state="S"), progress=progress),
-    ))  # fmt: skip
-    view.take(before, START)
-    view.take(report(0, [renamed(mine, "second")], [], START + 1), START + 1)
+    view.take(attached(mine, START), START)
+    view.take(attached(renamed(mine, "second"), START + 1), START + 1)
     assert [list(job.live) == [] for job in view.jobs.values()] == [True, False]
     assert view.jobs["first", 0].ranks
     check(view)
+
+
+def test_a_record_that_is_unreadable_for_a_moment_ends_no_job() -> None:
+    view = ClusterView().bind(Config())
+    mine = renamed(rank(0, 0, 0), "first")
+    guessed = renamed(mine, "vm:36663")
+    for at in range(0, 40, 10):
+        view.take(attached(mine, START + at), START + at)
+        assert list(view.jobs) == [("first", 0)]
+        # A node on which nothing changes is heard of more rarely.
+        for later in (at + 7, at + 9):
+            view.take(report(0, [guessed], [], START + later), START + later)
+            view.advance(START + later)
+            assert view.jobs["first", 0].ended_at is None
+    # Of one that has detached, or has become another program, no record comes again.
+    for at in range(40, 44):
+        view.take(report(0, [guessed], [], START + at), START + at)
+        view.advance(START + at)
+    assert view.jobs["first", 0].ended_at is not None
+    assert [one.rank.id.job for one in view.jobs["vm:36663", 0].live] == ["vm:36663"]
+    check(view)
+
+
+def calls_of(work: Callable[[], None]) -> int:
+    """How much ``work`` does, by the calls that it makes."""
+    made = [0]
+
+    def count(*_: object) -> None:
+        made[0] += 1
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return made[0]
+
+
+def test_thousands_that_attach_under_another_name_cost_no_more_than_to_find_them() -> None:
+    view = ClusterView().bind(Config())
+
+    def told(job: str, now: float) -> int:
+        snapshots = []
+        for number in range(128):
+            ranks = [renamed(rank(8 * number + local, number, 0), job) for local in range(8)]
+            snapshots.append(report(number, ranks, [], now))
+
+        def take() -> None:
+            for snapshot in snapshots:
+                view.take(snapshot, now)
+
+        return calls_of(take)
+
+    found = told("vm:36663", START)
+    assert told("rollouts", START + 1) < 2 * found
+    assert [len(job.live) for job in view.jobs.values()] == [1024]
 
 
 def check(view: ClusterView) -> None:

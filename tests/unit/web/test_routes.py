@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 
+import msgspec
 import pytest
 
 from ray_sentinel import regex as re
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.status import RankStatus, Status
 from ray_sentinel.web.routes import PageSource, local, routes, static_files
 from tests.support.page_data import HOSTILE, incident, status
-from tests.support.page_gpus import gpus
+from tests.support.page_gpus import gpus, ports
+from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
 
 SVG = b"http://www.w3.org/2000/svg"
@@ -126,12 +130,37 @@ def test_one_quantity_of_the_gpus_is_told(query: str) -> None:
     assert len(json.loads(response.body).get("rows", ())) == (6 if query == "quantity=power" else 0)
 
 
+def scattered(number: int) -> Status:
+    """Ranks on nodes of eight whose pids and times differ, as those of a real job do."""
+    chance = random.Random(7)
+    told = status(ranks=number)
+    job, *others = told.jobs
+    ranks = []
+    for node in range(number // 8):
+        pid = chance.randrange(1000, 60_000)
+        ranks += [
+            msgspec.structs.replace(
+                one,
+                host=f"node-{node:04}",
+                pid=pid + chance.randrange(1, 4) * local,
+                step_age_seconds=round(3 * chance.random(), 3),
+            )
+            for local, one in enumerate(job.ranks[8 * node : 8 * node + 8])
+        ]
+    return msgspec.structs.replace(
+        told, jobs=(msgspec.structs.replace(job, ranks=tuple(ranks)), *others)
+    )
+
+
 def test_a_second_of_thousands_of_ranks_and_gpus_is_small() -> None:
+    ranks = scattered(8192)
     source = PageSource(
-        status=lambda: status(ranks=8192),
+        status=lambda: ranks,
         incidents=lambda: tuple(incident(number=f"{number:04}") for number in range(10_000)),
         pulse=report,
         gpus=lambda quantity: gpus(quantity, nodes=1024),
+        ports=lambda: ports(1024),
+        lanes=lambda: lanes(number=8192),
     )
     table, packed = routes(source), {"accept-encoding": "gzip"}
 
@@ -139,10 +168,29 @@ def test_a_second_of_thousands_of_ranks_and_gpus_is_small() -> None:
         asked = Request(method="GET", path=path, headers=packed, query=query)
         return len(table[path](asked).body)
 
-    pulse, heat = size("/api/v1/pulse"), size("/api/v1/gpus", "quantity=power")
-    assert size("/api/v1/page") + (pulse + heat) / 10 < 50_000
+    heat = size("/api/v1/gpus", "quantity=power")
+    told, drawn = size("/api/v1/pulse"), size("/api/v1/lanes")
+    # As often as page.js asks for each.
+    each_second = size("/api/v1/page") + (told + heat + drawn) / 10 + size("/api/v1/ports") / 30
+    assert each_second < 50_000
     files = sum(map(size, static_files()))
-    assert files + size("/api/v1/page") + pulse + heat < 400_000
+    assert files + size("/api/v1/page") + told + heat < 400_000
+
+
+def test_ranks_come_in_columns() -> None:
+    told = scattered(16)
+    asked = Request(method="GET", path="/api/v1/page", headers={})
+    source = PageSource(status=lambda: told, incidents=tuple)
+    shown = json.loads(routes(source)["/api/v1/page"](asked).body)["status"]
+    columns = shown["jobs"][0]["ranks"]
+    ranks = told.jobs[0].ranks
+    assert columns["rank"] == [0] + 15 * [1]
+    assert columns["pid"] == [one.pid for one in ranks]
+    assert columns["step_age_seconds"] == [round(one.step_age_seconds or 0.0, 1) for one in ranks]
+    assert set(columns) == set(RankStatus.__struct_fields__)
+    whole = json.loads(msgspec.json.encode(told))
+    assert {**shown, "jobs": ()} == {**whole, "jobs": ()}
+    assert shown["jobs"][1] == whole["jobs"][1] | {"ranks": {name: [] for name in columns}}
 
 
 def test_the_pulse_is_told_where_there_is_one() -> None:

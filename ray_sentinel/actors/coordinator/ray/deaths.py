@@ -42,7 +42,7 @@ MOST_DETAIL = 300
 CALL_TRIES = 2
 """So long the end of a driver waits for the call that failed: workers tell them late."""
 FIRST_TRIES = 5
-"""So long where it is known that another failed first, and not which."""
+"""So long where it is known that another call failed first, and not which."""
 SUBMISSION_TRIES = 4
 """So long the end of a submitted job waits for its status, which is written after it."""
 
@@ -57,12 +57,13 @@ _OF_A_CALL, _OF_A_WORKER = "raise value.as_instanceof_cause", "raise value"
 (``ray/_private/worker.py``); the call may be one that gave its argument."""
 _RAISED_ITSELF = "TASK_EXECUTION_EXCEPTION"
 _OF_ANOTHER = re.compile(
-    r"(?m)^ray\.exceptions\.(?:RayTaskError\(|WorkerCrashedError|RayActorError|ActorDiedError"
-    r"|ActorUnavailableError|LocalRayletDiedError|NodeDiedError|OwnerDiedError|ObjectLostError"
-    r"|ObjectReconstructionFailedError|ObjectFetchTimedOutError|OutOfMemoryError)"
+    r"(?m)^(?: *\| )?ray\.exceptions\.(?:(?P<call>RayTaskError|WorkerCrashedError|OutOfMemoryError)"
+    r"|RayActorError|ActorDiedError|ActorUnavailableError|LocalRayletDiedError|NodeDiedError"
+    r"|OwnerDiedError|ObjectLostError|ObjectReconstructionFailedError|ObjectFetchTimedOutError)\b"
 )
 """An exception by which Ray tells a call that another one has failed, or that somebody has ended
-(``ray.exceptions``): the call is the other's first witness, and not to blame."""
+(``ray.exceptions``): the call is the other's first witness, and not to blame. Of a plain
+``Exception``, and of an argument, ``RayTaskError`` names no class; in a group a bar is before."""
 _FAILURES: Mapping[str, DeathCause] = {
     _RAISED_ITSELF: "exception",
     "WORKER_DIED": "signal",
@@ -206,17 +207,19 @@ class ControlStoreDeaths:
         if death.cause == "exception":
             yield from self._unseen(job, driver, asked)
             said = _traceback(worker)
-            failed, follows = self._failed_call(job.job_id)
-            if (
-                failed is None
-                and _OF_A_CALL in said
-                and tries < (FIRST_TRIES if follows else CALL_TRIES)
-            ):
+            failed, echoes = self._failed_call(job.job_id)
+            # The first of what an actor's end or a lost object has brought down is no call.
+            most = FIRST_TRIES if any(map(follows_from_a_call, echoes)) else CALL_TRIES
+            if failed is None and _OF_A_CALL in said and tries < most:
                 return
             if failed is not None and (not said or _raised_at_get(failed) in said):
                 call = self._with_pid(failed_call(failed, driver), failed.state_updates.worker_id)
                 yield call
                 death = msgspec.structs.replace(death, detail=call.detail or death.detail)
+            elif failed is None and echoes and _OF_A_CALL in said:
+                # Its own traceback ends in Ray; nobody else says what it was told.
+                detail = failure_of(echoes[0].state_updates.error_info)
+                death = msgspec.structs.replace(death, detail=detail or death.detail)
         yield death
 
     def _worker(self, worker_id: bytes) -> Any | None:
@@ -243,9 +246,9 @@ class ControlStoreDeaths:
                 if death is not None and death.cause in _NEVER_BEGAN:
                     yield death
 
-    def _failed_call(self, job: bytes) -> tuple[Any | None, bool]:
+    def _failed_call(self, job: bytes) -> tuple[Any | None, list[Any]]:
         """The call of an actor or a task that failed first: by an exception of its own, or, of a
-        task that is not tried again, with its worker. And whether any failed by another's."""
+        task that is not tried again, with its worker. And those that failed by another's."""
         reply = self._store.ask(
             "TaskInfo",
             "GetTaskEvents",
@@ -257,9 +260,10 @@ class ControlStoreDeaths:
             },
         )
         failed = failures(reply)
-        found = [one for one in failed if not follows_from_another(one)][:MOST_TRIED]
+        echoes = [one for one in failed if follows_from_another(one)]
+        found = [one for one in failed if one not in echoes][:MOST_TRIED]
         final = (one for one in found if _error_of(one) == _RAISED_ITSELF or self._last(one))
-        return next(final, None), len(found) < len(failed)
+        return next(final, None), echoes
 
     def _last(self, event: Any) -> bool:
         """Whether no later attempt of a task is known."""
@@ -286,6 +290,12 @@ def follows_from_another(event: Any) -> bool:
         _error_of(event) == _RAISED_ITSELF
         and _OF_ANOTHER.search(event.state_updates.error_info.error_message) is not None
     )
+
+
+def follows_from_a_call(event: Any) -> bool:
+    """Whether what it was told of began with a call: the innermost, which Python writes last."""
+    told = [*_OF_ANOTHER.finditer(event.state_updates.error_info.error_message)]
+    return bool(told) and told[-1]["call"] is not None
 
 
 def _raised_at_get(event: Any) -> str:
