@@ -74,7 +74,7 @@ def test_a_rank_that_slows_its_job_down_is_told_on_its_lane(tmp_path: Path) -> N
     try:
         with Browser(tmp_path / "browser") as browser:
             browser.open(page.link)
-            label = "(document.querySelector('.lanes canvas') || document.body).ariaLabel"
+            label = "document.querySelector('.lanes canvas')?.ariaLabel"
             browser.until(f"({label} || '').includes('; rank 5, slow; rank 3: stopped')", "both")
     finally:
         page.close()
