@@ -67,7 +67,7 @@ class StackTrace(msgspec.Struct, frozen=True, kw_only=True):
     that and it is one only."""
     blocks: dict[str, tuple[str, ...]] = {}
     """Place ("function (file:line)") → the loops and branches around it in the program's text, the
-    outermost first (``evidence.stacks.blocks``), for those whose text was read."""
+    outermost first (``evidence.stacks.frames.blocks``), for those whose text was read."""
 
 
 Activity = Literal[

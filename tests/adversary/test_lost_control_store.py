@@ -77,9 +77,16 @@ class Scene:
         return bool(found) and len(found[0].ranks) == 2 and (found[0].step or 0) > 20
 
     def bundled(self) -> Incident | None:
-        """The incident of the rank that was stopped, once its bundle is written."""
+        """The incident of the rank that was stopped, once its bundle is written: that follows what
+        the page tells."""
         found = msgspec.convert(self.page.get_json("/api/v1/incidents"), list[Incident])
-        return next((one for one in found if one.bundle and one.state == "explained"), None)
+        told = next((one for one in found if one.bundle and one.state == "explained"), None)
+        if told is None:
+            return None
+        reports = ("report.md", "report.html", "incident.json")
+        texts = [(Path(told.bundle) / name).read_text() for name in reports]
+        is_written = "pyspy_" in texts[0] and "pyspy_" in texts[1] and '"explained"' in texts[2]
+        return told if is_written else None
 
     def fresh(self) -> bool:
         """Every node's report is new, to a coordinator that answers."""

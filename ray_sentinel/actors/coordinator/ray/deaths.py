@@ -208,8 +208,10 @@ class ControlStoreDeaths:
             yield from self._unseen(job, driver, asked)
             said = _traceback(worker)
             failed, echoes = self._failed_call(job.job_id)
-            # The first of what an actor's end or a lost object has brought down is no call.
-            most = FIRST_TRIES if any(map(follows_from_a_call, echoes)) else CALL_TRIES
+            # The first of what an actor's end or a lost object has brought down is no call; else
+            # there is one: by its own traceback a call has told the driver.
+            by_no_call = echoes and not any(map(follows_from_a_call, echoes))
+            most = CALL_TRIES if by_no_call else FIRST_TRIES
             if failed is None and _OF_A_CALL in said and tries < most:
                 return
             if failed is not None and (not said or _raised_at_get(failed) in said):
