@@ -56,6 +56,11 @@ def crush(step: int) -> int:
     return step
 
 
+@ray.remote(num_cpus=0, max_retries=1)
+def part(step: int) -> int:
+    sys.exit(0)
+
+
 @ray.remote(num_cpus=0)
 def add(*parts: int) -> int:
     return sum(parts)
@@ -120,6 +125,8 @@ def end(how: str, made: dict[str, Any]) -> None:
             ray.get([made[how].generate.remote(step), made[f"{how}-other"].pid.remote()])
     if how == "crushed":
         ray.get(add.remote(1, crush.remote(2)))
+    if how == "parts":
+        ray.get(add.remote(1, part.remote(2)))
     if how == "hidden":
         ray.get([hold.remote(step) for step in range(2)])
     if how == "misses":

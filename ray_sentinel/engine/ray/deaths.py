@@ -73,7 +73,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     """Times are the coordinator's. Changed only by the engine."""
 
     told: dict[str, ToldDeath] = {}
-    """By the id of the death: actor or job, and pid."""
+    """By the id of the death: actor or job, pid, and the call that failed."""
     exits: dict[str, dict[int, SeenExit]] = {}
     """By node id and pid."""
     addresses: dict[str, str] = {}
@@ -126,7 +126,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     def take_deaths(self, deaths: Iterable[RayDeath], now: float) -> None:
         """Those that are known already change nothing."""
         for death in deaths:
-            key = f"{death.what} {death.id} {death.pid}"
+            # A call that failed in an actor is told beside that actor's own end, and maybe later.
+            key = f"{death.what} {death.id} {death.pid} {death.method}"
             if key not in self.told and len(self.told) < MOST:
                 self.told[key] = ToldDeath(death=death, told_at=now)
                 self._note(death)

@@ -80,6 +80,7 @@ DRIVERS = {
     "unpacks": ("exception", ""),
     "crushed": ("exception", ""),
     "hidden": ("exception", ""),
+    "parts": ("exception", ""),
 }
 LIVED = {("losses", name) for name in LOSSES} | {
     (how, name) for how in DRIVERS for name in (how, f"{how}-other")
@@ -136,7 +137,11 @@ def test_the_control_store_tells_one_cause_for_each(
     began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
     assert began == NEVER_BEGAN
     crushed = {of[d.job]: (d.cause, d.label, d.pid > 0) for d in told if d.what == "worker"}
-    assert crushed == dict.fromkeys(("crushed", "hidden"), ("signal", "crush", True))
+    assert crushed == {
+        "crushed": ("signal", "crush", True),
+        "hidden": ("signal", "crush", True),
+        "parts": ("exited", "part", True),
+    }
     (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
     assert (raised.method, raised.role) == ("Engine.generate", "Engine")
 
@@ -148,6 +153,7 @@ NAMED = {
     "misses": ("actor-dead", "critical", ["misses-other"], "SIGKILL"),
     "crushed": ("actor-dead", "critical", ["task"], "was killed"),
     "hidden": ("actor-dead", "critical", ["task"], "was killed"),
+    "parts": ("actor-dead", "critical", ["task"], "left amid a call"),
 }
 """Kind, severity, culprits and what the reason says."""
 UNNAMED = ("interrupted", "finishes", "waits")

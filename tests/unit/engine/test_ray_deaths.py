@@ -189,6 +189,23 @@ def test_a_driver_that_was_killed_is_named_and_none_of_its_actors(cluster: Clust
     assert culprit.reason == "was killed: killed by SIGKILL"
 
 
+def test_a_call_that_ended_the_driver_is_named_also_where_its_actors_end_was_told_first(
+    cluster: Cluster,
+) -> None:
+    failed_at = cluster.now
+    cluster.end(10, code=1)
+    cluster.end(30)
+    cluster.wait(1)
+    cluster.tell(dead(30, "driver-ended", at=cluster.now))
+    cluster.wait(1)
+    call = dead(30, "exception", at=failed_at, method="Rollout.generate", detail="KeyError: 3")
+    cluster.tell(call, dead(10, "exception", at=failed_at + 0.2))
+    cluster.wait(8)
+    assert [(kind, labels) for _, kind, labels, _ in cluster.told()] == [
+        ("actor-dead", ["Rollout 0"])
+    ]
+
+
 def test_a_death_has_one_incident_for_as_long_as_it_is_remembered(cluster: Cluster) -> None:
     cluster.kill_driver()
     cluster.take_capture()

@@ -55,6 +55,7 @@ _RAISED = re.compile(r"^(raise|assert)\b")
 _OF_A_CALL, _OF_A_WORKER = "raise value.as_instanceof_cause", "raise value"
 """In the traceback of a ``ray.get`` whose call has raised, or lost its worker
 (``ray/_private/worker.py``); the call may be one that gave its argument."""
+IN_CALL = "left amid a call, which Ray counts as finished"
 _RAISED_ITSELF = "TASK_EXECUTION_EXCEPTION"
 _OF_ANOTHER = re.compile(
     r"(?m)^(?: *\| )?ray\.exceptions\.(?:(?P<call>RayTaskError|WorkerCrashedError|OutOfMemoryError)"
@@ -264,16 +265,24 @@ class ControlStoreDeaths:
         failed = failures(reply)
         echoes = [one for one in failed if follows_from_another(one)]
         found = [one for one in failed if one not in echoes][:MOST_TRIED]
-        final = (one for one in found if _error_of(one) == _RAISED_ITSELF or self._last(one))
-        return next(final, None), echoes
+        left: list[Any] = []
+        for one in found:
+            last = one if _error_of(one) == _RAISED_ITSELF else self._last(one)
+            if last.attempt_number <= one.attempt_number:
+                return one, echoes
+            left.append(last)
+        # Of a task that leaves by sys.exit() the last attempt counts as finished, and only who
+        # waits for it is told that its worker died.
+        told = any(map(follows_from_a_call, echoes))
+        return next((one for one in left if told and has_left(one)), None), echoes
 
-    def _last(self, event: Any) -> bool:
-        """Whether no later attempt of a task is known."""
+    def _last(self, event: Any) -> Any:
+        """The last attempt of the task that is known."""
         same = [{"predicate": "EQUAL", "task_id": event.task_id}]
         reply = self._store.ask(
             "TaskInfo", "GetTaskEvents", limit=MOST_FAILED, filters={"task_filters": same}
         )
-        return all(one.attempt_number <= event.attempt_number for one in reply.events_by_task)
+        return max((event, *reply.events_by_task), key=lambda one: int(one.attempt_number))
 
 
 def failures(reply: Any) -> list[Any]:
@@ -298,6 +307,14 @@ def follows_from_a_call(event: Any) -> bool:
     """Whether what it was told of began with a call: the innermost, which Python writes last."""
     told = [*_OF_ANOTHER.finditer(event.state_updates.error_info.error_message)]
     return bool(told) and told[-1]["call"] is not None
+
+
+def has_left(event: Any) -> bool:
+    """Whether an attempt has ended, and by no failure of which Ray tells."""
+    from ray.core.generated import common_pb2
+
+    finished = common_pb2.TaskStatus.Value("FINISHED")
+    return finished in event.state_updates.state_ts_ns and not _error_of(event)
 
 
 def _raised_at_get(event: Any) -> str:
@@ -439,7 +456,7 @@ def failed_call(event: Any, driver: RayDriver) -> RayDeath:
     info, update = event.task_info, event.state_updates
     method = _cut(info.name or info.func_or_class_name)
     role = method.rpartition(".")[0] or "task"
-    cause = _FAILURES.get(_error_of(event), "exception")
+    cause = "exited" if has_left(event) else _FAILURES.get(_error_of(event), "exception")
     return RayDeath(
         what="actor" if info.actor_id else "worker",
         id=id_of(info.actor_id) or id_of(update.worker_id),
@@ -452,7 +469,7 @@ def failed_call(event: Any, driver: RayDriver) -> RayDeath:
         at=max(update.state_ts_ns.values(), default=0) / 1e9,
         cause=cause,
         # Of the end of a worker Ray tells how it was noticed.
-        detail="" if cause == "signal" else failure_of(update.error_info),
+        detail={"signal": "", "exited": IN_CALL}.get(cause, failure_of(update.error_info)),
         witness=STORE,
     )
 
