@@ -77,16 +77,9 @@ class Scene:
         return bool(found) and len(found[0].ranks) == 2 and (found[0].step or 0) > 20
 
     def bundled(self) -> Incident | None:
-        """The incident of the rank that was stopped, once its bundle is written: that follows what
-        the page tells."""
+        """The incident of the rank that was stopped, once its bundle is written."""
         found = msgspec.convert(self.page.get_json("/api/v1/incidents"), list[Incident])
-        told = next((one for one in found if one.bundle and one.state == "explained"), None)
-        if told is None:
-            return None
-        reports = ("report.md", "report.html", "incident.json")
-        texts = [(Path(told.bundle) / name).read_text() for name in reports]
-        is_written = "pyspy_" in texts[0] and "pyspy_" in texts[1] and '"explained"' in texts[2]
-        return told if is_written else None
+        return next((one for one in found if one.bundle and one.state == "explained"), None)
 
     def fresh(self) -> bool:
         """Every node's report is new, to a coordinator that answers."""
@@ -163,7 +156,7 @@ def test_what_is_lost_with_a_store_and_what_stays(scene: Scene) -> None:
     scene.ranks[1].send_signal(signal.SIGSTOP)
     incident = eventually(scene.bundled, "a bundle", 60.0)
     ours, address = scene.ours(), scene.cluster.address
-    before = {path: path.read_bytes() for path in Path(incident.bundle).iterdir() if path.is_file()}
+    before = settled(Path(incident.bundle))
 
     scene.cluster.lose_control_store()
     goes_on(scene.url, "0", times=2)
@@ -201,6 +194,18 @@ def test_a_store_that_comes_back_empty_leaves_nothing_of_ours(scene: Scene) -> N
         text = path.read_text()
         assert "Traceback" not in text, path
         assert "has ended: this process ends too" in text, path
+
+
+def settled(bundle: Path) -> dict[Path, bytes]:
+    """What is in it once nothing more is written: the page tells of it sooner."""
+    found: list[dict[Path, bytes]] = [{}]
+
+    def is_still() -> bool:
+        found.append({path: path.read_bytes() for path in bundle.iterdir() if path.is_file()})
+        return found[-1] == found[-2] and b"pyspy_" in found[-1][bundle / "report.md"]
+
+    eventually(is_still, "the bundle is whole", 60.0, every=3.0)
+    return found[-1]
 
 
 def assert_whole(log_dir: Path, incident: Incident) -> None:
