@@ -59,6 +59,12 @@ LIMIT = 60
 
 def large_job(world: int, entries: int) -> Iterator[tuple[int, bytes]]:
     """Dumps of a job in which rank 13 stopped in its own code, from rings that have wrapped."""
+    for rank, tree in large_job_trees(world, entries):
+        yield rank, pickle.dumps(tree, protocol=2)
+
+
+def large_job_trees(world: int, entries: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same before PyTorch pickles it."""
     names = {"world": ("0", "default_pg", list(range(world)))}
     for base in range(0, world, TP):
         names[f"tp{base}"] = (str(1 + base // TP), "TENSOR", list(range(base, base + TP)))
@@ -69,25 +75,19 @@ def large_job(world: int, entries: int) -> Iterator[tuple[int, bytes]]:
     for rank in range(world):
         mine = ["world", f"tp{rank // TP * TP}", f"dp{rank % TP}"]
         rows, status = _ring(rank, mine, names, entries)
+        groups = {
+            names[key][0]: {"name": names[key][0], "desc": names[key][1], "ranks": texts[key]}
+            for key in mine
+        }
         yield (
             rank,
-            pickle.dumps(
-                {
-                    "version": "2.9",
-                    "pg_config": {
-                        names[key][0]: {
-                            "name": names[key][0],
-                            "desc": names[key][1],
-                            "ranks": texts[key],
-                        }
-                        for key in mine
-                    },
-                    "nccl_version": "2.27.3",
-                    "pg_status": status,
-                    "entries": rows,
-                },
-                protocol=2,
-            ),
+            {
+                "version": "2.9",
+                "pg_config": groups,
+                "nccl_version": "2.27.3",
+                "pg_status": status,
+                "entries": rows,
+            },
         )
 
 

@@ -184,13 +184,21 @@ def _of_stacks(
     corpus: str, name: str, rounds: list[Any], truth: list[str] | None, kinds: list[str] | None
 ) -> Said:
     found = stacks.explain(rounds)
+    text = [*(one.reason for one in found.culprits), *(item.text for item in found.evidence)]
+    return _of_processes(corpus, name, found, text, truth, kinds)
+
+
+def _of_processes(
+    corpus: str, name: str, found: Any, text: list[str], truth: list[str] | None, kinds: Any
+) -> Said:
+    """Where a judge names processes: they are told apart by their pids."""
     return Said(
         corpus=corpus,
         name=name,
         named=sorted(str(one.pid) for one in found.culprits),
         kind=found.kind,
         confidence=found.confidence,
-        text=[*(one.reason for one in found.culprits), *(item.text for item in found.evidence)],
+        text=text,
         truth=truth,
         kinds=kinds,
     )
@@ -231,16 +239,8 @@ def _of_ras(
     corpus: str, name: str, polls: dict[str, bytes], truth: list[str] | None, kinds: Any
 ) -> Said:
     facts = nccl_ras.explain(polls)
-    return Said(
-        corpus=corpus,
-        name=name,
-        named=sorted(str(one.pid) for one in facts.culprits),
-        kind=facts.kind,
-        confidence=facts.confidence,
-        text=[*(f"{one.kind}: {one.reason}" for one in facts.culprits), *facts.evidence],
-        truth=truth,
-        kinds=kinds,
-    )
+    text = [*(f"{one.kind}: {one.reason}" for one in facts.culprits), *facts.evidence]
+    return _of_processes(corpus, name, facts, text, truth, kinds)
 
 
 def logs_made(_: int) -> Iterator[Said]:

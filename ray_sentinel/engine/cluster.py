@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 
 from ray_sentinel.config import Config
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.last_hour import lanes, pulse
-from ray_sentinel.engine.last_hour.bounds import bound
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray.deaths import EndedRank, RayDeathBook, first_cause
@@ -449,3 +449,32 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         # The same job under the same attempt number, started again after all its ranks had gone.
         # Exits of the old one are still being told for a moment, hence the pause.
         return view.ended_at is not None and now - view.ended_at > 10.0 and not view.live
+
+
+class KeptOfJob(Protocol):
+    """What is remembered of one job."""
+
+    @property
+    def size(self) -> int:
+        """How much that is."""
+        ...
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        ...
+
+
+def bound(kept_of_jobs: Iterable[tuple[float | None, float, KeptOfJob]], most: int) -> None:
+    """Clears what is too much together; each comes with when its job ended, None while it runs, and
+    when it last moved. The job that ended first goes first; of those that run, the one that stood
+    still for longest."""
+    kept = [(size, one) for one in kept_of_jobs if (size := one[2].size)]
+    total = sum(size for size, _ in kept)
+    if total <= most:
+        return
+    kept.sort(key=lambda pair: (pair[1][0] is None, pair[1][0] or 0.0, pair[1][1]))
+    for size, (_, _, one) in kept:
+        if total <= most:
+            return
+        one.clear()
+        total -= size
