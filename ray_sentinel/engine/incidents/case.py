@@ -25,6 +25,8 @@ ASKED = "user.dump"
 REQUESTS_RULE = "stall.requests"
 MILD = frozenset({"stall", "sentinel", "pending"})
 """Kinds that accuse no process."""
+LACKING = frozenset({"pending", "object-store"})
+"""Kinds that tell what is missing, and who holds it: that changes while somebody waits for it."""
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
 """Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
 later counts as activity for DATA_WITHIN, for our own tools make it write in between."""
@@ -121,6 +123,19 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """Whether the rule that knew the whole verdict called it a warning, and does no more."""
         told = self.incident.confirmed_at is not None and self._told_mildly()
         return told and finding.rule in self.findings and finding.severity == "critical"
+
+    def is_told_anew_by(self, finding: Finding) -> bool:
+        """Whether the rule that knew what is missing knows it otherwise now."""
+        before, told = self.findings.get(finding.rule), self.incident.verdict
+        return (
+            told is not None
+            and before is not None
+            and before.verdict is not None
+            and finding.verdict is not None
+            and told.kind == finding.verdict.kind
+            and told.kind in LACKING
+            and before.verdict.summary != finding.verdict.summary
+        )
 
     def _told_mildly(self) -> bool:
         """Whether the rule that knows the whole verdict calls it a warning."""

@@ -103,7 +103,8 @@ class IncidentLifecycle:
         """A rule has found something. ``slowed``: who slowed the job down before."""
         job = self._view.jobs[finding.job, finding.attempt]
         case = self._store.case_for(finding, job)
-        if case is not None and finding.verdict is not None and case.is_made_worse_by(finding):
+        new = case is not None and (case.is_made_worse_by(finding) or case.is_told_anew_by(finding))
+        if case is not None and finding.verdict is not None and new:
             case.findings[finding.rule] = finding
             return self._tell(case.with_verdict(case.incident, finding.verdict))
         if self._store.is_answered(finding, job):

@@ -9,7 +9,8 @@ gets no CPU. A companion that was put on a CPU several times since its stamp, an
 lacks the lock and not the CPU. A holder that spins in C on a crowded machine goes on getting a
 little CPU while stamps are missing; one that was throttled got its last before that. The kernel
 adds a wait to a thread's account only when it ends, so a thread that was runnable in two looks and
-did not run in between waited, too.
+did not run in between waited, too, and one that is runnable now may have waited whenever it did
+not run.
 """
 
 from __future__ import annotations
@@ -59,6 +60,15 @@ def waited(now: ThreadSample, before: ThreadSample) -> float | None:
     return now.delay_seconds - before.delay_seconds
 
 
+def may_have_waited(now: ThreadSample, before: ThreadSample) -> float | None:
+    """The most seconds between two looks that a thread can have waited for a CPU, with a wait that
+    goes on; None where that cannot be told."""
+    told = waited(now, before)
+    if told is None or now.state != "R":
+        return told
+    return now.at - before.at - ((now.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0))
+
+
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """What the run queues did to a process, over the time in which its companion should have
     stamped and did not."""
@@ -68,6 +78,8 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     companion left out."""
     cpu_share: float
     """CPU time of all threads together, divided by that time; an upper bound."""
+    most_waited_share: float = 0.0
+    """The same, with waits that go on, of which the kernel tells only when they are over."""
     fresh: bool = False
     """The time began before enough stamps were missing: on a crowded machine the companion may have
     stamped late by itself, and the process may have lost its CPU since."""
@@ -126,7 +138,11 @@ def _holder_lacks_cpu(scheduling: Scheduling | None) -> bool:
 
 
 def _holder_may_lack_cpu(scheduling: Scheduling | None) -> bool:
-    return scheduling is not None and scheduling.waited_share >= STARVED_SHARE and scheduling.fresh
+    return (
+        scheduling is not None
+        and max(scheduling.waited_share, scheduling.most_waited_share) >= STARVED_SHARE
+        and scheduling.fresh
+    )
 
 
 def _waits_for_lock(companion: ThreadSample, runs: int | None) -> bool:

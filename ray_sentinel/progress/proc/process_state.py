@@ -20,6 +20,7 @@ from ray_sentinel.progress.proc.interpreter import (
     Scheduling,
     ThreadSample,
     interpreter_state,
+    may_have_waited,
     waited,
 )
 from ray_sentinel.progress.proc.proc_stat import Key, SchedStat, Stat, parse_schedstat, parse_stat
@@ -304,16 +305,17 @@ def _scheduling(look: _Look, before: _Look, stamp: float, companion_tid: int) ->
     seconds = look.at - before.at - early
     if seconds <= 0:
         return None
-    waits = [
-        waiting
+    both = [
+        (thread, before.threads[tid])
         for tid, thread in look.threads.items()
-        if tid != companion_tid
-        and (earlier := before.threads.get(tid)) is not None
-        and (waiting := waited(thread, earlier)) is not None
+        if tid != companion_tid and tid in before.threads
     ]
+    waits = [waited(now, then) or 0.0 for now, then in both]
+    most = [may_have_waited(now, then) or 0.0 for now, then in both]
     used = look.cpu_seconds - before.cpu_seconds
     return Scheduling(
         waited_share=max(waits, default=0.0) / seconds,
+        most_waited_share=max(most, default=0.0) / seconds,
         cpu_share=used / seconds,
         fresh=before.at < stamp + STALE_AFTER,
     )

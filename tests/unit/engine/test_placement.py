@@ -43,7 +43,8 @@ def test_what_no_cluster_like_this_could_ever_hold(
     assert never(group, ()) == "", "nothing is known"
 
 
-def waits(cpus: float, placement: Placement, *, infeasible: bool = False) -> str:
+def unplaced(cpus: float, placement: Placement, *, infeasible: bool = False) -> RayStory:
+    """A driver waits for a placement group, for a minute."""
     main = driver()
     story = RayStory([main])
     story.free_on = {"node1": {"CPU": 1.0}}
@@ -61,7 +62,12 @@ def waits(cpus: float, placement: Placement, *, infeasible: bool = False) -> str
     story.placement = placement
     story.tell_table()
     story.run(60)
-    return story.incident().summary
+    return story
+
+
+def waits(cpus: float, placement: Placement, *, infeasible: bool = False) -> str:
+    """What is told of it."""
+    return unplaced(cpus, placement, infeasible=infeasible).incident().summary
 
 
 HELD = Placement(
@@ -102,6 +108,19 @@ def test_without_an_answer_the_verdict_stays() -> None:
         "nothing in the cluster has placement group big (64 CPU); free are 1 CPU on node1; "
         "1 process waits"
     )
+
+
+def test_what_is_known_later_of_who_holds_it_is_told_of_the_same_incident() -> None:
+    story = unplaced(8.0, msgspec.structs.replace(HELD, holders=()))
+    before = story.incident()
+    assert "keeper" not in before.summary
+    story.placement = HELD
+    story.run(30)
+    after = story.incident()
+    assert (after.id, after.state) == (before.id, before.state)
+    assert "; the actor keeper of old-1 (an orphan: " in after.summary
+    assert after.verdict is not None
+    assert after.verdict.summary == after.summary
 
 
 def test_what_no_kind_of_node_of_the_autoscaler_could_hold() -> None:

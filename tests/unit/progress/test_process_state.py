@@ -135,6 +135,22 @@ def test_nor_does_one_that_loses_it_just_after_its_companion_was_late(tree):
     assert reader.read((100, 1000), 13.0, **read).state.interpreter == "starved"
 
 
+def test_nor_does_one_whose_wait_is_not_on_its_account_yet(tree):
+    reader = StateReader(tree.root)
+    read = {"companion_tid": 101, "stamp": 10.0}
+    # As above, but nothing ended the process's wait for a CPU until 12.0: it was put on one at
+    # 10.9 for the last time.
+    tree.process(100, 1, "python", state="R", cpu=5.0, delay=1.0, switches=70)
+    tree.thread(100, 101, state="R", delay=0.1, switches=20)
+    reader.read((100, 1000), 10.6, **read)
+    tree.process(100, 1, "python", state="R", cpu=5.2, delay=1.1, switches=74)
+    tree.thread(100, 101, wchan="futex_wait", delay=0.5, switches=24)
+    assert reader.read((100, 1000), 12.0, **read).state.interpreter == "unknown"
+    tree.process(100, 1, "python", state="R", cpu=5.201, delay=3.0, switches=75)
+    tree.thread(100, 101, wchan="futex_wait", delay=0.6, switches=26)
+    assert reader.read((100, 1000), 13.0, **read).state.interpreter == "starved"
+
+
 def test_a_spinner_in_c_on_a_crowded_machine_is_seen_at_the_second_look(tree):
     reader = StateReader(tree.root)
     read = {"companion_tid": 101, "stamp": 10.0}
