@@ -6,7 +6,7 @@
 Flight-recorder dumps, stacks (py-spy, gdb, cuda-gdb, faulthandler, kernel), answers of NCCL RAS,
 logs, and an incident's record are recognised by what is in them, explained each by its own
 explainer, and weighed as the live verdict weighs them. What was not recognised or cannot be read is
-listed.
+listed. ``--why`` shows what was weighed, rank by rank.
 
 Exit code 0 when nothing is found, 1 when something is, 2 when nothing can be explained, or nothing
 is found in what could be read and a part could not.
@@ -23,7 +23,8 @@ import msgspec
 from ray_sentinel.cli.commands import explain as command
 from ray_sentinel.cli.evidence_folder import FolderFiles, read_folder
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import Printer, print_json, speaker
+from ray_sentinel.cli.weighing import Weighing, print_weighing, weighing
 from ray_sentinel.engine.incidents.evidence_case import (
     FolderEvidence,
     judged,
@@ -76,12 +77,15 @@ class FolderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: list[str]
     reservation: str
     """Why the live engine would wait before it tells this; empty where it would not."""
+    why: Weighing | None = None
+    """What was weighed, where it is asked for and anything was."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
     parser.add_argument("folder", metavar="DIR", help="the folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--why", action="store_true", help="also what was weighed, rank by rank")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
         kinds = ", ".join(command.kinds_of_evidence())
         raise InputError(f"{error}; and no KIND of evidence, which are {kinds}") from None
     answer = answered(found)
+    if not args.why:
+        answer = msgspec.structs.replace(answer, why=None)
     if args.json:
         print_json(as_dict(answer, found))
     else:
@@ -144,6 +150,7 @@ def answered(found: FolderFiles) -> FolderAnswer:
             _contradictions(found, witnesses, {one.rank for one in verdict.culprits})
         ),
         reservation=judgement.why if judgement.decision != "confirm" and culprits else "",
+        why=weighing(judgement.scores, {one.rank for one in verdict.culprits}),
     )
 
 
@@ -269,6 +276,8 @@ def _contradictions(
 def as_dict(answer: FolderAnswer, found: FolderFiles) -> dict[str, Any]:
     """The JSON that ``--json`` prints."""
     plain: dict[str, Any] = msgspec.to_builtins(answer)
+    if answer.why is None:
+        del plain["why"]
     ranks = {one["rank"] for one in answer.culprits if one["rank"] is not None}
     return {
         "culprit_ranks": sorted(ranks),
@@ -300,10 +309,17 @@ def _print(answer: FolderAnswer, found: FolderFiles) -> None:
         say("\nWhat contradicts, or could not be joined:", "bold")
     for line in answer.contradictions:
         say(f"  {line}", "yellow")
+    if answer.why is not None:
+        print_weighing(answer.why, say)
     if answer.waiting:
         say("\nThe others wait:", "bold")
     for line in answer.waiting[:20]:
         say(f"  {line}")
+    _print_left_out(found, say)
+
+
+def _print_left_out(found: FolderFiles, say: Printer) -> None:
+    """What of the folder is not in the answer."""
     for problem in found.problems[:20]:
         say(f"problem: {problem}", "yellow")
     if len(found.problems) > 20:

@@ -57,6 +57,16 @@ class EvidenceScores:
         accused = [p for p in self._lines if p is not None and self.score(p) >= NAMED]
         return sorted(accused, key=lambda process: (-self.score(process), process))
 
+    def by_score(self) -> list[tuple[ProcessId, float, tuple[EvidenceItem, ...]]]:
+        """Every process of which something is known, with its score and its lines, the worst
+        first."""
+        known = [(p, self.score(p), tuple(items)) for p, items in self._lines.items() if p]
+        return sorted(known, key=lambda one: (-one[1], one[0]))
+
+    def context(self) -> tuple[EvidenceItem, ...]:
+        """The lines that concern nobody in particular."""
+        return tuple(self._lines.get(None, ()))
+
     def lines(self, first: Iterable[ProcessId]) -> tuple[EvidenceItem, ...]:
         """The lines about ``first``, then the context, then some of what concerns the others."""
         order: list[ProcessId | None] = [*first, None]
@@ -85,6 +95,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision
     verdict: Verdict
     why: str = ""
+    scores: EvidenceScores | None = None
+    """What was weighed; None where one finding alone had the whole answer."""
 
 
 def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:

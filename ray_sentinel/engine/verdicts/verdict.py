@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ray_sentinel.engine.activities import LONG_ACTIVITIES, all_idle, takes_long
 from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
@@ -42,6 +44,14 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
     if case.about_ourselves:
         return Judgement(decision="confirm", verdict=_blind(next(iter(case.findings.values()))))
     scores = weigh(case, now)
+    found = _decided(case, scores, now, host_of, proven=proven)
+    return msgspec.structs.replace(found, scores=scores)
+
+
+def _decided(
+    case: Case, scores: EvidenceScores, now: float, host_of: dict[str, str], *, proven: bool
+) -> Judgement:
+    """What follows from the scores."""
     named = scores.named()
     if proven:
         # What is proven has only just happened: the others may be anywhere, on their way to where

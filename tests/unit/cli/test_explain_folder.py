@@ -70,6 +70,33 @@ def both(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_why_shows_what_was_weighed_rank_by_rank(
+    both: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, plain = explained(capsys, str(both))
+    assert "why" not in plain
+    _, found = explained(capsys, str(both), "--why")
+    named, others = found["why"]["ranks"]
+    assert (named["ranks"], named["is_named"]) == ([2], True)
+    assert (others["ranks"], others["is_named"]) == ([0, 1, 3], False)
+    assert others["score"] < 0 < found["why"]["named_from"] <= named["score"]
+    for group in (named, others):
+        assert group["score"] == pytest.approx(sum(one["weight"] for one in group["evidence"]))
+        assert {one["source"] for one in group["evidence"]} == {"flight-recorder", "stacks"}
+    main(["explain", str(both), "--why"])
+    printed = capsys.readouterr().out
+    assert "rank 2, named" in printed
+    assert "ranks 0-1, 3\n" in printed
+
+
+def test_why_of_stacks_without_ranks_has_nothing_weighed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, found = explained(capsys, str(FIXTURES / "stacks" / "gloo_plain"), "--why")
+    assert code == 1
+    assert "why" not in found
+
+
 def test_witnesses_are_joined_by_rank_and_make_it_surer(
     both: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
