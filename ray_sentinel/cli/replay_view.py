@@ -19,6 +19,7 @@ from ray_sentinel.actors.coordinator.event_log.replay import (
 )
 from ray_sentinel.cli.named_paths import is_folder
 from ray_sentinel.cli.output import Printer, print_json, speaker
+from ray_sentinel.cli.weighing import Weighing, print_weighing, weighing
 from ray_sentinel.config import Config
 from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.model.incident import Incident
@@ -42,7 +43,7 @@ class _Wanted(NamedTuple):
     """When that began, by the log's clock, where it is known."""
 
 
-def replay(name: str, source: str, *, job: str, as_json: bool) -> int:
+def replay(name: str, source: str, *, job: str, as_json: bool, why: bool = False) -> int:
     """Judge anew, print, and return the exit code. Raises InputError, UsageError, ConfigError."""
     settings = config.load()
     wanted = _wanted(name, source, settings)
@@ -64,9 +65,9 @@ def replay(name: str, source: str, *, job: str, as_json: bool) -> int:
         raise InputError(_nothing(wanted, problems))
     results = [_of_job(one, job) for one in results] if job else results
     if as_json:
-        print_json(_as_dict(results, problems))
+        print_json(_as_dict(results, problems, why=why))
     else:
-        _print(results, problems)
+        _print(results, problems, why=why)
     return 0 if not problems and all(map(_is_same, results)) else 1
 
 
@@ -153,7 +154,13 @@ def _either(one: ReplayedIncident) -> Incident:
     return incident
 
 
-def _as_dict(results: list[Replay], problems: list[str]) -> dict[str, Any]:
+def _weighing(one: ReplayedIncident) -> Weighing | None:
+    verdict = one.now.verdict if one.now is not None else None
+    named = {culprit.rank for culprit in verdict.culprits} if verdict is not None else set()
+    return weighing(one.scores, named)
+
+
+def _as_dict(results: list[Replay], problems: list[str], *, why: bool) -> dict[str, Any]:
     return {
         "same": not problems and all(map(_is_same, results)),
         "problems": problems,
@@ -172,6 +179,7 @@ def _as_dict(results: list[Replay], problems: list[str]) -> dict[str, Any]:
                         "notes": one.notes,
                         "then": incident_dict(one.then) if one.then else None,
                         "now": incident_dict(one.now) if one.now else None,
+                        **({"why": msgspec.to_builtins(_weighing(one))} if why else {}),
                     }
                     for one in result.incidents
                 ],
@@ -181,7 +189,7 @@ def _as_dict(results: list[Replay], problems: list[str]) -> dict[str, Any]:
     }
 
 
-def _print(results: list[Replay], problems: list[str]) -> None:
+def _print(results: list[Replay], problems: list[str], *, why: bool) -> None:
     say = speaker()
     for result in results:
         say(
@@ -193,6 +201,8 @@ def _print(results: list[Replay], problems: list[str]) -> None:
             say("  no incident was told, and none is told now")
         for one in result.incidents:
             _print_one(one, say)
+            if why:
+                _print_why(one, say)
         for problem in result.problems:
             say(f"problem: {problem}", "yellow")
     for problem in problems:
@@ -219,6 +229,16 @@ def _print_one(one: ReplayedIncident, say: Printer) -> None:
             say(f"  {'':<11}now:  {now}", "yellow")
     for note in one.notes:
         say(f"  note: {note}", "yellow")
+
+
+def _print_why(one: ReplayedIncident, say: Printer) -> None:
+    """What was weighed; else what the one finding says, such as the chain of waits."""
+    verdict = one.now.verdict if one.now is not None else None
+    if (weighed := _weighing(one)) is not None:
+        print_weighing(weighed, say)
+    elif verdict is not None:
+        for item in verdict.evidence:
+            say(f"  {item.source}: {item.text}")
 
 
 def _rows(one: ReplayedIncident) -> Iterator[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
     ray-sentinel incidents
     ray-sentinel incidents show 0003
     ray-sentinel incidents replay 0003
-    ray-sentinel incidents replay DIR
+    ray-sentinel incidents replay DIR --why
 
 replay judges the recorded events again with the version that is installed, and shows what was told
 then beside what would be told now. DIR is a log_dir, a folder of events, or an incident's folder in
@@ -50,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="with replay: the log_dir, or the folder of events, to look in",
     )
+    parser.add_argument(
+        "--why", action="store_true", help="with replay: also what was weighed, rank by rank"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,10 +61,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("which? ray-sentinel incidents show ID; the list has the IDs")
     if args.source and args.what != "replay":
         raise UsageError("--from is for replay: ray-sentinel incidents replay ID --from DIR")
+    if args.why and args.what != "replay":
+        raise UsageError("--why is for replay: ray-sentinel incidents replay ID --why")
     if args.what == "replay":
         from ray_sentinel.cli.replay_view import replay
 
-        return replay(args.id, args.source, job=args.job, as_json=args.json)
+        return replay(args.id, args.source, job=args.job, as_json=args.json, why=args.why)
     with asked(args) as found:
         incidents = found.ask("incidents", tuple[Incident, ...])
     if args.what == "show":

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from ray_sentinel.actors.bundles import bundle
+from ray_sentinel.actors.coordinator.event_log.log import EventLog
 from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog
 from ray_sentinel.cli.main import main
+from tests.support.ray_stories import asleep
 
 EVENTS = Path(__file__).parents[2] / "fixtures/events"
 
@@ -49,6 +51,31 @@ def test_an_incidents_folder_finds_its_deployments_events(
     assert "second" not in out
 
 
+def test_why_shows_what_was_weighed_when_it_was_told(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(log_dir / "events/first")
+    assert main(["incidents", "replay", folder, "--why", "--json"]) == 0
+    (incident,) = json.loads(capsys.readouterr().out)["logs"][0]["incidents"]
+    named = {one["rank"] for one in incident["now"]["culprits"]}
+    ranks = incident["why"]["ranks"]
+    assert {rank for group in ranks if group["is_named"] for rank in group["ranks"]} == named
+    assert all(group["score"] < incident["why"]["named_from"] for group in ranks[len(named) :])
+    assert main(["incidents", "replay", folder, "--why"]) == 0
+    assert "What was weighed" in capsys.readouterr().out
+
+
+def test_of_a_job_of_actors_why_is_its_chain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = EventLog(tmp_path)
+    for event in asleep().log:
+        written.append(event)
+    written.close()
+    main(["incidents", "replay", str(tmp_path), "--why"])
+    assert "ray: driver waits" in capsys.readouterr().out
+
+
 def test_a_folder_whose_deployment_is_not_there_asks_for_it(
     log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +105,7 @@ def test_an_id_is_looked_for_in_the_log_dir(
         (["replay", "{}/incidents"], "holds no event log"),
         (["replay", "1", "--from", "{}/incidents"], "holds no event log"),
         (["list", "--from", "{}"], "--from is for replay"),
+        (["list", "--why"], "--why is for replay"),
     ],
 )
 def test_wrong_usage_is_told(

@@ -38,6 +38,8 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.engine.incidents.case import OURSELVES
 from ray_sentinel.engine.state import incidents_in
+from ray_sentinel.engine.verdicts.judgement import EvidenceScores
+from ray_sentinel.engine.verdicts.suspects import weigh
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
@@ -61,6 +63,9 @@ class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
     now: Incident | None
     notes: tuple[str, ...] = ()
     """Why the two cannot be compared in full, or why it is not told now."""
+    scores: EvidenceScores | None = None
+    """What was weighed when it was told now; None where one finding alone had the whole answer, as
+    of jobs of Ray actors, whose answer is the chain of waits."""
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -260,6 +265,8 @@ class _Run:
         self._told = {incident.id: incident for incident in told}
         self._before: dict[tuple[str, float], Incident] = {}
         self._now: dict[tuple[str, float], Incident] = {}
+        self._scores: dict[tuple[str, float], EvidenceScores] = {}
+        """Of what is told now, at the moment in which it was told first."""
         self.problems: list[str] = []
         self.events = 0
         self.first = self.last = segment.header.started_at
@@ -288,8 +295,16 @@ class _Run:
                 self._keep(action.incident.id)
 
     def _keep(self, number: str) -> None:
-        if (known := self._engine.store.incidents.get(number)) is not None:
-            self._now[_identity(known)] = known
+        store = self._engine.store
+        if (known := store.incidents.get(number)) is None:
+            return
+        key = _identity(known)
+        self._now[key] = known
+        case = store.cases.get(number)
+        if case is None or key in self._scores or known.confirmed_at != self.last:
+            return
+        if not any(finding.verdict for finding in case.findings.values()):
+            self._scores[key] = weigh(case, self.last)
 
     def is_open(self, incident: Incident | None) -> bool:
         """Whether the case of that incident's job is open; of None always."""
@@ -330,8 +345,12 @@ class _Run:
             if one is not None:
                 left.remove(one)
             notes = self._notes(then, one)
-            found.append(ReplayedIncident(then=then, now=one, notes=tuple(notes)))
-        found += [ReplayedIncident(then=None, now=one) for one in left]
+            scores = self._scores.get(_identity(one)) if one is not None else None
+            found.append(ReplayedIncident(then=then, now=one, notes=tuple(notes), scores=scores))
+        found += [
+            ReplayedIncident(then=None, now=one, scores=self._scores.get(_identity(one)))
+            for one in left
+        ]
         return sorted(found, key=_begin)
 
     def _notes(self, then: Incident, now: Incident | None) -> Iterator[str]:
