@@ -9,9 +9,10 @@ import msgspec
 from ray_sentinel.engine.incidents.milestones import added, of_progress
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.verdicts.wording import with_last_lines
+from ray_sentinel.engine.verdicts.last_lines import with_last_lines
 from ray_sentinel.evidence.stacks import Movement, movement
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Finding, Incident, Milestone, Verdict
 from ray_sentinel.model.ras import RasFacts
@@ -23,10 +24,6 @@ OURSELVES = "sentinel."
 """
 ASKED = "user.dump"
 REQUESTS_RULE = "stall.requests"
-MILD = frozenset({"stall", "sentinel", "pending"})
-"""Kinds that accuse no process."""
-LACKING = frozenset({"pending", "object-store"})
-"""Kinds that tell what is missing, and who holds it: that changes while somebody waits for it."""
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
 """Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
 later counts as activity for DATA_WITHIN, for our own tools make it write in between."""
@@ -112,7 +109,9 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             incident,
             kind=verdict.kind,
             milestones=added(self.milestones, *of_progress(self._shown(verdict, views))),
-            severity="warning" if verdict.kind in MILD or self._told_mildly() else "critical",
+            severity="warning"
+            if KINDS[verdict.kind].is_mild or self._told_mildly()
+            else "critical",
             summary=verdict.summary,
             verdict=with_last_lines(verdict, incident.logs),
             suspects=tuple(view.rank.id for view in views),
@@ -133,7 +132,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             and before.verdict is not None
             and finding.verdict is not None
             and told.kind == finding.verdict.kind
-            and told.kind in LACKING
+            and KINDS[told.kind].is_lack
             and before.verdict.summary != finding.verdict.summary
         )
 

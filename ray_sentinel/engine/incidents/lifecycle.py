@@ -26,9 +26,10 @@ from ray_sentinel.engine.ray.waits import ray_job_of, with_chain
 from ray_sentinel.engine.telemetry.alerting import AlertBook
 from ray_sentinel.engine.telemetry.hardware import blame_hardware
 from ray_sentinel.engine.verdicts.judgement import Judgement
+from ray_sentinel.engine.verdicts.last_lines import with_last_lines
 from ray_sentinel.engine.verdicts.verdict import judge
-from ray_sentinel.engine.verdicts.wording import with_last_lines
 from ray_sentinel.errors import InvalidTransitionError
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.incident import Finding, Incident, IncidentState, RankLog, Transition
 from ray_sentinel.model.straggler import StragglerStatus
 
@@ -61,8 +62,6 @@ LOOK_AGAIN = 5.0
 """Seconds between rounds while a case waits."""
 MOST_CAPTURES = 3
 """Of one case, later looks included."""
-LASTING = frozenset({"rank-stopped", "gil-held", "kernel-blocked"})
-"""Kinds of proven faults in which no process ends, so that nobody falls over anybody."""
 
 
 def advance(incident: Incident, state: IncidentState, at: float, why: str = "") -> Incident:
@@ -342,7 +341,7 @@ class IncidentLifecycle:
         again = now - (case.captured_at or now) >= self._config.capture.cooldown_seconds
         if again and not capturing and case.captures < MOST_CAPTURES and not why:
             return self._capture(case, now)
-        withdrawn = case.incident.kind in LASTING and case.withdraw(found)
+        withdrawn = KINDS[case.incident.kind].is_lasting and case.withdraw(found)
         if withdrawn and (told := self._tell_again(case, now)):
             return told
         silent = case.key("hang.silent") in found
@@ -351,7 +350,7 @@ class IncidentLifecycle:
     def _look_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         """Beside one that was proven and is still there, another may stand still unproven: two
         more rounds of stacks tell, once silence is long enough to mean something."""
-        if case.incident.kind not in LASTING:
+        if not KINDS[case.incident.kind].is_lasting:
             return []
         waited = now - case.asked_round_at
         if not case.answered() and waited < ROUND_OVERDUE:

@@ -28,7 +28,7 @@ from ray_sentinel.engine.ray.jobs import BUILD_PATIENCE, STOPPED_SECONDS, RayTra
 from ray_sentinel.engine.ray.methods import FACTOR, PATIENCE, RHYTHM
 from ray_sentinel.engine.ray.placement import Missing, told
 from ray_sentinel.engine.telemetry.inference import deployment_of, served
-from ray_sentinel.engine.verdicts.wording import NEXT_STEPS, OF_ENGINES, PHRASES
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import (
     ChainLink,
@@ -64,6 +64,11 @@ BUILD_STEPS = (
     'Give it less time with runtime_env={"config": {"setup_timeout_seconds": ...}}, or have the '
     "packages in the nodes' image.",
 )
+ENGINE_STEPS = (
+    "The engine has requests, and none of its ranks is to blame: its front end or scheduler, in "
+    "the actor or below it, does not hand them on. Look at its log, and restart the engine.",
+)
+"""What to do about an actor whose inference engine hangs."""
 MOST_NODES = 4
 """Of which is told what they have free."""
 OURS_SECONDS = 15.0
@@ -340,7 +345,7 @@ def _culprit(view: ClusterView, member: RootMember, root: WaitRoot, kind: FaultK
         rank=rank[1].rank.id.rank if rank is not None else None,
         host=member.process.host,
         pid=member.process.pid,
-        reason=PHRASES[kind] if root.kind == "circle" else root.why.removeprefix(GOES_ON),
+        reason=KINDS[kind].phrase if root.kind == "circle" else root.why.removeprefix(GOES_ON),
         role=member.role,
         actor=member.label if member.role != "driver" else "",
         method=", ".join(member.methods[:3]),
@@ -361,7 +366,7 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         ),
         chain=root.chain,
         stacks=_stacks(job, root),
-        next_steps=BUILD_STEPS if root.lacks in ENVIRONMENTS else NEXT_STEPS[kind],
+        next_steps=BUILD_STEPS if root.lacks in ENVIRONMENTS else KINDS[kind].next_steps,
     )
 
 
@@ -526,5 +531,5 @@ def _of_engine(view: ClusterView, above: RayTrack, engine: JobView, verdict: Ver
         summary=f"{verdict.summary}; {member.label} on {member.process.host} waits for it{runs}",
         culprits=(_culprit(view, member, root, verdict.kind),),
         chain=root.chain,
-        next_steps=OF_ENGINES,
+        next_steps=ENGINE_STEPS,
     )

@@ -9,7 +9,7 @@ from ray_sentinel.engine.ray.deaths import first_cause
 from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.verdicts.exits import is_abnormal
-from ray_sentinel.engine.verdicts.wording import NEXT_STEPS
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Finding, Severity, Verdict
 from ray_sentinel.model.ray_deaths import RayDeath
 
@@ -67,7 +67,7 @@ class RayDeaths(Rule):
             confidence=0.95,
             evidence=tuple(_evidence(death) for death in deaths if not death.is_echo)
             + ((EvidenceItem(source="ray", text=_echoes(echoes)),) if echoes else ()),
-            next_steps=NEXT_STEPS[kind],
+            next_steps=KINDS[kind].next_steps,
         )
         return Finding(
             rule=self.name,

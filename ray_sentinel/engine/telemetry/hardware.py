@@ -15,8 +15,8 @@ import msgspec
 from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.judgement import EvidenceScores, Judgement
-from ray_sentinel.engine.verdicts.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Verdict
 
 SOURCE = "telemetry"
@@ -96,9 +96,9 @@ def _named(judgement: Judgement, kind: FaultKind, found: list[Alert]) -> Verdict
     return msgspec.structs.replace(
         judgement.verdict,
         kind=kind,
-        summary=f"{places} {PHRASES[kind]}: {found[0].text}",
+        summary=f"{places} {KINDS[kind].phrase}: {found[0].text}",
         culprits=culprits,
         confidence=CONFIDENCE,
         evidence=(*lines, *judgement.verdict.evidence),
-        next_steps=NEXT_STEPS[kind],
+        next_steps=KINDS[kind].next_steps,
     )

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.engine.incidents.case import Case
-from ray_sentinel.engine.verdicts.wording import NEXT_STEPS
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Verdict
 from ray_sentinel.model.rank_names import name_ranks, ranges
@@ -155,6 +155,6 @@ def unnamed(case: Case, scores: EvidenceScores, kind: FaultKind, summary: str) -
         confidence=0.5 if kind == "stall" else 0.0,
         evidence=scores.lines(()),
         waiting=waiting_lines(case, set()),
-        next_steps=NEXT_STEPS[kind],
+        next_steps=KINDS[kind].next_steps,
         stacks=telling_stacks(case, ()),
     )

@@ -20,7 +20,7 @@ from ray_sentinel.engine.verdicts.judgement import (
     waiting_lines,
 )
 from ray_sentinel.engine.verdicts.suspects import joining, kinds_of, recorded, weigh
-from ray_sentinel.engine.verdicts.wording import NEXT_STEPS, PHRASES
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
 
@@ -130,7 +130,7 @@ def _named(
         confidence=confidence(least),
         evidence=scores.lines(named),
         waiting=waiting_lines(case, set(named)),
-        next_steps=NEXT_STEPS[kinds[0]],
+        next_steps=KINDS[kinds[0]].next_steps,
         stacks=telling_stacks(case, named),
     )
 
@@ -161,7 +161,7 @@ def _reason(case: Case, view: RankView, kind: FaultKind) -> str:
 def _phrase(view: RankView, kind: FaultKind) -> str:
     dying = view.dying()
     exit_ = view.exit or (dying[1] if dying is not None and kind == "rank-dead" else None)
-    return describe_exit(exit_) if exit_ is not None else PHRASES[kind]
+    return describe_exit(exit_) if exit_ is not None else KINDS[kind].phrase
 
 
 def _others(case: Case, culprits: int) -> str:
@@ -175,7 +175,7 @@ def _blind(finding: Finding) -> Verdict:
         summary=finding.summary,
         confidence=0.9,
         evidence=finding.evidence,
-        next_steps=NEXT_STEPS["sentinel"],
+        next_steps=KINDS["sentinel"].next_steps,
     )
 
 
@@ -196,5 +196,5 @@ def _node_lost(case: Case, finding: Finding) -> Verdict:
         ),
         confidence=0.95,
         evidence=finding.evidence,
-        next_steps=NEXT_STEPS["node-lost"],
+        next_steps=KINDS["node-lost"].next_steps,
     )

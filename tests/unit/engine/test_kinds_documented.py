@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import get_args
 
 from ray_sentinel import regex as re
-from ray_sentinel.engine.verdicts.wording import NEXT_STEPS, PHRASES
+from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.incident import FaultKind
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-KINDS = set(get_args(FaultKind))
+ALL = set(get_args(FaultKind))
 NOT_LIVE = {"slow", "paused"}
 """Answers of ``explain stacks``, of which the page tells below its table."""
 
 
 def test_every_kind_has_words() -> None:
-    assert set(PHRASES) == KINDS
-    assert set(NEXT_STEPS) == KINDS
+    assert set(KINDS) == ALL
+    assert all(kind.phrase for kind in KINDS.values())
 
 
 def test_the_table_of_the_docs_has_every_kind_and_no_other() -> None:
@@ -25,6 +25,6 @@ def test_the_table_of_the_docs_has_every_kind_and_no_other() -> None:
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     told = [kind for row in rows for kind in re.findall(r"`([a-z-]+)`", row)]
     assert len(told) == len(set(told))
-    assert set(told) == KINDS - NOT_LIVE
+    assert set(told) == ALL - NOT_LIVE
     below = page.rpartition("|\n")[2]
     assert all(f"`{kind}`" in below for kind in NOT_LIVE)

@@ -7,7 +7,8 @@ import pytest
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.engine.events import NoticeSent
 from ray_sentinel.engine.incidents.milestones import FIRST, MOST, added
-from ray_sentinel.engine.verdicts.wording import ECHOES, READ_LAST_LINES
+from ray_sentinel.engine.verdicts.last_lines import ECHOES
+from ray_sentinel.model.fault_kinds import READ_LAST_LINES
 from ray_sentinel.model.incident import Incident, Milestone, RankLog
 from tests.support.engine_sim import Sim
 
