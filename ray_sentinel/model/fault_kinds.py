@@ -63,8 +63,8 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
         phrase="is blocked in the kernel (state D)",
         next_steps=(
             "The kernel stack in the bundle names the driver or file system.",
-            "Check the kernel log of this node for driver faults, and its mounts; a process in state "
-            "D cannot be killed: the node may need a reboot.",
+            "Check the kernel log of this node for driver faults, and its mounts; a process in "
+            "state D cannot be killed: the node may need a reboot.",
         ),
         is_lasting=True,
     ),
