@@ -61,6 +61,11 @@ def part(step: int) -> int:
     sys.exit(0)
 
 
+@ray.remote(num_cpus=0, max_retries=0)
+def leave(step: int) -> int:
+    sys.exit(0)
+
+
 @ray.remote(num_cpus=0)
 def add(*parts: int) -> int:
     return sum(parts)
@@ -73,6 +78,11 @@ def hold(step: int) -> int:
     except ray.exceptions.WorkerCrashedError:
         time.sleep(2.5)  # who asked tells of a failure once a second, and ends with the driver
         raise
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def ask(step: int) -> int:
+    return int(ray.get(crush.remote(step)))
 
 
 NOT_THERE = {"working_dir": "gcs://_ray_pkg_0123456789abcdef.zip"}
@@ -131,6 +141,10 @@ def end(how: str, made: dict[str, Any]) -> None:
         ray.get(add.remote(1, crush.remote(2)))
     if how == "parts":
         ray.get(add.remote(1, part.remote(2)))
+    if how == "leaves":
+        ray.get([add.remote(1, 2), leave.remote(3)])
+    if how == "unheard":
+        ray.get(ask.remote(2))
     if how == "hidden":
         ray.get([hold.remote(step) for step in range(2)])
     if how == "misses":
