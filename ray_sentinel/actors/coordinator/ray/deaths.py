@@ -211,7 +211,7 @@ class ControlStoreDeaths:
             call = self._calls.with_pid(failed_call(failed, driver), failed.state_updates.worker_id)
             return [call], call.detail
         if is_told_of_a_loss(said, echoes):
-            unknown = any(map(follows_from_a_worker, echoes))
+            unknown = tries >= CALL_TRIES and any(map(follows_from_a_worker, echoes))
             if lost := self._calls.lost_workers(driver, until, unknown=unknown):
                 return lost, ""
         if failed is not None or not is_told_of_a_call(said):

@@ -191,6 +191,8 @@ def _ended_states() -> Collection[int]:
 
 def _may_be_of(worker: Any, job: bytes, until: float) -> bool:
     """Whether a worker may be one of a job, and ended by itself before that moment."""
+    # Between what a driver is told and its end there is half a second in which it leaves Ray: no
+    # allowance for the clocks of two nodes is made, for workers end by the driver's end too.
     return (
         not worker.is_alive
         and enum_name(worker, "worker_type") == "WORKER"
