@@ -235,8 +235,8 @@ def test_of_a_task_that_left_each_time_the_last_worker_is_told() -> None:
     assert (death.label, death.pid) == ("part", 1002)
 
 
-RUNS = {"RUNNING": 98.0}
-AT_END = {"RUNNING": 98.0, "FAILED": 100.02}
+RUNS: dict[str, Any] = {"RUNNING": 98.0}
+AT_END: dict[str, Any] = {"RUNNING": 98.0, "FAILED": 100.02}
 
 
 @pytest.mark.parametrize(
