@@ -39,7 +39,7 @@ STORE = "control store"
 _OF_A_CALL, _OF_A_WORKER = "raise value.as_instanceof_cause", "raise value"
 """In the traceback of a ``ray.get`` whose call has raised, or lost its worker
 (``ray/_private/worker.py``); the call may be one that gave its argument."""
-_AT_LOSS = re.compile(r"(?m)^\s*raise value$")
+_AT_LOSS = re.compile(r"(?m)^[ \t]*raise value$")
 _RAISED_ITSELF = "TASK_EXECUTION_EXCEPTION"
 _OF_ANOTHER = re.compile(
     r"(?m)^(?: *\| )?ray\.exceptions\."
@@ -56,9 +56,9 @@ _FAILURES: Mapping[str, DeathCause] = {
     "OUT_OF_MEMORY": "oom-ray",
 }
 """Errors of calls that follow from no other's."""
-_WITH_WORKER = re.compile(r"died with exit_type: (\d+) with error_message: (.*)")
+_WITH_WORKER = re.compile(r"died with exit_type: (\d{1,9}) with error_message: (.*)")
 """What the store says of a call whose worker's end nobody else told of."""
-_STATUS = re.compile(r"exit code (-?\d+)\.")
+_STATUS = re.compile(r"exit code (-?\d{1,9})\.")
 _INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
 
 
@@ -84,7 +84,8 @@ class FailedCalls:
         )
         failed = failures(reply, until)
         echoes = [one for one in failed if follows_from_another(one)]
-        for one in [one for one in failed if one not in echoes][:MOST_TRIED]:
+        first = [one for one in failed if not follows_from_another(one)]
+        for one in first[:MOST_TRIED]:
             if _error_of(one) == _RAISED_ITSELF or not self._was_tried_again(one):
                 return one, echoes
         return None, echoes
@@ -113,7 +114,7 @@ class FailedCalls:
         try:
             reply = self._store.ask("WorkerInfo", "GetAllWorkerInfo", limit=MOST_ENTRIES)
             job = bytes.fromhex(driver.job)
-            ended = [one for one in reply.worker_table_data if _may_be_of(one, job, until)]
+            ended = ended_workers(reply, job, until)
             if not ended:
                 return []
             filters = {
@@ -126,19 +127,18 @@ class FailedCalls:
         except UnreachableError as error:
             log.info("Ray does not tell which workers have ended: %s", error)
             return []
-        ran = Ran(tasks.events_by_task)
-        ended = sorted(ended, key=_end_of)
+        last = LastCalls(tasks.events_by_task)
         found = [
             lost_worker(one, task, driver)
             for one in ended
-            if (task := ran.when_it_ended(one)) is not None
+            if (task := last.when_it_ended(one)) is not None
         ]
         if unknown and not found:
-            found = [lost_worker(one, None, driver) for one in ended if ran.may_have_run(one)]
+            found = [lost_worker(one, None, driver) for one in ended if last.may_have_run(one)]
         return found[-MOST_TRIED:]
 
 
-class Ran:
+class LastCalls:
     """What workers ran last, of the calls of a job (``TaskEvents``)."""
 
     def __init__(self, events: Iterable[Any]) -> None:
@@ -189,8 +189,13 @@ def _ended_states() -> Collection[int]:
     return {common_pb2.TaskStatus.Value(name) for name in ("FINISHED", "FAILED")}
 
 
+def ended_workers(reply: Any, job: bytes, until: float) -> list[Any]:
+    """The workers that may be of a job, and ended by themselves before that moment (Unix time), of
+    a ``GetAllWorkerInfoReply``, the first first."""
+    return sorted((w for w in reply.worker_table_data if _may_be_of(w, job, until)), key=_end_of)
+
+
 def _may_be_of(worker: Any, job: bytes, until: float) -> bool:
-    """Whether a worker may be one of a job, and ended by itself before that moment."""
     # Between what a driver is told and its end there is half a second in which it leaves Ray: no
     # allowance for the clocks of two nodes is made, for workers end by the driver's end too.
     return (
