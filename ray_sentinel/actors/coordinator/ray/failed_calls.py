@@ -343,7 +343,7 @@ def lost_worker(worker: Any, task: Any | None, driver: RayDriver) -> RayDeath:
         id=id_of(worker.worker_address.worker_id),
         job=driver.job,
         label=method or "task",
-        role=method.rpartition(".")[0] or "task",
+        role="task",
         method=method,
         node=id_of(worker.worker_address.node_id),
         address=cut_line(worker.worker_address.ip_address),
