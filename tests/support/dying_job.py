@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,11 @@ def part(step: int) -> int:
     sys.exit(0)
 
 
+@ray.remote(num_cpus=0, max_retries=0)
+def leave(step: int) -> int:
+    sys.exit(0)
+
+
 @ray.remote(num_cpus=0)
 def add(*parts: int) -> int:
     return sum(parts)
@@ -75,6 +81,19 @@ def hold(step: int) -> int:
         raise
 
 
+@ray.remote(num_cpus=0, max_retries=0)
+def ask(step: int) -> int:
+    return int(ray.get(crush.remote(step)))
+
+
+BY_TASKS: dict[str, Callable[[], Any]] = {
+    "crushed": lambda: add.remote(1, crush.remote(2)),
+    "parts": lambda: add.remote(1, part.remote(2)),
+    "leaves": lambda: [add.remote(1, 2), leave.remote(3)],
+    "unheard": lambda: ask.remote(2),
+    "hidden": lambda: [hold.remote(step) for step in range(2)],
+}
+"""What drivers wait for that fail by a task."""
 NOT_THERE = {"working_dir": "gcs://_ray_pkg_0123456789abcdef.zip"}
 
 
@@ -127,12 +146,8 @@ def end(how: str, made: dict[str, Any]) -> None:
     if how == "falls":
         for step in range(10):
             ray.get([made[how].generate.remote(step), made[f"{how}-other"].pid.remote()])
-    if how == "crushed":
-        ray.get(add.remote(1, crush.remote(2)))
-    if how == "parts":
-        ray.get(add.remote(1, part.remote(2)))
-    if how == "hidden":
-        ray.get([hold.remote(step) for step in range(2)])
+    if how in BY_TASKS:
+        ray.get(BY_TASKS[how]())
     if how == "misses":
         ends_first(made["misses-other"], signal.SIGKILL)
         while True:

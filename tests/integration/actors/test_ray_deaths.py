@@ -81,6 +81,8 @@ DRIVERS = {
     "crushed": ("exception", ""),
     "hidden": ("exception", ""),
     "parts": ("exception", ""),
+    "leaves": ("exception", ""),
+    "unheard": ("exception", ""),
 }
 LIVED = {("losses", name) for name in LOSSES} | {
     (how, name) for how in DRIVERS for name in (how, f"{how}-other")
@@ -136,11 +138,16 @@ def test_the_control_store_tells_one_cause_for_each(
     }
     began = {d.label: d.cause for d in told if d.cause in NEVER_BEGAN.values()}
     assert began == NEVER_BEGAN
-    crushed = {of[d.job]: (d.cause, d.label, d.pid > 0) for d in told if d.what == "worker"}
+    workers = {of[d.job]: d for d in told if d.what == "worker"}
+    crushed = {how: (d.cause, d.label, d.pid > 0) for how, d in workers.items()}
+    # What has asked and its driver end before the call is told everywhere, maybe.
+    cause, label, has_pid = crushed.pop("unheard")
+    assert (cause, label in ("crush", "task"), has_pid) == ("signal", True, True)
     assert crushed == {
         "crushed": ("signal", "crush", True),
         "hidden": ("signal", "crush", True),
         "parts": ("exited", "part", True),
+        "leaves": ("exited", "leave", True),
     }
     (raised,) = (d for d in told if d.cause == "exception" and d.what == "actor")
     assert (raised.method, raised.role) == ("Engine.generate", "Engine")
@@ -153,7 +160,8 @@ NAMED = {
     "misses": ("actor-dead", "critical", ["misses-other"], "SIGKILL"),
     "crushed": ("actor-dead", "critical", ["task"], "was killed"),
     "hidden": ("actor-dead", "critical", ["task"], "was killed"),
-    "parts": ("actor-dead", "critical", ["task"], "left amid a call"),
+    "parts": ("actor-dead", "critical", ["task"], "exited with status 0"),
+    "leaves": ("actor-dead", "critical", ["task"], "exited with status 0"),
 }
 """Kind, severity, culprits and what the reason says."""
 UNNAMED = ("interrupted", "finishes", "waits")

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from ray.core.generated import autoscaler_pb2, common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator.ray import deaths as ray_deaths
+from ray_sentinel.actors.coordinator.ray import failed_calls
 from ray_sentinel.actors.coordinator.ray import replies as ray_replies
 from ray_sentinel.actors.coordinator.ray.autoscaler import cluster_status_of, status_of
 from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
@@ -44,7 +45,20 @@ def _driver(job: Any) -> object:
 
 
 def _failure(reply: Any) -> object:
-    return [ray_deaths.failed_call(failed, DRIVER) for failed in ray_deaths.failures(reply)]
+    failed = failed_calls.failures(reply, 2e9)
+    failed_calls.is_told_of_a_loss(WORDS[1].decode(), failed)
+    return [failed_calls.failed_call(one, DRIVER) for one in failed]
+
+
+def _ended_workers(reply: Any) -> object:
+    ended = failed_calls.ended_workers(reply, b"\1\0\0\0", 2e9)
+    return [failed_calls.lost_worker(one, None, DRIVER) for one in ended]
+
+
+def _last_calls(reply: Any) -> object:
+    last = failed_calls.LastCalls(reply.events_by_task)
+    worker = gcs_pb2.WorkerTableData(worker_address={"worker_id": b"w" * 28})
+    return last.when_it_ended(worker), last.may_have_run(worker)
 
 
 def _events(*states: str) -> gcs_service_pb2.GetTaskEventsReply:
@@ -59,6 +73,7 @@ def _events(*states: str) -> gcs_service_pb2.GetTaskEventsReply:
             event.task_info.name = f"Rollout.generate{number}"
             event.task_info.required_resources["GPU"] = 1.0
             event.state_updates.worker_pid = 77
+            event.state_updates.worker_id = b"w" * 28
             for at, status in enumerate(("RUNNING", state, "FINISHED")[: 2 + number % 2]):
                 event.state_updates.state_ts_ns[STATUS(status)] = 10**18 + at * 10**9 // 2
             if state == "FAILED":
@@ -105,6 +120,18 @@ def _jobs() -> list[gcs_pb2.JobTableData]:
         )
         for number in (0, 1)
     ]
+
+
+def _workers() -> gcs_service_pb2.GetAllWorkerInfoReply:
+    reply = gcs_service_pb2.GetAllWorkerInfoReply()
+    for kind in common_pb2.WorkerExitType.values():
+        reply.worker_table_data.add(
+            worker_address={"worker_id": b"w" * 28, "ip_address": "10.0.0.1"},
+            exit_type=kind,
+            exit_detail="Worker exits with an exit code 3. The process receives a SIGTERM.",
+            end_time_ms=10**12,
+        )
+    return reply
 
 
 def _group() -> gcs_pb2.PlacementGroupTableData:
@@ -154,6 +181,7 @@ def _reader(
 
 _ACTORS = gcs_service_pb2.GetAllActorInfoReply
 _EVENTS = gcs_service_pb2.GetTaskEventsReply
+_WORKERS = gcs_service_pb2.GetAllWorkerInfoReply
 
 CONTROL_STORE: tuple[Reader, ...] = (
     _reader(
@@ -241,6 +269,8 @@ CONTROL_STORE: tuple[Reader, ...] = (
         _events("FINISHED"),
     ),
     _reader("failed calls", _EVENTS, _failure, _events("FAILED")),
+    _reader("the last calls of workers", _EVENTS, _last_calls, _events("FAILED", "RUNNING")),
+    _reader("ended workers", _WORKERS, _ended_workers, _workers()),
     _reader("a dead actor", gcs_pb2.ActorTableData, _actor, *_actors()),
     _reader("a dead driver", gcs_pb2.JobTableData, _driver, *_jobs()),
 )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ray import exceptions
 from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2
 
 from ray_sentinel.actors.coordinator.ray.deaths import (
@@ -17,14 +15,12 @@ from ray_sentinel.actors.coordinator.ray.deaths import (
     actor_cause,
     actor_death,
     driver_death,
-    follows_from_a_call,
-    follows_from_another,
 )
-from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
+from tests.support.ray_replies import Replies, driver_worker
 
 DRIVER_ID = "ab" * 28
 JOB = "01000000"
@@ -135,19 +131,6 @@ def told_dead(number: int, cause: Any) -> Any:
     )
 
 
-class Replies(RayStore):
-    """Replies by their methods."""
-
-    def __init__(self, **replies: Any) -> None:
-        super().__init__("")
-        self.replies = replies
-        self.asked: list[str] = []
-
-    def ask(self, service: str, method: str, **fields: Any) -> Any:
-        self.asked.append(method)
-        return self.replies[method]
-
-
 def test_an_actor_that_never_began_to_work_is_told_with_the_driver_that_failed_by_it() -> None:
     driver = gcs_pb2.JobTableData(job_id=bytes.fromhex(JOB), is_dead=True, end_time=9000)
     raised = driver_worker("INTENDED_USER_EXIT", '  File "worker.py", line 9\n    raise value\n')
@@ -171,13 +154,6 @@ def test_an_actor_that_never_began_to_work_is_told_with_the_driver_that_failed_b
 
 def job(**more: Any) -> Any:
     return gcs_pb2.JobTableData(is_dead=True, end_time=9000, **more)
-
-
-def driver_worker(kind: str, traceback: str = "") -> Any:
-    info = {"exception": traceback.encode()} if traceback else {}
-    return gcs_pb2.WorkerTableData(
-        exit_type=common_pb2.WorkerExitType.Value(kind), exit_detail="detail", worker_info=info
-    )
 
 
 @pytest.mark.parametrize(
@@ -286,107 +262,3 @@ def test_a_statement_that_raises_tells_an_exception_from_ctrl_c(code: str, prove
     death = driver_death(submitted, entry, DRIVER)
     assert death is not None
     assert death.is_proven, "Ray would say that it was stopped"
-
-
-def failed(message: str) -> Any:
-    event = gcs_pb2.TaskEvents(task_id=b"t")
-    event.state_updates.error_info.error_type = common_pb2.TASK_EXECUTION_EXCEPTION
-    event.state_updates.error_info.error_message = f"ray::f() (pid=7)\n  File 'a'\n{message}"
-    return event
-
-
-@pytest.mark.parametrize(
-    ("message", "follows"),
-    [
-        ("ValueError: no batch", False),
-        ("ray.exceptions.GetTimeoutError: Get timed out", False),
-        ("ray.exceptions.WorkerCrashedError: The worker died unexpectedly", True),
-        ("ray.exceptions.ActorDiedError: The actor died\n\tclass_name: Engine", True),
-        ("ray.exceptions.RayTaskError(ValueError): ray::g() (pid=8)\nValueError: no batch", True),
-        ("ValueError: it said: ray.exceptions.ActorDiedError", False),
-    ],
-)
-def test_a_call_that_ray_told_of_another_is_not_the_first(message: str, *, follows: bool) -> None:
-    assert follows_from_another(failed(message)) is follows
-
-
-def raised(error: Exception, cause: Exception | None = None) -> str:
-    """What Python writes of it."""
-    try:
-        raise error from cause
-    except type(error):
-        return traceback.format_exc()
-
-
-def in_group(text: str) -> str:
-    """What Python writes of an exception that is one of a group."""
-    lines = "".join(f"    | {line}\n" for line in text.splitlines())
-    return f"  | ExceptionGroup: tasks (1 sub-exception)\n  +-+---- 1 ----\n{lines}    +-----\n"
-
-
-def told_of(cause: Exception) -> exceptions.RayTaskError:
-    """What is stored of a call that raised ``cause``."""
-    return exceptions.RayTaskError("g", raised(cause), cause, "ray::g", 8, "10.0.0.1")
-
-
-def at_get(cause: Exception) -> Exception:
-    return told_of(cause).as_instanceof_cause()
-
-
-CALL, OTHER, OWN = "a call", "another", "its own"
-
-
-@pytest.mark.parametrize(
-    ("make", "first"),
-    [
-        (lambda: raised(KeyError("batch")), OWN),
-        (lambda: raised(MemoryError("x" * 1_000_000)), OWN),
-        (lambda: raised(at_get(KeyError("batch"))), CALL),
-        # As its cause's class says nothing more, it stays what it is.
-        (lambda: raised(at_get(Exception("no batch"))), CALL),
-        # An argument is raised as it was stored.
-        (lambda: raised(told_of(KeyError("batch"))), CALL),
-        (lambda: raised(at_get(at_get(KeyError("batch")))), CALL),
-        (lambda: raised(RuntimeError("step 3"), at_get(KeyError("batch"))), CALL),
-        (lambda: in_group(raised(at_get(KeyError("batch")))), CALL),
-        (lambda: raised(exceptions.OutOfMemoryError("node is full")), CALL),
-        (lambda: raised(exceptions.ActorDiedError()), OTHER),
-        (lambda: raised(exceptions.RayActorError()), OTHER),
-        (lambda: in_group(raised(exceptions.ActorDiedError())), OTHER),
-        (lambda: raised(at_get(exceptions.ActorDiedError())), OTHER),
-        (lambda: raised(RuntimeError("step 3"), exceptions.ActorDiedError()), OTHER),
-    ],
-)
-def test_what_a_call_was_told_of(make: Callable[[], str], first: str) -> None:
-    event = failed(make())
-    assert follows_from_another(event) is (first != OWN)
-    assert follows_from_a_call(event) is (first == CALL)
-
-
-def test_a_call_that_ray_ended_for_memory_is_the_first() -> None:
-    event = failed("Task was killed due to the node running low on memory.")
-    event.state_updates.error_info.error_type = common_pb2.OUT_OF_MEMORY
-    assert not follows_from_another(event)
-
-
-@pytest.mark.parametrize(
-    ("error", "waits"), [(at_get(KeyError("batch")), 5), (exceptions.ActorDiedError(), 2)]
-)
-def test_the_first_call_is_waited_for_where_it_was_a_call(error: Exception, waits: int) -> None:
-    """And a driver says what it was told, where none is found."""
-    driver = gcs_pb2.JobTableData(job_id=bytes.fromhex(JOB), is_dead=True, end_time=9000)
-    said = '  File "worker.py", line 9\n    raise value.as_instanceof_cause()\n'
-    ended = driver_worker("INTENDED_USER_EXIT", said)
-    events = [failed(raised(error))]
-    replies = Replies(
-        GetAllJobInfo=gcs_service_pb2.GetAllJobInfoReply(job_info_list=[driver]),
-        GetWorkerInfo=gcs_service_pb2.GetWorkerInfoReply(worker_table_data=ended),
-        GetAllActorInfo=gcs_service_pb2.GetAllActorInfoReply(),
-        GetTaskEvents=gcs_service_pb2.GetTaskEventsReply(events_by_task=events),
-    )
-    store = ControlStoreDeaths(replies)
-    told = [list(store.deaths({}, {JOB: (DRIVER, tries)})) for tries in range(6)]
-    assert [bool(deaths) for deaths in told] == [tries >= waits for tries in range(6)]
-    (death,) = told[-1]
-    assert death.what == "driver"
-    assert "as_instanceof_cause" not in death.detail

@@ -15,30 +15,35 @@ from typing import Any
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.actors.coordinator.ray.failed_calls import (
+    STORE,
+    FailedCalls,
+    failed_call,
+    failure_of,
+    follows_from_a_call,
+    follows_from_a_worker,
+    is_told_of_a_call,
+    is_told_of_a_loss,
+    was_told,
+)
 from ray_sentinel.actors.coordinator.ray.replies import class_name, cut, enum_name, id_of
+from ray_sentinel.actors.coordinator.ray.said import cut_line, first_line, last_line, raised_at
 from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.progress import RayExit
 from ray_sentinel.model.ray_calls import RayActor, RayCalls, RayDriver
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
-from ray_sentinel.text import clean
 
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 200
 """Dead actors that are asked for one by one; of more that vanish at once the rest goes untold."""
-MOST_FAILED = 200
-"""Failed calls of a job that are asked for."""
-MOST_TRIED = 10
-"""Tasks that failed with their workers of which is asked whether they were tried again."""
 MOST_DEAD = 2000
 """Dead actors of a job whose driver has failed that are looked through."""
 TRIES = 6
 """So often a death is asked for that the store does not know yet."""
 AWAY_SECONDS = 10.0
 """Between two questions where the store does not answer."""
-MOST_DETAIL = 300
-"""Characters."""
 CALL_TRIES = 2
 """So long the end of a driver waits for the call that failed: workers tell them late."""
 FIRST_TRIES = 5
@@ -52,25 +57,6 @@ _EXIT_DETAIL = re.compile(r"Worker exit detail: (.*)")
 _STATUS = re.compile(r"exit code (\d+)\.")
 _RAISED = re.compile(r"^(raise|assert)\b")
 """Code that no Ctrl-C interrupts: it raises by itself."""
-_OF_A_CALL, _OF_A_WORKER = "raise value.as_instanceof_cause", "raise value"
-"""In the traceback of a ``ray.get`` whose call has raised, or lost its worker
-(``ray/_private/worker.py``); the call may be one that gave its argument."""
-IN_CALL = "left amid a call, which Ray counts as finished"
-_RAISED_ITSELF = "TASK_EXECUTION_EXCEPTION"
-_OF_ANOTHER = re.compile(
-    r"(?m)^(?: *\| )?ray\.exceptions\.(?:(?P<call>RayTaskError|WorkerCrashedError|OutOfMemoryError)"
-    r"|RayActorError|ActorDiedError|ActorUnavailableError|LocalRayletDiedError|NodeDiedError"
-    r"|OwnerDiedError|ObjectLostError|ObjectReconstructionFailedError|ObjectFetchTimedOutError)\b"
-)
-"""An exception by which Ray tells a call that another one has failed, or that somebody has ended
-(``ray.exceptions``): the call is the other's first witness, and not to blame. Of a plain
-``Exception``, and of an argument, ``RayTaskError`` names no class; in a group a bar is before."""
-_FAILURES: Mapping[str, DeathCause] = {
-    _RAISED_ITSELF: "exception",
-    "WORKER_DIED": "signal",
-    "OUT_OF_MEMORY": "oom-ray",
-}
-"""Errors of calls (``ErrorType`` in ``common.proto``) that follow from no other's."""
 _INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
 _PLANNED = frozenset(
     {"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_PREEMPTED", "AUTOSCALER_DRAIN_IDLE"}
@@ -83,7 +69,6 @@ _REASONS: Mapping[str, DeathCause] = {
 }
 _NEVER_BEGAN = frozenset({"constructor", "runtime-env"})
 _JOB_STATUS: Mapping[str, DeathCause] = {"SUCCEEDED": "finished", "STOPPED": "stopped"}
-STORE = "control store"
 
 
 class RayDeathWatch:
@@ -167,6 +152,7 @@ class ControlStoreDeaths:
 
     def __init__(self, store: RayStore) -> None:
         self._store = store
+        self._calls = FailedCalls(store)
 
     def deaths(
         self,
@@ -199,7 +185,7 @@ class ControlStoreDeaths:
     ) -> Iterator[RayDeath]:
         """The driver's death, after those of actors whose failure may have ended it. ``asked``:
         actors that are asked for by themselves."""
-        worker = self._worker(job.driver_address.worker_id)
+        worker = self._calls.worker(job.driver_address.worker_id)
         death = driver_death(job, worker, driver)
         if death is None:
             if tries < SUBMISSION_TRIES:
@@ -207,32 +193,36 @@ class ControlStoreDeaths:
             death = _of_driver(job, driver, "unknown", "")
         if death.cause == "exception":
             yield from self._unseen(job, driver, asked)
-            said = _traceback(worker)
-            failed, echoes = self._failed_call(job.job_id)
-            # The first of what an actor's end or a lost object has brought down is no call; else
-            # there is one: by its own traceback a call has told the driver.
-            by_no_call = echoes and not any(map(follows_from_a_call, echoes))
-            most = CALL_TRIES if by_no_call else FIRST_TRIES
-            if failed is None and _OF_A_CALL in said and tries < most:
+            calls = self._failed_calls(job, driver, _traceback(worker), tries)
+            if calls is None:
                 return
-            if failed is not None and (not said or _raised_at_get(failed) in said):
-                call = self._with_pid(failed_call(failed, driver), failed.state_updates.worker_id)
-                yield call
-                death = msgspec.structs.replace(death, detail=call.detail or death.detail)
-            elif failed is None and echoes and _OF_A_CALL in said:
-                # Its own traceback ends in Ray; nobody else says what it was told.
-                detail = failure_of(echoes[0].state_updates.error_info)
-                death = msgspec.structs.replace(death, detail=detail or death.detail)
+            yield from calls[0]
+            death = msgspec.structs.replace(death, detail=calls[1] or death.detail)
         yield death
 
-    def _worker(self, worker_id: bytes) -> Any | None:
-        reply = self._store.ask("WorkerInfo", "GetWorkerInfo", worker_id=worker_id)
-        return reply.worker_table_data if reply.HasField("worker_table_data") else None
-
-    def _with_pid(self, death: RayDeath, worker_id: bytes) -> RayDeath:
-        """A worker that is killed in its call had no time to tell the pid with it."""
-        worker = self._worker(worker_id) if worker_id and not death.pid else None
-        return death if worker is None else msgspec.structs.replace(death, pid=worker.pid)
+    def _failed_calls(
+        self, job: Any, driver: RayDriver, said: str, tries: int
+    ) -> tuple[list[RayDeath], str] | None:
+        """Those that ended a driver, by its traceback, and what they told it; None while they may
+        be told yet."""
+        until = job.end_time / 1000 or time.time()
+        failed, echoes = self._calls.first(job.job_id, until)
+        if failed is not None and was_told(said, failed):
+            call = self._calls.with_pid(failed_call(failed, driver), failed.state_updates.worker_id)
+            return [call], call.detail
+        if is_told_of_a_loss(said, echoes):
+            unknown = tries >= CALL_TRIES and any(map(follows_from_a_worker, echoes))
+            if lost := self._calls.lost_workers(driver, until, unknown=unknown):
+                return lost, ""
+        if failed is not None or not is_told_of_a_call(said):
+            return [], ""
+        # The first of what an actor's end or a lost object has brought down is no call; else there
+        # is one: by its own traceback a call has told the driver.
+        by_no_call = echoes and not any(map(follows_from_a_call, echoes))
+        if tries < (CALL_TRIES if by_no_call else FIRST_TRIES):
+            return None
+        # Its own traceback ends in Ray; nobody else says what it was told.
+        return [], failure_of(echoes[0]) if echoes else ""
 
     def _unseen(self, job: Any, driver: RayDriver, asked: Collection[str]) -> Iterator[RayDeath]:
         """Actors of a job that never began to work: they end too soon for a table that is looked at
@@ -249,87 +239,6 @@ class ControlStoreDeaths:
                 if death is not None and death.cause in _NEVER_BEGAN:
                     yield death
 
-    def _failed_call(self, job: bytes) -> tuple[Any | None, list[Any]]:
-        """The call of an actor or a task that failed first: by an exception of its own, or, of a
-        task that is not tried again, with its worker. And those that failed by another's."""
-        reply = self._store.ask(
-            "TaskInfo",
-            "GetTaskEvents",
-            limit=MOST_FAILED,
-            filters={
-                "job_filters": [{"predicate": "EQUAL", "job_id": job}],
-                "state_filters": [{"predicate": "EQUAL", "state": "FAILED"}],
-                "exclude_driver": True,
-            },
-        )
-        failed = failures(reply)
-        echoes = [one for one in failed if follows_from_another(one)]
-        found = [one for one in failed if one not in echoes][:MOST_TRIED]
-        left: list[Any] = []
-        for one in found:
-            last = one if _error_of(one) == _RAISED_ITSELF else self._last(one)
-            if last.attempt_number <= one.attempt_number:
-                return one, echoes
-            left.append(last)
-        # Of a task that leaves by sys.exit() the last attempt counts as finished, and only who
-        # waits for it is told that its worker died.
-        told = any(map(follows_from_a_call, echoes))
-        return next((one for one in left if told and has_left(one)), None), echoes
-
-    def _last(self, event: Any) -> Any:
-        """The last attempt of the task that is known."""
-        same = [{"predicate": "EQUAL", "task_id": event.task_id}]
-        reply = self._store.ask(
-            "TaskInfo", "GetTaskEvents", limit=MOST_FAILED, filters={"task_filters": same}
-        )
-        return max((event, *reply.events_by_task), key=lambda one: int(one.attempt_number))
-
-
-def failures(reply: Any) -> list[Any]:
-    """The calls that failed by an exception of their own, or with their workers, of a
-    ``GetTaskEventsReply``, the first first: what fails because of another fails later."""
-    from ray.core.generated import common_pb2
-
-    failed = common_pb2.TaskStatus.Value("FAILED")
-    own = [event for event in reply.events_by_task if _error_of(event) in _FAILURES]
-    return sorted(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0))
-
-
-def follows_from_another(event: Any) -> bool:
-    """Whether a call failed because Ray told it of another's failure, or of somebody's end."""
-    return (
-        _error_of(event) == _RAISED_ITSELF
-        and _OF_ANOTHER.search(event.state_updates.error_info.error_message) is not None
-    )
-
-
-def follows_from_a_call(event: Any) -> bool:
-    """Whether what it was told of began with a call: the innermost, which Python writes last."""
-    told = [*_OF_ANOTHER.finditer(event.state_updates.error_info.error_message)]
-    return bool(told) and told[-1]["call"] is not None
-
-
-def has_left(event: Any) -> bool:
-    """Whether an attempt has ended, and by no failure of which Ray tells."""
-    from ray.core.generated import common_pb2
-
-    finished = common_pb2.TaskStatus.Value("FINISHED")
-    return finished in event.state_updates.state_ts_ns and not _error_of(event)
-
-
-def _raised_at_get(event: Any) -> str:
-    """The code in Ray by which a driver that waits for a call is told of its failure."""
-    return _OF_A_CALL if _error_of(event) == _RAISED_ITSELF else _OF_A_WORKER
-
-
-def _error_of(event: Any) -> str:
-    """Ray's word; of an actor's call that its worker's end failed none: the actor tells why."""
-    update = event.state_updates
-    if not update.HasField("error_info"):
-        return ""
-    error = enum_name(update.error_info, "error_type")
-    return error if error == _RAISED_ITSELF or not event.task_info.actor_id else ""
-
 
 def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
     """Of an ``ActorTableData``; None while it is not dead, nor begun again. ``actor``: as it was
@@ -345,7 +254,7 @@ def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
         label=actor.label,
         role=actor.kind,
         node=actor.node or id_of(entry.address.node_id),
-        address=_cut(entry.address.ip_address),
+        address=cut_line(entry.address.ip_address),
         pid=actor.pid or entry.pid,
         at=entry.end_time / 1000 or time.time(),
         cause=cause,
@@ -372,13 +281,13 @@ def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:
     if kind == "runtime_env_failed_context":
         return "runtime-env", last_line(death.runtime_env_failed_context.error_message)
     if kind == "oom_context":
-        return "oom-ray", _first_line(death.oom_context.error_message)
+        return "oom-ray", first_line(death.oom_context.error_message)
     if kind != "actor_died_error_context":
         return "unknown", ""
     context = death.actor_died_error_context
     reason = enum_name(context, "reason")
     if reason in _REASONS:
-        return _REASONS[reason], _first_line(context.error_message)
+        return _REASONS[reason], first_line(context.error_message)
     if reason == "OWNER_DIED":
         owner = _OWNER.search(context.error_message)
         of_driver = owner is not None and owner[1] == driver_id
@@ -386,7 +295,7 @@ def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:
     if reason == "NODE_DIED":
         info = context.node_death_info
         planned = enum_name(info, "reason") in _PLANNED
-        return ("node-drained" if planned else "node-lost"), _first_line(info.reason_message)
+        return ("node-drained" if planned else "node-lost"), first_line(info.reason_message)
     return _worker_cause(context.error_message)
 
 
@@ -446,37 +355,9 @@ def _of_driver(job: Any, driver: RayDriver, cause: DeathCause, detail: str) -> R
         pid=driver.pid,
         at=job.end_time / 1000 or time.time(),
         cause=cause,
-        detail=_first_line(detail),
+        detail=first_line(detail),
         witness=STORE,
     )
-
-
-def failed_call(event: Any, driver: RayDriver) -> RayDeath:
-    """An actor or a task whose failure ended the driver."""
-    info, update = event.task_info, event.state_updates
-    method = _cut(info.name or info.func_or_class_name)
-    role = method.rpartition(".")[0] or "task"
-    cause = "exited" if has_left(event) else _FAILURES.get(_error_of(event), "exception")
-    return RayDeath(
-        what="actor" if info.actor_id else "worker",
-        id=id_of(info.actor_id) or id_of(update.worker_id),
-        job=driver.job,
-        label=role if info.actor_id else method,
-        role=role,
-        method=method,
-        node=id_of(update.node_id),
-        pid=update.worker_pid,
-        at=max(update.state_ts_ns.values(), default=0) / 1e9,
-        cause=cause,
-        # Of the end of a worker Ray tells how it was noticed.
-        detail={"signal": "", "exited": IN_CALL}.get(cause, failure_of(update.error_info)),
-        witness=STORE,
-    )
-
-
-def failure_of(info: Any) -> str:
-    """The last line of what a failed call said, of a ``RayErrorInfo``."""
-    return last_line(info.error_message)
 
 
 def _traceback(worker: Any | None) -> str:
@@ -486,39 +367,6 @@ def _traceback(worker: Any | None) -> str:
     return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
 
 
-def raised_at(traceback: str) -> str:
-    """The innermost place of a traceback whose last line, the exception, Ray does not keep.
-
-    >>> raised_at('  File "rl.py", line 7, in loop\\n    raise ValueError(step)\\n')
-    'raise ValueError(step) (File "rl.py", line 7, in loop)'
-    """
-    lines = [line.strip() for line in traceback.splitlines() if line.strip(" ^~\t")]
-    places = [at for at, line in enumerate(lines) if line.startswith("File ")]
-    if not places:
-        return _first_line(traceback)
-    code = " ".join(lines[places[-1] + 1 : places[-1] + 2])
-    place = lines[places[-1]]
-    return _cut(f"{code} ({place})" if code else place)
-
-
-def last_line(text: str) -> str:
-    """The last line that is no address of a frame.
-
-    >>> last_line("Traceback (most recent call last):\\n  File 'a'\\nValueError: no model\\n")
-    'ValueError: no model'
-    """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return _cut(lines[-1]) if lines else ""
-
-
 def _exit_detail(said: str) -> str:
     found = _EXIT_DETAIL.search(said)
-    return _cut(found[1].strip()) if found else _first_line(said)
-
-
-def _first_line(text: str) -> str:
-    return _cut(next((line.strip() for line in text.splitlines() if line.strip()), ""))
-
-
-def _cut(text: str) -> str:
-    return clean(text[:MOST_DETAIL])[:MOST_DETAIL]
+    return cut_line(found[1].strip()) if found else first_line(said)
