@@ -41,7 +41,7 @@ from ray_sentinel.model.incident import (
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.engine_work import SERVER
-from ray_sentinel.waitgraph.facts import ANSWER, HANDED_TO
+from ray_sentinel.waitgraph.facts import ANSWER, CALLED, HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.unmet import NO_NODE
 
@@ -54,6 +54,8 @@ BROKEN: tuple[tuple[str, FaultKind], ...] = (
     ("is blocked in the kernel", "kernel-blocked"),
 )
 """How the proof begins, and the kind that it is of."""
+WATCHED = frozenset({"rank-stopped", "kernel-blocked"})
+"""Kinds of which agents see each second whether the process still is so."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be told of, and lie outside the ranks."""
 ENVIRONMENTS = frozenset({"environment", "environment agent"})
@@ -125,8 +127,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     member = root.processes[0]
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
-        proven = seen.is_sure() or (track and track.stopped_for(now) > STOPPED_SECONDS)
-        return _broken_kind(root) if proven else None
+        kind = _broken_kind(root)
+        return kind if _cannot_go_on(job, seen, kind, track, now) else None
     if root.kind == "standing" and member.role == "driver":
         stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
         return "driver-stuck" if stuck and job.silence(now) > job.patience else None
@@ -139,6 +141,25 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     standing = job.standing.get(member.process)
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _cannot_go_on(
+    job: RayJobView, seen: SeenRoot, kind: FaultKind, track: RayTrack | None, now: float
+) -> bool:
+    """Whether a process that something was asked of cannot go on with it. Where it has held nobody
+    up, since the others wait for any of several or for nothing, what may be over in a moment must
+    last: a wait for a disk between two looks, C code that keeps the GIL for longer than a call
+    may."""
+    held_for = track.stopped_for(now) if track is not None else 0.0
+    if kind in WATCHED and track is not None and track.runs_again(now):
+        return False
+    if seen.held_up or kind == "rank-stopped":
+        return seen.is_sure() or held_for > STOPPED_SECONDS
+    if kind == "kernel-blocked":
+        return seen.is_sure() and held_for >= now - seen.first_at
+    patience = [job.round_patience_in(name) for name in seen.root.processes[0].methods]
+    known = [one for one in patience if one is not None]
+    return bool(seen.is_sure() and known and _age(seen.root, job, now) > max(known))
 
 
 def _by_connections(root: WaitRoot) -> bool:
@@ -278,7 +299,7 @@ def _root_of(standing: StandingMember) -> WaitRoot:
     """As if it were one: who called it is all that is known to wait."""
     method = ", ".join(standing.member.methods[:1])
     place = f"{method} at {standing.member.label}" if method else standing.member.label
-    link = ChainLink(start=standing.called_by, end=place, how="called", witness="ray")
+    link = ChainLink(start=standing.called_by, end=place, how=CALLED, witness="ray")
     return WaitRoot(
         kind="works" if standing.round_in is not None else "standing",
         who=(standing.member.label,),
@@ -431,7 +452,7 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
     if ray_job is None or (ray_job.looked_at or 0.0) <= job.moved_at():
         return None
     ranks = {rank.rank.process for rank in job.live}
-    roots = ray_job.stuck_roots()
+    roots = [s for s in ray_job.stuck_roots() if s.held_up]
     # That its members wait for each other, no case of ranks would show.
     own = (s for s in roots if s.root.kind != "circle" and ranks & _members(s.root))
     if (held := next(own, None)) is not None:
