@@ -292,10 +292,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
         seen = {fact.process for fact in picture.facts}
         living = {actor.id for actor in calls.actors if actor.state == "ALIVE"}
         for one in before:
-            root = one.root
-            if root.kind == "broken" and not any(m.process in seen for m in root.processes):
-                if all(member.actor in living for member in root.processes):
-                    yield one
+            members = one.root.processes if one.root.kind == "broken" else ()
+            unseen = not any(member.process in seen for member in members)
+            if members and unseen and all(member.actor in living for member in members):
+                yield one
 
     def wants_times(self) -> bool:
         """Whether the next look is to tell how long ended calls took: of the first one of some, or

@@ -76,7 +76,7 @@ class RayTrack(msgspec.Struct, kw_only=True):
         return now - max(self.state_since, self.moved_at) if self.is_held else 0.0
 
     def runs_again(self, now: float) -> bool:
-        """Whether nothing has held it for a while: one that writes a lot is blocked now and then."""
+        """Whether nothing has held it for a while: who writes a lot is blocked now and then."""
         return not self.is_held and now - self.state_since > STOPPED_SECONDS
 
 

@@ -127,8 +127,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     member = root.processes[0]
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
-        kind = _broken_kind(root)
-        return kind if _cannot_go_on(job, seen, kind, track, now) else None
+        return _broken_kind(root) if _cannot_go_on(job, seen, track, now) else None
     if root.kind == "standing" and member.role == "driver":
         stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
         return "driver-stuck" if stuck and job.silence(now) > job.patience else None
@@ -143,13 +142,12 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
 
 
-def _cannot_go_on(
-    job: RayJobView, seen: SeenRoot, kind: FaultKind, track: RayTrack | None, now: float
-) -> bool:
+def _cannot_go_on(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float) -> bool:
     """Whether a process that something was asked of cannot go on with it. Where it has held nobody
     up, since the others wait for any of several or for nothing, what may be over in a moment must
     last: a wait for a disk between two looks, C code that keeps the GIL for longer than a call
     may."""
+    kind = _broken_kind(seen.root)
     held_for = track.stopped_for(now) if track is not None else 0.0
     if kind in WATCHED and track is not None and track.runs_again(now):
         return False
