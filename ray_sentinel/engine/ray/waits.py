@@ -450,15 +450,17 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
     if ray_job is None or (ray_job.looked_at or 0.0) <= job.moved_at():
         return None
     ranks = {rank.rank.process for rank in job.live}
-    roots = [s for s in ray_job.stuck_roots() if s.held_up]
+    roots = ray_job.stuck_roots()
     # That its members wait for each other, no case of ranks would show.
-    own = (s for s in roots if s.root.kind != "circle" and ranks & _members(s.root))
-    if (held := next(own, None)) is not None:
-        return held if view.open_incidents.get((ray_job.name, 0)) else None
+    own = [s for s in roots if s.root.kind != "circle" and ranks & _members(s.root)]
+    if own and view.open_incidents.get((ray_job.name, 0)):
+        return own[0]
+    if any(seen.held_up for seen in own):
+        return None
     found = (
         s
         for s in roots
-        if s.root.kind in OUTSIDE and ranks & (_members(s.root) | set(s.root.waiting))
+        if s.held_up and s.root.kind in OUTSIDE and ranks & (_members(s.root) | set(s.root.waiting))
     )
     seen = next(found, None)
     soon = job.silence(now) < job.timeout() + OURS_SECONDS

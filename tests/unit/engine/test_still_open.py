@@ -145,6 +145,22 @@ class TestInFlight:
         flight.run(120, without_it)
         assert flight.story.engine.incidents() == ()
 
+    def test_what_runs_in_a_coroutine_of_one_that_is_stopped_is_told(self) -> None:
+        flight = InFlight()
+        flight.hold()
+
+        def untitled() -> None:
+            flight.first.title = flight.first.kind
+
+        flight.run(20, untitled)
+        assert [one.actor for one in flight.story.culprits()] == ["Rollout 0"]
+
+        def still() -> None:
+            untitled()
+            assert flight.story.incident().resolved_at is None
+
+        flight.run(60, still)
+
     def test_nobody_is_held_up_in_a_healthy_one(self) -> None:
         flight = InFlight()
         flight.run(300)
