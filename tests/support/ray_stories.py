@@ -390,11 +390,11 @@ class InFlight:
     """Rollouts are always in flight, and the driver takes the samples of whoever has some; what the
     first one was called for never ends. ``hold`` begins its trouble."""
 
-    def __init__(self, *, ranks: bool = False) -> None:
-        """With ``ranks``, two trainers that make a process group learn meanwhile."""
+    def __init__(self, *, ranks: int = 0) -> None:
+        """So many ``ranks`` of trainers, which make a process group, learn meanwhile."""
         self.main, self.workers = driver(), actors("Rollout", 3, 10)
         self.first = self.workers[0]
-        self.trainers = actors("Trainer", 2, 50, ranks=True) if ranks else []
+        self.trainers = actors("Trainer", ranks, 50, ranks=True)
         self.story = RayStory([self.main, *self.workers, *self.trainers])
         self.stopped_at: float | None = None
         self.main.stack = SELECTS
@@ -402,8 +402,13 @@ class InFlight:
 
     def hold(self, stack: StackFact = STOPPED, state: str = "T") -> None:
         """The first one cannot go on from now on."""
-        self.first.begins("generate", self.story.now, stack)
+        self.first.begins(_method_of(self.first), self.story.now, stack)
         self.first.state, self.first.goes_on, self.stopped_at = state, False, self.story.now
+
+    def hold_rank(self, stack: StackFact = STOPPED, state: str = "T") -> None:
+        """The same of the first trainer, instead of a rollout."""
+        self.first = self.trainers[0]
+        self.hold(stack, state)
 
     def go_on(self) -> None:
         """It runs again."""
@@ -434,9 +439,7 @@ class InFlight:
                 if rests:
                     one.rests(story.now)
                 else:
-                    one.begins(
-                        "update" if one.rank is not None else "generate", story.now, COMPUTES
-                    )
+                    one.begins(_method_of(one), story.now, COMPUTES)
                     one.goes_on = True
             if not rests:
                 story.call(self.main, one, one.title.partition(".")[2])
@@ -448,9 +451,13 @@ class InFlight:
         held = [c for c in self.story.calls if c.pid == self.first.pid] if begun is not None else []
         self.story.drives(self.main)
         if begun is not None and not held:
-            self.story.call(self.main, self.first, "generate")
+            self.story.call(self.main, self.first, _method_of(self.first))
             held = self.story.calls[1:]
         return [self.story.calls[0], *held]
+
+
+def _method_of(one: StoryProcess) -> str:
+    return "generate" if one.rank is None else "update"
 
 
 def held_in_flight(stack: StackFact = STOPPED, state: str = "T") -> RayStory:

@@ -127,7 +127,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     member = root.processes[0]
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
-        return _broken_kind(root) if _cannot_go_on(job, seen, track, now) else None
+        return _broken_kind(root) if _cannot_go_on(view, job, seen, track, now) else None
     if root.kind == "standing" and member.role == "driver":
         stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
         return "driver-stuck" if stuck and job.silence(now) > job.patience else None
@@ -142,15 +142,17 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
 
 
-def _cannot_go_on(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float) -> bool:
+def _cannot_go_on(
+    view: ClusterView, job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float
+) -> bool:
     """Whether a process that something was asked of cannot go on with it. Where it has held nobody
     up, since the others wait for any of several or for nothing, what may be over in a moment must
     last: a wait for a disk between two looks, C code that keeps the GIL for longer than a call
     may."""
     kind = _broken_kind(seen.root)
     held_for = track.stopped_for(now) if track is not None else 0.0
-    if kind in WATCHED and track is not None and track.runs_again(now):
-        return False
+    if track is not None and (track.since > seen.last_at or _is_free(view, job, kind, track, now)):
+        return False  # the look is of before
     if seen.held_up or kind == "rank-stopped":
         return seen.is_sure() or held_for > STOPPED_SECONDS
     if kind == "kernel-blocked":
@@ -158,6 +160,17 @@ def _cannot_go_on(job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: 
     patience = [job.round_patience_in(name) for name in seen.root.processes[0].methods]
     known = [one for one in patience if one is not None]
     return bool(seen.is_sure() and known and _age(seen.root, job, now) > max(known))
+
+
+def _is_free(
+    view: ClusterView, job: RayJobView, kind: FaultKind, track: RayTrack, now: float
+) -> bool:
+    """Whether a process that was stopped or blocked is so no more. What has been told of one is
+    taken back once that is so for a while: who writes a lot is blocked now and then."""
+    if kind not in WATCHED:
+        return False
+    told = view.open_incidents.get((job.name, 0))
+    return track.runs_again(now) if told else not track.is_held
 
 
 def _by_connections(root: WaitRoot) -> bool:

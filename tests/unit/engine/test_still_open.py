@@ -189,9 +189,27 @@ def test_what_runs_again_in_a_long_call_is_over_before_that_ends() -> None:
     assert len(story.engine.incidents()) == 1
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    ("stack", "state"), [(STOPPED, "T"), (WRITES, "D")], ids=["stopped", "blocked"]
+)
+def test_a_rank_is_told_of_once_though_nobody_waits_for_it_alone(
+    stack: StackFact, state: str, ranks: int
+) -> None:
+    flight = InFlight(ranks=ranks)
+    flight.hold_rank(stack, state)
+    flight.run(120)
+    assert flight.story.incident().resolved_at is None
+    assert [one.rank for one in flight.story.culprits()] == [0]
+    assert "healthy" not in states(flight.story).values()
+    flight.go_on()
+    flight.run(60)
+    assert flight.story.incident().state == "resolved"
+
+
 class TestStatus:
     def test_ranks_of_a_job_with_an_incident_are_not_well(self) -> None:
-        flight = InFlight(ranks=True)
+        flight = InFlight(ranks=2)
         assert set(states(flight.story).values()) == {"healthy"}
         flight.hold()
         flight.run(40)
