@@ -157,6 +157,8 @@ def _cannot_go_on(
         return seen.is_sure() or held_for > STOPPED_SECONDS
     if kind == "kernel-blocked":
         return seen.is_sure() and held_for >= now - seen.first_at
+    if kind != "gil-held":
+        return False  # it has ended: that is told by its end
     patience = [job.round_patience_in(name) for name in seen.root.processes[0].methods]
     known = [one for one in patience if one is not None]
     return bool(seen.is_sure() and known and _age(seen.root, job, now) > max(known))

@@ -10,6 +10,7 @@ from tests.support.engine_sim import Sim
 from tests.support.ray_stories import InFlight, held_in_flight, rank_stuck, rollouts
 from tests.support.ray_story import (
     COMPUTES,
+    SELECTS,
     SLEEPS,
     STOPPED,
     WRITES,
@@ -132,6 +133,19 @@ class TestInFlight:
         flight.run(300, writes)
         assert flight.story.engine.incidents() == ()
         assert flight.story.looks > 0
+
+    def test_c_code_may_keep_the_gil_for_longer_than_a_call_where_nobody_waits(self) -> None:
+        flight = InFlight()
+
+        def any_of_them() -> None:
+            flight.main.stack = SELECTS
+
+        flight.hold(KEEPS_GIL, "S")
+        flight.run(40, any_of_them)
+        assert flight.story.engine.incidents() == ()
+        assert flight.story.looks > 1
+        flight.run(20, any_of_them)
+        assert flight.story.incident().kind == "gil-held"
 
     def test_an_idle_one_that_is_stopped_holds_nobody_up(self) -> None:
         flight = InFlight()
