@@ -10,7 +10,7 @@ from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.ray.status import ray_jobs
+from ray_sentinel.engine.ray.status import incidents_beside, ray_jobs
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.telemetry.alerting import AlertBook
 from ray_sentinel.engine.telemetry.inference import Load, loads
@@ -83,6 +83,9 @@ def _job(
 ) -> JobStatus:
     mine = [i for i in open_ones if (i.job, i.attempt) == job.key and i.kind != "asked"]
     silence = job.silence(now)
+    state = _state(job, mine, load, silence, now)
+    if ORDER.index(state) < ORDER.index("stalled") and incidents_beside(view, job, open_ones):
+        state = "stalled"
     pace = job.pace if len(job.pace) else job.gaps
     return JobStatus(
         job=job.job,
@@ -93,7 +96,7 @@ def _job(
         ranks=tuple(
             _rank(view, rank, now) for rank in sorted(job.present, key=lambda r: r.rank.id.rank)
         ),
-        state=_state(job, mine, load, silence, now),
+        state=state,
         world_size=job.world_size,
         step_seconds=pace.usual if len(job.pace) else None,
         expected=_expected(job, now),

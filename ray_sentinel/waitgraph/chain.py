@@ -10,11 +10,13 @@ from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.waitgraph.facts import (
     ANSWER,
     BUILT,
+    CALLED,
     HANDED_TO,
     IN_OPERATION,
     MAY_COME_FROM,
     NOT_REACHED,
     QUEUED,
+    RUNS_IN,
     UNCALLED,
     WaitNode,
 )
@@ -37,7 +39,7 @@ def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLi
             found[-1] = msgspec.structs.replace(before, end=end, since=since)
             continue
         if before and edge.waiter.kind == "call" and edge.awaited.kind == "process":
-            found[-1] = msgspec.structs.replace(before, end=_in_process(before.end, end, edge.how))
+            found[-1] = msgspec.structs.replace(before, end=in_process(before.end, end, edge.how))
             continue
         found.append(
             ChainLink(
@@ -51,8 +53,15 @@ def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLi
     return tuple(found)
 
 
-def _in_process(call: str, process: str, how: str) -> str:
-    return f"{call} at {process}" if how == "runs in" else f"{call}, which {how} {process}"
+def in_process(call: str, process: str, how: str) -> str:
+    """A call and the process that it ``how`` waits for, as one end of a step.
+
+    >>> in_process("Trainer.update", "Trainer 1", RUNS_IN)
+    'Trainer.update at Trainer 1'
+    >>> in_process("Trainer.update", "Trainer 1", QUEUED)
+    'Trainer.update, which is queued at Trainer 1'
+    """
+    return f"{call} at {process}" if how == RUNS_IN else f"{call}, which {how} {process}"
 
 
 def who_and_call(end: str) -> tuple[str, str]:
@@ -70,13 +79,15 @@ def _name(node: WaitNode, names: Mapping[WaitNode, str]) -> str:
     return names.get(node, node.key)
 
 
-def sentence(root: GraphRoot, names: Mapping[WaitNode, str], now: float) -> str:
-    """The chain of a root in words, of which only its end where nobody waits; ``now`` is Unix time.
+def sentence(
+    root: GraphRoot, steps: Sequence[ChainLink], names: Mapping[WaitNode, str], now: float
+) -> str:
+    """The chain to a root in words, of which only its end where there are no steps; ``now`` is Unix
+    time.
 
     "driver waits 41 s in ray.get for Trainer.update at Trainer 1 → waits 40 s ... → sleeping in
     score (reward.py:88)".
     """
-    steps = links(root.chain, names)
     if not steps:
         return f"{_name(root.members[0], names)}: {ending(root)}"
     told = [step_text(step, now) for step in steps]
@@ -121,6 +132,7 @@ _LABELS = {
 _OF_CALLS = frozenset(
     (
         "is held by",
+        CALLED,
         MAY_COME_FROM,
         QUEUED,
         UNCALLED,

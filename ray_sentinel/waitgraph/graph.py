@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.waitgraph.facts import (
     NOT_REACHED,
+    RUNS_IN,
     Broken,
     Elsewhere,
     Holds,
@@ -96,7 +97,7 @@ def _edges(facts: Iterable[WaitFact]) -> Iterator[Edge]:
             yield Edge(
                 waiter=fact.call,
                 awaited=fact.process,
-                how="runs in",
+                how=RUNS_IN,
                 since=fact.since,
                 witness=fact.witness,
             )

@@ -13,13 +13,22 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import ChainLink
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.chain import ending, links, sentence
+from ray_sentinel.waitgraph.chain import ending, in_process, links, sentence
 from ray_sentinel.waitgraph.engine_work import EngineWork
-from ray_sentinel.waitgraph.facts import Elsewhere, Moves, WaitFact, WaitNode, process_node
+from ray_sentinel.waitgraph.facts import (
+    CALLED,
+    QUEUED,
+    RUNS_IN,
+    Elsewhere,
+    Moves,
+    WaitFact,
+    WaitNode,
+    process_node,
+)
 from ray_sentinel.waitgraph.meetings import meeting
 from ray_sentinel.waitgraph.ray_calls import NOT_SEEN, RayFacts
 from ray_sentinel.waitgraph.solver import GraphRoot, RootKind, solve
-from ray_sentinel.waitgraph.unmet import Lack, lack_of
+from ray_sentinel.waitgraph.unmet import RAY, Lack, lack_of
 
 
 class RootMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +215,7 @@ def _jobs(root: GraphRoot, translated: RayFacts) -> set[str]:
 
 def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
     names, known = translated.names, translated.processes.known
+    chain = links(root.chain, names) or tuple(_called(root, translated))
     return WaitRoot(
         kind=root.kind,
         who=tuple(names.get(node, node.key) for node in root.members),
@@ -215,11 +225,25 @@ def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
         waiters=len(root.waiters),
         processes=tuple(_member(node, translated) for node in root.members if node in known),
         waiting=tuple(known[node].process for node in root.waiters if node in known),
-        chain=links(root.chain, names),
-        sentence=sentence(root, names, now),
+        chain=chain,
+        sentence=sentence(root, chain, names, now),
         meeting=meeting(root, translated),
         engine=translated.engine(root.members[0]) if len(root.members) == 1 else "",
     )
+
+
+def _called(root: GraphRoot, translated: RayFacts) -> Iterator[ChainLink]:
+    """Instead of a chain, where nobody waits for a process alone: who has called it."""
+    for call in translated.given(root.members[0])[:1]:
+        how = RUNS_IN if call.state == "running" else QUEUED
+        at = translated.names.get(root.members[0], "")
+        yield ChainLink(
+            start=translated.maker(call) or "somebody",
+            end=in_process(call.name or call.kind, at, how),
+            how=CALLED,
+            since=call.since,
+            witness=RAY,
+        )
 
 
 def _member(node: WaitNode, translated: RayFacts) -> RootMember:

@@ -189,6 +189,11 @@ class RayFacts:
         """The calls that a process executes."""
         return tuple(self._runs.get(node, ()))
 
+    def given(self, node: WaitNode) -> tuple[RayCall, ...]:
+        """The calls that a process executes, and then those that wait for it to do so."""
+        made = (call for call in self._given.get(node, ()) if call.kind != "driver")
+        return tuple(sorted(made, key=lambda call: (call.state != "running", _made_at(call))))
+
     def functions(self, node: WaitNode) -> tuple[str, ...]:
         """In which a process stands, outermost first; empty where that is not known."""
         fact = self._stacks.get(node)

@@ -8,6 +8,8 @@
 4. A root of one process is broken, stands, works, is idle, or cannot be looked at; a root of
    several nodes is a circle; any other root is something that nobody holds, or that all have come
    to.
+5. A root holds up processes that wait for it, or it is broken and has something to do: what was
+   asked of it does not go on, whoever else does.
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:
-    """The roots that a process waits for, and the circles: those with the most waiters first. For
-    ``drivers`` nobody need wait: without them their jobs do not go on."""
+    """The roots that a process waits for, the circles, and who cannot go on in what it was asked
+    for: those with the most waiters first. For ``drivers`` nobody need wait: without them their
+    jobs do not go on."""
     graph = build(facts)
     parts = components(graph)
     awaited = {edge.awaited for edges in graph.edges.values() for edge in edges}
@@ -64,7 +67,8 @@ def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple
             continue
         reaching = _reaching(part, reverse)
         waiters = [n for n in reaching if n.kind == "process" and n not in members]
-        if len(part) == 1 and not waiters and part[0] not in drivers:
+        asked = part[0] in drivers or (part[0] in graph.broken and part[0] in awaited)
+        if len(part) == 1 and not waiters and not asked:
             continue
         kind, why, witness = _described(graph, part)
         roots.append(

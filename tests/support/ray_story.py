@@ -276,6 +276,8 @@ class RayStory:
     """Drivers that listen for requests."""
     below: list[StoryProcess] = field(default_factory=list)
     """Processes that Ray does not know, and that are looked at because they are to answer."""
+    unseen: list[StoryProcess] = field(default_factory=list)
+    """Processes whose stacks cannot be taken."""
     log: list[AnyEvent] = field(default_factory=list)
     looks: int = 0
     _sequence: int = 0
@@ -541,7 +543,10 @@ class RayStory:
             processes=tuple(
                 LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
             ),
-            rounds=tuple(tuple(one.fact(self.now - ago) for one in mine) for ago in (1.0, 0.0)),
+            rounds=tuple(
+                tuple(one.fact(self.now - ago) for one in mine if one not in self.unseen)
+                for ago in (1.0, 0.0)
+            ),
             answers=tuple(self.asked),
             serving=tuple(one.id for one in self.serving),
         )

@@ -4,8 +4,8 @@ Asks Ray which calls have not ended, and the agent of each node for the stacks o
 actors and workers, twice, a second apart. Nothing is paused.
 
 Exit codes: 0 nothing was found that cannot go on, 1 calls wait for each other in a circle, or a
-process that others wait for is stopped, holds its GIL or is blocked in the kernel, 3 no cluster
-answers.
+process that others have called or wait for is stopped, holds its GIL or is blocked in the kernel, 3
+no cluster answers.
 """
 
 from __future__ import annotations

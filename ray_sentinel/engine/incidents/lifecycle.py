@@ -5,7 +5,8 @@ GIL-holding rank, a lost node) is named as soon as one round of stacks has come,
 was made; one that is not settled must have lasted for a second. A suspicion is named after two
 rounds of stacks. If anything moves before, it is ``dismissed``. ``confirmed``: it is told, and a
 capture is asked for. ``captured`` and at once ``explained``: its bundle is there. ``resolved``: the
-job moves again, has ended, or was started again.
+job moves again, has ended, or was started again; where a process was proven not to go on, that
+one goes on again, whoever else moves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.events import CaptureDone, DumpAsked, RasExplained, RecorderExplained
 from ray_sentinel.engine.failures import Failures
-from ray_sentinel.engine.incidents import asking, milestones
+from ray_sentinel.engine.incidents import asking, milestones, proof
 from ray_sentinel.engine.incidents.case import ASKED, REQUESTS_RULE, Case
 from ray_sentinel.engine.incidents.store import IncidentStore, Key
 from ray_sentinel.engine.jobs import JobView
@@ -334,7 +335,7 @@ class IncidentLifecycle:
         return [asking.capture(case, now, self._config.capture, members, thorough=thorough)]
 
     def _watch_the_end(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
-        why = _why_over(case, self._view.jobs.get(case.job.key), found)
+        why = self._why_over(case, found, now)
         capturing = case.awaits_capture(now)
         if why and not capturing:
             return self._end(case, why, now)
@@ -346,6 +347,15 @@ class IncidentLifecycle:
             return told
         silent = case.key("hang.silent") in found
         return self._look_for_more(case, found, now) if silent and not case.complete else []
+
+    def _why_over(self, case: Case, found: set[Key], now: float) -> str:
+        """Why a confirmed incident is over; "" while it is not."""
+        still = any(case.key(rule) in found for rule in case.findings)
+        still = still or proof.lasts(self._view, case)
+        why = _why_over(case, self._view.jobs.get(case.job.key), still=still)
+        if not why and not still and proof.runs_again(self._view, case, now):
+            return "what was held runs again"
+        return why
 
     def _look_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         """Beside one that was proven and is still there, another may stand still unproven: two
@@ -410,10 +420,10 @@ def _recorders_to_come(case: Case, now: float) -> bool:
     return case.recorder_pending and asked is not None and now - asked < RECORDER_OVERDUE
 
 
-def _why_over(case: Case, latest: JobView | None, found: set[Key]) -> str:
-    """Why a confirmed incident is over; "" while it is not. ``latest``: the job as it is now."""
+def _why_over(case: Case, latest: JobView | None, *, still: bool) -> str:
+    """The same by what the job does. ``latest``: the job as it is now; ``still``: the evidence
+    lasts."""
     job, incident = case.job, case.incident
-    still = any(case.key(rule) in found for rule in case.findings)
     if job.ended_at is not None:
         return "the job has ended"
     if latest is None and not (job.ranks or job.ray_job):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import sub
 
@@ -55,6 +55,8 @@ class SeenRoot(msgspec.Struct, kw_only=True):
     """What held a job up in the last look, and since which look."""
 
     root: WaitRoot
+    held_up: bool = False
+    """Whether any process waited for it in one of these looks, or it is the driver."""
     first_at: float
     last_at: float
 
@@ -266,8 +268,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.roots = []
         for root in picture.roots:
             seen = known.get(_key(root))
-            first = now if seen is None else seen.first_at
-            self.roots.append(SeenRoot(root=root, first_at=first, last_at=now))
+            new = SeenRoot(root=root, held_up=_holds_up(root), first_at=now, last_at=now)
+            if seen is not None:
+                new.held_up, new.first_at = new.held_up or seen.held_up, seen.first_at
+            self.roots.append(new)
+        self.roots += self._unseen(known.values(), picture, calls)
         self.standing = {
             one.member.process: _standing(one, self.standing.get(one.member.process), now)
             for one in picture.standing
@@ -278,6 +283,19 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.stacks = {fact.process: fact for fact in islice(found, MOST_STACKS)}
         # All of them would be kept with every snapshot.
         self.picture = msgspec.structs.replace(picture, facts=())
+
+    def _unseen(
+        self, before: Iterable[SeenRoot], picture: JobPicture, calls: RayCalls
+    ) -> Iterator[SeenRoot]:
+        """Who could not go on when it was seen last, and lives: a look without its stack does not
+        tell that it can."""
+        seen = {fact.process for fact in picture.facts}
+        living = {actor.id for actor in calls.actors if actor.state == "ALIVE"}
+        for one in before:
+            members = one.root.processes if one.root.kind == "broken" else ()
+            unseen = not any(member.process in seen for member in members)
+            if members and unseen and all(member.actor in living for member in members):
+                yield one
 
     def wants_times(self) -> bool:
         """Whether the next look is to tell how long ended calls took: of the first one of some, or
@@ -308,6 +326,12 @@ class RayJobView(msgspec.Struct, kw_only=True):
     def stuck_roots(self) -> list[SeenRoot]:
         """Those of the last look that may hold it up for ever."""
         return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]
+
+
+def _holds_up(root: WaitRoot) -> bool:
+    """Others need not wait for a process that cannot go on, or they wait for any of several."""
+    drives = any(member.role == "driver" for member in root.processes)
+    return root.waiters > 0 or root.kind != "broken" or drives
 
 
 def _key(root: WaitRoot) -> tuple[object, ...]:

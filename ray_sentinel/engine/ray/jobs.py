@@ -9,7 +9,7 @@ import msgspec
 from ray_sentinel.engine.ray.job_view import EARLY_SECONDS, RayJobView
 from ray_sentinel.engine.ray.methods import PATIENCE, RHYTHM, method_of
 from ray_sentinel.model.identity import Node, ProcessId
-from ray_sentinel.model.progress import HELD, RayProcess, Snapshot
+from ray_sentinel.model.progress import HELD, STOPPED, RayProcess, Snapshot
 from ray_sentinel.model.ray_calls import RayActor, RayCalls
 
 BUILD_PATIENCE = 60.0
@@ -45,6 +45,7 @@ class RayTrack(msgspec.Struct, kw_only=True):
     moved_at: float
     state: str = ""
     state_since: float = 0.0
+    """Since when it is stopped, is blocked in the kernel, or is neither."""
     busy_since: float | None = None
     """Since when its main thread has not rested; None while it rests."""
     engine: str = ""
@@ -65,10 +66,18 @@ class RayTrack(msgspec.Struct, kw_only=True):
         """The method or task that it runs; empty between two, and for a driver."""
         return "" if self.title == "IDLE" or not self.title else self.title
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it was stopped, or blocked in the kernel, when it was seen last."""
+        return self.state in HELD
+
     def stopped_for(self, now: float) -> float:
         """Seconds since it was stopped, or blocked in the kernel, without a moment on a CPU."""
-        held = self.state in HELD
-        return now - max(self.state_since, self.moved_at) if held else 0.0
+        return now - max(self.state_since, self.moved_at) if self.is_held else 0.0
+
+    def runs_again(self, now: float) -> bool:
+        """Whether nothing has held it for a while: who writes a lot is blocked now and then."""
+        return not self.is_held and now - self.state_since > STOPPED_SECONDS
 
 
 class NodeMembers(msgspec.Struct):
@@ -118,7 +127,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             restless = track.restless_since
             stays = track.still_since if restless is None else min(track.still_since, restless)
             members.oldest = min(members.oldest, stays)
-            members.held = members.held or track.state in HELD
+            members.held = members.held or track.is_held
 
     def take_table(self, table: RayCalls, now: float) -> None:
         """Ray's drivers, living actors and unplaced groups as they are now."""
@@ -199,8 +208,10 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                 busy_since=_ours(told.busy_since, offset),
                 engine=told.engine,
             )
-        if track.state != told.state:
-            track.state, track.state_since = told.state, now
+        # A debugger that comes to a stopped process does not let it go on.
+        if _hold(track.state) != _hold(told.state):
+            track.state_since = now
+        track.state = told.state
         changed = told.title != track.title
         if job is not None and track.runs and (changed or moved > track.moved_at):
             stood = (begun if changed else moved) - track.still_since
@@ -351,6 +362,11 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             for group in self.table.groups
         )
         return groups or (job.unready_since is not None and now - job.unready_since > PATIENCE)
+
+
+def _hold(state: str) -> str:
+    """What holds a process in this state: a stop, be it by a debugger, the kernel, or nothing."""
+    return "T" if state in STOPPED else state if state in HELD else ""
 
 
 def _until_look(job: RayJobView, title: str) -> float | None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.activities import computes
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ray.job_view import RayJobView, SeenRoot
 from ray_sentinel.engine.ray.jobs import RayTrack
+from ray_sentinel.engine.ray.waits import ray_job_of
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.ray_calls import RayActor
@@ -23,13 +25,37 @@ def ray_jobs(view: ClusterView, mine: list[Incident], now: float) -> Iterator[Jo
     """Those that have an actor which is no rank, or something that cannot be placed; ``mine`` are
     the open incidents."""
     ranks = {process for job in view.jobs.values() for process in job.ranks}
+    groups = _groups(view, mine)
     for job in view.ray.running():
         members = tuple(_members(view, job, ranks, now))
         waits = _waits(job, now)
         stuck = [one for one in mine if (one.job, one.attempt) == (job.name, 0)]
         starts = waits is not None and (waits.root.lacks is not None or view.ray.pending(job, now))
         if len(members) > 1 or stuck or starts:
-            yield _status(job, members, waits, stuck, now)
+            yield _status(job, members, waits, [*stuck, *groups.get(job.id, ())], now)
+
+
+def _groups(view: ClusterView, mine: list[Incident]) -> dict[str, list[Incident]]:
+    """By Ray's job id: the open incidents of jobs whose ranks are among its members."""
+    found: dict[str, list[Incident]] = {}
+    for one in mine:
+        job = view.jobs.get((one.job, one.attempt))
+        ray_job = ray_job_of(view, job) if job is not None and one.kind != "asked" else None
+        if ray_job is not None:
+            found.setdefault(ray_job.id, []).append(one)
+    return found
+
+
+def incidents_beside(view: ClusterView, job: JobView, mine: list[Incident]) -> list[Incident]:
+    """Of the open incidents, those of the Ray job that the ranks of a job are members of."""
+    ray_job = ray_job_of(view, job) if mine else None
+    return [
+        one
+        for one in mine
+        if ray_job is not None
+        and (one.job, one.attempt) == (ray_job.name, 0)
+        and one.kind != "asked"
+    ]
 
 
 def _status(

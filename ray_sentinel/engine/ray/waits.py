@@ -41,7 +41,7 @@ from ray_sentinel.model.incident import (
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.engine_work import SERVER
-from ray_sentinel.waitgraph.facts import ANSWER, HANDED_TO
+from ray_sentinel.waitgraph.facts import ANSWER, CALLED, HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
 from ray_sentinel.waitgraph.unmet import NO_NODE
 
@@ -54,6 +54,8 @@ BROKEN: tuple[tuple[str, FaultKind], ...] = (
     ("is blocked in the kernel", "kernel-blocked"),
 )
 """How the proof begins, and the kind that it is of."""
+WATCHED = frozenset({"rank-stopped", "kernel-blocked"})
+"""Kinds of which agents see each second whether the process still is so."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be told of, and lie outside the ranks."""
 ENVIRONMENTS = frozenset({"environment", "environment agent"})
@@ -130,8 +132,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     member = root.processes[0]
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
-        proven = seen.is_sure() or (track and track.stopped_for(now) > STOPPED_SECONDS)
-        return _broken_kind(root) if proven else None
+        return _broken_kind(root) if _cannot_go_on(view, job, seen, track, now) else None
     if root.kind == "standing" and member.role == "driver":
         stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
         return "driver-stuck" if stuck and job.silence(now) > job.patience else None
@@ -144,6 +145,39 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     standing = job.standing.get(member.process)
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
+
+
+def _cannot_go_on(
+    view: ClusterView, job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float
+) -> bool:
+    """Whether a process that something was asked of cannot go on with it. Where it has held nobody
+    up, since the others wait for any of several or for nothing, what may be over in a moment must
+    last: a wait for a disk between two looks, C code that keeps the GIL for longer than a call
+    may."""
+    kind = _broken_kind(seen.root)
+    held_for = track.stopped_for(now) if track is not None else 0.0
+    if track is not None and (track.since > seen.last_at or _is_free(view, job, kind, track, now)):
+        return False  # the look is of before
+    if seen.held_up or kind == "rank-stopped":
+        return seen.is_sure() or held_for > STOPPED_SECONDS
+    if kind == "kernel-blocked":
+        return seen.is_sure() and held_for >= now - seen.first_at
+    if kind != "gil-held":
+        return False  # it has ended: that is told by its end
+    patience = [job.round_patience_in(name) for name in seen.root.processes[0].methods]
+    known = [one for one in patience if one is not None]
+    return bool(seen.is_sure() and known and _age(seen.root, job, now) > max(known))
+
+
+def _is_free(
+    view: ClusterView, job: RayJobView, kind: FaultKind, track: RayTrack, now: float
+) -> bool:
+    """Whether a process that was stopped or blocked is so no more. What has been told of one is
+    taken back once that is so for a while: who writes a lot is blocked now and then."""
+    if kind not in WATCHED:
+        return False
+    told = view.open_incidents.get((job.name, 0))
+    return track.runs_again(now) if told else not track.is_held
 
 
 def _by_connections(root: WaitRoot) -> bool:
@@ -283,7 +317,7 @@ def _root_of(standing: StandingMember) -> WaitRoot:
     """As if it were one: who called it is all that is known to wait."""
     method = ", ".join(standing.member.methods[:1])
     place = f"{method} at {standing.member.label}" if method else standing.member.label
-    link = ChainLink(start=standing.called_by, end=place, how="called", witness="ray")
+    link = ChainLink(start=standing.called_by, end=place, how=CALLED, witness="ray")
     return WaitRoot(
         kind="works" if standing.round_in is not None else "standing",
         who=(standing.member.label,),
@@ -438,13 +472,15 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
     ranks = {rank.rank.process for rank in job.live}
     roots = ray_job.stuck_roots()
     # That its members wait for each other, no case of ranks would show.
-    own = (s for s in roots if s.root.kind != "circle" and ranks & _members(s.root))
-    if (held := next(own, None)) is not None:
-        return held if view.open_incidents.get((ray_job.name, 0)) else None
+    own = [s for s in roots if s.root.kind != "circle" and ranks & _members(s.root)]
+    if own and view.open_incidents.get((ray_job.name, 0)):
+        return own[0]
+    if any(seen.held_up for seen in own):
+        return None
     found = (
         s
         for s in roots
-        if s.root.kind in OUTSIDE and ranks & (_members(s.root) | set(s.root.waiting))
+        if s.held_up and s.root.kind in OUTSIDE and ranks & (_members(s.root) | set(s.root.waiting))
     )
     seen = next(found, None)
     soon = job.silence(now) < job.timeout() + OURS_SECONDS

@@ -156,6 +156,30 @@ def test_a_rollout_that_sleeps_is_followed_to_through_trainers_that_queue_for_it
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "end"),
+    [
+        ("running", "Rollout.generate at Rollout 1"),
+        ("queued", "Rollout.generate, which is queued at Rollout 1"),
+    ],
+)
+def test_a_stopped_one_that_was_called_is_told_though_the_driver_takes_any(
+    state: str, end: str
+) -> None:
+    cluster = Cluster(IN_WAIT)
+    busy = cluster.actor("Rollout", ("score (reward.py:88)",), "compute", "", active=True)
+    stopped = cluster.actor("Rollout", ("score (reward.py:88)",), state="T")
+    cluster.actor("Rollout", ("score (reward.py:88)",), state="T")  # nobody has called it
+    cluster.call(busy, "Rollout.generate")
+    cluster.call(stopped, "Rollout.generate", state=state)
+    works, root = cluster.roots()
+    assert (works.kind, works.waiters) == ("works", 1)
+    assert (root.kind, root.who, root.waiters) == ("broken", ("Rollout 1",), 0)
+    (link,) = root.chain
+    assert (link.start, link.end, link.how) == ("driver", end, "called")
+    assert root.sentence == f"driver called {end} → is stopped by a signal"
+
+
 def test_idle_actors_wait_for_a_driver_that_sleeps() -> None:
     cluster = Cluster()
     process = ProcessId("node1", 1, 5)

@@ -167,6 +167,20 @@ def test_a_broken_process_waits_for_nobody_whatever_its_stack_shows() -> None:
     assert root.why == "is stopped by a signal"
 
 
+def test_what_a_broken_process_was_asked_for_does_not_go_on_whoever_else_does() -> None:
+    any_of = [waits(DRIVER, call(name), any_of=True) for name in ("generate", "update")]
+    facts: list[WaitFact] = [
+        *any_of,
+        Runs(process=TRAINER, call=call("update")),
+        WaitsFor(who=call("generate"), awaited=ROLLOUT, how="is queued at"),
+        _moves(TRAINER),
+        Broken(process=ROLLOUT, why="is stopped by a signal"),
+        Broken(process=OTHER, why="is stopped by a signal"),
+    ]
+    told = [(root.kind, root.members, root.waiters) for root in solve(facts)]
+    assert told == [("works", (TRAINER,), (DRIVER,)), ("broken", (ROLLOUT,), ())]
+
+
 def test_a_held_resource_leads_to_its_holder_and_a_free_one_is_told_as_such() -> None:
     held: list[WaitFact] = [
         waits(TRAINER, LOCK),

@@ -1,0 +1,85 @@
+"""Whether the hard evidence that an incident stands on lasts, whoever else moves.
+
+A process that is stopped, blocked in the kernel or holds its GIL does not go on because others do:
+a driver that waits for any of several calls takes the next one that is ready, and ranks may work
+apart. That a rule makes the same finding again is one sign that it lasts; the other is the state of
+those who were named, which agents see each second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.incidents.case import Case
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ray.jobs import RayTrack
+from ray_sentinel.engine.ray.waits import WATCHED
+
+STATES = {"rank-stopped": "stopped", "kernel-blocked": "blocked", "gil-held": "gil-held"}
+"""By kind: the state of a rank that proves it."""
+
+
+def lasts(view: ClusterView, case: Case) -> bool:
+    """Whether one who was named has been in the state that proves it ever since that was told, and
+    something is asked of it still."""
+    incident = case.incident
+    told_at, state = incident.confirmed_at, STATES.get(incident.kind)
+    if told_at is None or state is None:
+        return False
+    ranks = (rank.state_since.get(state) for rank in _ranks(case) if rank.advanced_at <= told_at)
+    if any(since is not None and since <= told_at for since in ranks):
+        return True
+    asked = _cannot_go_on(view, case)
+    return any(
+        track.is_held and track.state_since <= told_at
+        for track in _members(view, case)
+        if (track.process.host, track.process.pid) in asked
+    )
+
+
+def runs_again(view: ClusterView, case: Case, now: float) -> bool:
+    """Whether all members of a Ray job that were named as stopped or blocked go on, be it in a call
+    that takes long: that nothing begins or ends in the job says no more then."""
+    told_at = case.incident.confirmed_at
+    if told_at is None or case.incident.kind not in WATCHED:
+        return False
+    tracks = list(_members(view, case))
+    return bool(tracks) and all(
+        track.runs_again(now) and track.moved_at > told_at for track in tracks
+    )
+
+
+def _named(case: Case) -> set[tuple[str, int | None]]:
+    verdict = case.incident.verdict
+    return {(one.host, one.pid) for one in verdict.culprits} if verdict is not None else set()
+
+
+def _ranks(case: Case) -> Iterator[RankView]:
+    """The living ranks of its job among those who were named."""
+    named = _named(case)
+    for rank in case.job.live:
+        if (rank.rank.process.host, rank.rank.process.pid) in named:
+            yield rank
+
+
+def _members(view: ClusterView, case: Case) -> Iterator[RayTrack]:
+    """The members of its Ray job among those who were named, where they are seen."""
+    if not case.job.ray_job:
+        return
+    named = _named(case)
+    for tracks in view.ray.tracks.values():
+        for track in tracks.values():
+            if (track.process.host, track.process.pid) in named:
+                yield track
+
+
+def _cannot_go_on(view: ClusterView, case: Case) -> set[tuple[str, int]]:
+    """Who could not go on in what was asked of it, in the newest look at its Ray job."""
+    ray_job = view.ray.jobs.get(case.job.ray_job)
+    return {
+        (member.process.host, member.process.pid)
+        for seen in (ray_job.roots if ray_job is not None else ())
+        for member in seen.root.processes
+        if seen.root.kind == "broken"
+    }
