@@ -22,8 +22,9 @@ class KindOfFault(msgspec.Struct, frozen=True, kw_only=True):
     next_steps: tuple[str, ...] = ()
     is_mild: bool = False
     """It accuses no process of the job, and is a warning."""
-    is_lasting: bool = False
-    """It is proven, and no process ends of it, so that nobody falls over anybody."""
+    proving_state: str = ""
+    """The state of a process that proves it (``RankView.state_since``): no process ends of it, so
+    that nobody falls over anybody. Empty where no state proves it."""
     is_lack: bool = False
     """It tells what is missing and who holds that, which changes while somebody waits for it."""
 
@@ -49,7 +50,7 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
             "Find who stopped it (a debugger, a job scheduler, kill -STOP); kill -CONT lets it go "
             "on.",
         ),
-        is_lasting=True,
+        proving_state="stopped",
     ),
     "gil-held": KindOfFault(
         phrase="holds its GIL in C code, so no Python code can run there",
@@ -57,7 +58,7 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
             "The native stack in the bundle names the C function that keeps the GIL.",
             "Have that extension release the GIL around long calls, or give the call a time-out.",
         ),
-        is_lasting=True,
+        proving_state="gil-held",
     ),
     "kernel-blocked": KindOfFault(
         phrase="is blocked in the kernel (state D)",
@@ -66,7 +67,7 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
             "Check the kernel log of this node for driver faults, and its mounts; a process in "
             "state D cannot be killed: the node may need a reboot.",
         ),
-        is_lasting=True,
+        proving_state="blocked",
     ),
     "cpu-spin": KindOfFault(
         phrase="spins on the CPU and makes no progress",

@@ -342,7 +342,7 @@ class IncidentLifecycle:
         again = now - (case.captured_at or now) >= self._config.capture.cooldown_seconds
         if again and not capturing and case.captures < MOST_CAPTURES and not why:
             return self._capture(case, now)
-        withdrawn = KINDS[case.incident.kind].is_lasting and case.withdraw(found)
+        withdrawn = KINDS[case.incident.kind].proving_state and case.withdraw(found)
         if withdrawn and (told := self._tell_again(case, now)):
             return told
         silent = case.key("hang.silent") in found
@@ -360,7 +360,7 @@ class IncidentLifecycle:
     def _look_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         """Beside one that was proven and is still there, another may stand still unproven: two
         more rounds of stacks tell, once silence is long enough to mean something."""
-        if not KINDS[case.incident.kind].is_lasting:
+        if not KINDS[case.incident.kind].proving_state:
             return []
         waited = now - case.asked_round_at
         if not case.answered() and waited < ROUND_OVERDUE:

@@ -15,17 +15,15 @@ from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ray.jobs import RayTrack
 from ray_sentinel.engine.ray.waits import WATCHED
-
-STATES = {"rank-stopped": "stopped", "kernel-blocked": "blocked", "gil-held": "gil-held"}
-"""By kind: the state of a rank that proves it."""
+from ray_sentinel.model.fault_kinds import KINDS
 
 
 def lasts(view: ClusterView, case: Case) -> bool:
     """Whether one who was named has been in the state that proves it ever since that was told, and
     something is asked of it still."""
     incident = case.incident
-    told_at, state = incident.confirmed_at, STATES.get(incident.kind)
-    if told_at is None or state is None:
+    told_at, state = incident.confirmed_at, KINDS[incident.kind].proving_state
+    if told_at is None or not state:
         return False
     ranks = (rank.state_since.get(state) for rank in _ranks(case) if rank.advanced_at <= told_at)
     if any(since is not None and since <= told_at for since in ranks):
