@@ -98,9 +98,11 @@ class DemoJob:
         self._addresses = list(addresses)
         self._actors = ActorRanks(ray) if told["actors"] else None
         kind = ray.remote(Launcher)
+        # Ranks that are actors need none: each would be one more worker for nothing.
+        needed = self._actors is None or self._answers
         self._launchers = [
             kind.options(num_cpus=0, resources={f"node:{address}": 0.001}).remote()
-            for address in addresses
+            for address in (addresses if needed else ())
         ]
 
     @property
@@ -128,7 +130,7 @@ class DemoJob:
             variables["SERVICE_PORT"] = str(port)
             script = self._scripts["x_service"]
             self._all("serve", [(str(self._folder), script, port)])
-        shares = _shares(self.world, len(self._launchers))
+        shares = _shares(self.world, len(self._addresses))
         script = self._scripts["x_main"]
         if self._actors is not None:
             places = {

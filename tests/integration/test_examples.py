@@ -9,11 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.support.ray_cluster import RayCluster
 
 pytestmark = pytest.mark.integration
 
@@ -201,16 +204,21 @@ def test_the_supervised_torchrun_job_goes_on_after_a_crash(tmp_path: Path) -> No
     assert (tmp_path / "checkpoints/step_60/model.pt").exists()
 
 
+@pytest.fixture(scope="module")
+def one_node() -> Iterator[RayCluster]:
+    """For all jobs, one after the other; the first has it watched."""
+    cluster = RayCluster(head_cpus=4, addresses=())
+    yield cluster
+    cluster.stop()
+
+
 @pytest.mark.parametrize("name", ["actors_job.py", "ray_train_job.py", "rl_job.py"])
-def test_the_ray_jobs(name: str, tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    environ |= {
-        "RAY_ADDRESS": "local",  # a cluster of its own, whatever else runs here
-        "STEPS": "20",
-        "STORAGE": str(tmp_path / "storage"),
-        "RAY_SENTINEL_LOG_DIR": str(tmp_path / "log"),
-        "RAY_SENTINEL_AGENT__PORT": str(20_000 + os.getpid() % 10_000),
-    }
+def test_the_ray_jobs(name: str, one_node: RayCluster, tmp_path: Path) -> None:
+    environ = one_node.environ(
+        STEPS="20",
+        STORAGE=str(tmp_path / "storage"),
+        RAY_SENTINEL_LOG_DIR=str(tmp_path / "log"),
+    )
     ended = subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         capture_output=True, text=True, timeout=170, env=environ, check=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ cluster = Cluster(
     head_node_args={"num_cpus": 2, "num_gpus": 2, "include_dashboard": True, "dashboard_port": 0,
                     "dashboard_agent_listen_port": agent, "temp_dir": sys.argv[1]},
 )
-print("READY", cluster.address, flush=True)
+print("READY", cluster.address, agent, flush=True)
 sys.stdin.read()
 cluster.shutdown()
 """
@@ -53,26 +54,35 @@ class Head(NamedTuple):
     temp: Path
 
 
-@pytest.fixture
-def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
     temp = Path(tempfile.mkdtemp(prefix="rsm_", dir="/tmp"))
-    # Ray's own commands know no token of a cluster that was begun by ray.init().
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    child = subprocess.Popen(
-        [sys.executable, "-c", HEAD, str(temp / "ray")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert child.stdout is not None
-    ready = next((line for line in child.stdout if line.startswith("READY")), "")
-    assert ready, "Ray did not start"
-    monkeypatch.setenv("RAY_ADDRESS", ready.split()[1])
-    monkeypatch.setenv("RAY_TMPDIR", str(temp))
-    yield Head(ready.split()[1], temp)
-    child.communicate("", timeout=60)
+    with pytest.MonkeyPatch.context() as patch:
+        # Ray's own commands know no token of a cluster that was begun by ray.init().
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        child = subprocess.Popen(
+            [sys.executable, "-c", HEAD, str(temp / "ray")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert child.stdout is not None
+        ready = next((line for line in child.stdout if line.startswith("READY")), "")
+        assert ready, "Ray did not start"
+        _, address, agent = ready.split()
+        patch.setenv("RAY_ADDRESS", address)
+        patch.setenv("RAY_TMPDIR", str(temp))
+        place = address.split(":")[0], int(agent)
+        eventually(lambda: listens(place), "Ray's agent listens", 120.0)
+        yield Head(address, temp)
+        child.communicate("", timeout=60)
     shutil.rmtree(temp, ignore_errors=True)
+
+
+def listens(place: tuple[str, int]) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(place) == 0
 
 
 def submitted(script: Path, done: Path) -> str:
@@ -89,9 +99,9 @@ def test_a_submitted_job_is_watched_by_its_id(head: Head, tmp_path: Path) -> Non
 
     script, done = tmp_path / "train.py", tmp_path / "done"
     script.write_text(textwrap.dedent(TRAIN))
-    job = eventually(lambda: submitted(script, done), "Ray's agent takes the job", 120.0)
+    job = eventually(lambda: submitted(script, done), "Ray's agent takes the job", 120.0, every=1.0)
 
-    eventually(lambda: monitor.get_current_step("", job) == 4 or None, "four steps", 90.0)
+    eventually(lambda: monitor.get_current_step("", job) == 4, "four steps", 90.0, every=1.0)
     assert monitor.check_job_status("", job) == "RUNNING"
     progress = monitor.get_progress("", job)
     assert progress["tokens_per_second"] == 1000
@@ -118,7 +128,7 @@ def test_a_submitted_job_is_watched_by_its_id(head: Head, tmp_path: Path) -> Non
     assert f"{job} is RUNNING" in json.loads(health.stdout)["verdict"]
 
     done.touch()
-    ended = monitor.monitor_job("", job, check_interval=0.2, timeout=60)
+    ended = monitor.monitor_job("", job, check_interval=1.0, timeout=60)
     assert ended["status"] == "SUCCEEDED"
     assert ended["final_step"] == 4
     assert not ended["timed_out"]
@@ -155,13 +165,13 @@ def test_a_job_in_a_pod_is_restarted_when_it_fails_and_when_it_stalls(
     }
     first = monitor.submit_job_with_resume("train-head", "", config)
     result = monitor.auto_restart(
-        "train-head", "llama", str(saved), 3, 0.1, stagnation_threshold=4, check_interval=0.2
+        "train-head", "llama", str(saved), 3, 0.1, stagnation_threshold=4, check_interval=1.0
     )
     assert result["success"], result["reason"]
     assert (result["final_step"], result["total_retries"]) == (6, 2)
     assert result["job_id"] != first
     assert monitor.check_job_status("train-head", first) == "FAILED"
-    ended = monitor.monitor_job("train-head", result["job_id"], 0.2, 60)
+    ended = monitor.monitor_job("train-head", result["job_id"], 1.0, 60)
     assert (ended["status"], ended["final_step"]) == ("SUCCEEDED", 6)
     (log,) = (tmp_path / "logs/run/llama").glob("monitor-*.log")
     text = log.read_text()

@@ -47,7 +47,7 @@ dist.destroy_process_group()
 
 
 def torchrun(
-    tmp_path: Path, fault: str, *, ranks: int = 3, options: tuple[str, ...] = (), **env: str
+    tmp_path: Path, fault: str, *, ranks: int = 2, options: tuple[str, ...] = (), **env: str
 ) -> Triage:
     """Run a small job whose ``fault(rank, step, weight)`` has the given body; triage its output."""
     script = tmp_path / "train.py"
@@ -96,10 +96,10 @@ def test_an_exception_on_one_rank(tmp_path: Path) -> None:
 def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     answer = torchrun(
         tmp_path,
-        "if rank == 2 and step == 20: os.kill(os.getpid(), signal.SIGKILL)",
+        "if rank == 1 and step == 20: os.kill(os.getpid(), signal.SIGKILL)",
         options=STANDALONE,
     )
-    assert (answer.kind, answer.culprits[0].rank) == ("signal-kill", 2)
+    assert (answer.kind, answer.culprits[0].rank) == ("signal-kill", 1)
     assert "SIGKILL" in answer.culprits[0].reason
 
 
@@ -113,7 +113,8 @@ def test_a_crash_in_native_code(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_does_not_come_to_the_collective(tmp_path: Path) -> None:
-    answer = torchrun(tmp_path, "if rank == 1 and step == 20: time.sleep(60)", options=STANDALONE)
+    sleeps = "if rank == 1 and step == 20: time.sleep(60)"
+    answer = torchrun(tmp_path, sleeps, ranks=3, options=STANDALONE)
     assert answer.kind in ("nccl-timeout", "python-exception")
     assert all(culprit.rank != 0 or answer.kind != "nccl-timeout" for culprit in answer.culprits)
 

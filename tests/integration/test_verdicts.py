@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
-WORLD = 3
+WORLD = 2
 CALM = {"checkpoint": ("40", "22"), "long-step": ("12", "22"), "dataloader": ("0", "60")}
 """What takes long, how many seconds, and how many steps there are."""
 OTHERS = {"short": ("nothing", "0", "12"), "long": ("nothing", "0", "60")}

@@ -52,15 +52,30 @@ class Browser:
         os.close(theirs_out)
         self._in, self._out = ours_in, ours_out
         self._buffer, self._number, self._session = b"", 0, ""
+        self._size, self._profile = (width, height), ""
         self.complaints: list[str] = []
         """Errors in the console."""
         self.requests: list[str] = []
         """URLs that were asked for."""
-        tab = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        self.renew()
+
+    def renew(self) -> None:
+        """Another tab in the place of the one before, with nothing of what was stored, allowed,
+        emulated or noted there."""
+        self._session, before = "", self._profile
+        self._profile = self._ask("Target.createBrowserContext")["browserContextId"]
+        width, height = self._size
+        tab = self._ask("Target.createTarget", url="about:blank", width=width, height=height,
+                        browserContextId=self._profile)["targetId"]  # fmt: skip
+        if before:
+            self._ask("Target.disposeBrowserContext", browserContextId=before)
         told = self._ask("Target.attachToTarget", targetId=tab, flatten=True)
         self._session = told["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._ask(f"{domain}.enable")
+        self._ask("Page.bringToFront")
+        self.complaints.clear()
+        self.requests.clear()
 
     def open(self, url: str) -> None:
         """Go there."""
@@ -87,7 +102,8 @@ class Browser:
 
     def allow(self, *permissions: str) -> None:
         """What a user would be asked."""
-        self._ask("Browser.grantPermissions", permissions=list(permissions), session=False)
+        self._ask("Browser.grantPermissions", permissions=list(permissions),
+                  browserContextId=self._profile, session=False)  # fmt: skip
 
     def resize(self, width: int, height: int) -> None:
         """The size of a phone, say."""
@@ -130,7 +146,8 @@ class Browser:
             if told.get("id") == number:
                 assert "error" not in told, (method, told["error"])
                 return told["result"]
-            self._note(told.get("method"), told.get("params", {}))
+            if told.get("sessionId", "") == self._session:
+                self._note(told.get("method"), told.get("params", {}))
 
     def _note(self, method: str | None, params: Any) -> None:
         if method == "Log.entryAdded" and params["entry"]["level"] == "error":

@@ -2,7 +2,7 @@
 
 ``asleep``: a driver waits for trainers that wait for a rollout that sleeps for ever. ``circle``:
 two actors wait for each other. ``async``: coroutines of a front end wait for an engine that sleeps.
-``group``: a placement group that no node can hold. ``flight``: three calls that compute are in
+``group``: a placement group that no node can hold. ``flight``: two calls that compute are in
 flight, and the driver takes whichever ends first.
 """
 
@@ -59,7 +59,7 @@ class Front:
 
 
 def asleep() -> None:
-    rollouts = [Rollout.remote(number) for number in range(4)]
+    rollouts = [Rollout.remote(number) for number in range(3)]
     trainers = [Trainer.remote(rollouts) for _ in range(2)]
     for step in range(10_000):
         ray.get([trainer.update.remote(step) for trainer in trainers])
@@ -81,7 +81,7 @@ def group() -> None:
 
 
 def flight() -> None:
-    waiting = [Rollout.remote(number).compute.remote() for number in range(3)]
+    waiting = [Rollout.remote(number).compute.remote() for number in range(2)]
     ray.wait(waiting, num_returns=1)
 
 

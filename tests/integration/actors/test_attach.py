@@ -191,26 +191,15 @@ def test_a_bad_configuration_is_said_and_only_raised_when_strict(tmp_path: Path)
     assert strict.returncode != 0
 
 
-def test_a_head_without_cpus(tmp_path: Path) -> None:
-    cluster = RayCluster(head_cpus=0, addresses=("127.0.0.5",))
-    try:
-        cluster.up(tmp_path)
-        with cluster.connected() as ray:
-            status = Watched(ray).status()
-        assert [node.is_head for node in status.nodes] == [True, False]
-        cluster.down()
-    finally:
-        cluster.stop()
-
-
-def test_several_nodes_on_one_address(tmp_path: Path) -> None:
-    cluster = RayCluster(addresses=())
+def test_a_head_without_cpus_and_several_nodes_on_its_address(tmp_path: Path) -> None:
+    cluster = RayCluster(head_cpus=0, addresses=())
     try:
         head = cluster.address.split(":")[0]
         cluster.add(head)
         cluster.up(tmp_path)
         with cluster.connected() as ray:
             status = Watched(ray).status()
+            assert [node.is_head for node in status.nodes] == [True, False]
             assert len({node.id for node in status.nodes}) == 2
             assert {node.address for node in status.nodes} == {head}
             urls = {node.metrics_url for node in status.nodes}

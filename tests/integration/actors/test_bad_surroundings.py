@@ -25,22 +25,64 @@ from tests.support.watched_job import WatchedJob, culprits
 
 pytestmark = pytest.mark.integration
 
-ADDRESS = "127.0.0.6"
+NO_PY_SPY, NO_PTRACE = "127.0.0.6", "127.0.0.7"
+"""Nodes without the one and without the right to the other."""
 
 
 @contextlib.contextmanager
-def node_with_python(
-    cluster: RayCluster, python: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def node_with_python(cluster: RayCluster, address: str, python: Path) -> Iterator[None]:
     """One more node, whose workers run another interpreter and find no programs on PATH."""
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
         patch.setenv("PATH", "/usr/bin:/bin")
-        cluster.add(ADDRESS)
+        cluster.add(address)
     try:
         yield
     finally:
-        cluster.retire(ADDRESS)
+        cluster.retire(address)
+
+
+@pytest.fixture(scope="class")
+def watched(ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """All nodes, and two that lack something."""
+    folder = tmp_path_factory.mktemp("odd")
+    nodes = {NO_PY_SPY: bare_python(folder / "venv"), NO_PTRACE: python_without_ptrace(folder)}
+    with contextlib.ExitStack() as undo:
+        for address, python in nodes.items():
+            undo.enter_context(node_with_python(ray_cluster, address, python))
+        ray_cluster.up(folder / "log")
+        undo.callback(ray_cluster.down)
+        yield Watched(undo.enter_context(ray_cluster.connected()), folder / "log")
+
+
+def bare_python(folder: Path) -> Path:
+    """An interpreter that imports what ours can, and has no programs beside it."""
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60
+    )
+    (site,) = folder.glob("lib/python*/site-packages")
+    entries = [entry for entry in sys.path if entry.endswith("site-packages")]
+    lines = [f"import site; site.addsitedir({entry!r})\n" for entry in entries]
+    (site / "ours.pth").write_text("".join(lines))
+    return folder / "bin/python"
+
+
+def may_lose_rights() -> bool:
+    return os.geteuid() == 0 and shutil.which("setpriv") is not None
+
+
+def python_without_ptrace(folder: Path) -> Path:
+    """An interpreter that may not trace; our own where a right cannot be taken away."""
+    if not may_lose_rights():
+        return Path(sys.executable)
+    python = folder / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        "exec setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace "
+        f'{sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
 
 
 def stacks_of(job: WatchedJob, pid: int) -> str:
@@ -54,10 +96,10 @@ def stacks_of(job: WatchedJob, pid: int) -> str:
 
 
 @contextlib.contextmanager
-def ranks_on(ray: Any, job: WatchedJob, *faults: str) -> Iterator[list[int]]:
-    """Ranks of a job on the extra node, one with each fault: their pids, in the ranks' order."""
+def ranks_on(address: str, ray: Any, job: WatchedJob, *faults: str) -> Iterator[list[int]]:
+    """Ranks of a job on one node, one with each fault: their pids, in the ranks' order."""
     launchers = [
-        start_rank_on(ray, ADDRESS, job.name, fault, rank) for rank, fault in enumerate(faults)
+        start_rank_on(ray, address, job.name, fault, rank) for rank, fault in enumerate(faults)
     ]
     pids = ray.get([launcher.start.remote() for launcher in launchers])
     try:
@@ -67,49 +109,48 @@ def ranks_on(ray: Any, job: WatchedJob, *faults: str) -> Iterator[list[int]]:
 
 
 def assert_the_gil_is_seen_held(
-    cluster: RayCluster, log: Path, job_name: str, faults: tuple[str, str], note: str
+    cluster: RayCluster, watched: Watched, address: str, faults: tuple[str, str], note: str
 ) -> None:
-    """The agents are up, rank 1 of such a job is named, with its stacks, and ``note`` is said."""
-    cluster.up(log)
-    try:
-        with cluster.connected() as ray:
-            watched = Watched(ray)
-            job = WatchedJob(cluster, watched, job_name)
-            with ranks_on(ray, job, *faults) as pids:
-                incident = job.verdict()
-                assert incident.kind == "gil-held"
-                assert culprits(incident) == [(1, pids[1])]
-                assert note in " ".join(watched.status().notes)
-                assert "hold_lock_asleep" in stacks_of(job, pids[1])
-    finally:
-        cluster.down()
+    """Rank 1 of such a job on that node is named, with its stacks, and ``note`` is said."""
+    job = WatchedJob(cluster, watched, f"gil-on-{address}")
+    with ranks_on(address, watched.ray, job, *faults) as pids:
+        incident = job.verdict()
+        assert incident.kind == "gil-held"
+        assert culprits(incident) == [(1, pids[1])]
+        assert note in " ".join(watched.status().notes)
+        assert "hold_lock_asleep" in stacks_of(job, pids[1])
 
 
-def test_a_node_without_py_spy_takes_the_ranks_own_stacks(
-    ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    python = bare_python(tmp_path / "venv")
-    assert shutil.which("py-spy", path="/usr/bin:/bin") is None
-    with node_with_python(ray_cluster, python, monkeypatch):
-        assert_the_gil_is_seen_held(
-            ray_cluster,
-            tmp_path / "log",
-            "no-py-spy",
-            ("sleep", "gil-sleep-armed"),
-            "py-spy is not installed on this node",
+class TestOnOddNodes:
+    def test_a_node_without_py_spy_takes_the_ranks_own_stacks(
+        self, ray_cluster: RayCluster, watched: Watched
+    ) -> None:
+        assert shutil.which("py-spy", path="/usr/bin:/bin") is None
+        faults = ("sleep", "gil-sleep-armed")
+        note = "py-spy is not installed on this node"
+        assert_the_gil_is_seen_held(ray_cluster, watched, NO_PY_SPY, faults, note)
+
+    def test_the_kernel_refuses_to_let_the_agent_trace(
+        self, ray_cluster: RayCluster, watched: Watched
+    ) -> None:
+        if not may_lose_rights():
+            lacking("needs root and setpriv (util-linux) to take a capability away")
+        faults = ("closed-sleep", "closed-gil-armed")
+        assert_the_gil_is_seen_held(ray_cluster, watched, NO_PTRACE, faults, "CAP_SYS_PTRACE")
+
+    def test_a_rank_whose_shared_memory_is_full_is_watched_all_the_same(
+        self, ray_cluster: RayCluster, watched: Watched
+    ) -> None:
+        fill = (
+            "mount -t tmpfs -o size=64k none /dev/shm && "
+            "dd if=/dev/zero of=/dev/shm/full bs=1k count=64 2>/dev/null; "
+            'exec "$@"'
         )
-
-
-def bare_python(folder: Path) -> Path:
-    """An interpreter that imports what ours can, and has no programs beside it."""
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60
-    )
-    (site,) = folder.glob("lib/python*/site-packages")
-    entries = [entry for entry in sys.path if entry.endswith("site-packages")]
-    lines = [f"import site; site.addsitedir({entry!r})\n" for entry in entries]
-    (site / "ours.pth").write_text("".join(lines))
-    return folder / "bin/python"
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+            lacking("needs the right to a mount namespace of its own: run as root")
+        with WatchedJob(ray_cluster, watched, "shm-full") as job:
+            job.start("none", before=("unshare", "-m", "sh", "-c", fill, "sh"))
+            job.until_training(1)
 
 
 COLLECTORS = {
@@ -210,21 +251,6 @@ def processes(command: str) -> list[int]:
     return found
 
 
-def test_a_rank_whose_shared_memory_is_full_is_watched_all_the_same(
-    ray_cluster: RayCluster, watched: Watched
-) -> None:
-    fill = (
-        "mount -t tmpfs -o size=64k none /dev/shm && "
-        "dd if=/dev/zero of=/dev/shm/full bs=1k count=64 2>/dev/null; "
-        'exec "$@"'
-    )
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        lacking("needs the right to a mount namespace of its own: run as root")
-    with WatchedJob(ray_cluster, watched, "shm-full") as job:
-        job.start("none", before=("unshare", "-m", "sh", "-c", fill, "sh"))
-        job.until_training(1)
-
-
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
@@ -282,25 +308,3 @@ def test_a_wrong_configuration_names_key_and_file(
     assert meant in error
     if "rules" not in text:
         assert str(file) in error
-
-
-def test_the_kernel_refuses_to_let_the_agent_trace(
-    ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        lacking("needs root and setpriv (util-linux) to take a capability away")
-    python = tmp_path / "python"
-    python.write_text(
-        "#!/bin/sh\n"
-        "exec setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace "
-        f'{sys.executable} "$@"\n'
-    )
-    python.chmod(0o755)
-    with node_with_python(ray_cluster, python, monkeypatch):
-        assert_the_gil_is_seen_held(
-            ray_cluster,
-            tmp_path / "log",
-            "no-ptrace",
-            ("closed-sleep", "closed-gil-armed"),
-            "CAP_SYS_PTRACE",
-        )

@@ -40,7 +40,7 @@ class SpotJob:
     def start(self) -> None:
         """Until all three are seen to step."""
         ray = self.watched.ray
-        eventually(lambda: LEAVING in self.watched.agents(), "the new node is watched")
+        eventually(lambda: self.node_id in living_ids(self.watched), "the new node is watched")
         self.launchers = [
             start_rank_on(ray, address, self.job.name, "none", rank, size=3)
             for rank, address in enumerate((*STAYING, LEAVING))
@@ -50,8 +50,9 @@ class SpotJob:
 
     @property
     def node_id(self) -> str:
-        """Of the node that will leave."""
-        return self.watched.agents()[LEAVING].node_id
+        """Of the node that will leave, once it has an agent."""
+        agent = self.watched.agents().get(LEAVING)
+        return agent.node_id if agent is not None else ""
 
     def drain(self, seconds: int) -> None:
         """As a cloud's notice is passed on: the machine will be taken away in so many seconds."""
@@ -94,12 +95,18 @@ class SpotJob:
         assert self.job.incidents() == []
 
     def close(self) -> None:
-        """End all ranks that are left."""
-        for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """End all ranks that are left, as the job's own driver does: nobody may be accused."""
+        ray = self.watched.ray
         for launcher in self.launchers:
-            self.watched.ray.kill(launcher)
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.get(launcher.end.remote(), timeout=30)
+            ray.kill(launcher)
+
+
+@pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    """Of which the last test leaves a job that is hung."""
+    return watched_by_all
 
 
 @pytest.fixture
@@ -120,6 +127,10 @@ def spot(
 
 def living(watched: Watched) -> set[str]:
     return {node["NodeManagerAddress"] for node in watched.ray.nodes() if node["Alive"]}
+
+
+def living_ids(watched: Watched) -> set[str]:
+    return {node["NodeID"] for node in watched.ray.nodes() if node["Alive"]}
 
 
 def nothing_of_ours_is_left_there(watched: Watched, node_id: str) -> bool:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
-from tests.support.found_job import job_of, named, training, until_known
+from tests.support.found_job import incidents, job_of, named, training, until_known
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
@@ -53,54 +54,61 @@ def job(cluster: RayCluster, folder: Path, script: str, *arguments: str) -> Iter
 
 @pytest.mark.usefixtures("ray_train")
 def test_ray_train(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) -> None:
+    """A rank that is stopped, and, once it went on, one that falls asleep."""
     folder = tmp_path / "job"
-    with job(ray_cluster, folder, "train_job.py", str(folder), "llama-run", "3"):
-        pids = training(folder, 3, folder / "driver.log")
-        found = job_of(watched, pids)
-        assert (found.job, found.world_size) == ("llama-run", 3)
-        os.kill(pids[1], signal.SIGSTOP)
-        incident = named(watched, "llama-run", pids[1])
-        assert incident.kind == "rank-stopped"
-        assert incident.verdict is not None
-        assert [culprit.rank for culprit in incident.verdict.culprits] == [1]
-
-
-@pytest.mark.usefixtures("ray_train")
-def test_a_rank_of_ray_train_that_falls_asleep(
-    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
-) -> None:
-    """Its main thread serves the controller all the while: only the thread that trains is still."""
-    folder = tmp_path / "job"
-    with job(ray_cluster, folder, "train_job.py", str(folder), "sleepy-run", "2"):
+    with job(ray_cluster, folder, "train_job.py", str(folder), "llama-run", "2"):
         pids = training(folder, 2, folder / "driver.log")
+        found = job_of(watched, pids)
+        assert (found.job, found.world_size) == ("llama-run", 2)
+        os.kill(pids[1], signal.SIGSTOP)
+        stopped = named(watched, "llama-run", pids[1])
+        assert stopped.kind == "rank-stopped"
+        assert stopped.verdict is not None
+        assert [culprit.rank for culprit in stopped.verdict.culprits] == [1]
+
+        def after_it() -> list[Incident]:
+            found = incidents(watched, "llama-run")
+            assert [incident.id for incident in found].count(stopped.id) == 1
+            return [incident for incident in found if incident.id != stopped.id]
+
+        os.kill(pids[1], signal.SIGCONT)
+        eventually(
+            lambda: [one.state for one in incidents(watched, "llama-run")] == ["resolved"],
+            "it goes on",
+        )
         # Of one that has hardly begun nothing is learned, and a minute would have to pass.
         until_known(watched, pids)
         (folder / "stuck-1").touch()
-        incident = named(watched, "sleepy-run", pids[1], 180.0)
-        assert incident.kind == "host-stuck"
+        # Its main thread serves the controller all the while: only the one that trains is still.
+        (asleep,) = eventually(
+            lambda: [one for one in after_it() if one.verdict is not None], "it is named", 180.0
+        )
+        assert asleep.kind == "host-stuck"
+        assert asleep.verdict is not None
+        assert [culprit.pid for culprit in asleep.verdict.culprits] == [pids[1]]
 
 
 def test_plain_actors_that_set_their_rank(
     ray_cluster: RayCluster, watched: Watched, tmp_path: Path
 ) -> None:
     folder = tmp_path / "job"
-    with job(ray_cluster, folder, "actors_job.py", str(folder), "3", "environ"):
-        pids = training(folder, 3, folder / "driver.log")
+    with job(ray_cluster, folder, "actors_job.py", str(folder), "2", "environ"):
+        pids = training(folder, 2, folder / "driver.log")
         found = job_of(watched, pids)
-        assert found.world_size == 3
-        os.kill(pids[2], signal.SIGSTOP)
-        incident = named(watched, found.job, pids[2])
+        assert found.world_size == 2
+        os.kill(pids[1], signal.SIGSTOP)
+        incident = named(watched, found.job, pids[1])
         assert incident.kind == "rank-stopped"
         assert incident.verdict is not None
-        assert [culprit.rank for culprit in incident.verdict.culprits] == [2]
+        assert [culprit.rank for culprit in incident.verdict.culprits] == [1]
 
 
 def test_plain_actors_that_tell_nobody_their_rank(
     ray_cluster: RayCluster, watched: Watched, tmp_path: Path
 ) -> None:
     folder = tmp_path / "job"
-    with job(ray_cluster, folder, "actors_job.py", str(folder), "3", "silent"):
-        pids = training(folder, 3, folder / "driver.log")
+    with job(ray_cluster, folder, "actors_job.py", str(folder), "2", "silent"):
+        pids = training(folder, 2, folder / "driver.log")
 
         def seen() -> JobStatus | None:
             for job in watched.status().jobs:
@@ -108,10 +116,10 @@ def test_plain_actors_that_tell_nobody_their_rank(
                     return job
             return None
 
-        found = eventually(seen, "the three actors as one job")
+        found = eventually(seen, "the two actors as one job")
         assert found.job.startswith("actors_job-")
         assert found.job.endswith(".Trainer")
-        assert sorted(rank.rank for rank in found.ranks) == [0, 1, 2]
+        assert sorted(rank.rank for rank in found.ranks) == [0, 1]
         assert any(found.job in note for note in watched.status().notes), "it says so"
-        os.kill(pids[2], signal.SIGSTOP)
-        assert named(watched, found.job, pids[2]).kind == "rank-stopped"
+        os.kill(pids[1], signal.SIGSTOP)
+        assert named(watched, found.job, pids[1]).kind == "rank-stopped"

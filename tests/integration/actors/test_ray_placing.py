@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from tests.support.ray_cluster import RayCluster
+from ray_sentinel.model.incident import Incident
+from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
 FULL = """
@@ -57,14 +59,17 @@ def test_a_full_group_and_a_label_that_no_node_has(cluster: RayCluster) -> None:
     )
     environ = cluster.environ()
     jobs = [subprocess.Popen([sys.executable, "-c", job], env=environ) for job in (FULL, LABELLED)]
-    seen: list[str] = []
+    seen: list[str] = [""]
 
     def told() -> bool:
         seen.append(" ".join(cluster.run("incidents").stdout.split()))
         return all(text in seen[-1] for text in wanted)
 
     try:
-        eventually(told, "both are told", 120.0, every=2.0)
+        with cluster.connected() as ray:
+            incidents = partial(Watched(ray).ask, "incidents", tuple[Incident, ...])
+            eventually(lambda: len(incidents()) >= len(jobs), "both are known", 120.0, every=0.5)
+        eventually(told, "both are told", 30.0, every=2.0)
     except AssertionError as error:
         raise AssertionError(f"{error}: {seen[-1]}") from None
     finally:

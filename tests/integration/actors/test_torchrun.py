@@ -106,10 +106,10 @@ def torchrun(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) -> Itera
 
 
 def test_a_rank_that_falls_asleep(torchrun: Torchrun, watched: Watched) -> None:
-    torchrun.start(ADDRESSES[0], 3, "1")
-    pids = torchrun.training(3)
+    torchrun.start(ADDRESSES[0], 2, "1")
+    pids = torchrun.training(2)
     found = until_known(watched, pids)
-    assert (found.job, found.attempt, found.world_size) == (torchrun.name, 0, 3)
+    assert (found.job, found.attempt, found.world_size) == (torchrun.name, 0, 2)
     assert incidents(watched, torchrun.name) == []
     (torchrun.folder / "stuck-1").touch()
     incident = named(watched, torchrun.name, pids[1], 60.0)

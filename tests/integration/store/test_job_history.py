@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -28,19 +31,37 @@ pytestmark = pytest.mark.integration
 HOURS = 26.0
 
 
-@pytest.fixture(autouse=True)
-def _every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "INTERVAL", (10.0, 10.0))
+@pytest.fixture(scope="module", autouse=True)
+def _every_ten_seconds() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "INTERVAL", (10.0, 10.0))
+        yield
 
 
-def written(folder: Path, name: str) -> tuple[HistoryFile, Truth]:
-    """A job of more than a day whose coordinator still runs."""
+class KeptJob(NamedTuple):
+    """A job of more than a day whose coordinator still runs; its log folder."""
+
+    folder: Path
+    file: HistoryFile
+    truth: Truth
+
+
+def written(folder: Path, name: str) -> KeptJob:
     planted = scenario(name)
     job = type(planted)(name, planted.build, minutes=60 * HOURS, hosts=3)
     world, truth = job.make(4, gpus=4, style="ours")
     file = HistoryFile(folder / "history", "d1")
     keep(world.series(), file)
-    return file, truth
+    return KeptJob(folder, file, truth)
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptJob]:
+    """Written once, which takes seconds: first the tests for which it runs, then those that end
+    it."""
+    kept = written(tmp_path_factory.mktemp("hung"), "hang-port-down")
+    yield kept
+    kept.file.close()
 
 
 def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
@@ -57,19 +78,6 @@ def right(found: dict[str, object], truth: Truth) -> bool:
     return {one["host"] for one in culprits} == truth.hosts
 
 
-@pytest.mark.parametrize("name", ["hang-port-down", "gpu-clock", "healthy-no-checkpoints"])
-def test_a_day_is_diagnosed_while_it_runs_and_when_it_has_ended(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file, truth = written(tmp_path, name)
-    live = asked(capsys, str(tmp_path))
-    assert right(live, truth)
-    path = file.path
-    file.close()
-    assert right(asked(capsys, str(tmp_path)), truth)
-    assert right(asked(capsys, str(path)), truth)
-
-
 def status(file: HistoryFile, now: float, *, here: bool) -> Status:
     return Status(state="hung", verdict="", time=now, log_dir=str(file.path),
                   history=str(file.path) if here else "/elsewhere/history/s.db")  # fmt: skip
@@ -77,9 +85,9 @@ def status(file: HistoryFile, now: float, *, here: bool) -> Status:
 
 @pytest.mark.parametrize("here", [True, False])
 def test_the_page_gives_the_whole_job(
-    tmp_path: Path, here: bool, capsys: pytest.CaptureFixture[str]
+    hung: KeptJob, here: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, truth = written(tmp_path, "hang-port-down")
+    file = hung.file
     assert file.path is not None
     assert file.history is not None
     now = file.path.stat().st_mtime
@@ -87,21 +95,43 @@ def test_the_page_gives_the_whole_job(
     source = PageSource(lambda: status(file, now, here=here), lambda: (), image)
     page = Page(source, 0)
     try:
-        assert right(asked(capsys, page.url), truth)
+        assert right(asked(capsys, page.url), hung.truth)
     finally:
         page.close()
-        file.close()
+
+
+@pytest.mark.parametrize("name", ["gpu-clock", "healthy-no-checkpoints"])
+def test_a_day_is_diagnosed_while_it_runs_and_when_it_has_ended(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_diagnosed(written(tmp_path, name), capsys)
+
+
+def test_a_day_that_ends_in_a_hang_is_diagnosed_the_same(
+    hung: KeptJob, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_diagnosed(hung, capsys)
+
+
+def is_diagnosed(kept: KeptJob, capsys: pytest.CaptureFixture[str]) -> None:
+    """While it runs, and when it has ended."""
+    live = asked(capsys, str(kept.folder))
+    assert right(live, kept.truth)
+    path = kept.file.path
+    kept.file.close()
+    assert right(asked(capsys, str(kept.folder)), kept.truth)
+    assert right(asked(capsys, str(path)), kept.truth)
 
 
 def test_a_folder_whose_newest_history_is_damaged_gives_the_one_before(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hung: KeptJob, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, truth = written(tmp_path, "hang-port-down")
-    file.close()
+    hung.file.close()
+    shutil.copytree(hung.folder, tmp_path, dirs_exist_ok=True)
     bad = tmp_path / "history" / "series-99990101T000000Z.db"
     bad.write_bytes(b"SQLite format 3\0" + b"\1" * 5000)
     found = asked(capsys, str(tmp_path))
-    assert right(found, truth)
+    assert right(found, hung.truth)
     assert bad.name in json.dumps(found["inventory"])
     bad.rename(bad.with_suffix(".only.db"))
     for path in (tmp_path / "history").glob("series-2*"):

@@ -22,6 +22,8 @@ from tests.support.living import alive
 pytestmark = pytest.mark.integration
 
 TRAIN = Path(__file__).parents[2] / "support/supervised_train.py"
+BARE = [sys.executable, str(TRAIN), "", "30"]
+"""The same without anything that is learned or saved."""
 SECONDS = 150.0
 
 
@@ -161,14 +163,14 @@ def test_a_checkpoint_that_only_torch_finds_bad_is_left_out(job: Job) -> None:
 
 
 def test_a_crash_loop_is_given_up(job: Job) -> None:
-    code, result, seen = job.run("--max-retries", "2", FAULTS="*:3:random")
+    code, result, seen = job.run("--max-retries", "2", cmd=BARE, FAULTS="*:3:random")
     assert code == 1, seen
     assert "given up after 2 restarts" in result["reason"]
     assert result["total_retries"] == 2
 
 
 def test_the_same_exception_at_the_same_step_is_not_tried_a_third_time(job: Job) -> None:
-    code, result, _ = job.run(FAULTS="*:3:raise")
+    code, result, _ = job.run(cmd=BARE, FAULTS="*:3:raise")
     assert code == 1
     assert "same exception at step 3" in result["reason"]
     assert result["total_retries"] == 1
@@ -176,7 +178,7 @@ def test_the_same_exception_at_the_same_step_is_not_tried_a_third_time(job: Job)
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "15"), (signal.SIGINT, "2")])
 def test_signals_to_the_supervisor_end_the_command(job: Job, number: int, name: str) -> None:
-    started = job.start(PACE="0.2")
+    started = job.start(cmd=BARE, PACE="0.2")
     job.until_step(3)
     started.send_signal(number)
     code, result, seen = job.end(started)
@@ -189,7 +191,7 @@ def test_signals_to_the_supervisor_end_the_command(job: Job, number: int, name: 
 
 
 def test_other_signals_are_passed_on(job: Job) -> None:
-    started = job.start(PACE="0.1")
+    started = job.start(cmd=BARE, PACE="0.1")
     job.until_step(3)
     started.send_signal(signal.SIGUSR1)
     code, _, seen = job.end(started)
@@ -198,14 +200,14 @@ def test_other_signals_are_passed_on(job: Job) -> None:
 
 
 def test_a_killed_supervisor_takes_the_running_command_back(job: Job) -> None:
-    started = job.start(PACE="0.2")
+    started = job.start(cmd=BARE, PACE="0.2")
     job.until_step(4)
     before = job.state()
     started.kill()
     started.communicate(timeout=SECONDS)
     job.until_step(7)
     assert alive(before["child"]), "the command must not notice"
-    code, result, seen = job.run()
+    code, result, seen = job.run(cmd=BARE)
     assert code == 0, seen
     assert "taking back attempt 0" in seen
     assert (result["final_step"], result["total_retries"]) == (30, 0)
@@ -225,7 +227,7 @@ def test_a_command_that_fails_while_nobody_supervises_is_restarted(job: Job) -> 
 
 
 def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(job: Job) -> None:
-    started = job.start("--grace", "1", PACE="0.2", FAULTS="0:2:ignore")
+    started = job.start("--grace", "1", cmd=BARE, PACE="0.2", FAULTS="0:2:ignore")
     job.until_step(4)
     begun = time.monotonic()
     started.terminate()
@@ -237,16 +239,16 @@ def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(job: Job) -> N
 
 def test_grandchildren_left_behind_are_ended(job: Job, tmp_path: Path) -> None:
     orphan = tmp_path / "orphan"
-    code, _, seen = job.run(FAULTS="0:2:orphan,0:12:raise", ORPHAN=str(orphan))
+    code, _, seen = job.run(cmd=BARE, FAULTS="0:2:orphan,0:12:raise", ORPHAN=str(orphan))
     assert code == 0, seen
     assert not alive(int(orphan.read_text()))
     assert "left behind, and ended" in seen
 
 
 def test_two_supervisors_of_one_job(job: Job) -> None:
-    started = job.start(PACE="0.2")
+    started = job.start(cmd=BARE, PACE="0.2")
     job.until_step(2)
-    code, _, seen = job.run()
+    code, _, seen = job.run(cmd=BARE)
     assert code == 2
     assert f"pid {started.pid} supervises this job already" in seen
     started.terminate()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -27,11 +26,18 @@ DOWN, ENTER, ESCAPE, LEFT, RIGHT, TAB = 40, 13, 27, 37, 39, 9
 TEXT = "(document.querySelector('{}')?.innerText ?? '')"
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with Browser(tmp_path / "browser") as started:
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser")) as started:
         yield started
-        assert started.complaints == []
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """A tab of its own: the browser itself takes longer to start than a test takes."""
+    chromium.renew()
+    yield chromium
+    assert chromium.complaints == []
 
 
 def page_of(*incidents: Incident, ranks: int = 8) -> Page:
