@@ -15,6 +15,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import cast
 
 import msgspec
@@ -37,9 +38,12 @@ def recorders(world: int, entries: int, ranks: Sequence[int]) -> list[bytes]:
 
 
 def python_only(text: str) -> bytes:
-    """As py-spy writes it that is to stop nobody: without native frames, and their addresses."""
-    lines = text.splitlines(keepends=True)
-    return "".join(line for line in lines if ".so" not in line).encode()
+    """As py-spy writes it that is to stop nobody: without native frames, and their addresses, and
+    without threads that have no others."""
+    lines = [line for line in text.splitlines(keepends=True) if ".so" not in line]
+    told = pairwise([*lines, ""])
+    empty = (line.startswith("Thread ") and after[:1] != " " for line, after in told)
+    return "".join(line for line, none in zip(lines, empty, strict=True) if not none).encode()
 
 
 class SimulatedAgents:

@@ -1,13 +1,14 @@
 """How long it takes to name the rank that holds up a job of thousands, from its last step on.
 
-    python bench/hang_verdict.py [--nodes 64 256 1024] [--entries 2000]
+    python bench/hang_verdict.py [--nodes 64 256 1024] [--entries 2000] [--alike]
 
 Eight ranks a node take a step a second for a while; then rank 13 stands in its own code, and all
-others wait for it in a collective that its recorder lacks. The coordinator's loop, engine, executor
-and bundle are the real ones. Agents are simulated in a process of their own: they report as in
-``bench/fleet.py``, and give stacks, recorders and captures when they are asked, after the seconds
-that tools need for them (``TAKES``), recorders in the turns that the coordinator gives them. All of
-it comes by pipes, so what Ray's calls cost comes on top.
+others wait for it in a collective that its recorder lacks. With ``--alike`` its stacks show it in
+that collective too, as those of a rank do that called another one. The coordinator's loop, engine,
+executor and bundle are the real ones. Agents are simulated in a process of their own: they report
+as in ``bench/fleet.py``, and give stacks, recorders and captures when they are asked, after the
+seconds that tools need for them (``TAKES``), recorders in the turns that the coordinator gives
+them. All of it comes by pipes, so what Ray's calls cost comes on top.
 
 Every rank has a recorder that tells of its own groups, reduced as nodes reduce them. Prints, for
 each number of nodes: seconds from the last step until the hang was suspected, from then until
@@ -121,11 +122,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class SimulatedEvidence:
     """What the agents answer when they are asked."""
 
-    def __init__(self, dumps: list[bytes], entries: int) -> None:
-        """``dumps`` are the ranks' recorders, reduced."""
+    def __init__(self, dumps: list[bytes], entries: int, alike: bool) -> None:
+        """``dumps`` are the ranks' recorders, reduced; ``alike``: all stacks are."""
         self._dumps, self._entries = dumps, entries
         self._digests = [b"%16d" % rank for rank in range(len(dumps))]
-        waits, apart = (python_only(dump(0, THREADS, "plain", odd)) for odd in (False, True))
+        waits, apart = (python_only(dump(0, THREADS, "plain", odd)) for odd in (False, not alike))
         self._texts = {False: waits, True: apart}
         self._facts = {odd: _fact(text) for odd, text in self._texts.items()}
 
@@ -209,9 +210,9 @@ def evidence(pipe: Connection, simulated: SimulatedEvidence) -> None:
         threading.Thread(target=answered, args=(question,), daemon=True).start()
 
 
-def agents(reports: Connection, asked: Connection, count: int, entries: int) -> None:
+def agents(reports: Connection, asked: Connection, count: int, entries: int, alike: bool) -> None:
     """Each node looks once a second, spread over it, and reports what is due."""
-    simulated = SimulatedEvidence(every_recorder(count * PER_NODE, entries), entries)
+    simulated = SimulatedEvidence(every_recorder(count * PER_NODE, entries), entries, alike)
     threading.Thread(target=evidence, args=(asked, simulated), daemon=True).start()
     nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
     for node in nodes:
@@ -335,11 +336,11 @@ def most_in_a_second(came: list[tuple[float, int]]) -> int:
     return most
 
 
-def measure(count: int, entries: int) -> None:
+def measure(count: int, entries: int, alike: bool) -> None:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     asking, asked = context.Pipe()
-    other = context.Process(target=agents, args=(theirs, asked, count, entries), daemon=True)
+    other = context.Process(target=agents, args=(theirs, asked, count, entries, alike), daemon=True)
     other.start()
     theirs.close()
     asked.close()
@@ -409,11 +410,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--entries", type=int, default=2000)
+    parser.add_argument("--alike", action="store_true", help="stacks: only recorders tell")
     asked = parser.parse_args()
     for count in asked.nodes:
         # A process of its own, whose memory is that of one fleet.
         run = multiprocessing.get_context("spawn").Process(
-            target=measure, args=(count, asked.entries)
+            target=measure, args=(count, asked.entries, asked.alike)
         )
         run.start()
         run.join()
