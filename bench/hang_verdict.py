@@ -59,7 +59,7 @@ from ray_sentinel.actors.messages import (
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import AnyAction, Publish
+from ray_sentinel.engine.actions import AnyAction, ProbeNode, Publish
 from ray_sentinel.evidence.flight_recorder.reduced import MARK
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.same import fold
@@ -321,7 +321,8 @@ class HangCoordinator(FleetCoordinator):
             incident = action.incident
             spent = time.process_time()
             self.told.setdefault(incident.state, (time.time(), spent, incident))
-        self.executor(action)
+        if not isinstance(action, ProbeNode):  # there is no Ray to ask
+            self.executor(action)
 
 
 def most_in_a_second(came: list[tuple[float, int]]) -> int:
@@ -358,8 +359,8 @@ def measure(count: int, entries: int, alike: bool) -> None:
             if now - begun > TRAINS_SECONDS + FOLLOWED_SECONDS:
                 break
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        other.kill()
         coordinator.close()
+        other.kill()
         print(said(count, coordinator, waits, came, memory), flush=True)
         coordinator.executor.diagnose.close()
         coordinator.executor.close()
