@@ -350,7 +350,7 @@ def measure(count: int, entries: int, alike: bool) -> None:
         coordinator = HangCoordinator(Path(folder), asking)
         begun = time.time()
         waits, came = list[tuple[float, float]](), list[tuple[float, int]]()
-        while "explained" not in coordinator.told:
+        while "explained" not in coordinator.told or coordinator.executor.writer.waiting:
             data = ours.recv_bytes()
             ours.send_bytes(coordinator.answer(data[SENT.size :]))
             now = time.time()
@@ -392,7 +392,9 @@ def said(
     ]
     if "explained" in coordinator.told:
         at, spent, incident = coordinator.told["explained"]
-        sizes = [path.stat().st_size for path in Path(incident.bundle).rglob("*") if path.is_file()]
+        bundle = coordinator.executor.bundles.known(incident.id)
+        files = bundle.rglob("*") if bundle is not None else ()
+        sizes = [path.stat().st_size for path in files if path.is_file()]
         lines.append(
             f"  bundle {at - suspected:.1f} s after the suspicion, CPU until then {spent:.1f} s; "
             f"{sum(sizes) / 1e6:.0f} MB, {on_disk(sizes) / 1e6:.0f} MB in blocks"
