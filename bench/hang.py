@@ -5,7 +5,8 @@
 Eight ranks a node stand in a collective, one stands elsewhere. The stacks are py-spy's texts, one a
 rank; the flight recorders are those of ``--different`` ranks of such a job, reduced as nodes reduce
 them, and sent by all in turn. Agents are simulated: when an answer comes is what the coordinator
-asks for. Neither Ray nor the engine is in it, so it tells nothing of the seconds to a verdict.
+asks for. Neither Ray nor the engine is in it:
+``bench/hang_verdict.py`` tells the seconds to a verdict.
 """
 
 from __future__ import annotations
