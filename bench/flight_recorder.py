@@ -30,11 +30,12 @@ import random
 import re
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,6 +54,7 @@ from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
 DRAWN = tuple(fault for fault in fleet.FAULTS if fault not in ("outside", "healthy"))
 TP = 8
 CULPRIT = 13
+FLOAT = struct.Struct("<f")
 LIMIT = 60
 """Seconds that the other analyzer is given for one set of dumps."""
 
@@ -63,8 +65,10 @@ def large_job(world: int, entries: int) -> Iterator[tuple[int, bytes]]:
         yield rank, pickle.dumps(tree, protocol=2)
 
 
-def large_job_trees(world: int, entries: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same before PyTorch pickles it."""
+def large_job_trees(
+    world: int, entries: int, only: Iterable[int] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same before PyTorch pickles it; ``only``: of these ranks."""
     names = {"world": ("0", "default_pg", list(range(world)))}
     for base in range(0, world, TP):
         names[f"tp{base}"] = (str(1 + base // TP), "TENSOR", list(range(base, base + TP)))
@@ -72,7 +76,7 @@ def large_job_trees(world: int, entries: int) -> Iterator[tuple[int, dict[str, A
         ranks = list(range(place, world, TP))
         names[f"dp{place}"] = (str(1 + world // TP + place), "DATA", ranks)
     texts = {key: str(ranks) for key, (_, _, ranks) in names.items()}
-    for rank in range(world):
+    for rank in range(world) if only is None else only:
         mine = ["world", f"tp{rank // TP * TP}", f"dp{rank % TP}"]
         rows, status = _ring(rank, mine, names, entries)
         groups = {
@@ -89,6 +93,16 @@ def large_job_trees(world: int, entries: int) -> Iterator[tuple[int, dict[str, A
                 "entries": rows,
             },
         )
+
+
+def timed(tree: dict[str, Any], dice: random.Random) -> bytes:
+    """A dump whose calls came when a clock says, and took as long as a device that was timed says:
+    in 32 bits, as PyTorch keeps it."""
+    for row in tree["entries"]:
+        row["time_created_ns"] += dice.randrange(1_000_000)
+        (milliseconds,) = FLOAT.unpack(FLOAT.pack(dice.random()))
+        row["duration_ms"] = milliseconds if row["state"] == "completed" else None
+    return pickle.dumps(tree, protocol=2)
 
 
 def _ring(
@@ -219,12 +233,7 @@ def hold_all(form: str, world: int, entries: int) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     held = {}
     for rank, data in large_job(world, entries):
-        tree = pickle.loads(data)  # noqa: S301
-        for row in tree["entries"]:
-            # As a clock writes it, and a device that was timed.
-            row["time_created_ns"] += dice.randrange(1_000_000)
-            row["duration_ms"] = dice.random() if row["state"] == "completed" else None
-        written = pickle.dumps(tree, protocol=2)
+        written = timed(pickle.loads(data), dice)  # noqa: S301
         held[rank] = reduce(written) if form == "reduced" else written
     started = time.perf_counter()
     facts = explain(held, world_size=world)

@@ -5,22 +5,22 @@
 Eight ranks a node stand in a collective, one stands elsewhere. The stacks are py-spy's texts, one a
 rank; the flight recorders are those of ``--different`` ranks of such a job, reduced as nodes reduce
 them, and sent by all in turn. Agents are simulated: when an answer comes is what the coordinator
-asks for. Neither Ray nor the engine is in it, so it tells nothing of the seconds to a verdict.
+asks for. Neither Ray nor the engine is in it:
+``bench/hang_verdict.py`` tells the seconds to a verdict.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import pickle
 import random
 from collections import Counter
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import cast
 
 import msgspec
-from flight_recorder import large_job_trees
+from flight_recorder import large_job_trees, timed
 from nodes import PER_NODE, SimulatedNode
 from stacks import dump
 
@@ -32,21 +32,19 @@ from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.same import fold
 
 
-def recorders(world: int, entries: int, different: int) -> list[bytes]:
+def recorders(world: int, entries: int, ranks: Sequence[int]) -> list[bytes]:
     """Reduced dumps of some ranks, whose times differ as clocks and devices make them differ."""
-    dice, found = random.Random(1), []
-    for _, tree in islice(large_job_trees(world, entries), different):
-        for row in tree["entries"]:
-            row["time_created_ns"] += dice.randrange(1_000_000)
-            row["duration_ms"] = dice.random() if row["state"] == "completed" else None
-        found.append(reduce(pickle.dumps(tree, protocol=2)))
-    return found
+    dice = random.Random(ranks[0])
+    return [reduce(timed(tree, dice)) for _, tree in large_job_trees(world, entries, ranks)]
 
 
 def python_only(text: str) -> bytes:
-    """As py-spy writes it that is to stop nobody: without native frames, and their addresses."""
-    lines = text.splitlines(keepends=True)
-    return "".join(line for line in lines if ".so" not in line).encode()
+    """As py-spy writes it that is to stop nobody: without native frames, and their addresses, and
+    without threads that have no others."""
+    lines = [line for line in text.splitlines(keepends=True) if ".so" not in line]
+    told = pairwise([*lines, ""])
+    empty = (line.startswith("Thread ") and after[:1] != " " for line, after in told)
+    return "".join(line for line, none in zip(lines, empty, strict=True) if not none).encode()
 
 
 class SimulatedAgents:
@@ -109,7 +107,7 @@ def main() -> None:
         f"{small / 1e6:.1f} MB; {spent:.1f} s of CPU for all nodes"
     )
 
-    agents = SimulatedAgents(recorders(world, asked.entries, asked.different))
+    agents = SimulatedAgents(recorders(world, asked.entries, range(asked.different)))
     found, _ = ClusterDumps(cast(Agents, agents)).reduced(r for n in nodes for r in n.ranks)
     size = sum(map(len, found.values()))
     print(

@@ -103,6 +103,8 @@ class SimulatedNode:
         self.targets_version = 0
         self.stopped: frozenset[int] = frozenset()
         """Ranks whose processes are stopped."""
+        self.hung_from: int | None = None
+        """Second whose step no rank ends."""
 
     def snapshot(
         self, second: int, families: tuple[Family, ...], *, ranks: bool = True, start: float = START
@@ -124,18 +126,18 @@ class SimulatedNode:
         return self.pace.due(self._ranks(second, start), (), second, owes=False)
 
     def _ranks(self, second: int, start: float) -> tuple[RankSnapshot, ...]:
-        now = start + second
+        done = second if self.hung_from is None else min(second, self.hung_from - 1)
         progress = Progress(
-            step=second,
-            step_ended_at=now,
+            step=done,
+            step_ended_at=start + done,
             recent_step_seconds=(1.0,) * 16,
-            steps_recorded=second,
+            steps_recorded=done,
             phase="train",
             phase_since=start,
             scalars={"loss": 2.0, "grad_norm": 1.0},
         )
         going = ProcessState(
-            state="S", wchan="futex_wait_queue", cpu_seconds=float(second), main_switches=second
+            state="S", wchan="futex_wait_queue", cpu_seconds=float(done), main_switches=done
         )
         stopped = ProcessState(state="T")
         return tuple(

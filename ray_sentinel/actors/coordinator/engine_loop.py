@@ -122,11 +122,12 @@ class EngineLoop:
     def feed(self, event: AnyEvent) -> int:
         """Handle one event, which happens now, whatever time it was made with; time never goes
         back. Returns its number in the log."""
+        if not isinstance(event, SnapshotReceived | Tick):
+            # A snapshot's agent has masked it; what was read here has not been yet. Before the
+            # lock: with the stacks of thousands of ranks it takes longer than the engine.
+            event = mask_record(event)
         now = self._clock.now()
         with self._lock:
-            if not isinstance(event, SnapshotReceived | Tick):
-                # A snapshot's agent has masked it; what was read here has not been yet.
-                event = mask_record(event)
             self._last = max(self._last, now)
             event = msgspec.structs.replace(event, time=self._last)
             number, actions = self._take(event)

@@ -55,6 +55,8 @@ SETTLED_AFTER_TOOLS = 1.6
 """A snapshot may still show the effect of tools that ran this many seconds before."""
 RECORDER_OVERDUE = 6.0
 """Seconds to wait for recorders: ranks that are ending write theirs on the way."""
+RECORDER_TURN = 1e-3
+"""Seconds more for each rank: nodes send theirs in turn, and one process reads them all."""
 RAY_LOOK_OVERDUE = 12.0
 """Seconds to wait for a look at the Ray job of ranks, once they are suspected."""
 ROUND_OVERDUE = 4.0
@@ -416,8 +418,13 @@ def _with_logs(incident: Incident, logs: tuple[RankLog, ...]) -> Incident:
 
 def _recorders_to_come(case: Case, now: float) -> bool:
     """On a busy machine they come after the stacks, and they may know whom to name."""
-    asked = case.recorder_asked_at
-    return case.recorder_pending and asked is not None and now - asked < RECORDER_OVERDUE
+    asked, overdue = case.recorder_asked_at, recorders_overdue(len(case.job.ranks))
+    return case.recorder_pending and asked is not None and now - asked < overdue
+
+
+def recorders_overdue(ranks: int) -> float:
+    """Seconds after which the recorders of so many ranks are no longer waited for."""
+    return RECORDER_OVERDUE + RECORDER_TURN * ranks
 
 
 def _why_over(case: Case, latest: JobView | None, *, still: bool) -> str:

@@ -36,14 +36,20 @@ _RAY_TASK = re.compile(r".* \((.*/)?ray/_private/\S+\)")
 _ONCE = re.compile(r"<module> \(.*\)|.* \((.*/)?ray/train/\S+\)")
 """Below it runs a whole program: a script, or the function that Ray Train was given."""
 
+_Form = tuple[tuple[str, ...], tuple[Blocks | None, ...]]
+
 
 def left_the_loop(view: StacksContext) -> RuleAnswer | None:
     """The one rank that is past all others."""
     if len(view.waiting) < 3 or len(view.waiting) < len(view.facts) or view.missing:
         return None
+    # Thousands of ranks stand in a few places; who shares its own with another is not past it.
+    forms: dict[_Form, list[StackFact]] = {}
     for fact in view.waiting:
-        past = [_past(fact, other) for other in view.waiting if other is not fact]
-        if all(past):
+        forms.setdefault(_form(fact), []).append(fact)
+    stand = [facts[0] for facts in forms.values()]
+    for fact in (facts[0] for facts in forms.values() if len(facts) == 1):
+        if place := _past_all(fact, (other for other in stand if other is not fact)):
             return RuleAnswer(
                 kind="collective-mismatch",
                 confidence=0.6 if view.still(fact) else 0.5,
@@ -51,11 +57,27 @@ def left_the_loop(view: StacksContext) -> RuleAnswer | None:
                 reasons=(
                     wait_sentence(view),
                     f"{who([fact])} has left a loop in which all others still are: it is at "
-                    f"{past[0]}, in {fact.operation or 'a wait'} at {place_of(fact)}",
+                    f"{place}, in {fact.operation or 'a wait'} at {place_of(fact)}",
                     "the calls: " + collectives(view),
                 ),
             )
     return None
+
+
+def _form(fact: StackFact) -> _Form:
+    """What ``_past`` looks at."""
+    return fact.signature, tuple(map(fact.blocks.get, fact.signature))
+
+
+def _past_all(fact: StackFact, others: Iterable[StackFact]) -> str:
+    """Where ``fact`` stands past the first of the others, if it is past all of them; else empty."""
+    first = ""
+    for other in others:
+        place = _past(fact, other)
+        if not place:
+            return ""
+        first = first or place
+    return first
 
 
 def _past(fact: StackFact, other: StackFact) -> str:

@@ -205,13 +205,17 @@ def test_a_rank_in_a_transfer_that_its_recorder_does_not_show_is_innocent() -> N
     assert (sim.named(), incident.kind) == ([0], "host-stuck")
 
 
-@pytest.mark.parametrize(("seconds", "named"), [(5.0, [1]), (60.0, [])])
+@pytest.mark.parametrize(
+    ("ranks", "seconds", "named"),
+    [(6, 5.0, [1]), (6, 6.8, []), (6, 60.0, []), (600, 6.8, [1]), (600, 60.0, [])],
+)
 def test_recorders_that_come_late_are_waited_for_but_not_for_ever(
-    seconds: float, named: list[int]
+    ranks: int, seconds: float, named: list[int]
 ) -> None:
-    """All wait in one collective: stacks tell nobody apart, the recorders would."""
-    sim = Sim()
-    sim.run(30)
+    """All wait in one collective: stacks tell nobody apart, the recorders would. Those of many
+    ranks, which come in turns, may take longer."""
+    sim = Sim(ranks, interval=5.0)
+    sim.run(15)
     sim.stick(1, activity="collective-wait", waits=True,
               where=("main (train.py:1)", "all_reduce (distributed_c10d.py:99)"))  # fmt: skip
     reason = "has left out all_reduce number 31"
@@ -221,7 +225,7 @@ def test_recorders_that_come_late_are_waited_for_but_not_for_ever(
         confidence=0.9,
     )
     sim.recorder_seconds = seconds
-    sim.run(45)
+    sim.run(30)
     (incident,) = sim.incidents()
     assert sim.named() == named
     assert incident.confirmed_at is not None

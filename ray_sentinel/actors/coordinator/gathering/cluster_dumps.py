@@ -20,7 +20,7 @@ RECORDER_SECONDS = 10.0
 """For the agents to ask their ranks, to read what these say and to send it: more than
 ``node_dumps.SECONDS``."""
 NODE_BYTES = 16 << 20
-"""Most that one node answers, of reduced dumps; a rank's are some 20 KB."""
+"""Most that one node answers, of reduced dumps; a rank's are some 15 KB."""
 CLUSTER_BYTES = 256 << 20
 """Most that all nodes together answer: each has an equal share where they are many."""
 RANK_BYTES = 32 << 10

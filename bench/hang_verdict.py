@@ -1,0 +1,428 @@
+"""How long it takes to name the rank that holds up a job of thousands, from its last step on.
+
+    python bench/hang_verdict.py [--nodes 64 256 1024] [--entries 2000] [--alike]
+
+Eight ranks a node take a step a second for a while; then rank 13 stands in its own code, and all
+others wait for it in a collective that its recorder lacks. With ``--alike`` its stacks show it in
+that collective too, as those of a rank do that called another one. The coordinator's loop, engine,
+executor and bundle are the real ones. Agents are simulated in a process of their own: they report
+as in ``bench/fleet.py``, and give stacks, recorders and captures when they are asked, after the
+seconds that tools need for them (``TAKES``), recorders in the turns that the coordinator gives
+them. All of it comes by pipes, so what Ray's calls cost comes on top.
+
+Every rank has a recorder that tells of its own groups, reduced as nodes reduce them. Prints, for
+each number of nodes: seconds from the last step until the hang was suspected, from then until
+somebody was named and until the bundle was there; the most that came into the coordinator in a
+second, how long reports waited for it and what a tick took at most; its CPU seconds until the name
+and until the bundle, and its peak memory; the bundle's size, also in blocks of 4 KiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import pickle
+import queue
+import resource
+import struct
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from fleet import SENT, FleetCoordinator
+from flight_recorder import CULPRIT, TP, large_job_trees
+from hang import on_disk, python_only, recorders
+from nodes import PER_NODE, SimulatedNode, hardware
+from stacks import dump
+
+from ray_sentinel.actors.coordinator.executor import Executor
+from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, Answers, Late
+from ray_sentinel.actors.messages import (
+    CaptureRequest,
+    Dump,
+    DumpRequest,
+    Dumps,
+    NodeCapture,
+    Outputs,
+    Receipt,
+    Sampled,
+    pack,
+    unpack,
+)
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.capture.ras import RasPolls
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction, ProbeNode, Publish
+from ray_sentinel.evidence.flight_recorder.reduced import MARK
+from ray_sentinel.evidence.stacks import classify, parse
+from ray_sentinel.evidence.stacks.same import fold
+from ray_sentinel.model.identity import ProcessId, Rank
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.stacks import StackFact
+
+TRAINS_SECONDS = 25
+FOLLOWED_SECONDS = 90
+"""After the last step; less where the bundle is there before."""
+TAKES = {"sample": 0.5, "nccl_ras": 0.1, "flight_recorder": 2.0, "rank_output": 1.0, "capture": 3.0}
+"""Seconds of an agent's tools for its eight ranks; those of a rank's recorder are its companion's
+half a second, and 50 ms to reduce it."""
+THREADS = 20
+ANSWER = struct.Struct("<II")
+"""Number of the question, number of the node."""
+
+
+def every_recorder(world: int, entries: int) -> list[bytes]:
+    """Reduced, of all ranks. Those of two tensor groups, the hung one and the next, are made; all
+    others are the next one's with the names of their own group."""
+    hung = CULPRIT // TP * TP
+    made = recorders(world, entries, range(hung, hung + 2 * TP))
+    found = [of_group(made[TP + rank % TP], rank // TP * TP) for rank in range(world)]
+    found[hung : hung + TP] = made[:TP]
+    return found
+
+
+def of_group(data: bytes, base: int) -> bytes:
+    """A reduced recorder as the rank at the same place of the tensor group from ``base`` on has it:
+    ``evidence.flight_recorder.reduced`` describes the form."""
+    parts = msgspec.msgpack.decode(data[len(MARK) :])
+    head, history, rest = (msgspec.msgpack.decode(zlib.decompress(p)) if p else p for p in parts)
+    name, ranks = next((name, ranks) for _, name, desc, ranks in head[1] if desc == "TENSOR")
+    steps = bytes((base & 255, *[1] * (TP - 1), base >> 8, *[0] * (TP - 1)))
+    new = {name: str(1 + base // TP), ranks: steps.ljust(8 * TP, b"\0")}
+
+    def told(value: Any) -> Any:
+        if isinstance(value, list):
+            return [told(one) for one in value]
+        if isinstance(value, dict):
+            return {key: told(one) for key, one in value.items()}
+        return new.get(value, value) if isinstance(value, str | bytes) else value
+
+    packed = (
+        zlib.compress(msgspec.msgpack.encode(told(p)), 6) if p else p for p in (head, history, rest)
+    )
+    return MARK + msgspec.msgpack.encode(tuple(packed))
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Some agents are asked at once."""
+
+    number: int
+    method: str
+    requests: dict[int, bytes]
+    """By number of the node."""
+
+
+class SimulatedEvidence:
+    """What the agents answer when they are asked."""
+
+    def __init__(self, dumps: list[bytes], entries: int, alike: bool) -> None:
+        """``dumps`` are the ranks' recorders, reduced; ``alike``: all stacks are."""
+        self._dumps, self._entries = dumps, entries
+        self._digests = [b"%16d" % rank for rank in range(len(dumps))]
+        waits, apart = (python_only(dump(0, THREADS, "plain", odd)) for odd in (False, not alike))
+        self._texts = {False: waits, True: apart}
+        self._facts = {odd: _fact(text) for odd, text in self._texts.items()}
+
+    def answer(self, method: str, data: bytes) -> tuple[float, bytes]:
+        """Seconds that it is sent after it was asked for, at least, and the answer."""
+        seconds = TAKES[method]
+        if method == "flight_recorder":
+            request = unpack(data, DumpRequest)
+            dumps = self._raw(request) if request.raw else self._reduced(request)
+            if any(one.data for one in dumps):
+                seconds = max(seconds, request.after)
+            return seconds, pack(Dumps(dumps=dumps))
+        if method == "capture":
+            return seconds, pack(self._capture(unpack(data, CaptureRequest)))
+        if method == "sample":
+            ranks = unpack(data, tuple[Rank, ...])
+            return seconds, pack(Sampled(facts=tuple(map(self._seen, ranks))))
+        return seconds, pack(RasPolls() if method == "nccl_ras" else Outputs())
+
+    def _seen(self, rank: Rank) -> StackFact:
+        return msgspec.structs.replace(
+            self._facts[rank.id.rank == CULPRIT],
+            rank=rank.id,
+            process=rank.process,
+            at=time.time(),
+        )
+
+    def _reduced(self, request: DumpRequest) -> tuple[Dump, ...]:
+        known = dict(zip(request.ranks, request.known, strict=False))
+        found = []
+        for rank in request.ranks:
+            number = rank.id.rank
+            digest = self._digests[number]
+            data = b"" if known.get(rank) == digest else self._dumps[number]
+            found.append(Dump(rank=number, data=data, digest=digest))
+        return tuple(found)
+
+    def _raw(self, request: DumpRequest) -> tuple[Dump, ...]:
+        ranks = [rank.id.rank for rank in request.ranks]
+        return tuple(
+            Dump(rank=rank, data=pickle.dumps(tree, protocol=2), pickled=True)
+            for rank, tree in large_job_trees(len(self._dumps), self._entries, ranks)
+        )
+
+    def _capture(self, request: CaptureRequest) -> NodeCapture:
+        ranks = (*request.suspects, *request.waiters, *request.others)
+        files = {
+            f"pyspy_{rank.process.host}_{rank.process.pid}.txt": self._texts[
+                rank.id.rank == CULPRIT
+            ].replace(b"Process 1000:", b"Process %d:" % rank.process.pid)
+            for rank in ranks
+        }
+        return NodeCapture(files=fold(files), facts=tuple(map(self._seen, ranks)))
+
+
+def _fact(text: bytes) -> StackFact:
+    return classify(parse(text.decode(), ProcessId("host0", 1000, 1), 0.0)[0])
+
+
+def evidence(pipe: Connection, simulated: SimulatedEvidence) -> None:
+    """Answer questions, each node's part when it is due."""
+    sending = threading.Lock()
+
+    def answered(question: Question) -> None:
+        begun = time.time()
+        parts: dict[float, dict[int, bytes]] = {}
+        for node, request in question.requests.items():
+            seconds, data = simulated.answer(question.method, request)
+            parts.setdefault(seconds, {})[node] = data
+        for seconds, answers in sorted(parts.items()):
+            time.sleep(max(0.0, begun + seconds - time.time()))
+            for node, data in answers.items():
+                with sending:
+                    pipe.send_bytes(ANSWER.pack(question.number, node) + data)
+
+    while True:
+        try:
+            question = unpack(pipe.recv_bytes(), Question)
+        except (EOFError, OSError):
+            return
+        threading.Thread(target=answered, args=(question,), daemon=True).start()
+
+
+def agents(reports: Connection, asked: Connection, count: int, entries: int, alike: bool) -> None:
+    """Each node looks once a second, spread over it, and reports what is due."""
+    simulated = SimulatedEvidence(every_recorder(count * PER_NODE, entries), entries, alike)
+    threading.Thread(target=evidence, args=(asked, simulated), daemon=True).start()
+    nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
+    for node in nodes:
+        node.hung_from = TRAINS_SECONDS
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    busy = set[int]()
+
+    def answered() -> None:
+        while True:
+            try:
+                receipt = unpack(reports.recv_bytes(), Receipt)
+            except (EOFError, OSError):
+                return
+            number = waiting.get()
+            nodes[number].take(receipt)
+            busy.discard(number)
+
+    threading.Thread(target=answered, daemon=True).start()
+    reports.send_bytes(b"ready")
+    start = time.time()
+    for second in itertools.count():
+        families = hardware(second)
+        for number, node in enumerate(nodes):
+            phase = number / count
+            time.sleep(max(0.0, start + second + phase - time.time()))
+            if number in busy or not node.due(second, start + phase):
+                continue
+            data = node.report(node.snapshot(second, families, start=start + phase))
+            busy.add(number)
+            waiting.put(number)
+            try:
+                reports.send_bytes(SENT.pack(time.time()) + data)
+            except OSError:
+                return
+
+
+class AgentsByPipe:
+    """What the executor asks: the other process."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._boxes: dict[int, queue.SimpleQueue[tuple[int, bytes]]] = {}
+        self.came: list[tuple[float, int]] = []
+        """When answers came, and their bytes."""
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def ask_about(
+        self, method: str, ranks: tuple[Rank, ...], seconds: float, late: Late | None = None
+    ) -> Answers:
+        nodes: dict[str, list[Rank]] = {}
+        for rank in ranks:
+            nodes.setdefault(rank.node, []).append(rank)
+        return self.ask(method, nodes, seconds, late)
+
+    def ask(
+        self, method: str, requests: Mapping[str, Any], seconds: float, late: Late | None = None
+    ) -> Answers:
+        box: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
+        wanted = {int(node[1:]): pack(request) for node, request in requests.items()}
+        with self._lock:
+            number = next(self._numbers)
+            self._boxes[number] = box
+            self._pipe.send_bytes(pack(Question(number=number, method=method, requests=wanted)))
+        end, answers = time.monotonic() + seconds, dict[str, bytes]()
+        while len(answers) < len(wanted):
+            try:
+                node, data = box.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+            answers[f"n{node}"] = data
+        missing = requests.keys() - answers.keys()
+        return answers, [f"node {node}: no answer to {method}" for node in missing]
+
+    def _take(self) -> None:
+        while True:
+            try:
+                data = self._pipe.recv_bytes()
+            except (EOFError, OSError):
+                return
+            self.came.append((time.time(), len(data)))
+            number, node = ANSWER.unpack_from(data)
+            self._boxes[number].put((node, data[ANSWER.size :]))
+
+
+class HangCoordinator(FleetCoordinator):
+    """With an executor, whose agents are asked by a pipe."""
+
+    def __init__(self, folder: Path, pipe: Connection) -> None:
+        config = Config(log_dir=str(folder))
+        self.agents = AgentsByPipe(pipe)
+        self.executor = Executor(
+            config,
+            cast(Any, None),
+            DeploymentStorage(config),
+            agents=cast(Agents, self.agents),
+        )
+        self.told: dict[str, tuple[float, float, Incident]] = {}
+        """By state: when it was told, CPU seconds until then, and what."""
+        super().__init__(folder / "events")
+        self.executor.feed = self.loop.feed
+
+    def act(self, action: AnyAction) -> None:
+        if isinstance(action, Publish):
+            incident = action.incident
+            spent = time.process_time()
+            self.told.setdefault(incident.state, (time.time(), spent, incident))
+        if not isinstance(action, ProbeNode):  # there is no Ray to ask
+            self.executor(action)
+
+
+def most_in_a_second(came: list[tuple[float, int]]) -> int:
+    """Bytes."""
+    most = held = first = 0
+    for at, size in came:
+        held += size
+        while came[first][0] <= at - 1.0:
+            held -= came[first][1]
+            first += 1
+        most = max(most, held)
+    return most
+
+
+def measure(count: int, entries: int, alike: bool) -> None:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    asking, asked = context.Pipe()
+    other = context.Process(target=agents, args=(theirs, asked, count, entries, alike), daemon=True)
+    other.start()
+    theirs.close()
+    asked.close()
+    ours.recv_bytes()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        coordinator = HangCoordinator(Path(folder), asking)
+        begun = time.time()
+        waits, came = list[tuple[float, float]](), list[tuple[float, int]]()
+        while "explained" not in coordinator.told or coordinator.executor.writer.waiting:
+            data = ours.recv_bytes()
+            ours.send_bytes(coordinator.answer(data[SENT.size :]))
+            now = time.time()
+            waits.append((now, now - SENT.unpack_from(data)[0]))
+            came.append((now, len(data)))
+            if now - begun > TRAINS_SECONDS + FOLLOWED_SECONDS:
+                break
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        coordinator.close()
+        other.kill()
+        print(said(count, coordinator, waits, came, memory), flush=True)
+        coordinator.executor.diagnose.close()
+        coordinator.executor.close()
+
+
+def said(
+    count: int,
+    coordinator: HangCoordinator,
+    waits: list[tuple[float, float]],
+    came: list[tuple[float, int]],
+    memory: float,
+) -> str:
+    """The figures."""
+    world = f"{count * PER_NODE} ranks"
+    if "confirmed" not in coordinator.told:
+        return f"{world}: nobody was named; {coordinator.loop.incidents()}"
+    _, spent, incident = coordinator.told["confirmed"]
+    named = incident.verdict.culprits if incident.verdict is not None else ()
+    suspected = incident.suspected_at
+    answers = sorted((*came, *coordinator.agents.came))
+    lines = [
+        f"{world}: suspected {suspected - (incident.last_progress or 0.0):.1f} s after the last "
+        f"step, named {(incident.confirmed_at or 0.0) - suspected:.1f} s later: "
+        f"{[one.rank for one in named]}, {incident.kind}; CPU until then {spent:.1f} s"
+    ]
+    lines += [
+        f"  {step.at - suspected:+6.1f} s {step.what}: {step.text[:100]}"
+        for step in coordinator.loop.incidents()[-1].milestones
+    ]
+    if "explained" in coordinator.told:
+        at, spent, incident = coordinator.told["explained"]
+        bundle = coordinator.executor.bundles.known(incident.id)
+        files = bundle.rglob("*") if bundle is not None else ()
+        sizes = [path.stat().st_size for path in files if path.is_file()]
+        lines.append(
+            f"  bundle {at - suspected:.1f} s after the suspicion, CPU until then {spent:.1f} s; "
+            f"{sum(sizes) / 1e6:.0f} MB, {on_disk(sizes) / 1e6:.0f} MB in blocks"
+        )
+    hung = sorted(wait for at, wait in waits if at > suspected)
+    ticks = coordinator.cycles[-int(time.time() - suspected) :]
+    lines.append(
+        f"  at most {most_in_a_second(answers) / 1e6:.0f} MB in a second; a report waits "
+        f"{1000 * hung[len(hung) // 2]:.0f} ms, p99 {1000 * hung[len(hung) * 99 // 100]:.0f}, "
+        f"most {1000 * hung[-1]:.0f}; tick ≤ {1000 * max(ticks):.0f} ms; {memory:.0f} MiB at most"
+    )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[64, 256, 1024])
+    parser.add_argument("--entries", type=int, default=2000)
+    parser.add_argument("--alike", action="store_true", help="stacks: only recorders tell")
+    asked = parser.parse_args()
+    for count in asked.nodes:
+        # A process of its own, whose memory is that of one fleet.
+        run = multiprocessing.get_context("spawn").Process(
+            target=measure, args=(count, asked.entries, asked.alike)
+        )
+        run.start()
+        run.join()
+
+
+if __name__ == "__main__":
+    main()
