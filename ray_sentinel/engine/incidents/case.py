@@ -62,6 +62,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     recorder_asked_at: float | None = None
     recorder_pending: bool = False
     ras: RasFacts | None = None
+    unjudged: bool = False
+    """What recorders or RAS told has come since the verdict was given."""
     milestones: tuple[Milestone, ...] = ()
     """What was seen so far."""
     alerts: tuple[Alert, ...] = ()

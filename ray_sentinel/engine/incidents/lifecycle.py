@@ -155,6 +155,8 @@ class IncidentLifecycle:
             case.ras = event.facts or case.ras
             if event.facts is not None:
                 self._store.note(event.incident, milestones.of_ras(now, event.facts))
+        if event.facts is not None:
+            case.unjudged = case.incident.state != "suspected"
 
     def captured(self, event: CaptureDone, now: float) -> list[AnyAction]:
         """The bundle is written, or will be."""
@@ -344,6 +346,8 @@ class IncidentLifecycle:
         again = now - (case.captured_at or now) >= self._config.capture.cooldown_seconds
         if again and not capturing and case.captures < MOST_CAPTURES and not why:
             return self._capture(case, now)
+        if case.unjudged and (told := self._tell_who(case, now)):
+            return told
         withdrawn = KINDS[case.incident.kind].proving_state and case.withdraw(found)
         if withdrawn and (told := self._tell_again(case, now)):
             return told
@@ -375,6 +379,19 @@ class IncidentLifecycle:
         case.complete = True
         case.withdraw(found)
         return self._tell_again(case, now)
+
+    def _tell_who(self, case: Case, now: float) -> list[AnyAction]:
+        """Where nobody was named, evidence that came later may tell who it is."""
+        case.unjudged = False
+        verdict = case.incident.verdict
+        if verdict is None or verdict.culprits:
+            return []
+        found = self._judge(case, now, proven=False)
+        if found.decision != "confirm" or not found.verdict.culprits:
+            return []
+        told = self._tell(case.with_verdict(case.incident, found.verdict))
+        due = case.captures < MOST_CAPTURES and not case.awaits_capture(now)
+        return [*told, *(self._capture(case, now) if due else ())]
 
     def _tell_again(self, case: Case, now: float) -> list[AnyAction]:
         """Judge anew what was named, and tell it where that says more, or what was proven of its
