@@ -93,13 +93,16 @@ def interpreter_state(
     scheduling: Scheduling | None = None,
     *,
     runs: int | None = None,
+    seen_held: bool = False,
     frozen: bool = False,
     stale_after: float = STALE_AFTER,
 ) -> InterpreterState:
     """Judge from the age of the stamp (seconds) and from the companion's scheduler state.
 
     ``state`` is the process's letter, ``before`` the last look at the same companion, ``runs`` how
-    often it was put on a CPU since it last stamped. "unknown" wherever two readings are possible.
+    often it was put on a CPU since it last stamped, ``seen_held`` whether the lock was seen held
+    since then: what was proven does not become doubtful. "unknown" wherever two readings are
+    possible.
     """
     if stamp_age is None or stamp_age < -CLOCK_SLACK:
         return "unknown"
@@ -111,7 +114,7 @@ def interpreter_state(
         return "unknown"
     if _lacks_cpu(companion, before, runs) or _holder_lacks_cpu(scheduling):
         return "starved"
-    if _holder_may_lack_cpu(scheduling):
+    if _holder_may_lack_cpu(scheduling) and not seen_held:
         # It has lost its CPU between two looks, or not: the next one tells.
         return "unknown"
     if _waits_for_lock(companion, runs):

@@ -65,6 +65,8 @@ class _Memory(msgspec.Struct, kw_only=True):
     stamp: float = 0.0
     stamped_switches: int | None = None
     """The companion's, when this stamp was first seen."""
+    held_stamp: float = 0.0
+    """The stamp after which the lock was last seen held."""
 
     def before(self, now: float) -> _Look | None:
         """The newest look that is a ``WINDOW`` old, or the oldest; None at first sight."""
@@ -274,8 +276,11 @@ def _judge(
         before.threads.get(companion_tid) if before else None,
         _scheduling(look, before, stamp, companion_tid) if before else None,
         runs=_runs(memory, sight.companion, stamp),
+        seen_held=memory.held_stamp == stamp,
         frozen=sight.frozen,
     )
+    if state == "gil-held":
+        memory.held_stamp = stamp
     memory.add(look)
     return state
 

@@ -151,6 +151,25 @@ def test_nor_does_one_whose_wait_is_not_on_its_account_yet(tree):
     assert reader.read((100, 1000), 13.0, **read).state.interpreter == "starved"
 
 
+def test_a_lock_that_was_seen_held_stays_so_though_its_holder_waits_for_a_cpu_now_and_then(tree):
+    reader = StateReader(tree.root)
+    read = {"companion_tid": 101, "stamp": 10.0}
+    tree.process(100, 1, "python", state="R", cpu=5.0, delay=1.0, switches=70)
+    tree.thread(100, 101, wchan="hrtimer_nanosleep", switches=20)
+    reader.read((100, 1000), 10.6, **read)
+    tree.process(100, 1, "python", state="R", cpu=5.6, delay=1.0, switches=71)
+    reader.read((100, 1000), 11.2, **read)
+    tree.process(100, 1, "python", state="R", cpu=5.95, delay=1.05, switches=74)
+    tree.thread(100, 101, wchan="futex_wait", switches=200)
+    assert reader.read((100, 1000), 11.6, **read).state.interpreter == "gil-held"
+    tree.process(100, 1, "python", state="R", cpu=6.0, delay=1.3, switches=78)
+    tree.thread(100, 101, wchan="futex_wait", switches=280)
+    assert reader.read((100, 1000), 12.1, **read).state.interpreter == "gil-held"
+    # A new stamp: it was given back, and what was proven is over.
+    read["stamp"] = 12.2
+    assert reader.read((100, 1000), 12.3, **read).state.interpreter == "runs"
+
+
 def test_a_spinner_in_c_on_a_crowded_machine_is_seen_at_the_second_look(tree):
     reader = StateReader(tree.root)
     read = {"companion_tid": 101, "stamp": 10.0}
