@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from ray_sentinel.model.strong_components import components
 from ray_sentinel.waitgraph.facts import (
     NOT_REACHED,
     RUNS_IN,
@@ -114,51 +115,7 @@ def _edges(facts: Iterable[WaitFact]) -> Iterator[Edge]:
             )
 
 
-def components(graph: WaitGraph) -> list[tuple[WaitNode, ...]]:
-    """The strongly connected parts; each comes after all parts that it waits for.
-
-    Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972), without
-    recursion: a chain of waits may be thousands long.
-    """
-    order: dict[WaitNode, int] = {}
-    low: dict[WaitNode, int] = {}
-    open_nodes: list[WaitNode] = []
-    is_open: set[WaitNode] = set()
-    found: list[tuple[WaitNode, ...]] = []
-    for start in graph.nodes:
-        if start in order:
-            continue
-        path: list[tuple[WaitNode, Iterator[WaitNode]]] = []
-        entering: WaitNode | None = start
-        while entering is not None or path:
-            if entering is not None:
-                order[entering] = low[entering] = len(order)
-                open_nodes.append(entering)
-                is_open.add(entering)
-                path.append((entering, graph.awaited(entering)))
-                entering = None
-            node, rest = path[-1]
-            for awaited in rest:
-                if awaited not in order:
-                    entering = awaited
-                    break
-                if awaited in is_open:
-                    low[node] = min(low[node], order[awaited])
-            if entering is not None:
-                continue
-            path.pop()
-            if path:
-                low[path[-1][0]] = min(low[path[-1][0]], low[node])
-            if low[node] == order[node]:
-                found.append(_closed(node, open_nodes, is_open))
-    return found
-
-
-def _closed(
-    node: WaitNode, open_nodes: list[WaitNode], is_open: set[WaitNode]
-) -> tuple[WaitNode, ...]:
-    part: list[WaitNode] = []
-    while not part or part[-1] != node:
-        part.append(open_nodes.pop())
-        is_open.discard(part[-1])
-    return tuple(sorted(part))
+def parts_of(graph: WaitGraph) -> list[tuple[WaitNode, ...]]:
+    """The strongly connected parts; each comes after all parts that it waits for."""
+    edges = {node: tuple(graph.awaited(node)) for node in graph.nodes}
+    return [tuple(sorted(part)) for part in components(edges)]

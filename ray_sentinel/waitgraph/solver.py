@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.waitgraph.facts import QUEUED, WaitFact, WaitNode
-from ray_sentinel.waitgraph.graph import Edge, WaitGraph, build, components
+from ray_sentinel.waitgraph.graph import Edge, WaitGraph, build, parts_of
 
 RootKind = Literal["broken", "standing", "works", "idle", "mute", "circle", "unheld", "complete"]
 """``broken``: a process that cannot go on. ``standing``: one that stood where it waits for nobody,
@@ -55,7 +55,7 @@ def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple
     for: those with the most waiters first. For ``drivers`` nobody need wait: without them their
     jobs do not go on."""
     graph = build(facts)
-    parts = components(graph)
+    parts = parts_of(graph)
     awaited = {edge.awaited for edges in graph.edges.values() for edge in edges}
     on = _going_on(graph, parts)
     reverse = _reversed(graph, on)

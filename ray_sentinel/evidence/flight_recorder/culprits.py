@@ -13,7 +13,6 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.call_order import out_of_turn
 from ray_sentinel.evidence.flight_recorder.circles import CircleJudgement, Circles
-from ray_sentinel.evidence.flight_recorder.graph import components
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.hidden import Hidden
 from ray_sentinel.evidence.flight_recorder.lag import Lag
@@ -21,6 +20,7 @@ from ray_sentinel.evidence.flight_recorder.peer_roles import Equals
 from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
+from ray_sentinel.model.strong_components import components
 
 _CERTAINTY: dict[RecorderKind, float] = {
     "not-enqueued": 0.95,

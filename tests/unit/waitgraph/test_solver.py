@@ -19,7 +19,7 @@ from ray_sentinel.waitgraph.facts import (
     WaitNode,
     WaitsFor,
 )
-from ray_sentinel.waitgraph.graph import build, components
+from ray_sentinel.waitgraph.graph import build, parts_of
 from ray_sentinel.waitgraph.solver import GraphRoot, solve
 
 
@@ -246,7 +246,7 @@ def test_every_waiter_reaches_a_root_and_no_root_waits_outside_itself(
 @given(_EDGES)
 def test_components_are_a_partition_with_what_is_awaited_first(edges: list[WaitsFor]) -> None:
     graph = build(edges)
-    parts = components(graph)
+    parts = parts_of(graph)
     assert sorted(node for part in parts for node in part) == list(graph.nodes)
     place = {node: index for index, part in enumerate(parts) for node in part}
     assert all(place[to] <= place[node] for node in graph.nodes for to in graph.awaited(node))

@@ -1,4 +1,5 @@
-"""Strongly connected components, without recursion: a job may have thousands of ranks in a row."""
+"""Strongly connected components of any graph, without recursion: a chain of waits may be thousands
+long."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.flight_recorder.graph import components
+from ray_sentinel.model.strong_components import components
 
 
 def test_a_circle_and_what_leads_to_it() -> None:
