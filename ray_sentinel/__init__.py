@@ -15,12 +15,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ray_sentinel.version import __version__
+
 if TYPE_CHECKING:  # loaded at their first use: see ``__getattr__``
     from ray_sentinel.job_submission import monitor_job, restart_job, submit_job_with_resume
     from ray_sentinel.sentinel import Sentinel, attach
     from ray_sentinel.supervised_run import auto_restart, run
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Sentinel",

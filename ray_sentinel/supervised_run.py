@@ -265,7 +265,7 @@ def look_at_page(page: WatchedPage, job: str, since: float, now: float | None = 
     ahead = _ahead(page)
     moment, since = (time.time() if now is None else now) + ahead, since + ahead
     incidents = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    blamed = of_incidents(_records(incidents), job)
+    blamed = of_incidents(incident_records(incidents), job)
     for incident in reversed(incidents):
         kind, state = str(incident.get("kind")), str(incident.get("state"))
         if incident.get("job") != job or kind in NO_HANG:
@@ -293,7 +293,7 @@ def _ahead(page: WatchedPage) -> float:
     return at - time.time() if isinstance(at, int | float) else 0.0
 
 
-def _records(incidents: Sequence[dict[str, Any]]) -> list[Incident]:
+def incident_records(incidents: Sequence[dict[str, Any]]) -> list[Incident]:
     """Those that can be read: a coordinator of another version may say other things."""
     made = []
     for one in incidents:

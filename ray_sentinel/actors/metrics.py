@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel import __version__
 from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
 from ray_sentinel.engine.telemetry.inference import MOVING
 from ray_sentinel.model.exposition import clean
@@ -17,6 +16,7 @@ from ray_sentinel.model.metrics import Family, Metric, Sample
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.samples import SeriesKey
 from ray_sentinel.model.status import CoordinatorStatus
+from ray_sentinel.version import __version__
 
 RANK = ("job", "rank")
 

@@ -151,7 +151,7 @@ def capture(
     thorough = thorough and plan.cuda_gdb
     if plan.intrusive_at_once:
         sparing = [tracer for tracer in chosen if not (thorough and tracer.name == "cuda-gdb")]
-        deeper = _look_deeper(_unique((*suspects, *waiters)), sparing, plan)
+        deeper = run_intrusive(_unique((*suspects, *waiters)), sparing, plan)
         for process, results in deeper.items():
             found[process] += results
         if thorough:
@@ -176,7 +176,7 @@ def _look_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessId
     return _parallel(ranks, look, plan.intrusive_at_once)
 
 
-def _look_deeper(
+def run_intrusive(
     ranks: Sequence[Rank], tracers: Sequence[Tracer], plan: CapturePlan
 ) -> dict[ProcessId, list[Traced]]:
     """Run the intrusive tools one after the other on each process, until the node's time is up."""

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from types import ModuleType
 
-from ray_sentinel import __version__
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import forgive, print_error
 from ray_sentinel.cli.overview import CommandEntry, OverviewParser, unknown
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
+from ray_sentinel.version import __version__
 
 
 def command_modules() -> dict[str, str]:

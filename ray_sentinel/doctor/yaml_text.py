@@ -1,4 +1,8 @@
-"""Explains mistakes in YAML files: what was meant, where the parser only says where it stopped."""
+"""Explains mistakes in YAML files: what was meant, where the parser only says where it stopped.
+
+PyYAML parses. Written here is only what it does not tell. yamllint, which is under the GPL, stops
+where PyYAML stops and says the same there; ruamel.yaml is a fork of PyYAML with the same messages.
+"""
 
 from __future__ import annotations
 

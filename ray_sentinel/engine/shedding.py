@@ -9,12 +9,10 @@ quarter. Of an incident that is over the bundle has everything; without one it k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from ray_sentinel.engine.state import EngineState
+from ray_sentinel.engine.state import EngineState
 
 LEAST_HISTORY = 60.0
 """Seconds of the series that no rule reads: what is not in the history's file yet."""

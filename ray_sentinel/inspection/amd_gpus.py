@@ -71,14 +71,14 @@ def _numbers(sys: Path, indices: Mapping[str, str]) -> dict[str, str]:
         number = kernel_text(node / "gpu_id")
         if number in ("", "0"):  # a GPU of another container, a CPU
             continue
-        for address in _addresses(kernel_text(node / "properties")):
+        for address in pci_addresses(kernel_text(node / "properties")):
             if address in indices:
                 found[number] = indices[address]
                 break
     return found
 
 
-def _addresses(properties: str) -> tuple[str, ...]:
+def pci_addresses(properties: str) -> tuple[str, ...]:
     """The PCI addresses that a topology node may mean, the likeliest first.
 
     ``location_id`` holds bus, device and function in its lower 16 bits (as the kernel's

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 import ray
 
-from ray_sentinel import __version__
 from ray_sentinel.actors.bundles.bundle import highest_number
 from ray_sentinel.actors.bundles.index import bundle_root
 from ray_sentinel.actors.bundles.pruning import Pruner
@@ -64,6 +63,7 @@ from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status
 from ray_sentinel.private_files import be_private
 from ray_sentinel.progress.proc.proc_stat import resident_bytes
+from ray_sentinel.version import __version__
 from ray_sentinel.web.page import Owner, Page
 from ray_sentinel.web.routes import PageSource
 

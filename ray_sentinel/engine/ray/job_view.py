@@ -9,6 +9,7 @@ from operator import sub
 
 import msgspec
 
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.last_hour.lanes import Lanes
 from ray_sentinel.engine.last_hour.pulse import Pulse
@@ -45,6 +46,9 @@ TIMES_EVERY = 10.0
 """Seconds between two such questions, twice as many with each that tells nothing new."""
 TIMES_SELDOM = 60.0
 """At most so many."""
+TIMES_WITH_RHYTHM = Backoff(first=TIMES_EVERY, most=TIMES_SELDOM)
+TIMES_WITHOUT = Backoff(first=TIMES_EVERY, most=2.0 * TIMES_EVERY)
+"""Each answer that tells nothing new doubles it: where there is no rhythm yet, only once."""
 MOST_STACKS = 32
 """Of one job that are kept until the next look."""
 MOST_METHODS = 1000
@@ -230,9 +234,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
         news = self.changed_at > (last or 0.0)
         if not (self.untimed and self.patience > PATIENCE if rhythm else news):
             return False
-        most = TIMES_SELDOM if rhythm else 2.0 * TIMES_EVERY
-        every = min(most, TIMES_EVERY * 2.0 ** min(self.times_in_vain, 10))
-        return last is None or now - last >= every
+        pace = TIMES_WITH_RHYTHM if rhythm else TIMES_WITHOUT
+        return last is None or now - last >= pace.delay(self.times_in_vain + 1)
 
     def ask_times(self, now: float) -> None:
         """That is asked now."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.engine.ray.job_view import EARLY_SECONDS, RayJobView
 from ray_sentinel.engine.ray.methods import PATIENCE, RHYTHM, method_of
 from ray_sentinel.model.identity import Node, ProcessId
@@ -24,6 +25,8 @@ SELDOM_SECONDS = 30.0
 """Between two looks later on, and when only the job's silence is suspicious."""
 MOST_SECONDS = 600.0
 """Between two looks at a job that has no rhythm."""
+GROWING = Backoff(first=QUIET_SECONDS, most=MOST_SECONDS)
+"""Until then: each look that tells nothing new doubles it."""
 LATE_SECONDS = 30.0
 """A look that has not come by then is not waited for."""
 STOPPED_SECONDS = 2.0
@@ -327,8 +330,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         if job.silence(now) > QUIET_SECONDS - EARLY_SECONDS:
             unsure = unsure or any(not one.is_sure() for one in job.standing.values())
             soon = unsure and job.fruitless < 2
-            growing = min(MOST_SECONDS, QUIET_SECONDS * 2.0 ** min(job.fruitless, 10))
-            return AGAIN_SECONDS if soon else growing
+            return AGAIN_SECONDS if soon else GROWING.delay(job.fruitless + 1)
         return None
 
     def overdue(self, job: RayJobView, now: float) -> Iterator[float]:

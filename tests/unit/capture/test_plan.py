@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.environment import clean_environment, find_program
-from ray_sentinel.capture.session import CapturePlan, _look_deeper, capture, sample
+from ray_sentinel.capture.session import CapturePlan, capture, run_intrusive, sample
 from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.config import CaptureConfig
@@ -49,9 +49,9 @@ def test_one_tool_gets_a_third_of_the_node_s_time_at_least_ten_seconds(
     process = ProcessId("h", os.getpid())
     rank = Rank(id=RankId(job="j", attempt=0, rank=0), process=process, node="n")
     tool = Always()
-    _look_deeper([rank], [tool], CapturePlan(deadline=deadline))
+    run_intrusive([rank], [tool], CapturePlan(deadline=deadline))
     assert found == [pytest.approx(given, abs=1.0)]
-    assert _look_deeper([rank], [tool], CapturePlan(deadline=0.5))[process][0].skipped
+    assert run_intrusive([rank], [tool], CapturePlan(deadline=0.5))[process][0].skipped
     assert len(found) == 1, "nothing is left of the node's time"
 
 

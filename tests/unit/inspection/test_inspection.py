@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.inspection.amd_gpus import _addresses
+from ray_sentinel.inspection.amd_gpus import pci_addresses
 from ray_sentinel.inspection.gpus import gpus_here
 from ray_sentinel.inspection.node import blocked_tasks, versions_here
 from ray_sentinel.inspection.rdma import device_traffic
@@ -140,7 +140,7 @@ def test_amd_gpus_are_in_the_order_of_their_addresses(
     ],
 )
 def test_where_a_topology_node_is(properties: str, addresses: tuple[str, ...]) -> None:
-    assert _addresses(properties) == addresses
+    assert pci_addresses(properties) == addresses
 
 
 def test_versions(tmp_path: Path) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from ray_sentinel.model.incident import Incident
-from tests.support.engine_sim import Sim
+
+RECORD = Path(__file__).parents[2] / "fixtures/incidents/rank_4_sleeps.json"
+"""Of six ranks, one sleeps, and five wait for it in a collective."""
 
 
 @pytest.fixture(scope="package")
 def incident() -> Incident:
-    sim = Sim()
-    sim.run(30)
-    sim.stick(4)
-    sim.run(20)
-    (found,) = sim.incidents()
-    return found
+    return msgspec.json.decode(RECORD.read_bytes(), type=Incident)

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 import pytest
+import yaml
 
 from docs.dashboards import generate
 from ray_sentinel.model.thresholds import TABLE
@@ -27,9 +28,11 @@ def test_another_limit_makes_other_files(monkeypatch: pytest.MonkeyPatch) -> Non
     hotter = msgspec.structs.replace(TABLE["gpu_hot"], limit=77.5, page_seconds=5400.0)
     monkeypatch.setitem(TABLE, "gpu_hot", hotter)
     made = generate.generated()
-    rules = made[RULES_FILE].decode()
-    assert "hw_gpu_temperature_celsius > 77.5\n    for: 90m" in rules
-    assert "is hotter than 77.5 °C" in rules
+    groups = yaml.safe_load(made[RULES_FILE])["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    (hot,) = [r for r in rules if r["expr"].endswith("hw_gpu_temperature_celsius > 77.5")]
+    assert hot["for"] == "90m"
+    assert "is hotter than 77.5 °C" in str(hot["annotations"])
     assert b'"value": 77.5' in made[dashboard_file("gpus")]
 
 

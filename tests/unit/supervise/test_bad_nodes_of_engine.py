@@ -12,7 +12,7 @@ from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.report.contract import incident_json
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents
-from ray_sentinel.supervised_run import _records
+from ray_sentinel.supervised_run import incident_records
 from tests.support.engine_sim import Sim, SimRank
 
 
@@ -38,7 +38,7 @@ class GpuSim(Sim):
 
 def blamed(sim: Sim) -> tuple[BadNode, ...]:
     (incident,) = sim.incidents()
-    return of_incidents(_records([json.loads(incident_json(incident))]), incident.job)
+    return of_incidents(incident_records([json.loads(incident_json(incident))]), incident.job)
 
 
 def test_a_lost_node() -> None:
