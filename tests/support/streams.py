@@ -27,7 +27,7 @@ LONG = (
     "tests/faults/",
     "tests/integration/supervise/test_run.py",
     "tests/integration/actors/test_bad_surroundings.py",
-    "tests/integration/test_triage_monitor.py",
+    "tests/integration/triage/test_monitor.py",
     "tests/integration/actors/test_ray_jobs.py",
     "tests/integration/supervise/test_verdict.py",
     "tests/integration/actors/test_torchrun.py",
