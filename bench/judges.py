@@ -380,7 +380,8 @@ NO_STORIES = ("rollouts", "with_ranks")
 def stories_of_ray(_: int) -> Iterator[Said]:
     """Jobs of actors and drivers."""
     for name, play in vars(ray_stories).items():
-        if getattr(play, "__module__", "") != ray_stories.__name__ or name in NO_STORIES:
+        made_here = getattr(play, "__module__", "") == ray_stories.__name__
+        if not made_here or isinstance(play, type) or name.startswith(("_", *NO_STORIES)):
             continue
         truth, kind = RAY_STORIES.get(name, (None, ""))
         yield _of_engine("engine: Ray jobs", name, play().engine.incidents(), truth, kind)
