@@ -7,8 +7,8 @@ others wait for it in a collective that its recorder lacks. With ``--alike`` its
 that collective too, as those of a rank do that called another one. The coordinator's loop, engine,
 executor and bundle are the real ones. Agents are simulated in a process of their own: they report
 as in ``bench/fleet.py``, and give stacks, recorders and captures when they are asked, after the
-seconds that tools need for them (``TAKES``), recorders in the turns that the coordinator gives
-them. All of it comes by pipes, so what Ray's calls cost comes on top.
+seconds that tools need for them (``TAKES``), recorders later by the turns that the coordinator
+gives them. All of it comes by pipes, so what Ray's calls cost comes on top.
 
 Every rank has a recorder that tells of its own groups, reduced as nodes reduce them. Prints, for
 each number of nodes: seconds from the last step until the hang was suspected, from then until
@@ -136,8 +136,7 @@ class SimulatedEvidence:
         if method == "flight_recorder":
             request = unpack(data, DumpRequest)
             dumps = self._raw(request) if request.raw else self._reduced(request)
-            if any(one.data for one in dumps):
-                seconds = max(seconds, request.after)
+            seconds += request.turn(sum(len(one.data) for one in dumps))
             return seconds, pack(Dumps(dumps=dumps))
         if method == "capture":
             return seconds, pack(self._capture(unpack(data, CaptureRequest)))
