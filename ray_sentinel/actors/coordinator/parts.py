@@ -345,6 +345,7 @@ class CoordinatorParts:
             reports_per_second=round(self.roster.per_second(now), 1),
             reports_due_per_second=round(self.roster.due_per_second, 1),
             relays=len(self.relays.nodes),
+            relays_wanted=self.relays.wanted,
             cycle_seconds=self.engine.cycle_seconds,
             memory_bytes=resident_bytes(),
             memory_limit_bytes=limits.memory_bytes,

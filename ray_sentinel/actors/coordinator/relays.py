@@ -64,6 +64,11 @@ class Relays:
         """The nodes whose relays answer."""
         return self._ready
 
+    @property
+    def wanted(self) -> int:
+        """How many there are to be, for the nodes of the last step."""
+        return self._wanted
+
     def step(self, nodes: Mapping[str, RayNode], free: Collection[str]) -> None:
         """Have as many as the living ``nodes`` want, on those that are ``free`` for one: watched,
         and not about to go. What could not be ended is ended in the next step."""
