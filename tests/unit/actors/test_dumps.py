@@ -264,7 +264,7 @@ def test_nodes_answer_one_after_the_other_whatever_they_have_to_send(nodes: int,
     assert asked.requests[0].turn(share) == 0.0, "who is the only one does not wait"
     # The last one's turn comes after all that it may take to gather.
     last = max(request.turn(share) for request in asked.requests)
-    assert asked.seconds == RECORDER_SECONDS + last < RECORDER_SECONDS + 5.0
+    assert asked.seconds == RECORDER_SECONDS + last < RECORDER_SECONDS + 6.0
     assert RECORDER_SECONDS > node_dumps.SECONDS
 
 

@@ -23,9 +23,9 @@ NODE_BYTES = 16 << 20
 """Most that one node answers, of reduced dumps; a rank's are some 15 KB."""
 CLUSTER_BYTES = 256 << 20
 """Most that all nodes together answer: each has an equal share where they are many."""
-BYTES_A_SECOND = 56_000_000
-"""For which nodes are given turns: with reports and stacks some 64 MB come in a second. It is no
-bound: nodes differ in how long they need, and in how much they have."""
+BYTES_A_SECOND = 48_000_000
+"""For which nodes are given turns, so that with all else that comes there are no more than 64 MB in
+a second. It is no bound: nodes differ in how long they need, and in how much they have."""
 RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
 """The same, of raw dumps."""
@@ -41,7 +41,7 @@ class _Kept(msgspec.Struct):
 
 class ClusterDumps:
     """Any thread may call; blocks for up to ``RECORDER_SECONDS``, and for as long as the turn of
-    the last node is later than that of the first: some five seconds at most."""
+    the last node is later than that of the first: some six seconds at most."""
 
     def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._agents = agents
