@@ -1,15 +1,19 @@
 """What Ray's calls add to the coordinator's work with many nodes: ``bench/fleet.py`` over real Ray.
 
     python bench/fleet_ray.py [--nodes 200 500 1000] [--seconds 40] [--callers 2] [--relays]
-        [--taken-only] [--figures FILE] [--plot docs/growth.svg]
+        [--relays-above 256] [--agents-per-relay 64] [--taken-only] [--figures FILE]
+        [--plot docs/growth.svg]
 
 The coordinator is an asynchronous Ray actor, as the real one is, and the simulated agents call it
 from a few processes, each as many agents as its share; a real agent has a process of its own, so
 what the connections of 1,000 processes cost comes on top. Beside it stands the same actor whose
 method does nothing: what is left of the first figure is ours. Prints, for each number of nodes, the
-share of a core of the actor's process, how many reports a second it answered, and how long the
-callers waited. With ``--relays`` each is measured once more with as many relays as the real
-coordinator would make, real ones, which hand the reports on; what a relay takes is printed too.
+share of a core of the actor's process, how many reports a second it answered, and how long they
+waited for it, half and 99 % of them. With ``--relays`` each is measured once more with as many
+relays as the real coordinator would make, real ones, which hand the reports on; what a relay takes
+is printed too. In the middle of the run one of them is killed, and started again by Ray; agents
+whose report it does not answer do as real ones do. Printed are the seconds from then until all
+reports that it had were answered, and until it handed on reports again.
 
 Ten seconds before the end a rank is stopped, and its state is asked for; after the end the
 coordinator is killed, and another one takes its event log over. Printed are the seconds until the
@@ -39,7 +43,9 @@ import ray  # noqa: E402
 from fleet import LAST_SECONDS, STOPPED, WARM_SECONDS, FleetCoordinator, resident  # noqa: E402
 from growth_plot import Panel, draw  # noqa: E402
 from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
+from ray.exceptions import RayError, RayTaskError  # noqa: E402
 
+from ray_sentinel.actors.agent.ray_node import RELAY_AGAIN_SECONDS  # noqa: E402
 from ray_sentinel.actors.coordinator.event_log.recovery import restore  # noqa: E402
 from ray_sentinel.actors.coordinator.roster import LONGEST_INTERVAL  # noqa: E402
 from ray_sentinel.actors.messages import Receipt, pack, unpack  # noqa: E402
@@ -87,44 +93,86 @@ class RayCoordinator:
             await asyncio.to_thread(self._fleet.close)
 
 
+class Called(NamedTuple):
+    """What some of the agents saw."""
+
+    waits: list[float]
+    """Seconds that each report waited for its answer, once all was warm."""
+    stopped_at: float
+    """When a rank was stopped."""
+    again: list[float]
+    """When reports were answered that a relay had not answered."""
+    relayed: list[list[float]]
+    """When reports were answered by way of each relay."""
+
+
 class Callers:
     """Some of the agents: each looks once a second and reports what is due; one whose answer has
-    not come waits."""
+    not come waits. As ``CoordinatorLink`` does, it reports to the coordinator where its relay does
+    not answer, and leaves that alone for a while."""
 
-    def run(
-        self, targets: list[Any], numbers: list[int], count: int, seconds: int
-    ) -> tuple[list[float], float]:
-        """Seconds that each report waited for its answer, once all was warm, and when a rank was
-        stopped; agents share the ``targets``, which are the coordinator or relays."""
-        nodes = {number: SimulatedNode(number, count * PER_NODE) for number in numbers}
-        waits: list[float] = []
-        waiting = set[int]()
-        lock = threading.Lock()
+    def __init__(self, actor: Any, relays: list[Any], numbers: list[int], count: int) -> None:
+        self._actor, self._relays = actor, relays
+        self._nodes = {number: SimulatedNode(number, count * PER_NODE) for number in numbers}
+        self._relay_at = dict.fromkeys(numbers, 0.0)
+        """When each may use its relay."""
+        self._waiting = set[int]()
+        self._lock = threading.Lock()
+
+    def run(self, seconds: int) -> Called:
         start = time.time()
+        self._warm_at = start + WARM_SECONDS
+        self._told = Called([], start + seconds - LAST_SECONDS, [], [[] for _ in self._relays])
         for second in range(seconds):
             families = hardware(second)
-            if second == seconds - LAST_SECONDS and 0 in nodes:
-                nodes[0].stopped = frozenset({STOPPED})
-            for place, (number, node) in enumerate(nodes.items()):
-                phase = place / len(nodes)
+            if second == seconds - LAST_SECONDS and 0 in self._nodes:
+                self._nodes[0].stopped = frozenset({STOPPED})
+            for place, (number, node) in enumerate(self._nodes.items()):
+                phase = place / len(self._nodes)
                 time.sleep(max(0.0, start + second + phase - time.time()))
-                with lock:
-                    if number in waiting or not node.due(second, start + phase):
+                with self._lock:
+                    if number in self._waiting or not node.due(second, start + phase):
                         continue
-                    waiting.add(number)
+                    self._waiting.add(number)
                 data = node.report(node.snapshot(second, families, start=start + phase))
-                sent = time.time()
+                self._send(number, data)
+        return self._told
 
-                def answered(future: Any, number: int = number, sent: float = sent) -> None:
-                    if time.time() - start > WARM_SECONDS:
-                        waits.append(time.time() - sent)
-                    nodes[number].take(unpack(future.result(), Receipt))
-                    with lock:
-                        waiting.discard(number)
+    def _send(self, number: int, data: bytes) -> None:
+        sent = time.time()
+        if not self._relays or sent < self._relay_at[number]:
+            answer = self._actor.report.remote(data).future()
+            answer.add_done_callback(lambda answer: self._take(number, sent, answer))
+            return
+        place = number % len(self._relays)
 
-                target = targets[number % len(targets)]
-                target.report.remote(data).future().add_done_callback(answered)
-        return waits, start + seconds - LAST_SECONDS
+        def relayed(answer: Any) -> None:
+            try:
+                self._take(number, sent, answer)
+                self._told.relayed[place].append(time.time())
+            except RayTaskError:
+                self._done(number)  # the coordinator does not answer it: with the next look
+            except RayError:
+                self._relay_at[number] = time.time() + RELAY_AGAIN_SECONDS
+                itself = self._actor.report.remote(data).future()
+                itself.add_done_callback(again)
+
+        def again(answer: Any) -> None:
+            self._take(number, sent, answer)
+            self._told.again.append(time.time())
+
+        self._relays[place].report.remote(data).future().add_done_callback(relayed)
+
+    def _take(self, number: int, sent: float, answer: Any) -> None:
+        receipt = unpack(answer.result(), Receipt)
+        if time.time() > self._warm_at:
+            self._told.waits.append(time.time() - sent)
+        self._nodes[number].take(receipt)
+        self._done(number)
+
+    def _done(self, number: int) -> None:
+        with self._lock:
+            self._waiting.discard(number)
 
 
 class MeasuredRelay(Relay):
@@ -153,31 +201,43 @@ def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int =
         most = Config().coordinator.reports_per_second
         interval = min(count / most, LONGEST_INTERVAL)
         actor = coordinator.remote(folder, idle, interval)
-        made = [ray.remote(Callers).options(num_cpus=0).remote() for _ in range(callers)]
         ray.get(actor.figures.remote())
-        handing = [ray.remote(MeasuredRelay).options(**light).remote() for _ in range(relays)]
-        ray.get([relay.ping.remote() for relay in handing])
-        runs = [
-            one.run.remote(handing or [actor], list(range(number, count, callers)), count, seconds)
-            for number, one in enumerate(made)
+        relay = ray.remote(MeasuredRelay).options(max_restarts=-1, max_task_retries=0, **light)
+        handing = [relay.remote() for _ in range(relays)]
+        ray.get([one.ping.remote() for one in handing])
+        made = [
+            ray.remote(Callers)
+            .options(num_cpus=0)
+            .remote(actor, handing, list(range(number, count, callers)), count)
+            for number in range(callers)
         ]
+        runs = [one.run.remote(seconds) for one in made]
         time.sleep(WARM_SECONDS)
         begun, (spent, answered, _) = time.time(), ray.get(actor.figures.remote())
-        handed = [ray.get(relay.figures.remote())[0] for relay in handing]
-        ray.wait(runs, num_returns=len(runs), timeout=seconds - WARM_SECONDS - 4)
+        # The first one is killed: what it takes has no beginning.
+        handed = [ray.get(one.figures.remote())[0] for one in handing[1:]]
+        killed_at = None
+        if handing and not idle:
+            ray.wait(runs, num_returns=len(runs), timeout=(seconds - WARM_SECONDS) / 2 - 4)
+            killed_at = time.time()
+            ray.kill(handing[0], no_restart=False)
+        left = begun + seconds - WARM_SECONDS - 4 - time.time()
+        ray.wait(runs, num_returns=len(runs), timeout=left)
         took = time.time() - begun
         spent_then, answered_then, memory = ray.get(actor.figures.remote())
-        after = [ray.get(relay.figures.remote()) for relay in handing]
+        after = [ray.get(one.figures.remote()) for one in handing[1:]]
         extra = "" if idle else asked_status(actor)
-        found = ray.get(runs)
-        waits = sorted(wait for run, _ in found for wait in run)
+        found: list[Called] = ray.get(runs)
+        waits = sorted(wait for called in found for wait in called.waits)
+        if killed_at is not None:
+            extra += relay_killed(found, killed_at)
         if not idle:
-            extra += named(actor, found[0][1])
+            extra += named(actor, found[0].stopped_at)
             extra += taken_over(actor, folder, interval)
         for one in (actor, *made, *handing):
             ray.kill(one)
     each = ""
-    if handing:
+    if handed:
         took_each = [(then - now) / took for (then, _), now in zip(after, handed, strict=True)]
         each = (
             f"; each of {relays} relays {statistics.median(took_each):.3f} of a core, "
@@ -202,6 +262,19 @@ def asked_status(actor: Any) -> str:
         data = ray.get(actor.status.remote())
         took.append(time.time() - begun)
     return f"; status {statistics.median(took):.2f} s, {len(data) / 1e6:.2f} MB"
+
+
+def relay_killed(found: list[Called], killed_at: float) -> str:
+    """How long after it was killed no report waited for the first relay any more, and how long
+    until it handed on others."""
+    again = [at for called in found for at in called.again]
+    answered = max(again, default=killed_at)
+    back = [at for called in found for at in called.relayed[0] if at > answered]
+    return (
+        f"; relay killed: the {len(again)} reports that it did not answer are answered after "
+        f"{answered - killed_at:.1f} s, by way of it others "
+        + (f"after {min(back) - killed_at:.1f} s" if back else "no more")
+    )
 
 
 def named(actor: Any, stopped_at: float) -> str:
@@ -263,6 +336,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--callers", type=int, default=2)
     parser.add_argument("--relays", action="store_true")
+    usual = Config().coordinator
+    parser.add_argument("--relays-above", type=int, default=usual.relays_above)
+    parser.add_argument("--agents-per-relay", type=int, default=usual.agents_per_relay)
     parser.add_argument("--taken-only", action="store_true", help="without the unread runs")
     parser.add_argument("--figures", type=Path, help="JSON: of earlier runs, and of these")
     parser.add_argument("--plot", type=Path, help="an SVG file to be written of all of them")
@@ -274,7 +350,9 @@ def main() -> None:
         log_to_driver=False,
         runtime_env={"env_vars": {"PYTHONPATH": paths}},
     )
-    limits = Config().coordinator
+    limits = CoordinatorConfig(
+        relays_above=asked.relays_above, agents_per_relay=asked.agents_per_relay
+    )
     runs: list[Measured] = []
     for count in asked.nodes:
         for idle in (False,) if asked.taken_only else (True, False):

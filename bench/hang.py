@@ -52,7 +52,7 @@ class SimulatedAgents:
 
     def __init__(self, dumps: list[bytes]) -> None:
         self._dumps = dumps
-        self.came: Counter[float] = Counter()
+        self.came: Counter[int] = Counter()
         """Bytes by second."""
 
     def ask(self, method: str, requests: Mapping[str, DumpRequest], seconds: float) -> Answers:
@@ -63,7 +63,8 @@ class SimulatedAgents:
                 for r in request.ranks
             )
             answers[node] = pack(Dumps(dumps=dumps))
-            self.came[request.after] += len(answers[node])
+            turn = request.turn(sum(len(dump.data) for dump in dumps))
+            self.came[int(turn)] += len(answers[node])
         return answers, []
 
 
@@ -112,7 +113,7 @@ def main() -> None:
     size = sum(map(len, found.values()))
     print(
         f"a round of flight recorders {size / 1e6:.0f} MB of {len(found)} ranks, over "
-        f"{max(agents.came) + 1:.0f} s, at most {max(agents.came.values()) / 1e6:.0f} MB in one"
+        f"{max(agents.came) + 1} s, at most {max(agents.came.values()) / 1e6:.0f} MB in one"
     )
     sizes = [len(data) for data in (*kept.values(), *found.values())]
     print(f"bundle: {sum(sizes) / 1e6:.0f} MB, {on_disk(sizes) / 1e6:.0f} MB in blocks of 4 KiB")

@@ -7,14 +7,15 @@ others wait for it in a collective that its recorder lacks. With ``--alike`` its
 that collective too, as those of a rank do that called another one. The coordinator's loop, engine,
 executor and bundle are the real ones. Agents are simulated in a process of their own: they report
 as in ``bench/fleet.py``, and give stacks, recorders and captures when they are asked, after the
-seconds that tools need for them (``TAKES``), recorders in the turns that the coordinator gives
-them. All of it comes by pipes, so what Ray's calls cost comes on top.
+seconds that tools need for them (``TAKES``), recorders later by the turns that the coordinator
+gives them. All of it comes by pipes, so what Ray's calls cost comes on top.
 
 Every rank has a recorder that tells of its own groups, reduced as nodes reduce them. Prints, for
 each number of nodes: seconds from the last step until the hang was suspected, from then until
-somebody was named and until the bundle was there; the most that came into the coordinator in a
-second, how long reports waited for it and what a tick took at most; its CPU seconds until the name
-and until the bundle, and its peak memory; the bundle's size, also in blocks of 4 KiB.
+somebody was named, until recorders came and until the bundle was there; the most that came into
+the coordinator in a second, how long reports waited for it and what a tick took at most; its CPU
+seconds until the name and until the bundle, and its peak memory; the bundle's size, also in blocks
+of 4 KiB.
 """
 
 from __future__ import annotations
@@ -136,8 +137,7 @@ class SimulatedEvidence:
         if method == "flight_recorder":
             request = unpack(data, DumpRequest)
             dumps = self._raw(request) if request.raw else self._reduced(request)
-            if any(one.data for one in dumps):
-                seconds = max(seconds, request.after)
+            seconds += request.turn(sum(len(one.data) for one in dumps))
             return seconds, pack(Dumps(dumps=dumps))
         if method == "capture":
             return seconds, pack(self._capture(unpack(data, CaptureRequest)))
@@ -259,6 +259,9 @@ class AgentsByPipe:
         self._boxes: dict[int, queue.SimpleQueue[tuple[int, bytes]]] = {}
         self.came: list[tuple[float, int]] = []
         """When answers came, and their bytes."""
+        self._recorders: int | None = None
+        """Number of the first question for them."""
+        self.recorders_came: list[float] = []
         threading.Thread(target=self._take, daemon=True).start()
 
     def ask_about(
@@ -277,6 +280,8 @@ class AgentsByPipe:
         with self._lock:
             number = next(self._numbers)
             self._boxes[number] = box
+            if method == "flight_recorder" and self._recorders is None:
+                self._recorders = number
             self._pipe.send_bytes(pack(Question(number=number, method=method, requests=wanted)))
         end, answers = time.monotonic() + seconds, dict[str, bytes]()
         while len(answers) < len(wanted):
@@ -296,6 +301,8 @@ class AgentsByPipe:
                 return
             self.came.append((time.time(), len(data)))
             number, node = ANSWER.unpack_from(data)
+            if number == self._recorders:
+                self.recorders_came.append(time.time())
             self._boxes[number].put((node, data[ANSWER.size :]))
 
 
@@ -390,6 +397,9 @@ def said(
         f"  {step.at - suspected:+6.1f} s {step.what}: {step.text[:100]}"
         for step in coordinator.loop.incidents()[-1].milestones
     ]
+    if recorders := coordinator.agents.recorders_came:
+        first, last = recorders[0] - suspected, recorders[-1] - suspected
+        lines.append(f"  the first round of recorders came from {first:.1f} to {last:.1f} s")
     if "explained" in coordinator.told:
         at, spent, incident = coordinator.told["explained"]
         bundle = coordinator.executor.bundles.known(incident.id)

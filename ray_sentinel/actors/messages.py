@@ -146,8 +146,16 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
     most_bytes: int = 0
     """Of all dumps in the answer."""
     after: float = 0.0
-    """An answer with dumps in it, not their digests alone, is sent no sooner than so many seconds
-    after the request: nodes whose ranks are all asked at once do not all answer at once."""
+    """The node's turn: seconds that an answer of ``most_bytes`` waits once it is gathered, and a
+    smaller one in proportion. Nodes whose ranks are all asked at once do not all answer at once."""
+
+    def turn(self, size: int) -> float:
+        """Seconds that an answer with so many bytes of dumps waits once it is gathered.
+
+        >>> DumpRequest(ranks=(), most_bytes=1000, after=4.0).turn(250)
+        1.0
+        """
+        return self.after * size / self.most_bytes if size else 0.0
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):

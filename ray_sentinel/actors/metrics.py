@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
+from ray_sentinel.engine.shedding import PARTS
 from ray_sentinel.engine.telemetry.inference import MOVING
 from ray_sentinel.model.exposition import clean
 from ray_sentinel.model.incident import Incident
@@ -56,6 +57,9 @@ RELAYED = Metric(
     "ray_sentinel_relayed_reports_total", "counter", "Those of them that came by way of relays."
 )
 RELAYS = Metric("ray_sentinel_relays", "gauge", "Actors that hand on the reports of some agents.")
+RELAYS_WANTED = Metric(
+    "ray_sentinel_relays_wanted", "gauge", "How many there are to be, for so many nodes."
+)
 SERIES_BYTES = Metric(
     "ray_sentinel_series_bytes", "gauge", "Memory of the nodes' series that rules and history read."
 )
@@ -85,6 +89,12 @@ REPORT_SECONDS = Metric(
     "ray_sentinel_report_seconds",
     "gauge",
     "Wall time of the agent's last report to the coordinator, with its answer.",
+)
+LOST = Metric(
+    "ray_sentinel_agent_lost_total",
+    "counter",
+    "Exits and events that the agent had no room for while no coordinator took them.",
+    ("what",),
 )
 INCIDENTS = Metric(
     "ray_sentinel_incidents_total", "counter", "Confirmed incidents.", ("kind", "severity")
@@ -221,15 +231,18 @@ def capture_families(
 
 
 def agent_families(
-    memory_bytes: int, memory_limit: int, report_seconds: float | None
+    memory_bytes: int, memory_limit: int, report_seconds: float | None, lost: Mapping[str, int]
 ) -> tuple[Family, ...]:
-    """What it costs to watch this node; ``report_seconds`` as of ``REPORT_SECONDS``, None before
-    the first report."""
-    memory = Family(MEMORY, (MEMORY(float(memory_bytes), "agent"),))
-    limit = Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(memory_limit), "agent"),))
+    """What it costs to watch this node, and what was ``lost`` of it; ``report_seconds`` as of
+    ``REPORT_SECONDS``, None before the first report."""
+    families = (
+        Family(MEMORY, (MEMORY(float(memory_bytes), "agent"),)),
+        Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(memory_limit), "agent"),)),
+        Family(LOST, tuple(LOST(float(n), what) for what, n in sorted(lost.items()))),
+    )
     if report_seconds is None:
-        return memory, limit
-    return memory, limit, Family(REPORT_SECONDS, (REPORT_SECONDS(report_seconds),))
+        return families
+    return *families, Family(REPORT_SECONDS, (REPORT_SECONDS(report_seconds),))
 
 
 class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,16 +268,19 @@ def coordinator_families(
     total = Counter((incident.kind, incident.severity) for incident in known)
     active = {(i.job, i.kind) for i in known if i.state in CONFIRMED}
     work = told.work
+    # A series that begins with its first case would have no growth to alert of.
+    shed = dict.fromkeys(PARTS, 0) | work.shed
     families = [
         Family(NODES, (NODES(float(told.nodes)),)),
         Family(UNWATCHED, (UNWATCHED(float(told.unwatched)),)),
         Family(REPORTS, (REPORTS(float(told.reports)),)),
         Family(RELAYED, (RELAYED(float(told.relayed)),)),
         Family(RELAYS, (RELAYS(float(work.relays)),)),
+        Family(RELAYS_WANTED, (RELAYS_WANTED(float(work.relays_wanted)),)),
         Family(REPORTS_DUE, (REPORTS_DUE(work.reports_due_per_second),)),
         Family(MEMORY, (MEMORY(float(work.memory_bytes), "coordinator"),)),
         Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(work.memory_limit_bytes), "coordinator"),)),
-        Family(SHED, tuple(SHED(float(n), part) for part, n in sorted(work.shed.items()))),
+        Family(SHED, tuple(SHED(float(n), part) for part, n in sorted(shed.items()))),
         Family(SERIES_BYTES, (SERIES_BYTES(float(work.series_bytes)),)),
         Family(SERIES_LIMIT, (SERIES_LIMIT(float(work.series_limit_bytes)),)),
         Family(LOG_WAITING, (LOG_WAITING(float(work.log_waiting_bytes)),)),

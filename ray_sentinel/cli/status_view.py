@@ -167,10 +167,12 @@ def _nodes(status: Status) -> Table:
 
 def _work(told: CoordinatorStatus) -> str:
     cycle = "" if told.cycle_seconds is None else f", a cycle takes {told.cycle_seconds:.2f} s"
-    relays = f" by way of {told.relays} relays" if told.relays else ""
+    missing_relays = f"{told.relays} of {told.relays_wanted}"
+    relays = missing_relays if told.relays < told.relays_wanted else str(told.relays or "")
+    way = f" by way of {relays} relays" if relays else ""
     waiting, missing = told.log_waiting_bytes, told.log_missing
     return (
-        f"{told.reports_per_second:.0f} reports a second{relays}{cycle}, memory "
+        f"{told.reports_per_second:.0f} reports a second{way}{cycle}, memory "
         f"{told.memory_bytes >> 20} of {told.memory_limit_bytes >> 20} MiB"
         + (f", {waiting / 2**20:.1f} MiB of events wait for the disk" if waiting >> 16 else "")
         + (f", {missing} events are missing in the log" if missing else "")

@@ -101,6 +101,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Which all agents make where nothing happens on their nodes."""
     relays: int = 0
     """Actors that hand reports on; in a small cluster there are none."""
+    relays_wanted: int = 0
+    """How many there are to be."""
     cycle_seconds: float | None = None
     """Wall time of the engine's last cycle."""
     memory_bytes: int = 0

@@ -48,9 +48,15 @@ class NodeDumps:
     """Methods block; any thread may call."""
 
     def __init__(
-        self, host: str, record_of: RecordOf, parallel: int, recorders: Recorders | None = None
+        self,
+        host: str,
+        record_of: RecordOf,
+        parallel: int,
+        recorders: Recorders | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._host = host
+        self._sleep = sleep
         self._record_of = record_of
         self.recorders = Recorders() if recorders is None else recorders
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="ray-sentinel-dumps")
@@ -64,8 +70,7 @@ class NodeDumps:
 
     def gather(self, request: DumpRequest) -> Dumps:
         """The dumps that were asked for; each rank without one is named, with the reason."""
-        begun = time.monotonic()
-        end = begun + SECONDS
+        end = time.monotonic() + SECONDS
         known = dict(zip(request.ranks, request.known, strict=False))
         asked = {self._pool.submit(self._find, rank): rank for rank in request.ranks}
         answer = _Answer(request.most_bytes)
@@ -91,9 +96,8 @@ class NodeDumps:
                 source.cancel()
         late_by = f"it did not write one within {SECONDS:g} s"
         answer.problems += [self._no(rank, late_by) for rank in request.ranks if rank in late]
-        # Digests alone are small: they need no turn.
-        if any(dump.data for dump in answer.dumps):
-            time.sleep(max(0.0, begun + request.after - time.monotonic()))
+        # However long it took: nodes that are all slow are to keep their distance too.
+        self._sleep(request.turn(answer.size))
         return answer.made()
 
     def close(self) -> None:
@@ -167,6 +171,11 @@ class _Answer:
         digest = _digest(data) if data else known
         self.add(Dump(rank=rank, data=b"" if digest == known else data, digest=digest))
         return digest
+
+    @property
+    def size(self) -> int:
+        """Bytes of the dumps; one that is told by its digest alone has none."""
+        return self._most - self._room
 
     def made(self) -> Dumps:
         """The message."""

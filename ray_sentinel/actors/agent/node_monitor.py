@@ -314,7 +314,7 @@ class NodeMonitor:
             (
                 *self._measured,
                 build_family(PROTOCOL),
-                *agent_families(*self._memory(), self._report_seconds),
+                *agent_families(*self._memory(), self._report_seconds, self._outbox.lost),
                 *capture_families(self.evidence.runs, self.evidence.capture_seconds),
                 *self._from_coordinator,
             )

@@ -47,13 +47,14 @@ class Outbox:
                     self._events.popleft()
 
     @property
+    def lost(self) -> dict[str, int]:
+        """How many ``exits`` and ``events`` there was no room for."""
+        return {"exits": self.lost_exits, "events": self.lost_events}
+
+    @property
     def problem(self) -> str:
         """What was lost while the coordinator was away; empty while nothing was."""
-        lost = [
-            f"{count} {what}"
-            for count, what in ((self.lost_exits, "exits"), (self.lost_events, "events"))
-            if count
-        ]
+        lost = [f"{count} {what}" for what, count in self.lost.items() if count]
         return f"no coordinator for long: the oldest {' and '.join(lost)} were lost" if lost else ""
 
     def add_exit(self, gone: Exit) -> Exit:

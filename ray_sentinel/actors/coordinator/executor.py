@@ -312,7 +312,8 @@ class Executor:
     def _look_at_ray_job(self, action: LookAtRayJob) -> RayJobLooked:
         """An answer always: while one is awaited the job is not looked at again."""
         try:
-            look = take_look(ray, action.ray_job, times=action.times)
+            agents = self._fleet.handles()
+            look = take_look(ray, action.ray_job, times=action.times, agents=agents)
         except (ray.exceptions.RayError, RuntimeError, OSError) as error:
             log.warning("job %s could not be looked at: %s", action.ray_job, error)
             look = RayLook(calls=RayCalls(), notes=(f"it could not be looked at: {error}",))

@@ -6,7 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ WAVE_SECONDS = 10.0
 """An agent that has not reported after so long no longer keeps others from being started."""
 NEXT_WAVE = f"its agent is started after others: no more than {WAVE} start at once"
 RETRY = Backoff(first=2.0, most=60.0)
+Groups = Mapping[str, placement.NodePlacementGroup]
+"""By node id."""
 
 
 class FleetMember:
@@ -162,10 +165,10 @@ class Fleet:
             *self._welcome(seen, now),
             *self._note_draining(now),
         ]
-        slots = list(self._slots.values())
+        slots, groups = list(self._slots.values()), cache(placement.groups)
         for slot in slots:
             if slot.handle is not None:
-                self._check(slot, now)
+                self._check(slot, now, groups)
         self._start_some(slots, now)
         return events
 
@@ -179,7 +182,6 @@ class Fleet:
         there = placement.agents()
         found = [slot for slot in due if slot.node.id in there]
         new = [slot for slot in due if slot.node.id not in there]
-        # Once for all: the table has a row for each node.
         groups = placement.groups() if found or room > 0 else {}
         for slot in (*found, *new[: max(0, room)]):
             slot.in_wave = slot.node.id not in there
@@ -218,8 +220,9 @@ class Fleet:
 
     def _drop_dead(self, living: Collection[str]) -> None:
         """Also what a coordinator before this one left behind."""
-        for node_id in placement.groups().keys() - living:
-            placement.drop(node_id)
+        groups = placement.groups()
+        for node_id in groups.keys() - living:
+            placement.drop(node_id, groups)
             log.info("dropped the agent and group of the dead node %s", node_id[:8])
 
     def _welcome(self, seen: Mapping[str, RayNode], now: float) -> list[AnyEvent]:
@@ -262,12 +265,10 @@ class Fleet:
             *(draining_note(self.label(n), at) for n, at in told),
         )
 
-    def _start(
-        self, slot: FleetMember, now: float, groups: Mapping[str, placement.NodePlacementGroup]
-    ) -> None:
+    def _start(self, slot: FleetMember, now: float, groups: Groups) -> None:
         if slot.node.id in self._draining and not placement.has_agent(slot.node.id):
             # Ray would place it nowhere, and its group would wait as a demand.
-            self.release(slot.node.id, DRAINED)
+            self.release((slot.node.id,), DRAINED)
             return
         try:
             handle = placement.start_agent(slot.node, self._config, groups)
@@ -287,7 +288,7 @@ class Fleet:
             slot.problem = ""
         slot.ping = handle.ping.remote()
 
-    def _check(self, slot: FleetMember, now: float) -> None:
+    def _check(self, slot: FleetMember, now: float, groups: Callable[[], Groups]) -> None:
         heard = self._heard(slot.node.id)
         if heard is not None and now - heard <= FRESH_SECONDS:
             slot.problem, slot.failures, slot.ping = "", 0, None
@@ -303,7 +304,7 @@ class Fleet:
             ray.get(ping)
         except (ActorDiedError, ActorUnschedulableError) as error:
             # For good: its constructor failed, or its group is gone.
-            placement.drop(slot.node.id)
+            placement.drop(slot.node.id, groups())
             slot.handle = None
             self._failed(slot, now, last_line(error))
         except RayError as error:
@@ -317,15 +318,25 @@ class Fleet:
         slot.problem = f"the agent could not be started: {reason}"
         log.warning("node %s: %s; again in %.0f s", slot.node.id[:8], slot.problem, wait)
 
-    def release(self, node_id: str, reason: str) -> None:
-        """Take the agent off a node, so that it can scale down, until ``recall``."""
+    def release(self, node_ids: Iterable[str], reason: str) -> None:
+        """Take the agents off nodes, so that they can scale down, until ``recall``. If the control
+        store is away meanwhile, which raises, those that are left stay watched."""
+        left = []
         with self._lock:
-            slot = self._slots.get(node_id)
-            if slot is None or slot.released:
-                return
-            slot.released, slot.problem, slot.handle = True, reason, None
-        placement.drop(node_id)
-        log.info("released node %s: %s", node_id[:8], reason)
+            for node_id in node_ids:
+                slot = self._slots.get(node_id)
+                if slot is not None and not slot.released:
+                    slot.released, slot.problem, slot.handle = True, reason, None
+                    left.append(slot)
+        try:
+            groups = placement.groups() if left else {}
+            while left:
+                placement.drop(left[-1].node.id, groups)
+                log.info("released node %s: %s", left.pop().node.id[:8], reason)
+        finally:
+            with self._lock:
+                for slot in left:
+                    slot.released, slot.problem = False, ""
 
     def recall(self, node_id: str, now: float) -> None:
         """Put the agent back on a released node with the next step."""
@@ -350,16 +361,22 @@ class Fleet:
         return True
 
 
-class RelayPing:
-    """Whether a node's relay, which is made with it, answers; as ``Relays`` wants it."""
+def relay_pings(nodes: Iterable[RayNode]) -> dict[str, RelayPing]:
+    """The relays of some nodes, made or found, by node id; as ``Relays`` wants them."""
+    groups = cache(placement.groups)
+    return {node.id: RelayPing(node, groups) for node in nodes}
 
-    def __init__(self, node: RayNode) -> None:
+
+class RelayPing:
+    """Whether a node's relay, which is made with it, answers."""
+
+    def __init__(self, node: RayNode, groups: Callable[[], Groups]) -> None:
         self._node = node
         self._handle: Any = None
         self._answered = False
         self._asked_at = time.monotonic()
         try:
-            self._handle = placement.start_relay(node)
+            self._handle = placement.start_relay(node, groups())
             self._ping = self._handle.ping.remote()
         except (RayError, ValueError, RuntimeError) as error:
             self._say(last_line(error))

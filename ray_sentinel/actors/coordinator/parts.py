@@ -24,9 +24,9 @@ from ray_sentinel.actors.coordinator.executor import Executor
 from ray_sentinel.actors.coordinator.fleet import (
     DRAINED,
     Fleet,
-    RelayPing,
     autoscales,
     draining_now,
+    relay_pings,
     to_release,
     unused_now,
 )
@@ -107,7 +107,7 @@ class CoordinatorParts:
             limits.relays_above,
             limits.agents_per_relay,
             placement.relays,
-            RelayPing,
+            relay_pings,
             placement.drop_relay,
         )
         self._ray_actors = RayActors()
@@ -238,9 +238,10 @@ class CoordinatorParts:
     def _leave_drained_nodes(self) -> None:
         """An agent would keep a drained node from going."""
         idle_for = self.roster.idle_seconds(self.clock.now())
-        for node_id in self.fleet.draining().keys() - self.fleet.released():
-            if idle_for.get(node_id, 0.0) >= DRAINED_SECONDS:
-                self.fleet.release(node_id, DRAINED)
+        drained = self.fleet.draining().keys() - self.fleet.released()
+        self.fleet.release(
+            [key for key in drained if idle_for.get(key, 0.0) >= DRAINED_SECONDS], DRAINED
+        )
 
     def _look_at_table(self) -> None:
         self._ray_table.poll()
@@ -274,13 +275,14 @@ class CoordinatorParts:
         heads = {key for key, node in self.fleet.nodes().items() if node.is_head}
         for node_id in self.fleet.released() - free - self.fleet.draining().keys():
             self.fleet.recall(node_id, now)
-        for node_id in to_release(self.roster.idle_seconds(now), free, heads, limit):
+        idle = to_release(self.roster.idle_seconds(now), free, heads, limit)
+        for node_id in idle:
             self.roster.forget(node_id)
-            self.fleet.release(
-                node_id,
-                f"it has had no rank for {limit:.0f} s and was left, so that it can scale down; "
-                "it is watched again when something runs there",
-            )
+        self.fleet.release(
+            idle,
+            f"it has had no rank for {limit:.0f} s and was left, so that it can scale down; "
+            "it is watched again when something runs there",
+        )
 
     def _prune(self) -> None:
         self.page.keep()
@@ -343,6 +345,7 @@ class CoordinatorParts:
             reports_per_second=round(self.roster.per_second(now), 1),
             reports_due_per_second=round(self.roster.due_per_second, 1),
             relays=len(self.relays.nodes),
+            relays_wanted=self.relays.wanted,
             cycle_seconds=self.engine.cycle_seconds,
             memory_bytes=resident_bytes(),
             memory_limit_bytes=limits.memory_bytes,

@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ray_sentinel.actors.hosts import RayNode
 
@@ -28,12 +28,12 @@ class Relays:
         above: int,
         agents: int,
         found: Callable[[], Collection[str]],
-        start: Callable[[RayNode], Answers],
+        start: Callable[[Sequence[RayNode]], Mapping[str, Answers]],
         drop: Callable[[str], None],
     ) -> None:
         """Of more than ``above`` nodes, ``agents`` share a relay, 0 = never. ``found`` says which
-        nodes have one of a coordinator before this one. ``start`` has a node's relay made, or finds
-        it. ``drop`` ends the relay of a node."""
+        nodes have one of a coordinator before this one. ``start`` has the relays of some nodes
+        made, or finds them, by node id. ``drop`` ends the relay of a node."""
         self._above, self._agents = above, agents
         self._found: Callable[[], Collection[str]] | None = found
         self._start, self._drop = start, drop
@@ -64,6 +64,11 @@ class Relays:
         """The nodes whose relays answer."""
         return self._ready
 
+    @property
+    def wanted(self) -> int:
+        """How many there are to be, for the nodes of the last step."""
+        return self._wanted
+
     def step(self, nodes: Mapping[str, RayNode], free: Collection[str]) -> None:
         """Have as many as the living ``nodes`` want, on those that are ``free`` for one: watched,
         and not about to go. What could not be ended is ended in the next step."""
@@ -77,9 +82,9 @@ class Relays:
         stays = set(sorted(self._made.keys() & free, key=self._rank)[:most])
         for node_id in self._made.keys() - stays:
             self._end(node_id)
-        for node_id in self._candidates(nodes, free)[: max(0, self._wanted - len(stays))]:
-            self._made[node_id] = self._start(nodes[node_id])
-            self._dropping.discard(node_id)
+        new = self._candidates(nodes, free)[: max(0, self._wanted - len(stays))]
+        self._made.update(self._start([nodes[node_id] for node_id in new]))
+        self._dropping.difference_update(new)
         self._look()
         for node_id in list(self._dropping):
             self._drop(node_id)
@@ -88,7 +93,7 @@ class Relays:
     def _take_over(self, nodes: Mapping[str, RayNode]) -> None:
         if self._found is not None and nodes:
             found, self._found = self._found(), None
-            self._made = {key: self._start(nodes[key]) for key in found if key in nodes}
+            self._made = dict(self._start([nodes[key] for key in found if key in nodes]))
 
     def _rank(self, node_id: str) -> tuple[bool, bytes]:
         """Those that answer come first."""

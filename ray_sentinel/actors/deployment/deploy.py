@@ -208,9 +208,9 @@ def down(ray: Any, tell: Callable[[str], None] = lambda _: None) -> list[str]:
                 ray.kill(relay, no_restart=True)
         agents = {name: _get(ray, name) for name in names if name.startswith(AGENT_PREFIX)}
         stuck += _ask_to_close(ray, {name: handle for name, handle in agents.items() if handle})
-        node_ids = {name.removeprefix(AGENT_PREFIX) for name in agents} | set(placement.groups())
-        for node_id in node_ids:
-            placement.drop(node_id)
+        groups = placement.groups()
+        for node_id in {name.removeprefix(AGENT_PREFIX) for name in agents} | groups.keys():
+            placement.drop(node_id, groups)
         if COORDINATOR in names and (again := _get(ray, COORDINATOR)):
             ray.kill(again, no_restart=True)
         left = _left(ray)

@@ -83,14 +83,15 @@ def start_agent(
     return ray.remote(Agent).options(max_concurrency=CALLS_AT_ONCE, **options).remote(config)
 
 
-def start_relay(node: RayNode) -> Any:
-    """The relay in the group of a node's agent; made, or found if it is there already.
+def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
+    """The relay in the group of a node's agent; made, or found if it is there already. ``known``
+    are the ``groups`` of a moment ago.
 
     Raises ValueError where there is no group: a new one would outlive the agent that was taken off.
     """
     from ray_sentinel.actors.relay.actor import Relay
 
-    if (found := groups().get(node.id)) is None:
+    if (found := known.get(node.id)) is None:
         raise ValueError("its agent has no placement group")
     options = _options(relay_name(node.id), found.group)
     return ray.remote(Relay).options(**options).remote()
@@ -140,8 +141,9 @@ def drop_relay(node_id: str) -> None:
         pass
 
 
-def drop(node_id: str) -> None:
-    """Remove a node's relay, agent and group, in this order.
+def drop(node_id: str, known: Mapping[str, NodePlacementGroup] | None = None) -> None:
+    """Remove a node's relay, agent and group, in this order. ``known`` are the ``groups`` of a
+    moment ago; where the agent may be younger, they are looked for.
 
     A restartable actor whose group goes first would stay pending for ever, as a demand on the
     autoscaler.
@@ -151,7 +153,7 @@ def drop(node_id: str) -> None:
         ray.kill(ray.get_actor(agent_name(node_id), namespace=NAMESPACE), no_restart=True)
     except ValueError:
         pass
-    if (found := groups().get(node_id)) is not None:
+    if (found := (groups() if known is None else known).get(node_id)) is not None:
         remove_placement_group(found.group)
 
 
@@ -163,7 +165,8 @@ class NodePlacementGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def groups() -> dict[str, NodePlacementGroup]:
-    """Our groups that are not yet removed, by node id.
+    """Our groups that are not yet removed, by node id. The table has a row for each node: who sees
+    to many nodes looks once.
 
     Taken from the table of all groups: a lookup by name sees only those of the caller's own
     namespace, and the coordinator's is that of whoever deployed it.

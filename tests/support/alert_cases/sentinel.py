@@ -14,6 +14,9 @@ MEMORY = {
     'ray_sentinel_memory_limit_bytes{host="n1",process="agent"}': "1073741824x60",
 }
 DUE = 'ray_sentinel_reports_due_per_second{host="n1"}'
+RELAYS_WANTED = 'ray_sentinel_relays_wanted{host="n1"}'
+LOST_EXITS = 'ray_sentinel_agent_lost_total{host="n1",what="exits"}'
+LOST_EVENTS = 'ray_sentinel_agent_lost_total{host="n1",what="events"}'
 TAKEN = 'ray_sentinel_reports_total{host="n1"}'
 
 CASES: tuple[Case, ...] = (
@@ -109,6 +112,39 @@ CASES: tuple[Case, ...] = (
         {DUE: "1000x60", TAKEN: "0+30000x24 30000+30000x40"},
     ),
     fires(
+        "RelaysMissing",
+        "one that hangs, and none could be made elsewhere",
+        {'ray_sentinel_relays{host="n1"}': "15x60", RELAYS_WANTED: "16x60"},
+        {"host": "n1"},
+    ),
+    quiet(
+        "RelaysMissing",
+        "one that was replaced",
+        {'ray_sentinel_relays{host="n1"}': "16x25 15x4 16x30", RELAYS_WANTED: "16x60"},
+    ),
+    quiet(
+        "RelaysMissing",
+        "a small cluster",
+        {'ray_sentinel_relays{host="n1"}': "0x60", RELAYS_WANTED: "0x60"},
+    ),
+    quiet(
+        "RelaysMissing",
+        "nodes that have just gone",
+        {'ray_sentinel_relays{host="n1"}': "16x60", RELAYS_WANTED: "16x20 15x40"},
+    ),
+    fires(
+        "AgentLostEvents",
+        "the coordinator was away for long",
+        {LOST_EXITS: "0x60", LOST_EVENTS: "0x25 40x40"},
+        {"host": "n1", "what": "events"},
+    ),
+    quiet("AgentLostEvents", "long ago", {LOST_EXITS: "7x60", LOST_EVENTS: "40x60"}),
+    quiet(
+        "AgentLostEvents",
+        "an agent that was started again",
+        {LOST_EXITS: "7x25 0x40", LOST_EVENTS: "40x25 0x40"},
+    ),
+    fires(
         "EventLogIncomplete",
         "a disk that hung",
         {'ray_sentinel_event_log_missing_total{host="n1"}': "0x25 400x40"},
@@ -155,6 +191,20 @@ CASES: tuple[Case, ...] = (
             'ray_sentinel_memory_bytes{host="n1",process="agent"}': "200000000x60",
             **MEMORY,
         },
+    ),
+    fires(
+        "SentinelMemoryShort",
+        "the first part is let go",
+        {
+            'ray_sentinel_memory_shed_total{host="n1",part="history"}': "0x25 1x40",
+            'ray_sentinel_memory_shed_total{host="n1",part="series"}': "0x60",
+        },
+        {"host": "n1", "part": "history"},
+    ),
+    quiet(
+        "SentinelMemoryShort",
+        "long ago",
+        {'ray_sentinel_memory_shed_total{host="n1",part="history"}': "4x60"},
     ),
     fires(
         "CollectorStuck",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from bench.flight_recorder import large_job
@@ -18,14 +18,12 @@ from ray_sentinel.actors.coordinator.gathering import cluster_dumps
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import (
     BYTES_A_SECOND,
-    CLUSTER_BYTES,
-    RANK_BYTES,
     RECORDER_SECONDS,
     ClusterDumps,
 )
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
 from ray_sentinel.cli.recorder_files import find
-from ray_sentinel.engine.incidents.lifecycle import RECORDER_OVERDUE
+from ray_sentinel.engine.incidents.lifecycle import recorders_overdue
 from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -228,17 +226,10 @@ def test_dumps_travel_as_they_are() -> None:
     assert unpack(pack(answer), Dumps) == answer
 
 
-def test_many_nodes_answer_one_after_the_other_and_few_at_once() -> None:
-    class Asked:
-        def ask(
-            self, method: str, requests: Mapping[str, DumpRequest], seconds: float
-        ) -> tuple[dict[str, bytes], list[str]]:
-            self.after = [request.after for request in requests.values()]
-            self.seconds = seconds
-            return {}, []
+class Requested:
+    """What the nodes of a job of eight ranks a node are asked, and how long they are waited for."""
 
-    def after(nodes: int) -> Asked:
-        asked = Asked()
+    def __init__(self, nodes: int, *, raw: bool = False) -> None:
         ranks = [
             Rank(
                 id=RankId("job", 0, n),
@@ -247,30 +238,63 @@ def test_many_nodes_answer_one_after_the_other_and_few_at_once() -> None:
             )
             for n in range(8 * nodes)
         ]
-        ClusterDumps(cast(Agents, asked)).reduced(ranks)
-        return asked
+        dumps = ClusterDumps(cast(Agents, self))
+        (dumps.raw if raw else dumps.reduced)(ranks)
 
-    few, many = after(64), after(1024)
-    assert (set(few.after), few.seconds) == ({0.0}, RECORDER_SECONDS)
-    share = min(CLUSTER_BYTES // 1024, 8 * RANK_BYTES)
-    assert max(many.after.count(turn) for turn in set(many.after)) * share < 1.01 * BYTES_A_SECOND
-    assert many.seconds == RECORDER_SECONDS + max(many.after) < RECORDER_SECONDS + 5
-    # However many there are, the last turn leaves a verdict that waits for them time to travel.
-    assert max(after(4096).after) <= RECORDER_OVERDUE - 1.5
+    def ask(
+        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
+    ) -> tuple[dict[str, bytes], list[str]]:
+        self.requests = list(requests.values())
+        self.seconds = seconds
+        return {}, []
+
+    def most_in_a_second(self, size: int) -> int:
+        """Bytes, where each node has so many and all take equally long."""
+        turns = [request.turn(size) for request in self.requests]
+        return size * max(sum(0 <= turn - one < 1.0 for turn in turns) for one in turns)
 
 
-def test_a_node_waits_for_its_turn_only_with_what_is_large(
-    on_disk: RanksOnDisk, agents: InProcess
-) -> None:
-    node = agents.nodes["node0"]
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("nodes", [1, 2, 16, 64, 256, 1024, 4096])
+def test_nodes_answer_one_after_the_other_whatever_they_have_to_send(nodes: int, raw: bool) -> None:
+    asked = Requested(nodes, raw=raw)
+    share = asked.requests[0].most_bytes
+    for size in (share, share // 2, share // 100):
+        assert asked.most_in_a_second(size) <= BYTES_A_SECOND + share
+    assert asked.requests[0].turn(share) == 0.0, "who is the only one does not wait"
+    # The last one's turn comes after all that it may take to gather.
+    last = max(request.turn(share) for request in asked.requests)
+    assert asked.seconds == RECORDER_SECONDS + last < RECORDER_SECONDS + 6.0
+    assert RECORDER_SECONDS > node_dumps.SECONDS
+
+
+@pytest.mark.parametrize("nodes", [1, 16, 64, 256, 1024, 4096])
+def test_a_verdict_waits_for_the_last_turn(nodes: int) -> None:
+    asked = Requested(nodes)
+    size = min(8 * 32 << 10, asked.requests[0].most_bytes)  # twice what ranks have
+    last = max(request.turn(size) for request in asked.requests)
+    gathering = 2.0
+    assert gathering + last < recorders_overdue(8 * nodes)
+
+
+def test_a_slow_node_keeps_its_distance_and_digests_need_no_turn(on_disk: RanksOnDisk) -> None:
+    waited: list[float] = []
+    node = NodeDumps("host0", lambda *_: None, 8, sleep=waited.append)
     mine = tuple(rank for rank in on_disk.ranks if rank.node == "node0")
-    begun = time.monotonic()
-    first = node.gather(DumpRequest(ranks=mine, most_bytes=1 << 20, after=1.0))
-    assert time.monotonic() - begun >= 1.0
-    digests = {dump.rank: dump.digest for dump in first.dumps}
-    known = tuple(digests[rank.id.rank] for rank in mine)
-    begun = time.monotonic()
-    again = node.gather(DumpRequest(ranks=mine, known=known, most_bytes=1 << 20, after=60.0))
-    assert time.monotonic() - begun < 30.0
+    try:
+        # So short that it is over before the first rank is read.
+        request = DumpRequest(ranks=mine, most_bytes=1 << 20, after=1e-6)
+        first = node.gather(request)
+        assert waited == [request.turn(sum(len(dump.data) for dump in first.dumps))]
+        assert 0.0 < waited[0] < request.after
+        raw = msgspec.structs.replace(request, raw=True, most_bytes=1 << 30)
+        whole = node.gather(raw)
+        assert waited[1:] == [raw.turn(sum(len(dump.data) for dump in whole.dumps))]
+        digests = {dump.rank: dump.digest for dump in first.dumps}
+        known = tuple(digests[rank.id.rank] for rank in mine)
+        again = node.gather(msgspec.structs.replace(request, known=known, after=60.0))
+    finally:
+        node.close()
+    assert waited[2:] == [0.0]
     assert {dump.rank: dump.digest for dump in again.dumps} == digests
     assert not any(dump.data for dump in again.dumps)

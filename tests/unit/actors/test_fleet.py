@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import ActorDiedError, RayError
 
 from ray_sentinel.actors.agent import ray_node
 from ray_sentinel.actors.agent.ray_node import CoordinatorLink
 from ray_sentinel.actors.coordinator.executor import Executor
-from ray_sentinel.actors.coordinator.fleet import NEXT_WAVE, WAVE, WAVE_SECONDS, Fleet
+from ray_sentinel.actors.coordinator.fleet import NEXT_WAVE, WAVE, WAVE_SECONDS, Fleet, relay_pings
 from ray_sentinel.actors.deployment import placement
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentReport
@@ -50,13 +51,13 @@ def test_a_node_that_is_left_while_its_agent_starts_keeps_none(
 
     def start(*_: object) -> Any:
         story.append("started")
-        fleet.release("n", "it is idle")
+        fleet.release(["n"], "it is idle")
         return object()
 
     monkeypatch.setattr(ray, "nodes", lambda: [NODE])
     monkeypatch.setattr(placement, "groups", dict)
     monkeypatch.setattr(placement, "start_agent", start)
-    monkeypatch.setattr(placement, "drop", lambda node_id: story.append("dropped"))
+    monkeypatch.setattr(placement, "drop", lambda *_: story.append("dropped"))
     fleet.step(100.0)
     assert fleet.size == len(fleet.nodes()) == 1
     assert fleet.handle("n") is None
@@ -119,7 +120,7 @@ def test_a_node_that_is_drained_is_told_once_and_given_no_agent(
     monkeypatch.setattr(ray, "nodes", lambda: [NODE])
     monkeypatch.setattr(placement, "groups", dict)
     monkeypatch.setattr(placement, "has_agent", lambda node_id: False)
-    monkeypatch.setattr(placement, "drop", lambda node_id: None)
+    monkeypatch.setattr(placement, "drop", lambda *_: None)
     told = {"n": 200.0, "gone": 0.0}
     fleet = Fleet(b"{}", lambda node_id: None, lambda: told)
     events = fleet.step(100.0)
@@ -152,7 +153,7 @@ def test_a_control_store_that_lists_no_living_node_is_not_believed(
     monkeypatch.setattr(ray, "nodes", lambda: [NODE])
     monkeypatch.setattr(placement, "groups", lambda: {"n": None})
     monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent)
-    monkeypatch.setattr(placement, "drop", dropped.append)
+    monkeypatch.setattr(placement, "drop", lambda node_id, _: dropped.append(node_id))
     fleet.step(100.0)
     for listed in ([], [{**NODE, "Alive": False}]):
         monkeypatch.setattr(ray, "nodes", lambda listed=listed: listed)
@@ -227,3 +228,106 @@ def test_agents_that_an_earlier_coordinator_made_wait_for_no_wave(
     assert names[-1] not in started, "a whole wave is being made"
     fleet.step(100.0 + WAVE_SECONDS + 1.0)
     assert started == names
+
+
+class Table:
+    """The placement groups of some nodes, whose agents are gone already."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, names: Iterable[str]) -> None:
+        self.groups = {
+            name: placement.NodePlacementGroup(group=name, state="CREATED") for name in names
+        }
+        self.looks = 0
+        self.away = False
+        monkeypatch.setattr(placement, "groups", self.look)
+        monkeypatch.setattr(placement, "remove_placement_group", self.groups.pop)
+        monkeypatch.setattr(ray, "get_actor", self.no_actor)
+
+    def look(self) -> dict[str, placement.NodePlacementGroup]:
+        self.looks += 1
+        if self.away:
+            raise RayError("the control store is away")
+        return dict(self.groups)
+
+    @staticmethod
+    def no_actor(name: str, namespace: str) -> None:
+        raise ValueError(name)
+
+
+NAMES = [f"n{number}" for number in range(100)]
+
+
+def watching(monkeypatch: pytest.MonkeyPatch, now: float) -> Fleet:
+    """A fleet of a hundred nodes whose agents are there."""
+    monkeypatch.setattr(ray, "nodes", lambda: [{**NODE, "NodeID": name} for name in NAMES])
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: ([], refs))
+    monkeypatch.setattr(placement, "agents", lambda: set(NAMES))
+    monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent())
+    fleet = Fleet(b"{}", lambda node_id: None)
+    fleet.step(now)
+    assert fleet.handles().keys() == set(NAMES)
+    return fleet
+
+
+def test_what_dead_nodes_left_is_dropped_with_one_look_at_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, [*NAMES, *(f"dead{number}" for number in range(50))])
+    watching(monkeypatch, 100.0)
+    assert table.groups.keys() == set(NAMES)
+    assert table.looks == 2, "at what dead nodes left, and once for all that are started"
+
+
+def test_many_nodes_are_left_with_one_look_at_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, NAMES)
+    fleet = watching(monkeypatch, 100.0)
+    table.looks, table.away = 0, True
+    with pytest.raises(RayError):
+        fleet.release(NAMES[:40], "it is idle")
+    assert fleet.released() == frozenset(), "they are left when the control store is back"
+    table.looks, table.away = 0, False
+    fleet.release(NAMES[:40], "it is idle")
+    assert fleet.released() == set(NAMES[:40])
+    assert fleet.handles().keys() == table.groups.keys() == set(NAMES[40:])
+    fleet.release(NAMES[:40], "it is idle")
+    assert table.looks == 1, "and none for those that are left already"
+
+
+def test_agents_that_died_for_good_are_dropped_with_one_look_at_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dead(ref: object) -> None:
+        raise ActorDiedError
+
+    table = Table(monkeypatch, NAMES)
+    fleet = watching(monkeypatch, 100.0)
+    monkeypatch.setattr(FakeAgent.ping, "remote", object)
+    fleet.step(101.0)
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (refs, []))
+    monkeypatch.setattr(ray, "get", dead)
+    table.looks = 0
+    fleet.step(102.0)
+    assert (fleet.handles(), table.groups, table.looks) == ({}, {}, 1)
+
+
+def test_relays_are_made_with_one_look_at_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(node: RayNode, known: dict[str, object]) -> FakeAgent:
+        if node.id not in known:
+            raise ValueError("its agent has no placement group")
+        return FakeAgent()
+
+    table = Table(monkeypatch, NAMES)
+    nodes = [
+        RayNode(id=name, address="10.0.0.1", hostname="", alive=True, is_head=False)
+        for name in (*NAMES[:20], "another")
+    ]
+    monkeypatch.setattr(placement, "start_relay", start)
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: ([], refs))
+    pings = relay_pings(nodes)
+    assert {name for name, answers in pings.items() if answers() is None} == set(NAMES[:20])
+    assert pings["another"]() is False
+    assert table.looks == 1
+    relay_pings([])
+    assert table.looks == 1
+    table.away = True
+    assert [answers() for answers in relay_pings(nodes[:2]).values()] == [False, False]

@@ -89,6 +89,7 @@ def test_incidents_are_counted_and_the_open_ones_named() -> None:
         work=CoordinatorStatus(
             reports_due_per_second=1.5,
             relays=2,
+            relays_wanted=3,
             memory_bytes=1 << 28,
             memory_limit_bytes=2 << 30,
             shed={"history": 2},
@@ -105,10 +106,14 @@ def test_incidents_are_counted_and_the_open_ones_named() -> None:
         "ray_sentinel_reports_total": 70.0,
         "ray_sentinel_relayed_reports_total": 30.0,
         "ray_sentinel_relays": 2.0,
+        "ray_sentinel_relays_wanted": 3.0,
         "ray_sentinel_reports_due_per_second": 1.5,
         'ray_sentinel_memory_bytes{process="coordinator"}': float(1 << 28),
         'ray_sentinel_memory_limit_bytes{process="coordinator"}': float(2 << 30),
         'ray_sentinel_memory_shed_total{part="history"}': 2.0,
+        'ray_sentinel_memory_shed_total{part="incidents"}': 0.0,
+        'ray_sentinel_memory_shed_total{part="pulse"}': 0.0,
+        'ray_sentinel_memory_shed_total{part="series"}': 0.0,
         "ray_sentinel_series_bytes": float(1 << 20),
         "ray_sentinel_series_limit_bytes": float(1 << 28),
         "ray_sentinel_event_log_waiting_bytes": 500.0,
@@ -116,6 +121,17 @@ def test_incidents_are_counted_and_the_open_ones_named() -> None:
         "ray_sentinel_event_log_missing_total": 2.0,
         'ray_sentinel_incidents_total{kind="gil-held",severity="critical"}': 2.0,
         'ray_sentinel_incident_active{job="j",kind="gil-held"}': 1.0,
+    }
+
+
+def test_an_agent_tells_what_it_lost_before_it_loses_anything() -> None:
+    """So that the first of it is a growth."""
+    told = series(metrics.agent_families(1 << 20, 1 << 30, None, {"exits": 0, "events": 3}))
+    assert told == {
+        'ray_sentinel_memory_bytes{process="agent"}': float(1 << 20),
+        'ray_sentinel_memory_limit_bytes{process="agent"}': float(1 << 30),
+        'ray_sentinel_agent_lost_total{what="exits"}': 0.0,
+        'ray_sentinel_agent_lost_total{what="events"}': 3.0,
     }
 
 

@@ -70,6 +70,7 @@ def test_what_there_is_no_room_for_is_counted_and_said() -> None:
     assert [one.order for one in outbox.exits()] == list(range(3, MOST_EXITS + 3))
     assert outbox.take_events()[-1].message == "newest of all"
     assert len(outbox.take_events()) == MOST_EVENTS
+    assert outbox.lost == {"exits": 3, "events": 2}
     assert outbox.problem == ("no coordinator for long: the oldest 3 exits and 2 events were lost")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -41,9 +42,12 @@ class Cluster:
             raise ConnectionError("the control store is away")
         self.dropped.append(node_id)
 
-    def _start(self, node: RayNode) -> Callable[[], bool | None]:
-        self.made.append(node.id)
-        return lambda: self.answers.get(node.id, True)
+    def _start(self, nodes: Sequence[RayNode]) -> dict[str, Callable[[], bool | None]]:
+        self.made += [node.id for node in nodes]
+        return {node.id: partial(self.answer, node.id) for node in nodes}
+
+    def answer(self, node_id: str) -> bool | None:
+        return self.answers.get(node_id, True)
 
     def step(self, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
         self.relays.step(self.nodes, self.nodes.keys() - without)

@@ -105,4 +105,7 @@ def test_the_coordinator_tells_what_it_does_and_takes() -> None:
     assert line + "\n" in of_coordinator() + "\n"
     text = of_coordinator(log_waiting_bytes=3 << 20, log_missing=7)
     assert "3.0 MiB of events wait for the disk, 7 events are missing in the log" in text
+    assert "reports a second by way of 16 relays," in of_coordinator(relays=16, relays_wanted=16)
+    assert "by way of 16 relays," in of_coordinator(relays=16, relays_wanted=15)
+    assert "by way of 15 of 16 relays," in of_coordinator(relays=15, relays_wanted=16)
     assert "coordinator" not in shown()

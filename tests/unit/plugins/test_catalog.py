@@ -93,9 +93,11 @@ ray_sentinel_coordinator_last_cycle_timestamp_seconds: gauge
 ray_sentinel_(reports,event_log_missing)_total: counter
 ray_sentinel_(series_bytes,event_log_waiting_bytes,report_seconds): gauge
 ray_sentinel_(series_limit_bytes,event_log_waiting_limit_bytes,reports_due_per_second,relays): gauge
+ray_sentinel_relays_wanted: gauge
 ray_sentinel_relayed_reports_total: counter
 ray_sentinel_(memory_bytes,memory_limit_bytes){process}: gauge
 ray_sentinel_memory_shed_total{part}: counter
+ray_sentinel_agent_lost_total{what}: counter
 ray_sentinel_incidents_total{kind,severity}: counter
 ray_sentinel_incident_active{job,kind}: gauge
 ray_sentinel_capture_seconds: gauge

@@ -23,12 +23,9 @@ NODE_BYTES = 16 << 20
 """Most that one node answers, of reduced dumps; a rank's are some 15 KB."""
 CLUSTER_BYTES = 256 << 20
 """Most that all nodes together answer: each has an equal share where they are many."""
-RANK_BYTES = 32 << 10
-"""What a rank's reduced dump is assumed to have, to tell when nodes are to answer: nobody measures
-it before."""
-BYTES_A_SECOND = 64_000_000
-"""For which nodes are given a turn. It is no bound: dumps may be larger than assumed, and nodes
-that are late answer when they can."""
+BYTES_A_SECOND = 48_000_000
+"""For which nodes are given turns, so that with all else that comes there are no more than 64 MB in
+a second. It is no bound: nodes differ in how long they need, and in how much they have."""
 RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
 """The same, of raw dumps."""
@@ -43,8 +40,8 @@ class _Kept(msgspec.Struct):
 
 
 class ClusterDumps:
-    """Any thread may call; blocks for up to ``RECORDER_SECONDS``, and for as long as the last node
-    is to answer later than the first."""
+    """Any thread may call; blocks for up to ``RECORDER_SECONDS``, and for as long as the turn of
+    the last node is later than that of the first: some six seconds at most."""
 
     def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._agents = agents
@@ -72,8 +69,8 @@ class ClusterDumps:
             (RAW_NODE_BYTES, RAW_CLUSTER_BYTES) if raw else (NODE_BYTES, CLUSTER_BYTES)
         )
         share = min(most, all_together // max(len(nodes), 1))
-        # Raw dumps are of few ranks, and together no more than two seconds bring.
-        after = {} if raw else _turns(nodes, share)
+        # All are asked at once: what their ranks tell is of one moment.
+        turns = {node: place * share / BYTES_A_SECOND for place, node in enumerate(nodes)}
         with self._lock:
             self._forget()
             requests = {
@@ -82,11 +79,11 @@ class ClusterDumps:
                     raw=raw,
                     known=() if raw else tuple(self._digest(rank) for rank in asked),
                     most_bytes=share,
-                    after=after.get(node, 0.0),
+                    after=turns[node],
                 )
                 for node, asked in nodes.items()
             }
-        seconds = RECORDER_SECONDS + max(after.values(), default=0.0)
+        seconds = RECORDER_SECONDS + max(turns.values(), default=0.0)
         said, problems = self._agents.ask("flight_recorder", requests, seconds)
         answers = {node: unpack(data, Dumps) for node, data in said.items()}
         for answer in answers.values():
@@ -131,13 +128,3 @@ class ClusterDumps:
                 break  # those that follow are younger
             size -= len(kept.data)
             del self.kept[process]
-
-
-def _turns(nodes: Mapping[str, Sequence[Rank]], share: int) -> dict[str, float]:
-    """After how many seconds each node is to answer, so that not all do at once. All are asked at
-    once: what their ranks tell is of one moment."""
-    turns, size = {}, 0
-    for node, ranks in nodes.items():
-        size += min(share, len(ranks) * RANK_BYTES)
-        turns[node] = float(size // BYTES_A_SECOND)
-    return turns

@@ -45,14 +45,17 @@ def look_at_jobs(ray: Any) -> ClusterPicture:
     return pictured(take_look(ray))
 
 
-def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
+def take_look(
+    ray: Any, job: str = "", *, times: bool = False, agents: Mapping[str, Any] | None = None
+) -> RayLook:
     """The same, not yet judged; of one job where ``job`` (Ray's id, in hex) is given. ``times``:
-    also how long the calls took that have ended."""
+    also how long the calls took that have ended. ``agents`` are the handles that are known, by node
+    id; the others are looked up."""
     calls = unfinished_calls(ray.get_runtime_context().gcs_address, job, times=times)
     if job:
         calls = of_job(calls, job)
     nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
-    wanted, agents = _pids(calls, nodes), _Agents(ray)
+    wanted, asking = _pids(calls, nodes), _Agents(ray, agents or {})
     rounds: list[dict[tuple[str, int], StackFact]] = []
     builds: list[dict[str, NodeEnvironments]] = []
     answers: tuple[AwaitedAnswer, ...] = ()
@@ -64,9 +67,9 @@ def take_look(ray: Any, job: str = "", *, times: bool = False) -> RayLook:
     while left:
         if rounds:
             time.sleep(GAP_SECONDS)
-        asked = agents.ask("runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
-        ends = agents.ask("connections", _packed(wanted)) if not rounds else _Asked()
-        found, problems = _round(ray, agents, wanted)
+        asked = asking.ask("runtime_environments", dict.fromkeys(nodes, ())) if unsure else _Asked()
+        ends = asking.ask("connections", _packed(wanted)) if not rounds else _Asked()
+        found, problems = _round(ray, asking, wanted)
         rounds.append(found)
         notes |= dict.fromkeys(problems)
         builds.append(_environments(ray, asked))
@@ -186,12 +189,12 @@ class _Asked(msgspec.Struct):
 
 
 class _Agents:
-    """The agents, each of which is looked up once in a look: that is a question to the control
-    store."""
+    """The agents, each of which is looked up once in a look unless it is known: that is a question
+    to the control store."""
 
-    def __init__(self, ray: Any) -> None:
+    def __init__(self, ray: Any, known: Mapping[str, Any]) -> None:
         self._ray = ray
-        self._found: dict[str, Any] = {}
+        self._found = dict(known)
 
     def ask(self, method: str, requests: Mapping[str, tuple[bytes, ...]]) -> _Asked:
         """Call ``method`` on the agents of some nodes, with what each is asked."""
