@@ -34,7 +34,7 @@ from ray_sentinel.model.samples import (
 )
 
 MOST_BYTES = CoordinatorConfig().series_bytes
-"""Half an hour of 200 nodes with 400 series each."""
+"""Half an hour of 100 nodes with 400 series each, of 320 nodes where what is old is thinned."""
 EVERY = 4.0
 """Seconds between two samples, at least: their sender paces them, and all are kept."""
 KEPT_SECONDS = 1800.0
@@ -44,6 +44,8 @@ CLOSE_SECONDS = 600.0
 look further back count what rises, or see what stays, over half an hour and more."""
 THIN_SECONDS = 30.0
 """Between two of those."""
+THIN_FROM = 0.75
+"""Of what samples may take: from then on there may soon not be room for all."""
 SLACK = 16
 """So many old samples go at once."""
 MOST_EVENTS = 500
@@ -518,10 +520,10 @@ class Telemetry(msgspec.Struct):
             self._bound(now, most_bytes)
 
     def _bound(self, now: float, most_bytes: int) -> None:
-        """Where there are too many samples, keep old ones less often; where that is not enough, let
-        the oldest go: first those that no rule reads."""
+        """Where there is hardly room for all samples, keep old ones less often; where that is not
+        enough, let the oldest go: first those that no rule reads."""
         self.cut = False
-        if self.size > most_bytes:
+        if self.size > THIN_FROM * most_bytes:
             for node in self.nodes.values():
                 node.before_change()
                 for stream in node.streams.values():
