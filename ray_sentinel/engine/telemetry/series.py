@@ -468,6 +468,14 @@ class HeldNode:
         self._data = b""
         self._failure: Exception | None = None
 
+    @property
+    def least_bytes(self) -> int:
+        """That they take when they are packed, at least."""
+        if self._node is None:
+            return len(self._data)
+        streams = self._node.streams.values()
+        return sum(8 * len(column.values) for stream in streams for column in stream.columns)
+
     def packed(self) -> bytes:
         """As they were then. Raises what packing them raised."""
         self.keep()
