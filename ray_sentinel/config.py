@@ -92,9 +92,9 @@ class CoordinatorConfig(Section, frozen=True):
     memory_bytes: MemoryBytes = 2 << 30
     """Resident memory; where it takes more, less is kept of what verdicts do not need, and
     ``status`` and an alert say so."""
-    series_bytes: MemoryBytes = 256 << 20
-    """Of it, for what nodes have told of themselves in the last half hour; what is too much goes,
-    the oldest first."""
+    series_bytes: MemoryBytes = 160 << 20
+    """Of it, for what nodes have told of themselves in the last half hour; where that is too much,
+    what is older than ten minutes is kept less often, and then the oldest goes."""
     log_waiting_bytes: MemoryBytes = 64 << 20
     """Of it, for events that wait for a slow disk; what is too much is missing in the event log. A
     report of eight ranks takes 11 KB: it is a minute and a half of 64 such nodes, six seconds of

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.model.samples import Floats
 
 KEPT = 240
 """Values of one track, at least; at most twice as many."""
@@ -22,7 +23,7 @@ Key = tuple[str, int]
 class Track(msgspec.Struct):
     """The last values of one thing, one for each step that was seen."""
 
-    values: list[float] = []
+    values: Floats = msgspec.field(default_factory=Floats)
     at: float = 0.0
     """When there last was a value at all."""
     step: int = -1

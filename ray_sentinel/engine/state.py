@@ -193,7 +193,8 @@ def _packed_floats(value: Any) -> bytes:
 
 def _unpacked_floats(kind: type, value: Any) -> Any:
     if kind is Floats:
-        return Floats.unpacked(value)
+        # Earlier versions had some of them as lists.
+        return Floats(value) if isinstance(value, list) else Floats.unpacked(value)
     raise NotImplementedError
 
 

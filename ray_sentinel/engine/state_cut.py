@@ -80,6 +80,14 @@ class StateCut:
     def _with_series(self) -> Packing:
         if self._series is None or (size := (yield from self._ranks())) > self._most:
             return b""
+        least = size
+        for held in self._series.values():
+            with self._lock:
+                least += held.least_bytes
+            # Before any is packed: what would then be let go takes all of the room.
+            if least > self._most:
+                return b""
+            yield
         nodes: dict[str, msgspec.Raw] = {}
         for node_id, held in self._series.items():
             with self._lock:

@@ -87,15 +87,15 @@ def _job(
     if ORDER.index(state) < ORDER.index("stalled") and incidents_beside(view, job, open_ones):
         state = "stalled"
     pace = job.pace if len(job.pace) else job.gaps
+    present = sorted(job.present, key=lambda rank: rank.rank.id.rank)
+    hosts = {node: view.host_of(node) for node in {rank.node for rank in present}}
     return JobStatus(
         job=job.job,
         attempt=job.attempt,
         step=job.step,
         phase=job.phase() if job.live else "ended",
         step_age_seconds=round(silence, 3),
-        ranks=tuple(
-            _rank(view, rank, now) for rank in sorted(job.present, key=lambda r: r.rank.id.rank)
-        ),
+        ranks=tuple(_rank(rank, hosts[rank.node], now) for rank in present),
         state=state,
         world_size=job.world_size,
         step_seconds=pace.usual if len(job.pace) else None,
@@ -134,11 +134,11 @@ def _expected(job: JobView, now: float) -> str:
     return f"{phase} for {say_duration(max(0.0, now - begun))}, {known}{absent}"
 
 
-def _rank(view: ClusterView, rank: RankView, now: float) -> RankStatus:
+def _rank(rank: RankView, host: str, now: float) -> RankStatus:
     progress = rank.progress
     return RankStatus(
         rank=rank.rank.id.rank,
-        host=view.host_of(rank.node),
+        host=host,
         pid=rank.rank.process.pid,
         step=progress.step if progress else None,
         state=_rank_state(rank, now),

@@ -14,7 +14,7 @@ from ray_sentinel.model.straggler import StragglerStatus
 State = Literal["healthy", "slow", "stalled", "hung", "unknown"]
 
 
-class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
+class RankStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One rank's line."""
 
     rank: int

@@ -80,7 +80,7 @@ class Coordinator:
 
     async def incidents(self) -> bytes:
         """All confirmed incidents, oldest first: a list of ``Incident``."""
-        return pack(self._engine.incidents())
+        return await asyncio.to_thread(lambda: pack(self._engine.incidents()))
 
     async def lanes(self) -> bytes:
         """A ``LanesReport``."""
@@ -88,7 +88,7 @@ class Coordinator:
 
     async def incident(self, incident_id: str) -> bytes:
         """One ``Incident``. Raises UsageError for an unknown id."""
-        for incident in self._engine.incidents():
+        for incident in await asyncio.to_thread(self._engine.incidents):
             if incident.id == incident_id:
                 return pack(incident)
         raise UsageError(f"there is no incident {incident_id}")
@@ -102,7 +102,7 @@ class Coordinator:
 
         Returns the incidents that were made for it; empty where no such job runs.
         """
-        return pack(self._engine.dump(job, why))
+        return pack(await asyncio.to_thread(self._engine.dump, job, why))
 
     async def restart_agent(self, node_id: str) -> bool:
         """Start a node's agent anew. False where there is none."""

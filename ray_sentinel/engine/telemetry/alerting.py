@@ -7,7 +7,7 @@ they are shown in ``status`` while they last, and are evidence when a job does s
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -97,24 +97,36 @@ class AlertBook(msgspec.Struct, dict=True):
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
         """Those about a job: its own, and those of the hosts that its ranks are on, but for other
         jobs' GPUs. Each says which of the job's ranks have the GPU."""
-        hosts = {view.host_of(rank.node) for rank in job.ranks.values()}
-        own = _gpus(view, job.ranks.values())
-        live = (rank for other in view.jobs.values() for rank in other.live)
-        taken = _gpus(view, live).keys() - own.keys()
+        alerts = [alert for alert in self.all() if not alert.job or alert.job == job.job]
+        if not alerts:
+            return ()
+        # Of thousands of ranks only those that one of them may be about.
+        named = {alert.host for alert in alerts}
+        mine = {rank.node for rank in job.ranks.values()}
+        live = [rank for other in view.jobs.values() for rank in other.live]
+        nodes = mine.union(rank.node for rank in live)
+        hosts = {node: host for node in nodes if (host := view.host_of(node)) in named}
+        own = _gpus(hosts, job.ranks.values())
+        taken = _gpus(hosts, live).keys() - own.keys()
+        there = {hosts[node] for node in mine if node in hosts}
         return tuple(
             msgspec.structs.replace(alert, ranks=own.get((alert.host, alert.gpu), ()))
-            for alert in self.all()
+            for alert in alerts
             if alert.job == job.job
-            or (not alert.job and alert.host in hosts and (alert.host, alert.gpu) not in taken)
+            or (alert.host in there and (alert.host, alert.gpu) not in taken)
         )
 
 
-def _gpus(view: ClusterView, ranks: Iterable[RankView]) -> dict[tuple[str, str], tuple[int, ...]]:
-    """By host and index, the ranks that were given a GPU, as far as they were told."""
+def _gpus(
+    hosts: Mapping[str, str], ranks: Iterable[RankView]
+) -> dict[tuple[str, str], tuple[int, ...]]:
+    """By host and index, the ranks that were given a GPU, as far as they were told, on nodes with
+    these hosts."""
     found: dict[tuple[str, str], set[int]] = {}
     for seen in ranks:
-        for gpu in seen.rank.gpus:
-            found.setdefault((view.host_of(seen.node), gpu), set()).add(seen.rank.id.rank)
+        if seen.node in hosts:
+            for gpu in seen.rank.gpus:
+                found.setdefault((hosts[seen.node], gpu), set()).add(seen.rank.id.rank)
     return {place: tuple(sorted(numbers)) for place, numbers in found.items()}
 
 

@@ -13,6 +13,7 @@ import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from itertools import compress, islice, pairwise
 from typing import NamedTuple
 from weakref import ReferenceType
@@ -33,17 +34,26 @@ from ray_sentinel.model.samples import (
 )
 
 MOST_BYTES = CoordinatorConfig().series_bytes
-"""Half an hour of 200 nodes with 400 series each."""
+"""Half an hour of 100 nodes with 400 series each, of 320 nodes where what is old is thinned."""
 EVERY = 4.0
 """Seconds between two samples, at least: their sender paces them, and all are kept."""
 KEPT_SECONDS = 1800.0
 """Of a series."""
+CLOSE_SECONDS = 600.0
+"""Where there is not room for all, older samples are kept less often than they came: rules that
+look further back count what rises, or see what stays, over half an hour and more."""
+THIN_SECONDS = 30.0
+"""Between two of those."""
+THIN_FROM = 0.75
+"""Of what samples may take: from then on there may soon not be room for all."""
 SLACK = 16
 """So many old samples go at once."""
 MOST_EVENTS = 500
 """Of one node; the oldest go first."""
 ROWS_AT_ONCE = 4
 """Of a node's: 2 ms for 400 series."""
+MOST_SHARED = 16_384
+"""Names of series that nodes have in common."""
 GONE = 60.0
 """Seconds after which a series that is no longer sent is not there any more."""
 NO_SNAPSHOT = (ValueError, TypeError, OverflowError, RecursionError)
@@ -177,11 +187,32 @@ class TelemetrySeries(NamedTuple):
         return times, values
 
 
+# A thousand nodes have the same series: what names them is there once.
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _shared(key: SeriesKey) -> SeriesKey:
+    return key
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _in_order(labels: Labels) -> Labels:
+    return tuple(sorted(labels))
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _by_name(labels: Labels) -> Mapping[str, str]:
+    return dict(labels)
+
+
 class Column(msgspec.Struct):
     """One series of a stream, whose values are those of the last of its times."""
 
     key: SeriesKey
     values: Floats = msgspec.field(default_factory=Floats)
+
+    def __post_init__(self) -> None:
+        self.key = _shared(self.key)
 
 
 class SampleStream(msgspec.Struct):
@@ -195,6 +226,8 @@ class SampleStream(msgspec.Struct):
     """Of the sender's table: its keys are those of the first columns."""
     columns: list[Column] = []
     times: Floats = msgspec.field(default_factory=Floats)
+    thinned_until: float = 0.0
+    """Samples before it are ``THIN_SECONDS`` apart."""
 
     @property
     def size_bytes(self) -> int:
@@ -263,6 +296,27 @@ class SampleStream(msgspec.Struct):
         for column in self.columns:
             del column.values[: max(0, len(column.values) - len(self.times))]
 
+    def thin(self, now: float) -> None:
+        """Of old samples keep one in ``THIN_SECONDS``."""
+        begin = bisect_left(self.times, self.thinned_until)
+        end = bisect_left(self.times, now - CLOSE_SECONDS)
+        if end - begin < 2:
+            return
+        apart = (self.times[end - 1] - self.times[begin]) / (end - begin - 1)
+        every = math.floor(THIN_SECONDS / apart) if apart > 0 else end - begin
+        # Those that are left over have their turn with the next ones.
+        end -= (end - begin) % max(every, 1)
+        if every < 2 or end == begin:
+            return
+        self.thinned_until = math.nextafter(self.times[end - 1], math.inf)
+        length = len(self.times)
+        for column in self.columns:
+            missing = length - len(column.values)
+            first = max(begin, begin + math.ceil((missing - begin) / every) * every)
+            there = slice(max(begin - missing, 0), max(end - missing, 0))
+            column.values[there] = column.values[first - missing : there.stop : every]
+        self.times[begin:end] = self.times[begin:end:every]
+
     def tidy(self) -> int:
         """Let go of series that are not sent and have no samples any more: network devices and
         mounts come and go with containers. Returns how many there were."""
@@ -295,7 +349,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
     def __post_init__(self) -> None:
         self._named: dict[str, dict[Labels, TelemetrySeries]] | None = None
-        self._labelled: dict[str, list[tuple[dict[str, str], TelemetrySeries]]] = {}
+        self._labelled: dict[str, list[tuple[Mapping[str, str], TelemetrySeries]]] = {}
         self._matching: dict[tuple[str, Labels], list[TelemetrySeries]] = {}
         self._held: list[ReferenceType[HeldNode]] = []
 
@@ -326,7 +380,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
             for stream in filter(None, map(self.streams.get, STREAMS)):
                 for column in stream.columns:
                     of_name = self._named.setdefault(column.key.name, {})
-                    labels = tuple(sorted(column.key.labels))
+                    labels = _in_order(column.key.labels)
                     of_name.setdefault(labels, TelemetrySeries(stream.times, column.values))
         return self._named
 
@@ -335,7 +389,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         found = self._labelled.get(name)
         if found is None:
             of_name = self.series.get(name, {})
-            found = [(dict(labels), series) for labels, series in of_name.items()]
+            found = [(_by_name(labels), series) for labels, series in of_name.items()]
             self._labelled[name] = found
         for labels, series in found:
             if now - series.at <= GONE:
@@ -414,6 +468,14 @@ class HeldNode:
         self._data = b""
         self._failure: Exception | None = None
 
+    @property
+    def least_bytes(self) -> int:
+        """That they take when they are packed, at least."""
+        if self._node is None:
+            return len(self._data)
+        streams = self._node.streams.values()
+        return sum(8 * len(column.values) for stream in streams for column in stream.columns)
+
     def packed(self) -> bytes:
         """As they were then. Raises what packing them raised."""
         self.keep()
@@ -463,11 +525,17 @@ class Telemetry(msgspec.Struct):
             self.bounded_at = now
             for one in self.nodes.values():
                 one.expire(now)
-            self._bound(most_bytes)
+            self._bound(now, most_bytes)
 
-    def _bound(self, most_bytes: int) -> None:
-        """Let the oldest samples go where there are too many: first those that no rule reads."""
+    def _bound(self, now: float, most_bytes: int) -> None:
+        """Where there is hardly room for all samples, keep old ones less often; where that is not
+        enough, let the oldest go: first those that no rule reads."""
         self.cut = False
+        if self.size > THIN_FROM * most_bytes:
+            for node in self.nodes.values():
+                node.before_change()
+                for stream in node.streams.values():
+                    stream.thin(now)
         for name in reversed(STREAMS):
             excess = self.size - most_bytes
             of_name = [node for node in self.nodes.values() if name in node.streams]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,8 +29,10 @@ from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, IncidentTold, Tick
 from ray_sentinel.engine.state import unpacked
-from ray_sentinel.engine.telemetry.series import NodeTelemetry
+from ray_sentinel.engine.state_cut import StateCut
+from ray_sentinel.engine.telemetry.series import HeldNode, NodeTelemetry
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.samples import Floats
 from tests.support.engine_sim import ATTACHED, Sim
 from tests.support.samples import sampled
 
@@ -441,6 +444,41 @@ def test_the_size_of_the_series_is_known_without_packing_them() -> None:
     before = len(sim.engine.state.packed()) - sim.engine.view.telemetry.size
     grown = noisy(sim) - sim.engine.view.telemetry.size
     assert sim.engine.view.telemetry.size > 10 * (grown - before)
+
+
+def test_series_that_have_no_place_beside_the_ranks_are_not_packed_to_learn_it() -> None:
+    sim = Sim()
+    sim.run(5)
+    noisy(sim)
+    series = sim.engine.view.telemetry
+    packed = list[str]()
+
+    class Watched(HeldNode):
+        def packed(self) -> bytes:
+            packed.append("a node's")
+            return super().packed()
+
+    def cut(most_bytes: int) -> StateCut:
+        return StateCut(
+            jobs=(),
+            series={node_id: Watched(node, encode) for node_id, node in series.nodes.items()},
+            pack=encode,
+            whole=lambda nodes: b"all" if nodes else b"less",
+            incidents=lambda: b"",
+            most_bytes=most_bytes,
+            lock=threading.Lock(),
+        )
+
+    def encode(value: object) -> bytes:
+        return msgspec.msgpack.encode(value, enc_hook=Floats.packed)
+
+    whole = len(encode(series.nodes))
+    least = sum(Watched(node, encode).least_bytes for node in series.nodes.values())
+    assert whole / 2 < least < whole
+    assert cut(least - 1).packed() == b"less"
+    assert not packed
+    assert cut(whole).packed() == b"all"
+    assert len(packed) == len(series.nodes)
 
 
 def spoilt(folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:

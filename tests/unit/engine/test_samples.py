@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from ray_sentinel.engine.events import SnapshotReceived
 from ray_sentinel.engine.telemetry.series import (
+    CLOSE_SECONDS,
     EVERY,
     KEPT_SECONDS,
     SLACK,
     STREAMS,
+    THIN_SECONDS,
     NodeTelemetry,
     SampleStream,
     Telemetry,
@@ -225,6 +227,55 @@ def test_what_is_too_much_goes_from_the_history_s_own_series_first() -> None:
     assert node.series["hw_m"][A.labels].covers(299 * ROW, 300.0)
     tell(300, 320, 1 << 20)
     assert not known.cut
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([4.5, 5.0, 6.0, 13.0, 40.0, 700.0]),
+            st.sets(st.sampled_from([A, B, C, D]), min_size=1),
+            st.booleans(),
+        ),
+        max_size=200,
+    )
+)
+def test_old_samples_that_are_thinned_are_of_those_that_were_and_new_ones_stay(
+    steps: list[tuple[float, set[SeriesKey], bool]],
+) -> None:
+    sender, whole, thinned = SampleSender("rules", "s"), SampleStream(), SampleStream()
+    now = 0.0
+    for seconds, keys, thin in steps:
+        now += seconds
+        made = sender.batch(dict.fromkeys(sorted(keys, key=repr), now), whole.held, now)
+        for stream in (whole, thinned):
+            stream.take(made, now)
+        if thin:
+            thinned.thin(now)
+    close = now - CLOSE_SECONDS
+    there = set(whole.times)
+    # Fewer samples, so some that are just too old may be left.
+    recent = [at for at in thinned.times if at >= now - KEPT_SECONDS]
+    assert set(recent) <= there
+    assert all(thinned.row(at) == whole.row(at) for at in recent)
+    assert [at for at in recent if at >= close] == [at for at in whole.times if at >= close]
+    assert all(len(column.values) <= len(thinned.times) for column in thinned.columns)
+
+
+def test_where_there_is_not_room_for_all_old_samples_are_kept_less_often_and_none_goes() -> None:
+    known = Telemetry()
+    sender = SampleSender("rules", "s")
+    most = 8 * 3 * 300
+    for turn in range(1, 800):
+        now = turn * ROW
+        samples = (sender.batch({A: now, B: 1.0}, known.held("n").get("rules"), now),)
+        node = Node(id="n", host="h", address="")
+        known.take(Snapshot(node=node, time=now, sequence=turn, samples=samples), now, 0.0, most)
+        assert not known.cut
+        assert known.size <= most + 8 * 3 * (60.0 / ROW + SLACK)
+    series = known.of("n").series["hw_m"][A.labels]
+    assert series.covers(now, KEPT_SECONDS - THIN_SECONDS)
+    assert len(series.within(now, CLOSE_SECONDS)) == CLOSE_SECONDS / ROW + 1
+    assert series.rise(now, KEPT_SECONDS) >= KEPT_SECONDS - THIN_SECONDS
 
 
 def test_half_an_hour_is_kept_of_what_is_not_sent_any_more_too() -> None:

@@ -19,6 +19,7 @@ import logging
 import os
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import IO, cast
 
@@ -261,15 +262,19 @@ def read_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
 
     Lines that are torn or of a kind unknown to this version are left out, and said in the log.
     """
+    header, events = begun_segment(path)
+    return header, list(events)
+
+
+def begun_segment(path: Path) -> tuple[SegmentHeader, Iterator[AnyEvent]]:
+    """The same, read; its events are made of it one by one, since all at once take several times
+    its memory."""
     try:
         with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
             data = file.read(MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-    header, events, problems = _parsed(path, data)
-    for problem in problems:
-        log.warning("%s", problem)
-    return header, events
+    return _parsed(path, data)
 
 
 def salvaged_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
@@ -283,22 +288,25 @@ def salvaged_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent], list[st
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     if reader.problem and b"\n" not in data:
         raise InputError(f"{path}: {told(reader.problem, 'gzip', partly=False)}")
-    header, events, problems = _parsed(path, data)
+    problems: list[str] = []
+    header, found = _parsed(path, data, problems)
+    events = list(found)
     if reader.problem:
         problems = [f"{path}: {told(reader.problem, 'gzip', partly=True)}", *problems]
     return header, events, problems
 
 
-def _parsed(path: Path, data: bytes) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
-    """Header, events, and one line for each line that is left out."""
+def _parsed(
+    path: Path, data: bytes, problems: list[str] | None = None
+) -> tuple[SegmentHeader, Iterator[AnyEvent]]:
+    """Header and events; one line for each line that is left out goes to ``problems``, or into our
+    log."""
     if len(data) > MOST_UNPACKED:
         raise InputError(
             f"{path}: is no event log of ray_sentinel: it holds more than {MOST_UNPACKED >> 20} MiB"
         )
-    lines = data.splitlines()
-    problems: list[str] = []
-    header = _header(path, lines[0] if lines else b"")
-    return header, list(_events(path, lines[1:], problems)), problems
+    lines = BytesIO(data)
+    return _header(path, lines.readline()), _events(path, lines, problems)
 
 
 def read_header(path: Path) -> SegmentHeader:
@@ -327,14 +335,18 @@ def _header(path: Path, line: bytes) -> SegmentHeader:
     return header
 
 
-def _events(path: Path, lines: list[bytes], problems: list[str]) -> Iterator[AnyEvent]:
+def _events(path: Path, lines: IO[bytes], problems: list[str] | None) -> Iterator[AnyEvent]:
     for number, line in enumerate(lines, start=2):
         if not line.strip():
             continue
         try:
             yield _event_decoder.decode(line)
         except _UNREADABLE as error:
-            problems.append(f"{path}:{number}: left out, this version cannot read it: {error}")
+            problem = f"{path}:{number}: left out, this version cannot read it: {error}"
+            if problems is None:
+                log.warning("%s", problem)
+            else:
+                problems.append(problem)
 
 
 def read(folder: Path, *, newest: int | None = None) -> tuple[SegmentHeader, list[AnyEvent]]:

@@ -9,17 +9,18 @@ makes of the events before.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.engine_loop import handled
+from ray_sentinel.actors.coordinator.engine_loop import collecting_later, handled
 from ray_sentinel.actors.coordinator.event_log.log import (
     SegmentHeader,
+    begun_segment,
     read_header,
-    read_segment,
     segments,
     unpacked_state,
 )
@@ -40,7 +41,7 @@ MOST_SEGMENTS = 8
 READ_SECONDS = 30.0
 """For the disk to give them."""
 
-Segment = tuple[SegmentHeader, list[AnyEvent]]
+Segment = tuple[SegmentHeader, Iterator[AnyEvent]]
 
 
 class Restored(NamedTuple):
@@ -71,13 +72,16 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     who share it: no new one gets it. Raises ConfigError where the rules' settings are wrong,
     TimeoutError where the folder hangs.
     """
-    kept = within(READ_SECONDS, partial(_recent, folder)) if folder is not None else _Kept()
-    engine = _begun(kept, config)
-    for _, events in kept.segments:
-        for event in events:
-            handled(engine, event)
+    count = 0
+    # What is made here is kept, nearly all of it.
+    with collecting_later():
+        kept = within(READ_SECONDS, partial(_recent, folder)) if folder is not None else _Kept()
+        engine = _begun(kept, config)
+        for _, events in kept.segments:
+            for event in events:
+                handled(engine, event)
+                count += 1
     engine.store.skip(taken)
-    count = sum(len(events) for _, events in kept.segments)
     return Restored(engine, engine.unanswered(), count, kept.newest)
 
 
@@ -126,7 +130,7 @@ def _recent(folder: Path) -> _Kept:
     while len(paths) > oldest:
         path = paths.pop()
         try:
-            header, events = read_segment(path)
+            header, events = begun_segment(path)
         except InputError as error:
             log.warning("a part of the event log is lost: %s", error)
             if not found and _header_of(path) is None:

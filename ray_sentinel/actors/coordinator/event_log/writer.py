@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ray_sentinel.actors.coordinator.event_log.log import EventLog, encoded
+from ray_sentinel.actors.coordinator.memory_guard import give_back
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.engine.events import AnyEvent
@@ -160,7 +161,10 @@ class LogWriter:
             with self._change:
                 # What is being written counts until it is.
                 self._bytes -= item.size
+            began = item.state is not None
             del item  # a large state would wait with it for the next
+            if began:
+                give_back()  # the allocator would keep what packing it took
 
     def _miss(self, item: _Item) -> None:
         self._unwritten += item.lost + 1

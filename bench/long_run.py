@@ -1,0 +1,166 @@
+"""What a coordinator takes after an hour, and how long another needs to take over from its log.
+
+    python bench/long_run.py [--nodes 1000] [--minutes 60]
+
+Eight ranks and 131 series a node. The clock is a stepped one: every node reports as often as it
+samples, which brings to the series all that an hour does. Then reports come as often as the
+coordinator asks for, until the newest segment of its event log is as long as one gets, and another
+process makes the engine anew from it. Prints the memory at the end (resident, at most, and what the
+series count for), the state and the tail of the log, and the seconds that this took. There is no
+Ray in it: to start the actor comes on top.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import math
+import multiprocessing
+import pstats
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from fleet import resident
+from nodes import PER_NODE, START, SimulatedNode, hardware
+
+from ray_sentinel.actors.agent.sampling import SAMPLE_SECONDS
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.event_log.log import (
+    MOST_EVENTS,
+    SEGMENT_BYTES,
+    read_header,
+    segments,
+    unpacked_state,
+)
+from ray_sentinel.actors.coordinator.event_log.recovery import restore
+from ray_sentinel.actors.coordinator.history import wanted
+from ray_sentinel.actors.coordinator.memory_guard import give_back
+from ray_sentinel.actors.messages import AgentReport, Receipt, unpack
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.config import Config, CoordinatorConfig
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import SnapshotReceived
+
+
+def most_resident() -> float:
+    """MiB that this process took at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+class LongRun:
+    """An engine with its log, and the nodes that report to it, on a clock that is stepped."""
+
+    def __init__(self, count: int, folder: Path) -> None:
+        self.folder = folder
+        self.clock = FakeClock(START)
+        self.loop = EngineLoop(Engine(), self.clock, lambda action: None, folder, 1 << 30)
+        self.nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
+        self.history = wanted(count)
+        self.interval = math.ceil(max(1.0, count / CoordinatorConfig().reports_per_second))
+        """Seconds between two reports of an agent."""
+        self.sampled = self.interval * math.ceil(SAMPLE_SECONDS / self.interval)
+        """Between two that bring samples."""
+
+    def pass_time(self, seconds: int) -> None:
+        """Step on; each node reports once, as what its agent sends every ``seconds``."""
+        self.clock.advance(seconds)
+        second = int(self.clock.monotonic())
+        families = hardware(second)
+        for node in self.nodes:
+            node.pace.take(seconds)
+            data = node.report(node.snapshot(second, families))
+            snapshot = unpack(data, AgentReport).snapshot
+            self.loop.feed(SnapshotReceived(time=self.clock.now(), snapshot=snapshot))
+            tables = self.loop.tables_of(node.node.id)
+            node.take(Receipt(history=self.history, tables=tables, interval=seconds))
+        self.loop.tick(lambda: True)
+        # The simulated hour is short: the disk gets the time that it would have.
+        while self.loop.writer.waiting_bytes:
+            time.sleep(0.01)
+
+    def fill_segment(self) -> None:
+        """Go on until the newest segment, of those that begin from now on, is nearly as long as one
+        gets."""
+        number, size = len(segments(self.folder)), 0
+        while len(segments(self.folder)) <= number:
+            self.pass_time(self.interval)
+        newest = segments(self.folder)[-1]
+        begun = size = newest.stat().st_size
+        state = len(unpacked_state(read_header(newest)))
+        most = max(SEGMENT_BYTES, min(state // 2, MOST_EVENTS))
+        once = 0
+        while size - begun + once < most:
+            self.pass_time(self.interval)
+            size, before = newest.stat().st_size, size
+            once = size - before
+
+
+def took_over(folder: Path, profiled: bool) -> None:
+    """Make the engine anew from the log in ``folder``; prints what that took."""
+    newest = segments(folder)[-1]
+    header = read_header(newest)
+    state = len(unpacked_state(header))
+    profile = cProfile.Profile()
+    if profiled:
+        profile.enable()
+    begun, cpu = time.perf_counter(), time.process_time()
+    restored = restore(folder, Config())
+    took, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    if profiled:
+        profile.disable()
+        pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+    series = restored.engine.view.telemetry.size
+    print(
+        f"taken over in {took:.1f} s ({cpu:.1f} s of CPU): {state / 1e6:.0f} MB of state, "
+        f"{restored.events} events since, of a segment of {newest.stat().st_size / 1e6:.0f} MB; "
+        f"{resident():.0f} MiB, at most {most_resident():.0f} MiB; {series / 2**20:.0f} MiB of "
+        f"series, {len(restored.engine.incidents())} incidents",
+        flush=True,
+    )
+
+
+def measure(count: int, minutes: float, folder: Path) -> None:
+    run = LongRun(count, folder)
+    begun = time.perf_counter()
+    while run.clock.monotonic() < 60 * minutes:
+        run.pass_time(run.sampled)
+    took = time.perf_counter() - begun
+    run.fill_segment()
+    incidents = len(run.loop.incidents())
+    run.nodes.clear()
+    gc.collect()
+    before = resident()
+    give_back()
+    print(
+        f"{count} nodes, {minutes:.0f} minutes in {took:.0f} s: {before:.0f} MiB, "
+        f"{resident():.0f} MiB where the allocator gives back, at most {most_resident():.0f} MiB; "
+        f"{run.loop.series_bytes / 2**20:.0f} MiB of series; {incidents} incidents",
+        flush=True,
+    )
+    run.loop.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--profile", action="store_true", help="of the taking over")
+    parser.add_argument("--keep", type=Path, help="a folder for the log, which stays")
+    asked = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as name:
+        folder = asked.keep or Path(name)
+        if not segments(folder):
+            first = context.Process(target=measure, args=(asked.nodes, asked.minutes, folder))
+            first.start()
+            first.join()
+        again = context.Process(target=took_over, args=(folder, asked.profile))
+        again.start()
+        again.join()
+
+
+if __name__ == "__main__":
+    main()
