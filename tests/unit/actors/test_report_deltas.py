@@ -1,0 +1,257 @@
+"""Reports that say only what has changed: what is taken is what was sent, whatever gets lost."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ray_sentinel.actors.coordinator.roster import Roster
+from ray_sentinel.actors.messages import AgentReport, Receipt, pack, unpack
+from ray_sentinel.actors.report_deltas import (
+    MARK,
+    PIECE_BYTES,
+    DeltaSender,
+    ReportDelta,
+    completed,
+    delta_of,
+    read_message,
+)
+from ray_sentinel.config import Config
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.metrics import CollectorStatus, Event
+from ray_sentinel.model.progress import (
+    Exit,
+    ProcessState,
+    Progress,
+    RankSnapshot,
+    RayProcess,
+    Snapshot,
+)
+
+NODE = Node(id="n" * 56, host="h", address="10.0.0.1")
+
+
+def ranks(count: int, step: int) -> tuple[RankSnapshot, ...]:
+    return tuple(
+        RankSnapshot(
+            rank=Rank(id=RankId("j", 0, number), process=ProcessId("h", 100 + number), node="n"),
+            process=ProcessState(state="S", cpu_seconds=step * 0.7 + number, main_switches=step),
+            progress=Progress(step=step, recent_step_seconds=(0.1 * step, 0.3)),
+        )
+        for number in range(count)
+    )
+
+
+def exits(count: int) -> tuple[Exit, ...]:
+    gone = ranks(count, 1)
+    return tuple(Exit(rank=one.rank, at=1.5, order=place) for place, one in enumerate(gone))
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """What one look finds: mostly what the last found, with other counts."""
+    few = st.integers(0, 3)
+    names = draw(st.lists(st.sampled_from(("gpu", "net", "disk")), unique=True))
+    return Snapshot(
+        node=NODE,
+        time=draw(st.floats(0.0, 1e9)),
+        sequence=0,
+        ranks=ranks(draw(few), draw(st.integers(0, 1 << 40))),
+        exits=exits(draw(few)),
+        collectors=tuple(CollectorStatus(name=name, state="running") for name in names),
+        events=tuple(
+            Event(time=1.0, kind="k", message=text * draw(st.sampled_from((1, 1, 9_000))))
+            for text in draw(st.lists(st.text(max_size=8), max_size=2))
+        ),
+        ray_processes=tuple(
+            RayProcess(process=ProcessId("h", pid), title=draw(st.text(max_size=4)))
+            for pid in range(draw(few))
+        ),
+    )
+
+
+class Cluster:
+    """An agent, a coordinator, and what happens to the messages between them."""
+
+    def __init__(self) -> None:
+        self.lives = 0
+        self.sent: dict[tuple[str, int], AgentReport] = {}
+        self.late: list[bytes] = []
+        """On the way still: a relay holds them."""
+        self.start_agent()
+        self.start_coordinator(knows_deltas=True)
+
+    def start_agent(self) -> None:
+        self.lives += 1
+        self.sequence, self.sender = 0, DeltaSender()
+
+    def start_coordinator(self, *, knows_deltas: bool) -> None:
+        self.roster, self.knows_deltas = Roster(Config()), knows_deltas
+        self.taken: list[AgentReport] = []
+
+    def deliver(self, data: bytes) -> Receipt | None:
+        """What the coordinator's actor does; None for an error that it raises."""
+        if not self.knows_deltas and data.startswith(MARK):
+            return None
+        opened = self.roster.opened(data)
+        if opened is None:
+            return Receipt()
+        report, whole = opened
+        if not self.roster.is_late(report):
+            self.taken.append(report)
+            self.roster.take(report, 0.0, 1, whole)
+        return Receipt(held=self.roster.held(report) if self.knows_deltas else 0)
+
+    def report(self, snapshot: Snapshot, way: str) -> bool:
+        """Whether the agent got the receipt of what was taken."""
+        self.sequence += 1
+        snapshot = msgspec.structs.replace(snapshot, sequence=self.sequence)
+        report = AgentReport(snapshot=snapshot, incarnation=f"life{self.lives}")
+        self.sent[report.incarnation, self.sequence] = report
+        message = self.sender.message(report)
+        while message:
+            if way == "late":
+                self.late.append(message)
+            if way in ("lost", "late"):
+                return False
+            receipts = [self.deliver(message) for _ in range(2 if way == "doubled" else 1)]
+            if way == "unanswered" or receipts[-1] is None:
+                return False
+            message = self.sender.answered(receipts[-1])
+        return True
+
+    def check(self) -> None:
+        """All that was taken was sent so, each once and none after a later one of its agent."""
+        newest: dict[str, int] = {}
+        for report in self.taken:
+            life, sequence = report.incarnation, report.snapshot.sequence
+            assert pack(report) == pack(self.sent[life, sequence])
+            assert sequence > newest.get(life, 0)
+            newest[life] = sequence
+
+
+WAYS = ("answered", "answered", "lost", "unanswered", "doubled", "late")
+LIVES = ("agent", "coordinator", "older coordinator")
+HAPPENINGS = st.one_of(
+    st.tuples(st.sampled_from(WAYS), snapshots()),
+    st.tuples(st.just("comes late"), st.integers(0, 5)),
+    st.tuples(st.sampled_from(LIVES), st.none()),
+)
+
+
+@given(st.lists(HAPPENINGS, max_size=25))
+def test_what_is_taken_is_what_was_sent(story: list[tuple[str, Snapshot | int | None]]) -> None:
+    cluster = Cluster()
+    for what, told in story:
+        if isinstance(told, Snapshot):
+            before = len(cluster.taken)
+            if cluster.report(told, what):
+                assert len(cluster.taken) == before + 1, "once, also where it came twice"
+                assert cluster.taken[-1].snapshot.sequence == cluster.sequence
+        elif isinstance(told, int):
+            if cluster.late:
+                cluster.deliver(cluster.late[told % len(cluster.late)])
+        else:
+            cluster.check()
+            if what == "agent":
+                cluster.start_agent()
+            else:
+                cluster.start_coordinator(knows_deltas=what == "coordinator")
+    cluster.check()
+
+
+def look(step: int, count: int = 8) -> Snapshot:
+    return Snapshot(node=NODE, time=step + 0.1, sequence=0, ranks=ranks(count, step))
+
+
+def test_while_ranks_train_a_tenth_is_sent() -> None:
+    cluster = Cluster()
+    assert cluster.report(look(1), "answered")
+    report = AgentReport(snapshot=look(2), incarnation="life1")
+    message = cluster.sender.message(report)
+    assert message.startswith(MARK)
+    assert len(message) < 0.2 * len(pack(report))
+
+
+def test_a_coordinator_that_was_started_anew_gets_the_whole_at_once() -> None:
+    cluster = Cluster()
+    cluster.report(look(1), "answered")
+    cluster.start_coordinator(knows_deltas=True)
+    assert cluster.report(look(2), "answered")
+    assert [report.snapshot.ranks for report in cluster.taken] == [ranks(8, 2)]
+
+
+def test_one_that_knows_no_deltas_gets_none() -> None:
+    cluster = Cluster()
+    cluster.start_coordinator(knows_deltas=False)
+    assert all(cluster.report(look(step), "answered") for step in range(3))
+    assert len(cluster.taken) == 3
+
+
+def test_after_a_report_without_receipt_a_whole_one_is_sent() -> None:
+    cluster = Cluster()
+    cluster.report(look(1), "answered")
+    cluster.report(look(2), "unanswered")
+    message = cluster.sender.message(AgentReport(snapshot=look(3), incarnation="life1"))
+    assert unpack(message, AgentReport).snapshot == look(3)
+
+
+REPORT = AgentReport(snapshot=look(2), incarnation="one")
+LAST = AgentReport(snapshot=msgspec.structs.replace(look(1), sequence=1), incarnation="one")
+
+
+def delta(data: bytes, base: bytes) -> ReportDelta:
+    found = read_message(delta_of(REPORT, data, 1, base))
+    assert isinstance(found, ReportDelta)
+    return msgspec.structs.replace(found, sequence=2)
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 1500)), max_size=4),
+    st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 1500)), max_size=4),
+)
+def test_bytes_of_any_length_come_out_as_they_were(
+    one: list[tuple[bytes, int]], other: list[tuple[bytes, int]]
+) -> None:
+    data, base = (b"".join(text * times for text, times in parts) for parts in (one, other))
+    expected = data if base else None
+    assert completed(delta(data, base), LAST, base) == expected
+
+
+def test_a_report_of_many_pieces_needs_little_too_where_it_has_moved() -> None:
+    base = b"".join(zlib.crc32(bytes([n % 256, n >> 8])).to_bytes(4, "big") for n in range(40_000))
+    data = b"a new rank" * 50 + base
+    found = delta(data, base)
+    assert len(found.pieces) > 9
+    assert sum(map(len, found.pieces)) < 0.05 * len(data)
+    assert completed(found, LAST, base) == data
+
+
+@pytest.mark.parametrize("other", [b"base of another", b"", b"x" * 40_000])
+def test_another_base_gives_nothing(other: bytes) -> None:
+    assert completed(delta(b"data" * 9, b"the base"), LAST, other) is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"",
+        b"no deflate",
+        zlib.compress(b"x" * PIECE_BYTES)[:-4],
+        zlib.compress(b"x" * (PIECE_BYTES + 1)),
+        zlib.compress(b"x" * 10_000_000),
+    ],
+)
+def test_what_is_no_piece_gives_nothing(piece: bytes) -> None:
+    told = msgspec.structs.replace(delta(b"", b"base"), pieces=(piece,))
+    assert completed(told, LAST, b"base") is None
+
+
+def test_what_is_unreadable_raises() -> None:
+    for data in (b"", MARK, MARK + b"\x90", b"{}"):
+        with pytest.raises(msgspec.DecodeError):
+            read_message(data)
