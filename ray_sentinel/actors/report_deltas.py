@@ -97,7 +97,7 @@ class DeltaSender:
         """What is to be sent at once, where what was sent builds on what the coordinator does not
         have: the same report, whole. The receipt says nothing else then. Empty where it was
         taken."""
-        self._held = receipt.held == self._sequence
+        self._held = bool(receipt.held) and receipt.held == self._sequence
         if self._held or self._whole:
             return b""
         self._whole = True

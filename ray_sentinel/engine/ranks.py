@@ -10,7 +10,7 @@ from ray_sentinel.engine.verdicts.exits import is_abnormal
 from ray_sentinel.evidence.stacks import movement
 from ray_sentinel.evidence.stacks.compare import function_of
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
+from ray_sentinel.model.progress import HELD, Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
 IDLE_SWITCHES_PER_SECOND = 3.0
@@ -45,6 +45,7 @@ second on an idle machine and more rarely on a crowded one, leave it 100 to 250 
 IO_BYTES_PER_SECOND = 65_536.0
 """Reads and writes above this are work: a model load, a checkpoint, a data set. PyTorch's store,
 polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
+_WITHOUT_GIL = ("gil-held", "starved")
 
 
 class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -193,9 +194,10 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.gone_at, self.lost = None, False
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
-        self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
+        share = self._main_share(before, elapsed)
+        self.spinning = share > SPIN_CPU_SHARE
         self.running_looks = self.running_looks + 1 if self._never_rests(before) else 0
-        if self._computes(before, elapsed) and not self.spinning:
+        if self._computes(before, elapsed, share) and not self.spinning:
             self.worked_at = at
         recently = at - self.worked_at < WORK_LASTS
         self.working = recently and not self.restless
@@ -205,7 +207,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         if moves_data:
             self.data_at = at
         if moves_data or ended:
-            self.shares.append(self._main_share(before, elapsed))
+            self.shares.append(share)
             del self.shares[:-USUAL_LOOKS]
         if self.counts_steps:
             age = self._age(snapshot.progress) if snapshot.progress else None
@@ -213,7 +215,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
                 self._advanced(at - age)
         elif moves_data:
             self._advanced(at)
-        elif not disturbed and self._worked(before, elapsed):
+        elif not disturbed and self._worked(before, elapsed, share):
             self.moved_at = at
         return ended
 
@@ -271,8 +273,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         used = self.process.main_cpu_seconds - before.process.main_cpu_seconds
         return self.process.state == "R" and used >= sleeps * SECONDS_PER_TURN
 
-    def _computes(self, before: RankSnapshot, elapsed: float) -> bool:
-        share = self._main_share(before, elapsed)
+    def _computes(self, before: RankSnapshot, elapsed: float, share: float) -> bool:
         switches = (self.process.main_switches - before.process.main_switches) / elapsed
         if share > IDLE_CPU_SHARE:
             return True
@@ -286,11 +287,10 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         moved = self.process.io_bytes - before.process.io_bytes
         return moved / elapsed > IO_BYTES_PER_SECOND
 
-    def _worked(self, before: RankSnapshot, elapsed: float) -> bool:
+    def _worked(self, before: RankSnapshot, elapsed: float, share: float) -> bool:
         switches = (self.process.main_switches - before.process.main_switches) / elapsed
         if self.spinning or self.restless:
             return False
-        share = self._main_share(before, elapsed)
         if share > IDLE_CPU_SHARE:
             return True
         seldom = switches <= TIMED_WAKES_PER_SECOND and share <= switches * TIMED_WAKE_SECONDS
@@ -298,6 +298,9 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def _note_states(self, at: float) -> None:
         process = self.process
+        held = process.frozen or process.state in HELD or process.interpreter in _WITHOUT_GIL
+        if not held and not self.state_since:
+            return  # as nearly all are, each second
         now = {
             "stopped": process.state == "T" or process.frozen,
             "gil-held": process.interpreter == "gil-held",
