@@ -194,16 +194,18 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.gone_at, self.lost = None, False
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
-        share = self._main_share(before, elapsed)
+        process, last = snapshot.process, before.process
+        share = (process.main_cpu_seconds - last.main_cpu_seconds) / elapsed
+        switches = (process.main_switches - last.main_switches) / elapsed
         self.spinning = share > SPIN_CPU_SHARE
-        self.running_looks = self.running_looks + 1 if self._never_rests(before) else 0
-        if self._computes(before, elapsed, share) and not self.spinning:
+        self.running_looks = self.running_looks + 1 if _never_rests(process, last) else 0
+        if self._computes(share, switches) and not self.spinning:
             self.worked_at = at
-        recently = at - self.worked_at < WORK_LASTS
-        self.working = recently and not self.restless
-        used = self.process.cpu_seconds - before.process.cpu_seconds
+        self.working = at - self.worked_at < WORK_LASTS and not self.restless
+        used = process.cpu_seconds - last.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
-        moves_data = not disturbed and self._moved_data(before, elapsed)
+        moved = (process.io_bytes - last.io_bytes) / elapsed
+        moves_data = not disturbed and moved > IO_BYTES_PER_SECOND
         if moves_data:
             self.data_at = at
         if moves_data or ended:
@@ -215,7 +217,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
                 self._advanced(at - age)
         elif moves_data:
             self._advanced(at)
-        elif not disturbed and self._worked(before, elapsed, share):
+        elif not disturbed and self._worked(share, switches):
             self.moved_at = at
         return ended
 
@@ -265,16 +267,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         new = after.steps_recorded - (before.steps_recorded if before else 0)
         return list(after.recent_step_seconds[-new:]) if new > 0 else []
 
-    def _main_share(self, before: RankSnapshot, elapsed: float) -> float:
-        return (self.process.main_cpu_seconds - before.process.main_cpu_seconds) / elapsed
-
-    def _never_rests(self, before: RankSnapshot) -> bool:
-        sleeps = self.process.main_sleeps - before.process.main_sleeps
-        used = self.process.main_cpu_seconds - before.process.main_cpu_seconds
-        return self.process.state == "R" and used >= sleeps * SECONDS_PER_TURN
-
-    def _computes(self, before: RankSnapshot, elapsed: float, share: float) -> bool:
-        switches = (self.process.main_switches - before.process.main_switches) / elapsed
+    def _computes(self, share: float, switches: float) -> bool:
         if share > IDLE_CPU_SHARE:
             return True
         if switches <= IDLE_SWITCHES_PER_SECOND:
@@ -283,12 +276,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
             return True
         return bool(self.shares) and share > MORE_THAN_USUAL * statistics.median(self.shares)
 
-    def _moved_data(self, before: RankSnapshot, elapsed: float) -> bool:
-        moved = self.process.io_bytes - before.process.io_bytes
-        return moved / elapsed > IO_BYTES_PER_SECOND
-
-    def _worked(self, before: RankSnapshot, elapsed: float, share: float) -> bool:
-        switches = (self.process.main_switches - before.process.main_switches) / elapsed
+    def _worked(self, share: float, switches: float) -> bool:
         if self.spinning or self.restless:
             return False
         if share > IDLE_CPU_SHARE:
@@ -314,6 +302,12 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
                 self.state_since.pop(state, None)
             else:
                 self.state_since.setdefault(state, at)
+
+
+def _never_rests(process: ProcessState, last: ProcessState) -> bool:
+    sleeps = process.main_sleeps - last.main_sleeps
+    used = process.main_cpu_seconds - last.main_cpu_seconds
+    return process.state == "R" and used >= sleeps * SECONDS_PER_TURN
 
 
 def _same_function(one: StackFact, other: StackFact) -> bool:
