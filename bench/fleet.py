@@ -103,13 +103,12 @@ class FleetCoordinator:
         self.cycles.append(self.loop.cycle_seconds or 0.0)
 
     def answer(self, data: bytes) -> bytes:
-        opened = self.roster.opened(data)
-        if opened is None:
+        report = self.roster.opened(data)
+        if report is None:
             return pack(Receipt())
-        report, data = opened
         now = time.time()
         number = self.loop.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
-        self.roster.take(report, now, number, data)
+        self.roster.take(report, now, number)
         version, targets = self.roster.targets_beyond(report.targets_version)
         return pack(
             Receipt(

@@ -2,7 +2,8 @@
 
     python bench/samples.py [--series 300] [--nodes 20] [--minutes 30]
 
-Prints, for a node with ``--series`` series, with eight ranks that train and with none, and for
+Prints, for a node with ``--series`` series and 12 collectors, with eight ranks that train and with
+none, and for
 reports that tell all and that tell what has changed: the bytes of a report, one a second; the CPU
 of the agent for it, and of the coordinator (reading it, the engine, its line of the event log); and
 what the coordinator's memory grows by, for each node, in ``--minutes`` of 400 series.
@@ -15,6 +16,7 @@ import gc
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
 from nodes import PER_NODE, START, SimulatedNode, devices
 
 from ray_sentinel.actors.coordinator.event_log.log import encoded
@@ -23,6 +25,24 @@ from ray_sentinel.actors.messages import HistoryRequest, Receipt
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived
+from ray_sentinel.model.metrics import CollectorStatus
+
+COLLECTORS = 12
+
+
+def collectors(second: int) -> tuple[CollectorStatus, ...]:
+    """How a node's fare, each of which ran last at a moment of its own."""
+    return tuple(
+        CollectorStatus(
+            name=f"collector-{number}",
+            state="running",
+            success=True,
+            seconds=0.003 + 0.001 * ((second + number) // 15 * 7919 % 1_000) / 997,
+            last_success=START + (second + number) // 15 * 15 - number,
+            interval=15.0,
+        )
+        for number in range(COLLECTORS)
+    )
 
 
 class Nodes:
@@ -36,20 +56,23 @@ class Nodes:
     def reports(self, second: int, *, ranks: bool = True) -> list[bytes]:
         """All agents' reports of one second."""
         found = devices(self.series, second)
-        return [node.report(node.snapshot(second, found, ranks=ranks)) for node in self.nodes]
+        looked = collectors(second)
+        return [
+            node.report(replace(node.snapshot(second, found, ranks=ranks), collectors=looked))
+            for node in self.nodes
+        ]
 
     def take(self, second: int, reports: list[bytes]) -> int:
         """What a coordinator does with them, and its receipts; bytes for its event log."""
         written = 0
         wanted = HistoryRequest(series=600, seconds=5.0)
         for node, data in zip(self.nodes, reports, strict=True):
-            opened = self.roster.opened(data)
-            assert opened is not None
-            report, kept = opened
+            report = self.roster.opened(data)
+            assert report is not None
             event = SnapshotReceived(time=START + second, snapshot=report.snapshot)
             self.engine.handle(event)
             written += len(encoded(event))
-            self.roster.take(report, START + second, 0, kept)
+            self.roster.take(report, START + second, 0)
             held = 0 if self.whole else self.roster.held(report)
             tables = self.engine.view.telemetry.held(node.node.id)
             node.take(Receipt(history=wanted, tables=tables, held=held))

@@ -54,16 +54,15 @@ class Coordinator:
 
     def _taken(self, data: bytes, *, relayed: bool = False) -> bytes:
         try:
-            opened = self._parts.roster.opened(data)
+            report = self._parts.roster.opened(data)
         except msgspec.DecodeError as error:
             raise UsageError(f"a report could not be read: {error}") from None
-        if opened is None:
+        if report is None:
             return pack(Receipt())
-        report, whole = opened
         if not self._parts.roster.is_late(report):
             now = self._parts.clock.now()
             number = self._engine.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
-            self._parts.take(report, whole, number, relayed=relayed)
+            self._parts.take(report, number, relayed=relayed)
         return pack(self._parts.receipt(report))
 
     async def status(self) -> bytes:

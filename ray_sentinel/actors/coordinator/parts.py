@@ -292,9 +292,9 @@ class CoordinatorParts:
         for path in self._pruner.prune(keep):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
-    def take(self, report: AgentReport, data: bytes, number: int, *, relayed: bool) -> None:
+    def take(self, report: AgentReport, number: int, *, relayed: bool) -> None:
         """What is not the engine's of a report, which is event ``number`` of the log."""
-        self.roster.take(report, self.clock.now(), number, data)
+        self.roster.take(report, self.clock.now(), number)
         self.roster.relayed += relayed
         if self._ray_deaths.are_new(report.snapshot.node.id, report.snapshot.ray_exits):
             self._ray_table.hurry()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from zlib import crc32
 
 from ray_sentinel.actors.hosts import RayNode
-from ray_sentinel.actors.messages import AgentInfo, AgentReport, unpack
+from ray_sentinel.actors.messages import AgentInfo, AgentReport
 from ray_sentinel.actors.report_deltas import completed, read_message
 from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
@@ -26,8 +26,6 @@ class RosterEntry:
 
     def __init__(self, report: AgentReport, at: float) -> None:
         self.report = report
-        self.data = b""
-        """Its bytes, on which the next may build; empty: it must come whole."""
         self.at = at
         self.busy_at = at
         """When it last had a rank, or was first heard of."""
@@ -64,29 +62,26 @@ class Roster:
         """Whether every node has reported to this incarnation of the coordinator."""
         return bool(nodes) and all(node_id in self._entries for node_id in nodes)
 
-    def opened(self, data: bytes) -> tuple[AgentReport, bytes] | None:
-        """The report that a message brings, and its own bytes; None where it builds on one that is
-        not the last, and the whole is wanted. Raises msgspec.DecodeError if unreadable."""
+    def opened(self, data: bytes) -> AgentReport | None:
+        """The report that a message brings; None where it builds on one that is not the last, and
+        the whole is wanted. Raises msgspec.DecodeError if unreadable."""
         message = read_message(data)
         if isinstance(message, AgentReport):
-            return message, data
+            return message
         with self._lock:
             entry = self._entries.get(message.node)
-            last = (entry.report, entry.data) if entry is not None else None
-        whole = completed(message, *last) if last is not None else None
-        return None if whole is None else (unpack(whole, AgentReport), whole)
+        return completed(message, entry.report) if entry is not None else None
 
     def held(self, report: AgentReport) -> int:
         """The sequence of the report on which the agent's next may build; 0: on none."""
         with self._lock:
             entry = self._entries.get(report.snapshot.node.id)
-            if entry is None or not entry.data or entry.report.incarnation != report.incarnation:
+            if entry is None or entry.report.incarnation != report.incarnation:
                 return 0
             return entry.report.snapshot.sequence
 
-    def take(self, report: AgentReport, now: float, number: int, data: bytes = b"") -> None:
-        """Keep a report; ``number`` is its place in the event log. With its ``data``, the next may
-        come as a ``ReportDelta``."""
+    def take(self, report: AgentReport, now: float, number: int) -> None:
+        """Keep a report; ``number`` is its place in the event log."""
         node_id = report.snapshot.node.id
         with self._lock:
             self._count(now)
@@ -102,7 +97,7 @@ class Roster:
                 entry.done.clear()
             if _contact(entry.report) != _contact(report):
                 self._changed()
-            entry.report, entry.data, entry.at = report, data, now
+            entry.report, entry.at = report, now
             if report.snapshot.ranks:
                 entry.busy_at = now
             waiting = {order for _, order in entry.exits} | entry.done

@@ -91,11 +91,10 @@ class FakeCoordinator:
 
     def remote(self, data: bytes) -> bytes:
         self.messages.append(data)
-        opened = self.roster.opened(data)
-        if opened is None:
+        report = self.roster.opened(data)
+        if report is None:
             return pack(Receipt())
-        report, whole = opened
-        self.roster.take(report, 0.0, 1, whole)
+        self.roster.take(report, 0.0, 1)
         self.taken.append(report.snapshot.sequence)
         return pack(Receipt(held=self.roster.held(report), interval=3.0))
 

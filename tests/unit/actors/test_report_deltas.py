@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -13,7 +11,6 @@ from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.messages import AgentReport, Receipt, pack, unpack
 from ray_sentinel.actors.report_deltas import (
     MARK,
-    PIECE_BYTES,
     DeltaSender,
     ReportDelta,
     completed,
@@ -21,10 +18,12 @@ from ray_sentinel.actors.report_deltas import (
     read_message,
 )
 from ray_sentinel.config import Config
+from ray_sentinel.masking import mask_record
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import CollectorStatus, Event
 from ray_sentinel.model.progress import (
     Exit,
+    LastWords,
     ProcessState,
     Progress,
     RankSnapshot,
@@ -97,13 +96,12 @@ class Cluster:
         """What the coordinator's actor does; None for an error that it raises."""
         if not self.knows_deltas and data.startswith(MARK):
             return None
-        opened = self.roster.opened(data)
-        if opened is None:
+        report = self.roster.opened(data)
+        if report is None:
             return Receipt()
-        report, whole = opened
         if not self.roster.is_late(report):
             self.taken.append(report)
-            self.roster.take(report, 0.0, 1, whole)
+            self.roster.take(report, 0.0, 1)
         return Receipt(held=self.roster.held(report) if self.knows_deltas else 0)
 
     def report(self, snapshot: Snapshot, way: str) -> bool:
@@ -168,13 +166,13 @@ def look(step: int, count: int = 8) -> Snapshot:
     return Snapshot(node=NODE, time=step + 0.1, sequence=0, ranks=ranks(count, step))
 
 
-def test_while_ranks_train_a_tenth_is_sent() -> None:
+def test_while_ranks_train_little_is_sent() -> None:
     cluster = Cluster()
     assert cluster.report(look(1), "answered")
     report = AgentReport(snapshot=look(2), incarnation="life1")
     message = cluster.sender.message(report)
     assert message.startswith(MARK)
-    assert len(message) < 0.2 * len(pack(report))
+    assert len(message) < 0.25 * len(pack(report))
 
 
 def test_a_coordinator_that_was_started_anew_gets_the_whole_at_once() -> None:
@@ -200,55 +198,129 @@ def test_after_a_report_without_receipt_a_whole_one_is_sent() -> None:
     assert unpack(message, AgentReport).snapshot == look(3)
 
 
-REPORT = AgentReport(snapshot=look(2), incarnation="one")
-LAST = AgentReport(snapshot=msgspec.structs.replace(look(1), sequence=1), incarnation="one")
-
-
-def delta(data: bytes, base: bytes) -> ReportDelta:
-    found = read_message(delta_of(REPORT, data, 1, base))
+def through(new: AgentReport, old: AgentReport) -> AgentReport | None:
+    """What a coordinator makes of the new one, that has the old one."""
+    message = MARK + pack(delta_of(new, old))
+    found = read_message(message)
     assert isinstance(found, ReportDelta)
-    return msgspec.structs.replace(found, sequence=2)
+    return completed(found, old)
 
 
-@given(
-    st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 1500)), max_size=4),
-    st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 1500)), max_size=4),
-)
-def test_bytes_of_any_length_come_out_as_they_were(
-    one: list[tuple[bytes, int]], other: list[tuple[bytes, int]]
+@given(st.tuples(snapshots(), snapshots()), st.tuples(st.text(), st.text()))
+def test_any_report_is_made_of_any_other(
+    looks: tuple[Snapshot, ...], notes: tuple[str, ...]
 ) -> None:
-    data, base = (b"".join(text * times for text, times in parts) for parts in (one, other))
-    expected = data if base else None
-    assert completed(delta(data, base), LAST, base) == expected
+    old, new = (
+        AgentReport(
+            snapshot=msgspec.structs.replace(look, sequence=number),
+            incarnation="one",
+            notes=(note,) * number,
+        )
+        for number, (look, note) in enumerate(zip(looks, notes, strict=True), start=1)
+    )
+    assert through(new, old) == new
 
 
-def test_a_report_of_many_pieces_needs_little_too_where_it_has_moved() -> None:
-    base = b"".join(zlib.crc32(bytes([n % 256, n >> 8])).to_bytes(4, "big") for n in range(40_000))
-    data = b"a new rank" * 50 + base
-    found = delta(data, base)
-    assert len(found.pieces) > 9
-    assert sum(map(len, found.pieces)) < 0.05 * len(data)
-    assert completed(found, LAST, base) == data
+def reports(new: RankSnapshot, old: RankSnapshot) -> tuple[AgentReport, AgentReport]:
+    made = [
+        AgentReport(
+            snapshot=Snapshot(node=NODE, time=1.0, sequence=number, ranks=(rank,)),
+            incarnation="one",
+        )
+        for number, rank in ((2, new), (1, old))
+    ]
+    return made[0], made[1]
 
 
-@pytest.mark.parametrize("other", [b"base of another", b"", b"x" * 40_000])
-def test_another_base_gives_nothing(other: bytes) -> None:
-    assert completed(delta(b"data" * 9, b"the base"), LAST, other) is None
+RINGS = st.lists(st.sampled_from((0.1, 0.2, 0.3)), max_size=4).map(tuple)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        b"",
-        b"no deflate",
-        zlib.compress(b"x" * PIECE_BYTES)[:-4],
-        zlib.compress(b"x" * (PIECE_BYTES + 1)),
-        zlib.compress(b"x" * 10_000_000),
-    ],
-)
-def test_what_is_no_piece_gives_nothing(piece: bytes) -> None:
-    told = msgspec.structs.replace(delta(b"", b"base"), pieces=(piece,))
-    assert completed(told, LAST, b"base") is None
+@given(RINGS, RINGS, st.integers(0, 6), st.integers(0, 6))
+def test_any_ring_of_steps_is_made_of_any_other(
+    new: tuple[float, ...], old: tuple[float, ...], counted: int, before: int
+) -> None:
+    (rank,) = ranks(1, 1)
+    one, other = (
+        msgspec.structs.replace(
+            rank, progress=Progress(recent_step_seconds=ring, steps_recorded=count)
+        )
+        for ring, count in ((new, counted), (old, before))
+    )
+    first, second = reports(one, other)
+    assert through(first, second) == first
+
+
+def test_every_field_of_a_rank_is_told() -> None:
+    (rank,) = ranks(1, 1)
+    others = {
+        "process": ProcessState(
+            state="R",
+            wchan="w",
+            blocked_threads=((1, "x"),),
+            frozen=True,
+            interpreter="starved",
+            tracer_pid=3,
+        ),
+        "progress": Progress(
+            step=9,
+            phase="save",
+            scalars={"loss": 1.5},
+            last_words=LastWords(time=1.0, kind="exit"),
+            recent_step_seconds=(0.7,),
+        ),
+        "quiet_seconds": 4.0,
+        "rank": msgspec.structs.replace(rank.rank, world_size=7),
+    }
+    assert set(others) == set(RankSnapshot.__struct_fields__)
+    for name, value in others.items():
+        changed = msgspec.structs.replace(rank, **{name: value})
+        for one, other in ((changed, rank), (rank, changed)):
+            new, old = reports(one, other)
+            assert through(new, old) == new
+
+
+def test_a_rank_that_attaches_and_one_that_is_another_process_are_told_whole() -> None:
+    (rank,) = ranks(1, 1)
+    another = msgspec.structs.replace(rank.rank, process=ProcessId("h", 7))
+    for other in (
+        msgspec.structs.replace(rank, progress=None),
+        msgspec.structs.replace(rank, rank=another),
+    ):
+        for one, before in ((rank, other), (other, rank)):
+            new, old = reports(one, before)
+            assert delta_of(new, old).ranks.whole == ((0, one),)
+            assert through(new, old) == new
+
+
+def test_what_is_masked_is_masked_in_what_has_changed() -> None:
+    secret, sender, roster = "hf_" + "a1B2" * 9, DeltaSender(), Roster(Config())
+    for sequence in (1, 2):
+        words = LastWords(time=1.0, kind="exception", text=f"token {secret} {sequence}")
+        ranks_ = (msgspec.structs.replace(ranks(1, 1)[0], progress=Progress(last_words=words)),)
+        snapshot = Snapshot(node=NODE, time=1.0, sequence=sequence, ranks=ranks_)
+        report = AgentReport(snapshot=snapshot, incarnation="one")
+        message = sender.message(report)
+        assert secret.encode() not in message
+        opened = roster.opened(message)
+        assert opened == mask_record(report)
+        roster.take(opened, 0.0, 1)
+        sender.answered(Receipt(held=roster.held(opened)))
+    assert message.startswith(MARK)
+
+
+def test_a_delta_of_another_or_that_fits_nowhere_gives_nothing() -> None:
+    one, two = ranks(2, 1)
+    new, old = reports(one, two)
+    made = delta_of(new, old)
+    change = msgspec.structs.replace
+    for wrong in (
+        change(made, incarnation="another"),
+        change(made, base=7),
+        change(made, ranks=change(made.ranks, count=5)),
+        change(made, ranks=change(made.ranks, places=(3,))),
+        change(made, ranks=change(made.ranks, attached=(0,))),
+    ):
+        assert completed(wrong, old) is None
 
 
 def test_what_is_unreadable_raises() -> None:
