@@ -17,13 +17,13 @@ interpreter's lock go for each: on a busy machine reports waited for seconds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import fields, replace
+from msgspec.structs import asdict, fields, replace
 
 from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked, unpack
 from ray_sentinel.model.metrics import CollectorStatus
@@ -74,7 +74,7 @@ class RankChanges(msgspec.Struct, frozen=True, array_like=True):
     whole: tuple[tuple[int, RankSnapshot], ...]
     """Place and rank: those that were not there, or were another process."""
     places: tuple[int, ...]
-    ranks: RankColumns
+    rows: RankColumns
     process: ProcessColumns
     attached: tuple[int, ...]
     """Places of those with progress, of which the rest is."""
@@ -153,14 +153,13 @@ def completed(delta: ReportDelta, last: AgentReport) -> AgentReport | None:
         return last  # it has come twice
     if delta.base != old.sequence:
         return None
-    collectors, processes = delta.collectors, delta.ray_processes
     try:
         snapshot = replace(
             old,
             **_set(delta.snapshot),
             ranks=_with_ranks(delta.ranks, old.ranks),
-            collectors=_with(old.collectors, collectors, collectors.rows),
-            ray_processes=_with(old.ray_processes, processes, processes.rows),
+            collectors=_with(old.collectors, delta.collectors),
+            ray_processes=_with(old.ray_processes, delta.ray_processes),
         )
     except (IndexError, ValueError, TypeError, AttributeError):
         return None  # no agent makes such a one
@@ -248,14 +247,14 @@ def _rows(
 
 
 def _ranks(new: Sequence[RankSnapshot], old: Sequence[RankSnapshot]) -> RankChanges:
-    count, whole, places, ranks = _rows(RankColumns, new, old, _same_rank)
+    count, whole, places, rows = _rows(RankColumns, new, old, _same_rank)
     told = [(new[at].progress, old[at].progress) for at in places]
     attached = [(one, other) for one, other in told if one is not None and other is not None]
     return RankChanges(
         count=count,
         whole=whole,
         places=places,
-        ranks=ranks,
+        rows=rows,
         process=_columns(
             ProcessColumns, [new[at].process for at in places], [old[at].process for at in places]
         ),
@@ -284,31 +283,29 @@ def _ring(new: Progress, old: Progress) -> tuple[int, tuple[float, ...]]:
 
 
 def _set(part: Any) -> dict[str, Any]:
-    return {
-        name: value
-        for name in part.__struct_fields__
-        if (value := getattr(part, name)) is not UNSET
-    }
+    return {name: value for name, value in asdict(part).items() if value is not UNSET}
 
 
-def _filled(columns: Any, old: Sequence[Any]) -> list[Any]:
+def _filled(columns: dict[str, Any], old: Sequence[Any]) -> Sequence[Any]:
     """The records with what the columns say. Raises ValueError where these are of others."""
-    found = _set(columns)
-    if not found:
-        return list(old)
-    rows = zip(*found.values(), strict=True)
-    return [replace(one, **dict(zip(found, row))) for one, row in zip(old, rows, strict=True)]  # noqa: B905
+    if not columns:
+        return old
+    rows = zip(*columns.values(), strict=True)
+    return [
+        replace(one, **dict(zip(columns, row, strict=True)))
+        for one, row in zip(old, rows, strict=True)
+    ]
 
 
-def _with(old: Sequence[T], changes: Any, columns: Any) -> tuple[T, ...]:
-    filled = _filled(columns, [old[place] for place in changes.places])
-    return _placed(old, changes, zip(changes.places, filled, strict=True))
+def _with(old: Sequence[T], changes: Any) -> tuple[T, ...]:
+    filled = _filled(_set(changes.rows), [old[place] for place in changes.places])
+    return _placed(old, changes, filled)
 
 
-def _placed(old: Sequence[T], changes: Any, changed: Iterable[tuple[int, T]]) -> tuple[T, ...]:
+def _placed(old: Sequence[T], changes: Any, filled: Sequence[T]) -> tuple[T, ...]:
     """Raises IndexError where there is no such place."""
     found = list(old[: changes.count])
-    for place, one in changed:
+    for place, one in zip(changes.places, filled, strict=True):
         found[place] = one
     for place, one in changes.whole:
         found[place : place + 1] = [one]
@@ -319,18 +316,17 @@ def _placed(old: Sequence[T], changes: Any, changed: Iterable[tuple[int, T]]) ->
 
 def _with_ranks(changes: RankChanges, old: Sequence[RankSnapshot]) -> tuple[RankSnapshot, ...]:
     before = [old[place] for place in changes.places]
-    process = _filled(changes.process, [one.process for one in before])
-    progress: dict[int, Progress] = {}
+    columns = _set(changes.rows)
+    columns["process"] = _filled(_set(changes.process), [one.process for one in before])
     if changes.attached:
-        known = [old[place].progress for place in changes.attached]
-        filled = _filled(changes.progress, known)
-        for place, one, (kept, fresh) in zip(changes.attached, filled, changes.rings, strict=True):
-            ring = one.recent_step_seconds
-            ring = (*ring[len(ring) - kept :], *fresh) if kept else fresh
-            progress[place] = replace(one, recent_step_seconds=ring)
-    seen = _filled(changes.ranks, before)
-    changed = [
-        (place, replace(one, process=state, progress=progress.get(place)))
-        for place, one, state in zip(changes.places, seen, process, strict=True)
-    ]
-    return _placed(old, changes, changed)
+        known: list[Any] = [old[place].progress for place in changes.attached]
+        told = _set(changes.progress)
+        told[_RING] = map(_grown, known, changes.rings)
+        progress = dict(zip(changes.attached, _filled(told, known), strict=True))
+        columns["progress"] = map(progress.get, changes.places)
+    return _placed(old, changes, _filled(columns, before))
+
+
+def _grown(old: Progress, ring: tuple[int, tuple[float, ...]]) -> tuple[float, ...]:
+    before, (kept, fresh) = old.recent_step_seconds, ring
+    return (*before[len(before) - kept :], *fresh) if kept else fresh
