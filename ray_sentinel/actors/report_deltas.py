@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -54,9 +54,13 @@ def _record_of(kind: type, suffix: str, left_out: Collection[str], columns: bool
 
 _RING = "recent_step_seconds"
 if TYPE_CHECKING:
-    ReportPart = SnapshotPart = Any
-    RankColumns = ProcessColumns = ProgressColumns = Any
-    CollectorColumns = RayProcessColumns = Any
+    ReportPart: TypeAlias = Any
+    SnapshotPart: TypeAlias = Any
+    RankColumns: TypeAlias = Any
+    ProcessColumns: TypeAlias = Any
+    ProgressColumns: TypeAlias = Any
+    CollectorColumns: TypeAlias = Any
+    RayProcessColumns: TypeAlias = Any
 else:
     ReportPart = _record_of(AgentReport, "Part", {"snapshot"}, False)
     SnapshotPart = _record_of(Snapshot, "Part", {"ranks", "collectors", "ray_processes"}, False)
@@ -290,9 +294,10 @@ def _filled(columns: dict[str, Any], old: Sequence[Any]) -> Sequence[Any]:
     """The records with what the columns say. Raises ValueError where these are of others."""
     if not columns:
         return old
+    names = tuple(columns)
     rows = zip(*columns.values(), strict=True)
     return [
-        replace(one, **dict(zip(columns, row, strict=True)))
+        replace(one, **dict(zip(names, row, strict=False)))
         for one, row in zip(old, rows, strict=True)
     ]
 
@@ -321,12 +326,11 @@ def _with_ranks(changes: RankChanges, old: Sequence[RankSnapshot]) -> tuple[Rank
     if changes.attached:
         known: list[Any] = [old[place].progress for place in changes.attached]
         told = _set(changes.progress)
-        told[_RING] = map(_grown, known, changes.rings)
+        rings = zip(known, changes.rings, strict=True)
+        told[_RING] = [
+            one.recent_step_seconds[-kept:] + fresh if kept else fresh
+            for one, (kept, fresh) in rings
+        ]
         progress = dict(zip(changes.attached, _filled(told, known), strict=True))
         columns["progress"] = map(progress.get, changes.places)
     return _placed(old, changes, _filled(columns, before))
-
-
-def _grown(old: Progress, ring: tuple[int, tuple[float, ...]]) -> tuple[float, ...]:
-    before, (kept, fresh) = old.recent_step_seconds, ring
-    return (*before[len(before) - kept :], *fresh) if kept else fresh
