@@ -42,8 +42,9 @@ T = TypeVar("T")
 
 def _record_of(kind: type, suffix: str, left_out: Collection[str], columns: bool) -> Any:
     """A record with the fields of another, of which those that are not set are not sent."""
+    row: Any = tuple
     found = [
-        (field.name, (tuple[field.type, ...] if columns else field.type) | UnsetType, UNSET)
+        (field.name, (row[field.type, ...] if columns else field.type) | UnsetType, UNSET)
         for field in fields(kind)
         if field.name not in left_out
     ]
