@@ -1,13 +1,14 @@
 """What a coordinator costs with many nodes: simulated agents report to its engine, log and roster.
 
-    python bench/fleet.py [--nodes 200 500 1000] [--seconds 60]
+    python bench/fleet.py [--nodes 200 500 1000] [--seconds 60] [--whole]
 
 Eight ranks and 131 series a node, which reports as often as the coordinator asks for. The agents
 are simulated in a process of their own; what the reports come by is a pipe, so what Ray's calls
-cost comes on top. Prints, for each number of nodes: the coordinator's share of a core, how many
-reports a second it answered and how long they waited, what a tick took at most, its memory at the
-end, what it wrote into its event log, and how long it took to name a rank that was stopped ten
-seconds before the end.
+cost comes on top. With ``--whole`` each is measured once more with reports that tell all, not what
+has changed. Prints, for each number of nodes: the coordinator's share of a core, how many reports a
+second it answered, of how many bytes, and how long they waited, what a tick took at most, its
+memory at the end, what it wrote into its event log, and how long it took to name a rank that was
+stopped ten seconds before the end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.loops import Loop
-from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, pack, unpack
+from ray_sentinel.actors.messages import HistoryRequest, Receipt, pack, unpack
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Publish
@@ -84,8 +85,9 @@ def agents(pipe: Connection, count: int, seconds: int) -> None:
 class FleetCoordinator:
     """What the actor does with a report, and its ticks."""
 
-    def __init__(self, folder: Path, engine: Engine | None = None) -> None:
-        """``engine``: of an earlier one, to go on with."""
+    def __init__(self, folder: Path, engine: Engine | None = None, *, whole: bool = False) -> None:
+        """``engine``: of an earlier one, to go on with; ``whole``: reports are to come whole."""
+        self.whole = whole
         self.named_at: float | None = None
         self.cycles: list[float] = []
         self.roster = Roster(Config())
@@ -101,7 +103,9 @@ class FleetCoordinator:
         self.cycles.append(self.loop.cycle_seconds or 0.0)
 
     def answer(self, data: bytes) -> bytes:
-        report = unpack(data, AgentReport)
+        report = self.roster.opened(data)
+        if report is None:
+            return pack(Receipt())
         now = time.time()
         number = self.loop.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
         self.roster.take(report, now, number)
@@ -115,6 +119,7 @@ class FleetCoordinator:
                 history=HistoryRequest(series=600, seconds=5.0),
                 interval=self.roster.interval,
                 tables=self.loop.tables_of(report.snapshot.node.id),
+                held=0 if self.whole else self.roster.held(report),
             )
         )
 
@@ -139,8 +144,9 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
-def measure(count: int, seconds: int, folder: Path) -> None:
-    coordinator, waits, answered = FleetCoordinator(folder), [], 0
+def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> None:
+    coordinator, waits, answered = FleetCoordinator(folder, whole=whole), [], 0
+    size = 0
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=agents, args=(theirs, count, seconds), daemon=True)
@@ -154,6 +160,7 @@ def measure(count: int, seconds: int, folder: Path) -> None:
         if now - begun > WARM_SECONDS:
             spent = spent or time.process_time()
             answered += 1
+            size += len(data) - SENT.size
             waits.append(now - SENT.unpack_from(data)[0])
     took = time.time() - begun - WARM_SECONDS
     spent = time.process_time() - spent
@@ -165,7 +172,8 @@ def measure(count: int, seconds: int, folder: Path) -> None:
     written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     waits.sort()
     print(
-        f"{count:5} nodes: {spent / took:.2f} of a core; {answered / took:.0f} reports/s, wait "
+        f"{count:5} nodes{', whole' if whole else ''}: {spent / took:.3f} of a core; "
+        f"{answered / took:.0f} reports/s of {size / answered:,.0f} bytes, wait "
         f"{1000 * statistics.median(waits):.1f} ms, p99 {1000 * waits[len(waits) * 99 // 100]:.0f};"
         f" tick ≤ {1000 * max(coordinator.cycles[WARM_SECONDS:]):.0f} ms; {memory:.0f} MiB; log "
         f"{written / seconds / 1e6:.1f} MB/s; stopped rank named after "
@@ -178,12 +186,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--whole", action="store_true")
     asked = parser.parse_args()
-    for count in asked.nodes:
+    runs = [(count, whole) for count in asked.nodes for whole in (False, True)[: asked.whole + 1]]
+    for count, whole in runs:
         # A process of its own, whose memory is that of one fleet.
         with tempfile.TemporaryDirectory() as folder:
             run = multiprocessing.get_context("spawn").Process(
-                target=measure, args=(count, asked.seconds, Path(folder))
+                target=measure, args=(count, asked.seconds, Path(folder)), kwargs={"whole": whole}
             )
             run.start()
             run.join()

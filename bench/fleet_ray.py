@@ -1,7 +1,7 @@
 """What Ray's calls add to the coordinator's work with many nodes: ``bench/fleet.py`` over real Ray.
 
     python bench/fleet_ray.py [--nodes 200 500 1000] [--seconds 40] [--callers 2] [--relays]
-        [--relays-above 256] [--agents-per-relay 64] [--taken-only] [--figures FILE]
+        [--relays-above 256] [--agents-per-relay 64] [--taken-only] [--whole] [--figures FILE]
         [--plot docs/growth.svg]
 
 The coordinator is an asynchronous Ray actor, as the real one is, and the simulated agents call it
@@ -13,7 +13,8 @@ waited for it, half and 99 % of them. With ``--relays`` each is measured once mo
 relays as the real coordinator would make, real ones, which hand the reports on; what a relay takes
 is printed too. In the middle of the run one of them is killed, and started again by Ray; agents
 whose report it does not answer do as real ones do. Printed are the seconds from then until all
-reports that it had were answered, and until it handed on reports again.
+reports that it had were answered, and until it handed on reports again. With ``--whole`` the actor
+that reads is measured once more with reports that tell all, not what has changed.
 
 Ten seconds before the end a rank is stopped, and its state is asked for; after the end the
 coordinator is killed, and another one takes its event log over. Printed are the seconds until the
@@ -57,9 +58,16 @@ from ray_sentinel.config import Config, CoordinatorConfig  # noqa: E402
 class RayCoordinator:
     """Takes reports as the coordinator does, or answers them unread."""
 
-    def __init__(self, folder: str, idle: bool, interval: float, restored: bool = False) -> None:
+    def __init__(
+        self,
+        folder: str,
+        idle: bool,
+        interval: float,
+        restored: bool = False,
+        whole: bool = False,
+    ) -> None:
         engine = restore(Path(folder), Config()).engine if restored else None
-        self._fleet = None if idle else FleetCoordinator(Path(folder), engine)
+        self._fleet = None if idle else FleetCoordinator(Path(folder), engine, whole=whole)
         self._nothing = pack(Receipt(interval=interval))
         self._answered = 0
 
@@ -194,13 +202,15 @@ class Measured(NamedTuple):
     memory: float
 
 
-def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int = 0) -> Measured:
+def measure(
+    count: int, seconds: int, callers: int, *, idle: bool, relays: int = 0, whole: bool = False
+) -> Measured:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         light = {"num_cpus": 0, "enable_task_events": False, "namespace": NAMESPACE}
         coordinator = ray.remote(RayCoordinator).options(name=COORDINATOR, **light)
         most = Config().coordinator.reports_per_second
         interval = min(count / most, LONGEST_INTERVAL)
-        actor = coordinator.remote(folder, idle, interval)
+        actor = coordinator.remote(folder, idle, interval, whole=whole)
         ray.get(actor.figures.remote())
         relay = ray.remote(MeasuredRelay).options(max_restarts=-1, max_task_retries=0, **light)
         handing = [relay.remote() for _ in range(relays)]
@@ -245,8 +255,8 @@ def measure(count: int, seconds: int, callers: int, *, idle: bool, relays: int =
         )
     share, p99 = (spent_then - spent) / took, waits[len(waits) * 99 // 100]
     print(
-        f"{count:5} nodes, {'unread' if idle else 'taken'}: {share:.2f} of a "
-        f"core; {(answered_then - answered) / took:.0f} reports/s, wait "
+        f"{count:5} nodes, {'unread' if idle else 'all told' if whole else 'taken'}: {share:.3f} "
+        f"of a core; {(answered_then - answered) / took:.0f} reports/s, wait "
         f"{1000 * statistics.median(waits):.1f} ms, p99 {1000 * p99:.0f};"
         f" {memory:.0f} MiB{each}{extra}",
         flush=True,
@@ -340,6 +350,9 @@ def main() -> None:
     parser.add_argument("--relays-above", type=int, default=usual.relays_above)
     parser.add_argument("--agents-per-relay", type=int, default=usual.agents_per_relay)
     parser.add_argument("--taken-only", action="store_true", help="without the unread runs")
+    parser.add_argument(
+        "--whole", action="store_true", help="a run of whole reports too, not drawn"
+    )
     parser.add_argument("--figures", type=Path, help="JSON: of earlier runs, and of these")
     parser.add_argument("--plot", type=Path, help="an SVG file to be written of all of them")
     asked = parser.parse_args()
@@ -362,6 +375,9 @@ def main() -> None:
                 runs.append(measure(count, asked.seconds, asked.callers, idle=idle))
             if handing:
                 runs.append(measure(count, asked.seconds, asked.callers, idle=idle, relays=relays))
+        if asked.whole:
+            relays = relays if handing else 0
+            measure(count, asked.seconds, asked.callers, idle=False, relays=relays, whole=True)
     if asked.figures:
         if asked.figures.exists():
             runs = [*msgspec.json.decode(asked.figures.read_bytes(), type=list[Measured]), *runs]

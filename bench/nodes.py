@@ -10,14 +10,18 @@ from collections.abc import Callable
 
 from ray_sentinel.actors.agent.pacing import ReportPace
 from ray_sentinel.actors.agent.sampling import NodeSampling
-from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked
+from ray_sentinel.actors.messages import AgentReport, Receipt
 from ray_sentinel.actors.metrics import KEY_SERIES
+from ray_sentinel.actors.report_deltas import DeltaSender
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Family, Metric
 from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Snapshot
 
 START = 1_750_000_000.0
 PER_NODE = 8
+STEPS = tuple(1.0 + 0.01 * (step * 7919 % 10_007) / 10_007 for step in range(5_000))
+"""How long a rank's steps take, from a place of its own on."""
+RING = 16
 
 GPU = ("gpu",)
 PORT = ("device", "port")
@@ -99,6 +103,7 @@ class SimulatedNode:
         )
         self.incarnation = f"life{number}"
         self.sampling = NodeSampling(self.incarnation)
+        self.sender = DeltaSender()
         self.pace = ReportPace(1.0, phase=0.618 * number % 1.0)
         self.targets_version = 0
         self.stopped: frozenset[int] = frozenset()
@@ -127,31 +132,18 @@ class SimulatedNode:
 
     def _ranks(self, second: int, start: float) -> tuple[RankSnapshot, ...]:
         done = second if self.hung_from is None else min(second, self.hung_from - 1)
-        progress = Progress(
-            step=done,
-            step_ended_at=start + done,
-            recent_step_seconds=(1.0,) * 16,
-            steps_recorded=done,
-            phase="train",
-            phase_since=start,
-            scalars={"loss": 2.0, "grad_norm": 1.0},
-        )
-        going = ProcessState(
-            state="S", wchan="futex_wait_queue", cpu_seconds=float(done), main_switches=done
-        )
-        stopped = ProcessState(state="T")
         return tuple(
             RankSnapshot(
                 rank=rank,
-                process=stopped if rank.id.rank in self.stopped else going,
-                progress=progress,
+                process=_stopped if rank.id.rank in self.stopped else _process(rank.id.rank, done),
+                progress=_progress(rank.id.rank, done, start, second),
             )
             for rank in self.ranks
         )
 
     def report(self, snapshot: Snapshot) -> bytes:
         """The same as the message that the coordinator gets."""
-        return pack_masked(
+        return self.sender.message(
             AgentReport(
                 snapshot=snapshot,
                 incarnation=self.incarnation,
@@ -160,7 +152,45 @@ class SimulatedNode:
         )
 
     def take(self, receipt: Receipt) -> None:
-        """The coordinator's answer."""
+        """The coordinator's answer; the next report is whole where this one was not taken."""
+        self.sender.answered(receipt)
         self.sampling.take(receipt)
         self.pace.take(receipt.interval)
         self.targets_version = receipt.targets_version
+
+
+_stopped = ProcessState(state="T")
+
+
+def _process(rank: int, done: int) -> ProcessState:
+    """A rank at work: each of them has figures of its own."""
+    return ProcessState(
+        state="S",
+        wchan="futex_wait_queue",
+        cpu_seconds=round(done * 0.97 + rank * 3.31, 2),
+        main_cpu_seconds=done * 0.713 + rank / 3,
+        main_switches=done * 431 + rank * 977,
+        main_sleeps=done * 399 + rank * 771,
+        threads=93,
+        rss_bytes=5_000_000_000 + 4096 * ((done + rank) * 7919 % 1_000),
+        io_bytes=1_000_000_000 + done * 52_417 + rank * 10_007,
+        interpreter="runs",
+    )
+
+
+def _progress(rank: int, done: int, start: float, second: int) -> Progress:
+    place = (rank * 61 + done) % (len(STEPS) - RING)
+    took = STEPS[place : place + RING]
+    return Progress(
+        step=done,
+        step_ended_at=start + done - took[-1] / 100,
+        step_seconds=took[-1],
+        recent_step_seconds=took,
+        steps_recorded=done,
+        phase="train",
+        phase_since=start,
+        scalars={"loss": 2.0 / took[0], "grad_norm": took[1] / 3},
+        interpreter_ran_at=start + second - took[2] / 5,
+        companion_tid=4_000_000 + rank,
+        attached_at=start,
+    )

@@ -2,9 +2,11 @@
 
     python bench/samples.py [--series 300] [--nodes 20] [--minutes 30]
 
-Prints, for a node with ``--series`` series and eight ranks: the bytes of its reports, a second; the
-coordinator's CPU for each of them (reading it, the engine, its line of the event log); and what the
-coordinator's memory grows by, for each node, in ``--minutes`` of 400 series.
+Prints, for a node with ``--series`` series and 12 collectors, with eight ranks that train and with
+none, and for
+reports that tell all and that tell what has changed: the bytes of a report, one a second; the CPU
+of the agent for it, and of the coordinator (reading it, the engine, its line of the event log); and
+what the coordinator's memory grows by, for each node, in ``--minutes`` of 400 series.
 """
 
 from __future__ import annotations
@@ -14,43 +16,67 @@ import gc
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
 from nodes import PER_NODE, START, SimulatedNode, devices
 
 from ray_sentinel.actors.coordinator.event_log.log import encoded
-from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, unpack
+from ray_sentinel.actors.coordinator.roster import Roster
+from ray_sentinel.actors.messages import HistoryRequest, Receipt
+from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived
+from ray_sentinel.model.metrics import CollectorStatus
+
+COLLECTORS = 12
+
+
+def collectors(second: int) -> tuple[CollectorStatus, ...]:
+    """How a node's fare, each of which ran last at a moment of its own."""
+    return tuple(
+        CollectorStatus(
+            name=f"collector-{number}",
+            state="running",
+            success=True,
+            seconds=0.003 + 0.001 * ((second + number) // 15 * 7919 % 1_000) / 997,
+            last_success=START + (second + number) // 15 * 15 - number,
+            interval=15.0,
+        )
+        for number in range(COLLECTORS)
+    )
 
 
 class Nodes:
-    """Agents that report once a second, and the engine that takes it."""
+    """Agents that report once a second, and the coordinator that takes it."""
 
-    def __init__(self, nodes: int, series: int) -> None:
-        self.series = series
-        self.engine = Engine()
+    def __init__(self, nodes: int, series: int, *, whole: bool = False) -> None:
+        self.series, self.whole = series, whole
+        self.engine, self.roster = Engine(), Roster(Config())
         self.nodes = [SimulatedNode(number, nodes * PER_NODE) for number in range(nodes)]
 
     def reports(self, second: int, *, ranks: bool = True) -> list[bytes]:
         """All agents' reports of one second."""
         found = devices(self.series, second)
-        return [node.report(node.snapshot(second, found, ranks=ranks)) for node in self.nodes]
+        looked = collectors(second)
+        return [
+            node.report(replace(node.snapshot(second, found, ranks=ranks), collectors=looked))
+            for node in self.nodes
+        ]
 
     def take(self, second: int, reports: list[bytes]) -> int:
-        """What a coordinator does with them; bytes for its event log."""
+        """What a coordinator does with them, and its receipts; bytes for its event log."""
         written = 0
-        for data in reports:
-            report = unpack(data, AgentReport)
+        wanted = HistoryRequest(series=600, seconds=5.0)
+        for node, data in zip(self.nodes, reports, strict=True):
+            report = self.roster.opened(data)
+            assert report is not None
             event = SnapshotReceived(time=START + second, snapshot=report.snapshot)
             self.engine.handle(event)
             written += len(encoded(event))
+            self.roster.take(report, START + second, 0)
+            held = 0 if self.whole else self.roster.held(report)
+            tables = self.engine.view.telemetry.held(node.node.id)
+            node.take(Receipt(history=wanted, tables=tables, held=held))
         return written
-
-    def answer(self) -> None:
-        """The receipts."""
-        wanted = HistoryRequest(series=600, seconds=5.0)
-        for node in self.nodes:
-            held = self.engine.view.telemetry.held(node.node.id)
-            node.take(Receipt(history=wanted, tables=held))
 
 
 def resident() -> int:
@@ -59,25 +85,47 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def reporting(nodes: int, series: int) -> None:
-    """Bytes and CPU of a minute, after the first quarter."""
-    known = Nodes(nodes, series)
-    size = written = 0
-    spent = 0.0
-    for second in range(1, 76):
-        made = known.reports(second)
+class Spent:
+    """What the reports of some nodes have taken in a minute, after the first quarter."""
+
+    def __init__(self, known: Nodes, *, ranks: bool) -> None:
+        self.known, self.ranks = known, ranks
+        self.bytes = self.written = 0
+        self.agents = self.coordinator = 0.0
+
+    def step(self, second: int) -> None:
         begun = time.process_time()
-        line = known.take(second, made)
-        known.answer()
+        made = self.known.reports(second, ranks=self.ranks)
+        sent = time.process_time()
+        line = self.known.take(second, made)
+        taken = time.process_time()
         if second > 15:
-            spent += time.process_time() - begun
-            size += sum(map(len, made))
-            written += line
+            self.agents += sent - begun
+            self.coordinator += taken - sent
+            self.bytes += sum(map(len, made))
+            self.written += line
+
+
+def reporting(nodes: int, series: int) -> None:
+    """By turns, so that what else the machine does meets all alike."""
+    runs = {
+        f"{PER_NODE if ranks else 'no'} ranks, {'all' if whole else 'changes'} told": Spent(
+            Nodes(nodes, series, whole=whole), ranks=ranks
+        )
+        for ranks in (True, False)
+        for whole in (True, False)
+    }
+    for second in range(1, 76):
+        for run in runs.values():
+            run.step(second)
     count = 60 * nodes
-    print(
-        f"{series} series, {PER_NODE} ranks: {size / count:,.0f} bytes a report, "
-        f"{1e6 * spent / count:,.0f} µs of CPU, {written / count:,.0f} bytes of log"
-    )
+    for what, run in runs.items():
+        print(
+            f"{series} series, {what}: {run.bytes / count:,.0f} bytes a report, "
+            f"{1e6 * run.agents / count:,.0f} µs of CPU in the agent (the making up included), "
+            f"{1e6 * run.coordinator / count:,.0f} in the coordinator, "
+            f"{run.written / count:,.0f} bytes of log"
+        )
 
 
 def remembering(nodes: int, minutes: int) -> None:
@@ -87,7 +135,6 @@ def remembering(nodes: int, minutes: int) -> None:
     before = resident()
     for second in range(5, 60 * minutes, 5):
         known.take(second, known.reports(second, ranks=False))
-        known.answer()
     print(
         f"400 series, {minutes} min: {(resident() - before) / nodes / 2**20:.2f} MiB a node, "
         f"counted {known.engine.view.telemetry.size / nodes / 2**20:.2f}"

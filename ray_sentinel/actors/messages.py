@@ -77,6 +77,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     configured."""
     tables: dict[StreamName, TableHeld] = {}
     """The keys of the node's series that the coordinator has; it needs the others."""
+    held: int = 0
+    """The sequence of the agent's report that the next may build on (``ReportDelta``); 0: of none,
+    and what built on another one was not taken."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):

@@ -236,10 +236,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         at = min(now, snapshot.time + node.offset)
         homes: dict[ProcessId, set[tuple[str, int]]] = {}
         guessed: dict[ProcessId, float] = {}
-        for rank in map(self._placed, snapshot.ranks):
-            job = self._job(rank.rank.id.job, rank.rank.id.attempt, now)
+        views: dict[tuple[str, int], JobView] = {}
+        moved = self.attempts.found
+        for rank in map(self._placed, snapshot.ranks) if moved else snapshot.ranks:
+            key = rank.rank.id.job, rank.rank.id.attempt
+            job = views.get(key)
+            if job is None:
+                job = views[key] = self._job(*key, now)
             job.take(rank, snapshot.node.id, at, snapshot.time)
-            homes.setdefault(rank.rank.process, set()).add(job.key)
+            homes.setdefault(rank.rank.process, set()).add(key)
             if rank.progress is None:
                 guessed[rank.rank.process] = job.ranks[rank.rank.process].first_seen
         for exit_ in map(self._placed_exit, snapshot.exits):
@@ -261,7 +266,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             job.mark_gone(snapshot.node.id, homes, at)
             if job.give_up(snapshot.node.id, homes, guessed, at) and not job.ranks:
                 del self.jobs[key]
-        self._join_attempts({rank.rank.id.job for rank in snapshot.ranks})
+        self._join_attempts({name for name, _ in views})
 
     def _placed(self, seen: RankSnapshot) -> RankSnapshot:
         rank = self.attempts.place(seen.rank)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -444,11 +444,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         known = [*self.exits, *(end for end in dying if end is not None)]
         return sorted(known, key=lambda pair: (pair[0], pair[1].order))
 
-    def mark_gone(self, node: str, present: Iterable[ProcessId], at: float) -> None:
+    def mark_gone(self, node: str, present: Collection[ProcessId], at: float) -> None:
         """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""
-        there = set(present)
         for process, view in self._on_node.get(node, {}).items():
-            if view.alive and process not in there:
+            if view.alive and process not in present:
                 view.gone_at = at
                 self._count_anew()
 
@@ -463,12 +462,13 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         a process's variables say is a guess until it attaches. That guess outweighs what a process
         said, whose record may be unreadable for a moment, only after a while; ``guessed``: since
         when. Returns whether there were any."""
+        key = self.key
         moved = [
             view
             for process, view in self._on_node.get(node, {}).items()
             if view.alive
             and process in homes
-            and self.key not in homes[process]
+            and key not in homes[process]
             and (not view.attached or at - guessed.get(process, NEVER) > WORD_SECONDS)
         ]
         for view in moved:

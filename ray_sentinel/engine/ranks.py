@@ -10,7 +10,7 @@ from ray_sentinel.engine.verdicts.exits import is_abnormal
 from ray_sentinel.evidence.stacks import movement
 from ray_sentinel.evidence.stacks.compare import function_of
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
+from ray_sentinel.model.progress import HELD, Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
 IDLE_SWITCHES_PER_SECOND = 3.0
@@ -45,6 +45,7 @@ second on an idle machine and more rarely on a crowded one, leave it 100 to 250 
 IO_BYTES_PER_SECOND = 65_536.0
 """Reads and writes above this are work: a model load, a checkpoint, a data set. PyTorch's store,
 polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
+_WITHOUT_GIL = ("gil-held", "starved")
 
 
 class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -193,19 +194,22 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.gone_at, self.lost = None, False
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
-        self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
-        self.running_looks = self.running_looks + 1 if self._never_rests(before) else 0
-        if self._computes(before, elapsed) and not self.spinning:
+        process, last = snapshot.process, before.process
+        share = (process.main_cpu_seconds - last.main_cpu_seconds) / elapsed
+        switches = (process.main_switches - last.main_switches) / elapsed
+        self.spinning = share > SPIN_CPU_SHARE
+        self.running_looks = self.running_looks + 1 if _never_rests(process, last) else 0
+        if self._computes(share, switches) and not self.spinning:
             self.worked_at = at
-        recently = at - self.worked_at < WORK_LASTS
-        self.working = recently and not self.restless
-        used = self.process.cpu_seconds - before.process.cpu_seconds
+        self.working = at - self.worked_at < WORK_LASTS and not self.restless
+        used = process.cpu_seconds - last.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
-        moves_data = not disturbed and self._moved_data(before, elapsed)
+        moved = (process.io_bytes - last.io_bytes) / elapsed
+        moves_data = not disturbed and moved > IO_BYTES_PER_SECOND
         if moves_data:
             self.data_at = at
         if moves_data or ended:
-            self.shares.append(self._main_share(before, elapsed))
+            self.shares.append(share)
             del self.shares[:-USUAL_LOOKS]
         if self.counts_steps:
             age = self._age(snapshot.progress) if snapshot.progress else None
@@ -213,7 +217,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
                 self._advanced(at - age)
         elif moves_data:
             self._advanced(at)
-        elif not disturbed and self._worked(before, elapsed):
+        elif not disturbed and self._worked(share, switches):
             self.moved_at = at
         return ended
 
@@ -263,17 +267,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         new = after.steps_recorded - (before.steps_recorded if before else 0)
         return list(after.recent_step_seconds[-new:]) if new > 0 else []
 
-    def _main_share(self, before: RankSnapshot, elapsed: float) -> float:
-        return (self.process.main_cpu_seconds - before.process.main_cpu_seconds) / elapsed
-
-    def _never_rests(self, before: RankSnapshot) -> bool:
-        sleeps = self.process.main_sleeps - before.process.main_sleeps
-        used = self.process.main_cpu_seconds - before.process.main_cpu_seconds
-        return self.process.state == "R" and used >= sleeps * SECONDS_PER_TURN
-
-    def _computes(self, before: RankSnapshot, elapsed: float) -> bool:
-        share = self._main_share(before, elapsed)
-        switches = (self.process.main_switches - before.process.main_switches) / elapsed
+    def _computes(self, share: float, switches: float) -> bool:
         if share > IDLE_CPU_SHARE:
             return True
         if switches <= IDLE_SWITCHES_PER_SECOND:
@@ -282,15 +276,9 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
             return True
         return bool(self.shares) and share > MORE_THAN_USUAL * statistics.median(self.shares)
 
-    def _moved_data(self, before: RankSnapshot, elapsed: float) -> bool:
-        moved = self.process.io_bytes - before.process.io_bytes
-        return moved / elapsed > IO_BYTES_PER_SECOND
-
-    def _worked(self, before: RankSnapshot, elapsed: float) -> bool:
-        switches = (self.process.main_switches - before.process.main_switches) / elapsed
+    def _worked(self, share: float, switches: float) -> bool:
         if self.spinning or self.restless:
             return False
-        share = self._main_share(before, elapsed)
         if share > IDLE_CPU_SHARE:
             return True
         seldom = switches <= TIMED_WAKES_PER_SECOND and share <= switches * TIMED_WAKE_SECONDS
@@ -298,6 +286,9 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def _note_states(self, at: float) -> None:
         process = self.process
+        held = process.frozen or process.state in HELD or process.interpreter in _WITHOUT_GIL
+        if not held and not self.state_since:
+            return  # as nearly all are, each second
         now = {
             "stopped": process.state == "T" or process.frozen,
             "gil-held": process.interpreter == "gil-held",
@@ -311,6 +302,12 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
                 self.state_since.pop(state, None)
             else:
                 self.state_since.setdefault(state, at)
+
+
+def _never_rests(process: ProcessState, last: ProcessState) -> bool:
+    sleeps = process.main_sleeps - last.main_sleeps
+    used = process.main_cpu_seconds - last.main_cpu_seconds
+    return process.state == "R" and used >= sleeps * SECONDS_PER_TURN
 
 
 def _same_function(one: StackFact, other: StackFact) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from operator import is_
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,6 +51,7 @@ _HINTS = (
 )
 """One of them, in lower case, is in every text with a secret that is not told by its form."""
 _FORMS = tuple(formats.TOKENS)
+_NO_TEXT = (int, float, type(None))
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/]{40}")
 T = TypeVar("T")
 
@@ -178,14 +180,14 @@ def _record(value: Any) -> Any:
         changed = {}
         for name in value.__struct_fields__:
             before = getattr(value, name)
-            if not isinstance(before, (int, float, type(None))):
+            if not isinstance(before, _NO_TEXT):
                 after = _record(before)
                 if after is not before:
                     changed[name] = after
         return msgspec.structs.replace(value, **changed) if changed else value
     if isinstance(value, (tuple, list)):
-        items = [_record(item) for item in value]
-        if all(new is old for new, old in zip(items, value, strict=True)):
+        items = [item if isinstance(item, _NO_TEXT) else _record(item) for item in value]
+        if all(map(is_, items, value)):
             return value
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict):

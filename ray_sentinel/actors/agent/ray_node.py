@@ -25,10 +25,11 @@ from ray_sentinel.actors.deployment.environment import forget_identity
 from ray_sentinel.actors.hosts import as_node, ray_nodes
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
-from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked, unpack
+from ray_sentinel.actors.messages import AgentReport, Receipt, unpack
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE, relay_name
 from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.actors.raylets import end_with_raylet
+from ray_sentinel.actors.report_deltas import DeltaSender
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.kernel_files import boot_id
@@ -131,6 +132,7 @@ class CoordinatorLink:
     def __init__(self) -> None:
         self._handle: ray.actor.ActorHandle | None = None
         self._silent = False
+        self._deltas = DeltaSender()
         self._relay: ray.actor.ActorHandle | None = None
         self._relay_node = ""
         self._relay_at = 0.0
@@ -138,10 +140,12 @@ class CoordinatorLink:
 
     def send(self, report: AgentReport) -> Receipt | None:
         """Report, and wait for the receipt; None where there is no coordinator just now."""
-        data = pack_masked(report)
+        urgent = bool(report.snapshot.exits)
         try:
-            answer = self._by_relay(data, urgent=bool(report.snapshot.exits))
-            answer = answer or self._directly(data)
+            receipt = self._receipt(self._deltas.message(report), urgent=urgent)
+            if whole := self._deltas.answered(receipt):
+                receipt = self._receipt(whole, urgent=urgent)
+                self._deltas.answered(receipt)
         except (RayError, ValueError, GetTimeoutError) as error:
             # Restarting, or for good: it is looked up by name again.
             self._handle = None
@@ -152,10 +156,12 @@ class CoordinatorLink:
         if self._silent:
             log.info("the coordinator answers again")
         self._silent = False
-        receipt = unpack(answer, Receipt)
         if receipt.relay != self._relay_node:
             self._relay_node, self._relay, self._relay_at = receipt.relay, None, 0.0
         return receipt
+
+    def _receipt(self, data: bytes, *, urgent: bool) -> Receipt:
+        return unpack(self._by_relay(data, urgent=urgent) or self._directly(data), Receipt)
 
     def _by_relay(self, data: bytes, *, urgent: bool) -> bytes:
         """The receipt; empty where there is no relay, or none that answers. Raises RayTaskError

@@ -12,7 +12,7 @@ import logging
 
 import msgspec
 
-from ray_sentinel.actors.messages import AgentReport, pack, unpack
+from ray_sentinel.actors.messages import Receipt, pack
 from ray_sentinel.engine.events import SnapshotReceived
 from ray_sentinel.errors import UsageError
 
@@ -36,7 +36,8 @@ class Coordinator:
         return pack(self._parts.description)
 
     async def report(self, data: bytes) -> bytes:
-        """Take an ``AgentReport``; returns a ``Receipt``. Raises UsageError if unreadable."""
+        """Take an ``AgentReport``, or a ``ReportDelta`` for one; returns a ``Receipt``. Raises
+        UsageError if unreadable."""
         return self._taken(data)
 
     async def report_together(self, reports: list[bytes]) -> list[bytes]:
@@ -53,9 +54,11 @@ class Coordinator:
 
     def _taken(self, data: bytes, *, relayed: bool = False) -> bytes:
         try:
-            report = unpack(data, AgentReport)
+            report = self._parts.roster.opened(data)
         except msgspec.DecodeError as error:
             raise UsageError(f"a report could not be read: {error}") from None
+        if report is None:
+            return pack(Receipt())
         if not self._parts.roster.is_late(report):
             now = self._parts.clock.now()
             number = self._engine.feed(SnapshotReceived(time=now, snapshot=report.snapshot))

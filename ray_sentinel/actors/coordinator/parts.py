@@ -319,6 +319,7 @@ class CoordinatorParts:
             relay=self.relays.of(node.id),
             interval=self.roster.interval,
             tables=self.engine.tables_of(node.id),
+            held=self.roster.held(report),
         )
 
     def _wanted_history(self) -> HistoryRequest:

@@ -9,6 +9,7 @@ from zlib import crc32
 
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentInfo, AgentReport
+from ray_sentinel.actors.report_deltas import completed, read_message
 from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
 from ray_sentinel.store.prometheus.scrape_config import scrape_target
@@ -60,6 +61,24 @@ class Roster:
     def all_heard(self, nodes: Mapping[str, RayNode]) -> bool:
         """Whether every node has reported to this incarnation of the coordinator."""
         return bool(nodes) and all(node_id in self._entries for node_id in nodes)
+
+    def opened(self, data: bytes) -> AgentReport | None:
+        """The report that a message brings; None where it builds on one that is not the last, and
+        the whole is wanted. Raises msgspec.DecodeError if unreadable."""
+        message = read_message(data)
+        if isinstance(message, AgentReport):
+            return message
+        with self._lock:
+            entry = self._entries.get(message.node)
+        return completed(message, entry.report) if entry is not None else None
+
+    def held(self, report: AgentReport) -> int:
+        """The sequence of the report on which the agent's next may build; 0: on none."""
+        with self._lock:
+            entry = self._entries.get(report.snapshot.node.id)
+            if entry is None or entry.report.incarnation != report.incarnation:
+                return 0
+            return entry.report.snapshot.sequence
 
     def take(self, report: AgentReport, now: float, number: int) -> None:
         """Keep a report; ``number`` is its place in the event log."""

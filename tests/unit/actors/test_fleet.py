@@ -14,9 +14,11 @@ from ray_sentinel.actors.agent import ray_node
 from ray_sentinel.actors.agent.ray_node import CoordinatorLink
 from ray_sentinel.actors.coordinator.executor import Executor
 from ray_sentinel.actors.coordinator.fleet import NEXT_WAVE, WAVE, WAVE_SECONDS, Fleet, relay_pings
+from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.deployment import placement
 from ray_sentinel.actors.hosts import RayNode
-from ray_sentinel.actors.messages import AgentReport
+from ray_sentinel.actors.messages import AgentReport, Receipt, pack
+from ray_sentinel.actors.report_deltas import MARK
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import ProbeNode
@@ -77,6 +79,44 @@ def test_an_error_without_a_word_is_said_by_its_kind(
     snapshot = Snapshot(node=Node(id="n", host="h", address="10.0.0.1"), time=0.0, sequence=1)
     assert CoordinatorLink().send(AgentReport(snapshot=snapshot, incarnation="one")) is None
     assert "RayError" in caplog.text
+
+
+class FakeCoordinator:
+    """A coordinator's handle, which takes reports as it does; ``ray.get`` gives what it gave."""
+
+    def __init__(self) -> None:
+        self.roster = Roster(Config())
+        self.messages: list[bytes] = []
+        self.taken: list[int] = []
+        self.report = self
+
+    def remote(self, data: bytes) -> bytes:
+        self.messages.append(data)
+        report = self.roster.opened(data)
+        if report is None:
+            return pack(Receipt())
+        self.roster.take(report, 0.0, 1)
+        self.taken.append(report.snapshot.sequence)
+        return pack(Receipt(held=self.roster.held(report), interval=3.0))
+
+
+def test_an_agent_sends_what_has_changed_and_the_whole_where_that_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = FakeCoordinator()
+    monkeypatch.setattr(ray_node.ray, "get_actor", lambda *_, **__: there)
+    monkeypatch.setattr(ray_node.ray, "get", lambda answer, **_: answer)
+    link = CoordinatorLink()
+    node = Node(id="n" * 56, host="h" * 99, address="10.0.0.1")
+    for sequence in (1, 2, 3):
+        if sequence == 3:
+            there.roster.forget(node.id)
+        snapshot = Snapshot(node=node, time=0.0, sequence=sequence)
+        receipt = link.send(AgentReport(snapshot=snapshot, incarnation="one"))
+        assert receipt is not None
+        assert (receipt.held, receipt.interval) == (sequence, 3.0)
+    assert [data.startswith(MARK) for data in there.messages] == [False, True, True, False]
+    assert there.taken == [1, 2, 3]
 
 
 def test_a_node_that_died_while_no_coordinator_was_there_has_left(
