@@ -49,9 +49,10 @@ def _ranks(ranks: Sequence[RankStatus], now: float) -> dict[str, Any]:
     for name in DIFFERENCES:
         columns[name] = [after - before for before, after in pairwise((0, *columns[name]))]
     ages = columns.pop("step_age_seconds")
-    least = min((age for age in ages if age is not None), default=0.0)
+    known = [age for age in ages if age is not None]
+    least = min(known, default=0.0)
     columns["tenths_earlier"] = [None if age is None else round(10 * (age - least)) for age in ages]
-    return {"last_step": round(now - least, 1), "columns": columns}
+    return {"last_step": round(now - least, 1) if known else None, "columns": columns}
 
 
 def _nodes(nodes: Sequence[NodeStatus]) -> dict[str, Any]:

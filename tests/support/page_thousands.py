@@ -48,6 +48,27 @@ def scattered(number: int) -> Status:
     )
 
 
+def a_second_later(before: Status, seed: int = 8) -> Status:
+    """Every rank has ended another step, each a bit earlier or later than the others, and each node
+    has reported."""
+    chance = random.Random(seed)
+    job, *others = before.jobs
+    ranks = [
+        msgspec.structs.replace(
+            one, step=(one.step or 0) + 1, step_age_seconds=round(chance.random(), 3)
+        )
+        for one in job.ranks
+    ]
+    nodes = [
+        msgspec.structs.replace(one, snapshot_age_seconds=round(chance.random(), 3))
+        for one in before.nodes
+    ]
+    moved = msgspec.structs.replace(job, step=(job.step or 0) + 1, ranks=tuple(ranks))
+    return msgspec.structs.replace(
+        before, time=before.time + 1.0, jobs=(moved, *others), nodes=tuple(nodes)
+    )
+
+
 def _node(index: int, chance: random.Random) -> NodeStatus:
     address = f"10.{chance.randrange(4)}.{chance.randrange(256)}.{chance.randrange(256)}"
     return NodeStatus(

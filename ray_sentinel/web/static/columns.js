@@ -11,13 +11,21 @@ export function unpacked({ status, incidents }) {
 
 function ranks({ last_step: last, columns }, now) {
   let number = 0, process = 0; // they come as differences
-  return rows(columns).map(({ tenths_earlier: tenths, ...one }) => ({
-    ...one, rank: number += one.rank, pid: process += one.pid,
-    step_age_seconds: tenths === null ? null : Math.max(0, now - last + tenths / 10),
-  }));
+  const all = rows(columns);
+  for (const one of all) {
+    one.rank = number += one.rank;
+    one.pid = process += one.pid;
+    const tenths = one.tenths_earlier;
+    one.step_age_seconds = tenths === null ? null : Math.max(0, now - last + tenths / 10);
+  }
+  return all;
 }
 
 function rows(columns) {
   const names = Object.keys(columns);
-  return columns[names[0]].map((_, index) => Object.fromEntries(names.map((name) => [name, columns[name][index]])));
+  return columns[names[0]].map((_, index) => {
+    const one = {};
+    for (const name of names) one[name] = columns[name][index];
+    return one;
+  });
 }
