@@ -15,6 +15,8 @@ from tests.support.parts import require
 from tests.support.waiting import eventually
 
 ANSWER_SECONDS = 60.0
+DRAWN = """document.readyState === 'complete' && location.href !== 'about:blank' &&
+  document.getElementById('state')?.textContent !== 'connecting'"""
 COMMON = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
