@@ -42,7 +42,7 @@ _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """RFC 1952, 2.3: deflated, without a name or a time."""
 
 
-class Event:
+class StreamEvent:
     """One event, as it is sent; packed where somebody wants it so."""
 
     def __init__(self, name: str, told: Any) -> None:
@@ -61,13 +61,15 @@ class Picture:
     def __init__(self, number: int, told: Any, at: float, before: Picture | None = None) -> None:
         self.number, self.told, self.at = number, told, at
         self._before = before.number if before is not None else None
-        self._change = Event("change", changes(before.told if before is not None else told, told))
+        self._change = StreamEvent(
+            "change", changes(before.told if before is not None else told, told)
+        )
 
     @cached_property
-    def _whole(self) -> Event:
-        return Event("whole", self.told)
+    def _whole(self) -> StreamEvent:
+        return StreamEvent("whole", self.told)
 
-    def event(self, known: int | None) -> Event:
+    def event(self, known: int | None) -> StreamEvent:
         """For who was told the picture of that number last."""
         return self._change if known is not None and known == self._before else self._whole
 

@@ -11,7 +11,7 @@ import pytest
 
 from ray_sentinel.web.changes import Change, changes
 from ray_sentinel.web.columns import in_columns
-from ray_sentinel.web.live import Event
+from ray_sentinel.web.live import StreamEvent
 from tests.support.page_data import status
 from tests.support.page_thousands import a_second_later, scattered
 
@@ -74,7 +74,7 @@ def test_a_status_that_became_another_is_told_by_its_changes() -> None:
 def test_a_second_in_which_all_ranks_of_thousands_step_is_small() -> None:
     before = a_second_later(scattered(8192))
     told = changes(in_columns(before), in_columns(a_second_later(before, seed=9)))
-    assert len(Event("change", told).packed) < 8_000
+    assert len(StreamEvent("change", told).packed) < 8_000
 
 
 def test_a_second_in_which_nothing_steps_is_tiny() -> None:
@@ -86,4 +86,4 @@ def test_a_second_in_which_nothing_steps_is_tiny() -> None:
     ]
     still = msgspec.structs.replace(job, ranks=tuple(older))
     after = msgspec.structs.replace(before, time=before.time + 1.0, jobs=(still, *before.jobs[1:]))
-    assert len(Event("change", changes(in_columns(before), in_columns(after))).packed) < 1_000
+    assert len(StreamEvent("change", changes(in_columns(before), in_columns(after))).packed) < 1_000
