@@ -150,13 +150,23 @@ function draw() {
   page = unpacked(told);
   show(page);
   showDetail();
-  if (first) requestAnimationFrame(() => setTimeout(showRest)); // once the state is seen
+  if (first) for (const more of [showPulse, showLanes, showGpus]) afterFrame(more);
 }
 
-function showRest() {
-  showPulse();
-  showLanes();
-  showGpus();
+let isDue = false;
+
+function drawSoon() {
+  if (isDue || document.hidden) return;
+  isDue = true;
+  afterFrame(() => {
+    isDue = false;
+    draw();
+  });
+}
+
+// Once what is drawn already is seen.
+function afterFrame(call) {
+  requestAnimationFrame(() => setTimeout(call));
 }
 
 document.addEventListener("visibilitychange", draw);
@@ -166,7 +176,8 @@ follow((now) => {
   toldAt = performance.now();
   const { state, verdict, time } = told.status;
   headline(state, verdict, clock(time)); // also of a tab in the background
-  draw();
+  if (page === null) draw();
+  else drawSoon(); // thousands of ranks take longer than that
 }, (error) => {
   const since = told === null ? "" : ` since ${clock(told.status.time)}: what is below is of then`;
   const old = told === null ? "" : `${age((performance.now() - toldAt) / 1000)} old`;

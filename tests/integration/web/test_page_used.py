@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
@@ -40,9 +40,9 @@ def browser(chromium: Browser) -> Iterator[Browser]:
     assert chromium.complaints == []
 
 
-def page_of(*incidents: Incident, ranks: int = 8) -> Page:
+def page_of(*incidents: Incident, ranks: int = 8, told: Callable[[], Status] | None = None) -> Page:
     source = PageSource(
-        partial(status, ranks=ranks),
+        told or partial(status, ranks=ranks),
         lambda: incidents,
         pulse=report,
         lanes=lanes,
@@ -143,7 +143,7 @@ def test_what_is_unfolded_and_chosen_stays_while_the_page_refreshes(browser: Bro
         looks[0] += 1
         return msgspec.structs.replace(status(), verdict=f"look {looks[0]}")
 
-    page = Page(PageSource(told, lambda: (with_stacks(incident()),), gpus=gpus), port=0)
+    page = page_of(with_stacks(incident()), told=told)
     try:
         browser.open(page.link + "#incident/0001")
         shown(browser, ".tree", "fit (trainer.py:240)")
