@@ -4,6 +4,9 @@ One thread with an event loop of its own serves all connections, so none can hol
 each is bounded: in the bytes of its request, in the time it takes to send it or to take the answer,
 and in their number. Only GET and HEAD are answered, and no request may have a body.
 
+An answer may be a stream: its pieces come when there is something to tell, each is to be taken in
+the time that an answer has, and its connection ends with it.
+
 With ``tls`` all of it goes through TLS: a handshake is bounded like a request, and who speaks plain
 HTTP is told so. ``authenticate`` is asked before anything is told, the paths that there are
 included.
@@ -18,7 +21,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
 
@@ -39,6 +42,8 @@ IDLE_SECONDS = 180.0
 """Prometheus keeps its connection from one scrape to the next."""
 _TLS_HANDSHAKE = b"\x16"
 """What a TLS connection begins with (RFC 8446, 5.1)."""
+_STREAM_BUFFER = 256 << 10
+"""Bytes that the kernel keeps for a client that does not read a stream: it would keep megabytes."""
 _FULL_SECONDS = 1.0
 """Until connections are accepted again where this process may open no more files."""
 
@@ -60,6 +65,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
+    stream: Callable[[], AsyncGenerator[bytes, None]] | None = None
+    """Makes the pieces that are sent in place of the body, on the server's event loop; it is closed
+    when the client has gone or the server ends."""
 
 
 Handler = Callable[[Request], Response]
@@ -227,6 +235,9 @@ class Server:
                 response, keep, bodyless = Response(body=body, status=error.status), False, False
             if self._headers is not None:
                 response = structs.replace(response, headers=(*response.headers, *self._headers()))
+            if response.stream is not None and not bodyless:
+                await _send_stream(writer, response, response.stream)
+                return
             await _send(writer, response, keep=keep, bodyless=bodyless)
             patience = IDLE_SECONDS
 
@@ -352,15 +363,38 @@ def parse(head: bytes) -> tuple[Request, bool]:
 async def _send(
     writer: asyncio.StreamWriter, response: Response, *, keep: bool, bodyless: bool = False
 ) -> None:
-    lines = [
+    head = _head(response, f"Content-Length: {len(response.body)}", keep=keep)
+    # In one piece: two small ones would wait for each other's acknowledgement (Nagle), 40 ms.
+    await _taken(writer, head if bodyless else head + response.body)
+
+
+async def _send_stream(
+    writer: asyncio.StreamWriter,
+    response: Response,
+    stream: Callable[[], AsyncGenerator[bytes, None]],
+) -> None:
+    """Without a length: it ends with its connection (RFC 9112, 6.3)."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
+    async with contextlib.aclosing(stream()) as pieces:
+        await _taken(writer, _head(response, keep=False))
+        async for piece in pieces:
+            await _taken(writer, piece)
+
+
+def _head(response: Response, *lines: str, keep: bool) -> bytes:
+    whole = [
         f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
         f"Content-Type: {response.content_type}",
-        f"Content-Length: {len(response.body)}",
+        *lines,
         *(f"{name}: {value}" for name, value in response.headers),
         "Connection: " + ("keep-alive" if keep else "close"),
         "\r\n",
     ]
-    # In one piece: two small ones would wait for each other's acknowledgement (Nagle), 40 ms.
-    head = "\r\n".join(lines).encode("latin-1")
-    writer.write(head if bodyless else head + response.body)
+    return "\r\n".join(whole).encode("latin-1")
+
+
+async def _taken(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Send it. Raises TimeoutError where the client does not take it, OSError where it has gone."""
+    writer.write(data)
     await asyncio.wait_for(writer.drain(), REQUEST_SECONDS)

@@ -1,32 +1,80 @@
-"""The status as the page gets it each second: the ranks of a job as columns (``columns.js``).
+"""The status as the page gets it: ranks, members and nodes as columns (``columns.js``).
 
-Of many ranks that is half as large when it is packed: like stands beside like, and rank numbers
-are differences, which are nearly always 1.
+Of many ranks that is half as large when it is packed: like stands beside like, ranks and their pids
+are differences, which are small, a node's address is not repeated in its URL, and what the
+collectors of nodes say is told once for all nodes that say the same. What the page does not show of
+a node stays away.
+
+When a rank last stepped is told as how much earlier that was than the last step of its job: while
+nobody steps that stays as it is, which an age does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ray_sentinel.model.status import JobStatus, RankStatus, Status
+import msgspec
+
+from ray_sentinel.model.metrics import CollectorStatus
+from ray_sentinel.model.status import JobStatus, MemberStatus, NodeStatus, RankStatus, Status
+
+DIFFERENCES = ("rank", "pid")
+"""What is told of a rank as the difference to the rank before."""
+NODE = ("host", "address", "metrics_url", "is_head")
+"""What the page shows of a node as it is."""
+COLLECTOR = ("name", "state", "success", "message")
+"""What it shows of a collector."""
 
 
 def in_columns(status: Status) -> dict[str, Any]:
-    """All of it, for ``msgspec.json``."""
+    """All of it that is shown, for ``msgspec.json``."""
     told = {name: getattr(status, name) for name in Status.__struct_fields__}
-    return told | {"jobs": [_job(job) for job in status.jobs]}
+    if status.coordinator is not None:
+        told["coordinator"] = msgspec.structs.asdict(status.coordinator)
+    jobs = [_job(job, status.time) for job in status.jobs]
+    return told | {"nodes": _nodes(status.nodes), "jobs": jobs}
 
 
-def _job(job: JobStatus) -> dict[str, Any]:
+def _job(job: JobStatus, now: float) -> dict[str, Any]:
     told = {name: getattr(job, name) for name in JobStatus.__struct_fields__}
-    return told | {"ranks": _columns(job.ranks)}
+    members = _columns(job.members, MemberStatus.__struct_fields__)
+    members["seconds"] = [_tenths(one) for one in members["seconds"]]
+    return told | {"ranks": _ranks(job.ranks, now), "members": members}
 
 
-def _columns(ranks: Sequence[RankStatus]) -> dict[str, list[Any]]:
-    columns = {name: [getattr(one, name) for one in ranks] for name in RankStatus.__struct_fields__}
-    columns["rank"] = [after - before for before, after in pairwise((0, *columns["rank"]))]
-    ages = columns["step_age_seconds"]
-    columns["step_age_seconds"] = [None if age is None else round(age, 1) for age in ages]
-    return columns
+def _ranks(ranks: Sequence[RankStatus], now: float) -> dict[str, Any]:
+    columns: dict[str, Any] = _columns(ranks, RankStatus.__struct_fields__)
+    for name in DIFFERENCES:
+        columns[name] = [after - before for before, after in pairwise((0, *columns[name]))]
+    ages = columns.pop("step_age_seconds")
+    known = [age for age in ages if age is not None]
+    least = min(known, default=0.0)
+    columns["tenths_earlier"] = [None if age is None else round(10 * (age - least)) for age in ages]
+    return {"last_step": round(now - least, 1) if known else None, "columns": columns}
+
+
+def _nodes(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
+    columns = _columns(nodes, NODE)
+    columns["metrics_url"] = [
+        one.metrics_url.replace(f"//{one.address}:", "//:", 1) if one.address else one.metrics_url
+        for one in nodes
+    ]
+    columns["snapshot_age_seconds"] = [_tenths(one.snapshot_age_seconds) for one in nodes]
+    said: dict[tuple[tuple[Any, ...], ...], int] = {}
+    columns["collectors"] = [said.setdefault(_said(one.collectors), len(said)) for one in nodes]
+    collectors = [[dict(zip(COLLECTOR, one, strict=True)) for one in each] for each in said]
+    return {"columns": columns, "collectors": collectors}
+
+
+def _said(collectors: Iterable[CollectorStatus]) -> tuple[tuple[Any, ...], ...]:
+    return tuple((one.name, one.state, one.success, one.message) for one in collectors)
+
+
+def _columns(rows: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
+    return {name: [getattr(one, name) for one in rows] for name in names}
+
+
+def _tenths(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

@@ -34,6 +34,7 @@ from ray_sentinel.http.server import Request, Response
 from ray_sentinel.web.routes import HEADERS, local
 
 OPEN = "/healthz"
+NOT_SIGNED = HTTPStatus.NOT_ACCEPTABLE
 BEARER = "Bearer "
 REFUSED = (
     "This page is shown to who has its link: `ray-sentinel status`, where the job runs, prints it, "
@@ -84,6 +85,8 @@ class PageGate:
         if client is None:
             return _refused(request)
         response = await answer(request) if not client.late else _refused(request)
+        if response.stream is not None:
+            response = _own(b"a stream cannot be signed; ask for /api/v1/page\n", NOT_SIGNED)
         proof = (PROOF_HEADER, client.proof(response.status, response.body))
         return msgspec.structs.replace(response, headers=(*response.headers, proof))
 

@@ -13,7 +13,8 @@ from ray_sentinel.http.address import listen
 from ray_sentinel.http.page_file import PageEntry, PageFile, network
 from ray_sentinel.http.server import Server
 from ray_sentinel.web.gate import PageGate
-from ray_sentinel.web.routes import PageSource, routes
+from ray_sentinel.web.live import Live
+from ray_sentinel.web.routes import PageSource, routes, shown
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +48,12 @@ class Page:
         self._owner = owner or Owner.alone()
         self._server: Server | None = None
         self._file: PageFile | None = None
+        self._live = Live(lambda: shown(source))
         try:
             listening = listen(LOOPBACK, port)
             taken = listening.getsockname()[1]
             gate = PageGate(self._owner.secret, f"{LOOPBACK}:{taken}")
-            self._server = Server(listening, routes(source), guard=gate)
+            self._server = Server(listening, routes(source, self._live), guard=gate)
             self._server.start()
         except (SentinelError, OSError) as error:
             self._server = None
@@ -103,3 +105,4 @@ class Page:
         if self._server is not None:
             self._server.close()
             self._server = None
+        self._live.close()

@@ -1,9 +1,10 @@
 """What the coordinator answers on :9401: one page for people, JSON for programs.
 
 =============================  ==========================================================
-``/``                          the page; it asks the API once a second
+``/``                          the page; it asks the API, and follows ``/api/v1/live``
 ``/api/v1/page``               what the page shows: ``{"status", "incidents"}``, the last ones
                                without their stacks and files
+``/api/v1/live``               the same as it changes, as server-sent events; see ``live``
 ``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
                                the page asks every ten seconds
 ``/api/v1/lanes``              a ``LanesReport``: what ranks and roles did over the last hour; the
@@ -29,7 +30,6 @@ header is a name other than ``localhost`` is refused: a web site that points its
 
 from __future__ import annotations
 
-import gzip
 import ipaddress
 import time
 from collections.abc import Callable
@@ -50,8 +50,9 @@ from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
 from ray_sentinel.web.columns import in_columns
+from ray_sentinel.web.live import Live
+from ray_sentinel.web.packing import JSON, packed
 
-JSON = "application/json"
 STATIC_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -71,10 +72,6 @@ BRIEF = (
     "confirmed_at", "bundle", "culprits", "chain",
 )  # fmt: skip
 """What the page shows of one."""
-LEAST_PACKED = 2048
-"""Bytes of an answer that is worth packing."""
-PACKING_LEVEL = 4
-"""A megabyte of ranks takes 10 ms, and becomes a 26th; at level 1 half of that, and a 23rd."""
 PAGE_POLICY = ("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
 REPORT_POLICY = (
     "Content-Security-Policy",
@@ -97,13 +94,18 @@ class PageSource(msgspec.Struct, frozen=True):
     ports: Callable[[], PortMap] = PortMap
 
 
-def routes(source: PageSource) -> dict[str, Handler]:
-    """Path → handler, for a ``Server``."""
+def shown(source: PageSource) -> dict[str, Any]:
+    """What the page shows of its own accord, in columns."""
+    return {
+        "status": in_columns(source.status()),
+        "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
+    }
+
+
+def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
+    """Path → handler, for a ``Server``; ``live`` tells what is ``shown``, where it is told so."""
     plain: dict[str, Callable[[], Any]] = {
-        "/api/v1/page": lambda: {
-            "status": in_columns(source.status()),
-            "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
-        },
+        "/api/v1/page": lambda: shown(source),
         "/api/v1/status": source.status,
         "/api/v1/ranks": lambda: source.status().jobs,
         "/api/v1/ports": source.ports,
@@ -122,6 +124,8 @@ def routes(source: PageSource) -> dict[str, Handler]:
         made["/api/v1/gpus"] = lambda request: _gpus(gpus, request)
     if (image := source.history) is not None:
         made["/api/v1/history"] = lambda _request: _file(image)
+    if live is not None:
+        made["/api/v1/live"] = live.answer
     made["/healthz"] = lambda _request: Response(body=b"ok\n")
     return {path: _guarded(handler) for path, handler in made.items()}
 
@@ -148,24 +152,9 @@ def _guarded(handler: Handler) -> Handler:
             return Response(body=b"ask for this page as localhost\n", status=403)
         response = handler(request)
         headers = (*response.headers, *HEADERS)
-        if not _worth_packing(response) or not _takes_gzip(request):
-            return msgspec.structs.replace(response, headers=headers)
-        packed = gzip.compress(response.body, PACKING_LEVEL)
-        headers = (*headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
-        return msgspec.structs.replace(response, body=packed, headers=headers)
+        return packed(msgspec.structs.replace(response, headers=headers), request)
 
     return answer
-
-
-def _worth_packing(response: Response) -> bool:
-    """A history is large, and its file hardly becomes smaller: packing it would keep all others who
-    ask for the page waiting."""
-    return response.content_type == JSON and len(response.body) >= LEAST_PACKED
-
-
-def _takes_gzip(request: Request) -> bool:
-    taken = request.headers.get("accept-encoding", "").replace(" ", "").lower().split(",")
-    return "gzip" in taken
 
 
 def _brief(incident: Incident) -> dict[str, Any]:

@@ -39,8 +39,9 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-PATHS = ("/", "/page.js", "/page.css", "/api/v1/status", "/api/v1/ranks", "/api/v1/incidents",
-         "/api/v1/incidents/0001", "/api/v1/history", "/incidents/0001", "/nowhere")  # fmt: skip
+PATHS = ("/", "/page.js", "/page.css", "/api/v1/live", "/api/v1/status", "/api/v1/ranks",
+         "/api/v1/incidents", "/api/v1/incidents/0001", "/api/v1/history", "/incidents/0001",
+         "/nowhere")  # fmt: skip
 JOB = "doors"
 
 

@@ -15,21 +15,17 @@ from tests.support.parts import require
 from tests.support.waiting import eventually
 
 ANSWER_SECONDS = 60.0
+DRAWN = """document.readyState === 'complete' && location.href !== 'about:blank' &&
+  document.getElementById('state')?.textContent !== 'connecting'"""
 COMMON = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
 def rendered(url: str, folder: Path) -> str:
     """The document after its scripts ran, by a real Chromium."""
-    command = [
-        require("chromium"),
-        *COMMON,
-        f"--user-data-dir={folder}",
-        "--virtual-time-budget=4000",
-        "--dump-dom",
-        url,
-    ]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=True)
-    return done.stdout.decode()
+    with Browser(folder) as browser:
+        browser.open(url)
+        browser.settle()
+        return str(browser.run("document.documentElement.outerHTML"))
 
 
 class Browser:
@@ -57,6 +53,9 @@ class Browser:
         """Errors in the console."""
         self.requests: list[str] = []
         """URLs that were asked for."""
+        self.received = 0
+        """Bytes of answers, as they were sent."""
+        self._loading: set[str] = set()
         self.renew()
 
     def renew(self) -> None:
@@ -76,10 +75,23 @@ class Browser:
         self._ask("Page.bringToFront")
         self.complaints.clear()
         self.requests.clear()
+        self._loading.clear()
+        self.received = 0
 
     def open(self, url: str) -> None:
         """Go there."""
         self._ask("Page.navigate", url=url)
+
+    def open_beside(self, url: str) -> None:
+        """Another tab of the same user, which is not driven."""
+        self._ask("Target.createTarget", url=url, background=True,
+                  browserContextId=self._profile, session=False)  # fmt: skip
+
+    def titles(self) -> list[str]:
+        """Of all tabs of this user."""
+        told = self._ask("Target.getTargets", session=False)["targetInfos"]
+        mine = (one for one in told if one.get("browserContextId") == self._profile)
+        return [one["title"] for one in mine if one["type"] == "page"]
 
     def run(self, script: str) -> Any:
         """The value of an expression of JavaScript, which may be a promise."""
@@ -92,6 +104,22 @@ class Browser:
     def until(self, script: str, what: str, seconds: float = 20.0) -> Any:
         """Wait until an expression is true."""
         return eventually(lambda: self.run(script), what, seconds)
+
+    def settle(self) -> None:
+        """Wait until all that was asked for has been answered, but for streams, which go on."""
+        looks = 0
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while looks < 5:
+            assert time.monotonic() < deadline, f"still loading: {self._loading}"
+            time.sleep(0.1)
+            ready = self.run(
+                "document.readyState === 'complete' && location.href !== 'about:blank'"
+            )
+            looks = looks + 1 if ready and not self._loading else 0
+
+    def begin_with(self, script: str) -> None:
+        """What runs in each document before its own scripts."""
+        self._ask("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def press(self, key: str, code: int, text: str = "") -> None:
         """A key of the keyboard, by its name and its number."""
@@ -156,6 +184,12 @@ class Browser:
             self.complaints.append(str(params["exceptionDetails"]))
         if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+            if params.get("type") != "EventSource":
+                self._loading.add(params["requestId"])
+        if method in ("Network.loadingFinished", "Network.loadingFailed"):
+            self._loading.discard(params["requestId"])
+        if method == "Network.dataReceived":
+            self.received += params["encodedDataLength"]
 
     def _next(self, deadline: float) -> Any:
         while b"\0" not in self._buffer:

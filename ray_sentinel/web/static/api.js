@@ -1,22 +1,95 @@
 // Questions to the coordinator.
+import { change } from "./changes.js";
+
+const TIMEOUT = 5; // seconds
+const HIDDEN_SECONDS = 5; // between two questions while nobody sees the page
+// Streams of all tabs of this browser: it opens six connections to one server at most, and a stream
+// keeps one of them.
+const STREAMS = 3;
+const SHORT_SECONDS = 2; // until a stream is tried again, and twice as long each time, up to
+const LONG_SECONDS = 60;
 
 export async function ask(path, kind = "json") {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(5000) });
+  const answer = await fetch(path, { signal: AbortSignal.timeout(1000 * TIMEOUT) });
   if (answer.status === 401) throw new Error("open the link that `ray-sentinel status` prints");
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer[kind]();
 }
 
-// Asks again and again, each time `seconds` after the last answer, and less often while nobody sees
-// the page. A failure is told to `failed`.
-export function poll(seconds, look, failed = () => {}) {
-  async function turn() {
-    try {
-      await look();
-    } catch (error) {
-      failed(error);
-    }
-    setTimeout(turn, 1000 * (document.hidden ? Math.max(seconds, 5) : seconds));
+// Asks again and again, each time `seconds` after the last answer, less often while nobody sees the
+// page, and at once when somebody does again. A failure is told to `failed`.
+export async function poll(seconds, look, failed = () => {}) {
+  for (;;) {
+    await attempt(look, failed);
+    await rest(seconds);
   }
-  turn();
+}
+
+// Tells `take` what the page shows, all of it, each time that it may have changed: by a stream of
+// changes, or where there is none by asking once a second. `take` must leave it as it is.
+export async function follow(take, failed) {
+  let pause = SHORT_SECONDS;
+  for (;;) {
+    const ended = await inTurn(() => stream(take));
+    if (ended?.told) pause = SHORT_SECONDS;
+    if (ended?.silent) failed(new Error(`nothing was heard for ${TIMEOUT} s`));
+    const again = performance.now() + 1000 * pause;
+    pause = Math.min(2 * pause, LONG_SECONDS);
+    // A coordinator that is back is followed at once.
+    let well, wasWell = true;
+    do {
+      well = await attempt(async () => take(await ask("/api/v1/page")), failed);
+      if (well && !wasWell) break;
+      wasWell = well;
+      await rest(1);
+    } while (!well || performance.now() < again);
+  }
+}
+
+async function attempt(look, failed) {
+  try {
+    await look();
+    return true;
+  } catch (error) {
+    failed(error);
+    return false;
+  }
+}
+
+function rest(seconds) {
+  return new Promise((done) => {
+    const isHidden = document.hidden, waking = new AbortController();
+    const end = () => { clearTimeout(timer); waking.abort(); done(); };
+    const timer = setTimeout(end, 1000 * (isHidden ? Math.max(seconds, HIDDEN_SECONDS) : seconds));
+    if (isHidden) document.addEventListener("visibilitychange", end, { signal: waking.signal });
+  });
+}
+
+// Runs one of the streams that this browser may have; null where others have them, or where it
+// cannot be known.
+async function inTurn(run) {
+  for (let number = 0; navigator.locks && number < STREAMS; number++) {
+    const ended = await navigator.locks.request(`stream ${number}`, { ifAvailable: true }, (mine) => mine && run());
+    if (ended !== null) return ended;
+  }
+  return null;
+}
+
+// Until it ends: `told` says whether anything came, `silent` whether it ended for its silence.
+function stream(take) {
+  return new Promise((done) => {
+    const source = new EventSource("/api/v1/live");
+    let page = null, watch = 0;
+    const end = (silent) => { clearTimeout(watch); source.close(); done({ told: page !== null, silent }); };
+    const listen = () => { clearTimeout(watch); watch = setTimeout(end, 1000 * TIMEOUT, true); };
+    const hear = (make) => (event) => {
+      listen();
+      page = make(JSON.parse(event.data));
+      take(page);
+    };
+    source.addEventListener("whole", hear((told) => told));
+    source.addEventListener("change", hear((told) => change(page, told)));
+    source.addEventListener("error", () => end(false));
+    listen();
+  });
 }

@@ -1,16 +1,31 @@
-// The ranks of a job come as columns, which are half as large on their way: each becomes one again.
+// Ranks, members and nodes come as columns, which are half as large on their way: each becomes a row
+// again. What came stays as it is.
 
-export function unpacked(page) {
-  for (const job of page.status.jobs) job.ranks = rows(job.ranks);
-  return page;
+export function unpacked({ status, incidents }) {
+  const { columns, collectors } = status.nodes;
+  const nodes = rows(columns).map((node) => ({ ...node, collectors: collectors[node.collectors],
+    metrics_url: node.metrics_url.replace("//:", () => `//${node.address}:`) }));
+  const jobs = status.jobs.map((job) => ({ ...job, ranks: ranks(job.ranks, status.time), members: rows(job.members) }));
+  return { status: { ...status, nodes, jobs }, incidents };
+}
+
+function ranks({ last_step: last, columns }, now) {
+  let number = 0, process = 0; // they come as differences
+  const all = rows(columns);
+  for (const one of all) {
+    one.rank = number += one.rank;
+    one.pid = process += one.pid;
+    const tenths = one.tenths_earlier;
+    one.step_age_seconds = tenths === null ? null : Math.max(0, now - last + tenths / 10);
+  }
+  return all;
 }
 
 function rows(columns) {
   const names = Object.keys(columns);
-  let number = 0; // ranks come as differences
-  return columns.rank.map((step, index) => {
-    const one = Object.fromEntries(names.map((name) => [name, columns[name][index]]));
-    one.rank = number += step;
+  return columns[names[0]].map((_, index) => {
+    const one = {};
+    for (const name of names) one[name] = columns[name][index];
     return one;
   });
 }

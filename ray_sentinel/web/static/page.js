@@ -1,8 +1,8 @@
 // The page: what is asked, how often, and which part of the page shows it.
-import { ask, poll } from "./api.js";
+import { ask, follow, poll } from "./api.js";
 import { unpacked } from "./columns.js";
 import { incidentDetail } from "./detail.js";
-import { clock, el, fill, forget, trouble } from "./dom.js";
+import { age, clock, el, fill, forget, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
 import { jobCard } from "./jobs.js";
@@ -17,7 +17,9 @@ const GPU_SECONDS = 10; // agents send every five
 const PORT_SECONDS = 30;
 const DETAIL_SECONDS = 5;
 
-let page = null; // the last answers
+let told = null; // what came last, and when by a clock that nobody sets
+let toldAt = 0;
+let page = null; // as it is drawn
 let pulse = null;
 let gpus = null;
 let gpusAt = null;
@@ -37,7 +39,6 @@ function headline(state, verdict, time) {
 }
 
 function show({ status, incidents }) {
-  headline(status.state, status.verdict, clock(status.time));
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
   fill("jobs", [jobs, incidents, way], () => (jobs.length ? jobs.map((job) => jobCard(job, incidents, way, sort))
@@ -143,19 +144,44 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape" && opened() !== null && !event.target.matches("input")) location.hash = "";
 });
 
-poll(1, async () => {
+function draw() {
+  if (told === null || document.hidden) return; // it is drawn when somebody looks
   const first = page === null;
-  page = unpacked(await ask("/api/v1/page"));
+  page = unpacked(told);
   show(page);
   showDetail();
-  if (first) {
-    showPulse();
-    showLanes();
-    showGpus();
-  }
+  if (first) for (const more of [showPulse, showLanes, showGpus]) afterFrame(more);
+}
+
+let isDue = false;
+
+function drawSoon() {
+  if (isDue || document.hidden) return;
+  isDue = true;
+  afterFrame(() => {
+    isDue = false;
+    draw();
+  });
+}
+
+// Once what is drawn already is seen.
+function afterFrame(call) {
+  requestAnimationFrame(() => setTimeout(call));
+}
+
+document.addEventListener("visibilitychange", draw);
+
+follow((now) => {
+  told = now;
+  toldAt = performance.now();
+  const { state, verdict, time } = told.status;
+  headline(state, verdict, clock(time)); // also of a tab in the background
+  if (page === null) draw();
+  else drawSoon(); // thousands of ranks take longer than that
 }, (error) => {
-  const since = page === null ? "" : ` since ${clock(page.status.time)}: what is below is of then`;
-  headline("unknown", `the coordinator does not answer (${error.message})${since}; asking again`, "");
+  const since = told === null ? "" : ` since ${clock(told.status.time)}: what is below is of then`;
+  const old = told === null ? "" : `${age((performance.now() - toldAt) / 1000)} old`;
+  headline("unknown", `the coordinator does not answer (${error.message})${since}; asking again`, old);
 });
 
 poll(PULSE_SECONDS, async () => {

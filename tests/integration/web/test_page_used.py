@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
@@ -40,9 +40,9 @@ def browser(chromium: Browser) -> Iterator[Browser]:
     assert chromium.complaints == []
 
 
-def page_of(*incidents: Incident, ranks: int = 8) -> Page:
+def page_of(*incidents: Incident, ranks: int = 8, told: Callable[[], Status] | None = None) -> Page:
     source = PageSource(
-        partial(status, ranks=ranks),
+        told or partial(status, ranks=ranks),
         lambda: incidents,
         pulse=report,
         lanes=lanes,
@@ -136,17 +136,23 @@ def test_what_moved_over_the_rounds_is_marked_and_two_places_stand_side_by_side(
     assert browser.run(column.format(2)) == [step, "barrier (distributed_c10d.py:4100)"]
 
 
-def test_what_is_unfolded_and_chosen_stays_while_the_page_refreshes(
-    browser: Browser, page: Page
-) -> None:
-    browser.open(page.link + "#incident/0001")
-    shown(browser, ".tree", "fit (trainer.py:240)")
-    browser.run("document.querySelector('.outer').open = true")
-    browser.run("window.refreshed = performance.getEntriesByType('resource').length")
-    browser.until(
-        "performance.getEntriesByType('resource').length > window.refreshed + 2", "it refreshes"
-    )
-    assert browser.run("document.querySelector('.outer').open")
+def test_what_is_unfolded_and_chosen_stays_while_the_page_refreshes(browser: Browser) -> None:
+    looks = [0]
+
+    def told() -> Status:
+        looks[0] += 1
+        return msgspec.structs.replace(status(), verdict=f"look {looks[0]}")
+
+    page = page_of(with_stacks(incident()), told=told)
+    try:
+        browser.open(page.link + "#incident/0001")
+        shown(browser, ".tree", "fit (trainer.py:240)")
+        browser.run("document.querySelector('.outer').open = true")
+        later = looks[0] + 2
+        browser.until(f"Number({TEXT.format('#verdict')}.slice(5)) > {later}", "it refreshes")
+        assert browser.run("document.querySelector('.outer').open")
+    finally:
+        page.close()
 
 
 def test_a_cell_leads_to_its_rank_and_what_is_known_of_it(browser: Browser, page: Page) -> None:

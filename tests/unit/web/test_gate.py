@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncGenerator
 
 import pytest
 
-from ray_sentinel.http.access import SECRET_BYTES, cookie_of, token_of
+from ray_sentinel.http.access import (
+    PROOF_HEADER,
+    SECRET_BYTES,
+    PageCredential,
+    SignedRequest,
+    cookie_of,
+    token_of,
+)
 from ray_sentinel.http.server import Request, Response
-from ray_sentinel.web.gate import PageGate
+from ray_sentinel.web.gate import Answer, PageGate
 
 SECRET = bytes(range(SECRET_BYTES))  # tests are named after what follows from it
 TOKEN, COOKIE = token_of(SECRET), cookie_of(SECRET)
@@ -107,3 +116,25 @@ def test_a_foreign_name_is_refused_first() -> None:
     for path in ("/", "/healthz"):
         response = ask(path, host="evil.example:9401", authorization=f"Bearer {TOKEN}")
         assert response.status == 403
+
+
+def test_a_stream_is_for_browsers_and_not_for_who_wants_a_signature() -> None:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield b"the state"
+
+    async def answer(_request: Request) -> Response:
+        return Response(body=b"", stream=pieces)
+
+    gate = PageGate(SECRET, "127.0.0.1:9401")
+    credential = PageCredential.of_secret(SECRET, "127.0.0.1:9401")
+    signed = SignedRequest(credential, "/api/v1/live", time.time())
+    for authorization, status in ((f"Bearer {TOKEN}", 200), (signed.authorization, 406)):
+        headers = {"host": "127.0.0.1:9401", "authorization": authorization}
+        request = Request(method="GET", path="/api/v1/live", headers=headers)
+        response = asyncio.run(_answered(gate, request, answer))
+        assert (response.status, response.stream is None) == (status, status == 406)
+    assert signed.proven(dict(response.headers)[PROOF_HEADER], 406, response.body) is not None
+
+
+async def _answered(gate: PageGate, request: Request, answer: Answer) -> Response:
+    return await gate(request, answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
+from itertools import accumulate
 
 import msgspec
 import pytest
@@ -12,12 +12,14 @@ import pytest
 from ray_sentinel import regex as re
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.model.pulse import PulseReport
-from ray_sentinel.model.status import RankStatus, Status
+from ray_sentinel.model.status import MemberStatus, RankStatus
+from ray_sentinel.web.columns import in_columns
 from ray_sentinel.web.routes import PageSource, local, routes, static_files
 from tests.support.page_data import HOSTILE, incident, status
 from tests.support.page_gpus import gpus, ports
 from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
+from tests.support.page_thousands import scattered
 
 SVG = b"http://www.w3.org/2000/svg"
 """A namespace, which nobody asks for."""
@@ -130,28 +132,6 @@ def test_one_quantity_of_the_gpus_is_told(query: str) -> None:
     assert len(json.loads(response.body).get("rows", ())) == (6 if query == "quantity=power" else 0)
 
 
-def scattered(number: int) -> Status:
-    """Ranks on nodes of eight whose pids and times differ, as those of a real job do."""
-    chance = random.Random(7)
-    told = status(ranks=number)
-    job, *others = told.jobs
-    ranks = []
-    for node in range(number // 8):
-        pid = chance.randrange(1000, 60_000)
-        ranks += [
-            msgspec.structs.replace(
-                one,
-                host=f"node-{node:04}",
-                pid=pid + chance.randrange(1, 4) * local,
-                step_age_seconds=round(3 * chance.random(), 3),
-            )
-            for local, one in enumerate(job.ranks[8 * node : 8 * node + 8])
-        ]
-    return msgspec.structs.replace(
-        told, jobs=(msgspec.structs.replace(job, ranks=tuple(ranks)), *others)
-    )
-
-
 def test_a_second_of_thousands_of_ranks_and_gpus_is_small() -> None:
     ranks = scattered(8192)
     source = PageSource(
@@ -177,20 +157,56 @@ def test_a_second_of_thousands_of_ranks_and_gpus_is_small() -> None:
     assert files + size("/api/v1/page") + told + heat < 400_000
 
 
-def test_ranks_come_in_columns() -> None:
+def test_ranks_members_and_nodes_come_in_columns() -> None:
     told = scattered(16)
     asked = Request(method="GET", path="/api/v1/page", headers={})
     source = PageSource(status=lambda: told, incidents=tuple)
     shown = json.loads(routes(source)["/api/v1/page"](asked).body)["status"]
-    columns = shown["jobs"][0]["ranks"]
-    ranks = told.jobs[0].ranks
-    assert columns["rank"] == [0] + 15 * [1]
-    assert columns["pid"] == [one.pid for one in ranks]
-    assert columns["step_age_seconds"] == [round(one.step_age_seconds or 0.0, 1) for one in ranks]
-    assert set(columns) == set(RankStatus.__struct_fields__)
     whole = json.loads(msgspec.json.encode(told))
-    assert {**shown, "jobs": ()} == {**whole, "jobs": ()}
-    assert shown["jobs"][1] == whole["jobs"][1] | {"ranks": {name: [] for name in columns}}
+    rest = dict.fromkeys(("jobs", "nodes"))
+    assert {**shown, **rest} == {**whole, **rest}
+    job, actors = shown["jobs"]
+    rest = dict.fromkeys(("ranks", "members"))
+    assert [{**one, **rest} for one in shown["jobs"]] == [{**one, **rest} for one in whole["jobs"]]
+    ranks, columns = told.jobs[0].ranks, job["ranks"]["columns"]
+    assert columns["rank"] == [0] + 15 * [1]
+    assert [*accumulate(columns["pid"])] == [one.pid for one in ranks]
+    assert set(columns) == {*RankStatus.__struct_fields__, "tenths_earlier"} - {"step_age_seconds"}
+    last = job["ranks"]["last_step"]
+    ages = [told.time - last + tenths / 10 for tenths in columns["tenths_earlier"]]
+    assert ages == pytest.approx([one.step_age_seconds for one in ranks], abs=0.11)
+    assert set(actors["members"]) == set(MemberStatus.__struct_fields__)
+    assert actors["members"]["label"] == ["driver", "Rollout 2"]
+    assert actors["ranks"]["columns"] == {name: [] for name in columns}
+
+
+def test_what_collectors_of_many_nodes_say_is_told_once() -> None:
+    told = scattered(8192)
+    shown = in_columns(told)["nodes"]
+    assert "memory_bytes" not in shown["columns"]
+    assert set(shown["columns"]["metrics_url"]) == {"http://:9400/metrics"}
+    of_node = shown["columns"]["collectors"]
+    assert len(of_node) == 1024
+    assert len(shown["collectors"]) == 1 + len(told.nodes) // 100 + 1
+    for index in (0, 3, 4, 103):
+        said = shown["collectors"][of_node[index]]
+        node = told.nodes[index]
+        assert [one["name"] for one in said] == [one.name for one in node.collectors]
+        assert [one["message"] for one in said] == [one.message for one in node.collectors]
+        assert set(said[0]) == {"name", "state", "success", "message"}
+
+
+def test_the_time_of_a_last_step_stays_as_it_is_told_while_nobody_steps() -> None:
+    before = scattered(64)
+    job = before.jobs[0]
+    older = tuple(
+        msgspec.structs.replace(one, step_age_seconds=(one.step_age_seconds or 0.0) + 7.0)
+        for one in job.ranks
+    )
+    after = msgspec.structs.replace(
+        before, time=before.time + 7.0, jobs=(msgspec.structs.replace(job, ranks=older),)
+    )
+    assert in_columns(after)["jobs"][0]["ranks"] == in_columns(before)["jobs"][0]["ranks"]
 
 
 def test_the_pulse_is_told_where_there_is_one() -> None:

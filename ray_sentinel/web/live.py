@@ -1,0 +1,175 @@
+"""What the page shows, told to all open tabs as it changes: server-sent events.
+
+The first event of a stream, ``whole``, is all of it; once a second then ``change`` is what changed
+since the event before (``changes``), also where nothing did, so that silence means that nobody
+looks any more. Who was too slow for one of them is told the whole again.
+
+One thread looks and compares, once for all streams and only while there are any, and rests for as
+long as it worked: whoever holds what it looks at has that for himself at least half of the time.
+Each event is packed once too. A packed stream is one gzip member whose blocks refer to nothing
+outside their own event, so that the same bytes fit behind any others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import zlib
+from collections.abc import AsyncGenerator, Callable
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.http.server import Request, Response
+from ray_sentinel.web.changes import changes
+from ray_sentinel.web.packing import PACKED_HEADERS, PACKING_LEVEL, takes_gzip
+
+log = logging.getLogger(__name__)
+
+EVENT_STREAM = "text/event-stream"
+LOOK_SECONDS = 1.0
+MOST_STREAMS = 16
+"""At one time; who comes then asks for the whole again and again."""
+SILENT_SECONDS = 10.0
+"""A stream to which nothing was told for so long is ended: its client may have gone."""
+FRESH_SECONDS = 2.0
+"""A picture of that age is a stream's first."""
+_GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+"""RFC 1952, 2.3: deflated, without a name or a time."""
+
+
+class StreamEvent:
+    """One event, as it is sent; packed where somebody wants it so."""
+
+    def __init__(self, name: str, told: Any) -> None:
+        self.plain = f"event: {name}\ndata: ".encode() + msgspec.json.encode(told) + b"\n\n"
+
+    @cached_property
+    def packed(self) -> bytes:
+        """A part of any gzip member."""
+        packer = zlib.compressobj(PACKING_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+        return packer.compress(self.plain) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+class Picture:
+    """What was told at one moment, and how it differs from the picture before."""
+
+    def __init__(self, number: int, told: Any, at: float, before: Picture | None = None) -> None:
+        self.number, self.told, self.at = number, told, at
+        self._before = before.number if before is not None else None
+        self._change = StreamEvent(
+            "change", changes(before.told if before is not None else told, told)
+        )
+
+    @cached_property
+    def _whole(self) -> StreamEvent:
+        return StreamEvent("whole", self.told)
+
+    def event(self, known: int | None) -> StreamEvent:
+        """For who was told the picture of that number last."""
+        return self._change if known is not None and known == self._before else self._whole
+
+
+class Live:
+    """The streams of one server. Its streams belong to the server's event loop."""
+
+    def __init__(self, look: Callable[[], Any], *, seconds: float = LOOK_SECONDS) -> None:
+        """``look`` is what the page shows now, in dicts, lists and records; it may block."""
+        self._look, self._seconds = look, seconds
+        self._streams = 0
+        self._picture: Picture | None = None
+        self._news = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanted, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="page-live", daemon=True)
+
+    def answer(self, request: Request) -> Response:
+        """A stream, as long as there are not too many."""
+        if self._streams >= MOST_STREAMS:
+            return Response(body=b"too many streams; ask for /api/v1/page\n", status=503)
+        packed = takes_gzip(request)
+        return Response(
+            body=b"",
+            content_type=EVENT_STREAM,
+            headers=PACKED_HEADERS if packed else (),
+            stream=lambda: self._stream(packed=packed),
+        )
+
+    def close(self) -> None:
+        """Look no more. The streams end with their server."""
+        self._closing.set()
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    async def _stream(self, *, packed: bool) -> AsyncGenerator[bytes, None]:
+        if self._streams >= MOST_STREAMS:
+            return  # others were faster
+        self._streams += 1
+        try:
+            self._begin()
+            if packed:
+                yield _GZIP_HEAD
+            known: int | None = None
+            picture = self._fresh() or await self._next()
+            while picture is not None:
+                event = picture.event(known)
+                yield event.packed if packed else event.plain
+                known = picture.number
+                picture = self._picture if self._picture is not picture else await self._next()
+        finally:
+            self._streams -= 1
+            if not self._streams:
+                self._wanted.clear()
+
+    def _begin(self) -> None:
+        if self._closing.is_set():
+            return
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread.start()
+        self._wanted.set()
+
+    def _fresh(self) -> Picture | None:
+        picture = self._picture
+        return picture if picture and time.monotonic() - picture.at < FRESH_SECONDS else None
+
+    async def _next(self) -> Picture | None:
+        """What the next look finds; None where it fails or takes too long."""
+        try:
+            await asyncio.wait_for(self._news.wait(), SILENT_SECONDS)
+        except (asyncio.TimeoutError, TimeoutError):
+            return None
+        return self._picture
+
+    def _run(self) -> None:
+        numbers, failing = count(), False
+        picture: Picture | None = None
+        while self._wanted.wait() and not self._closing.is_set():
+            begun = time.monotonic()
+            try:
+                picture = Picture(next(numbers), self._look(), begun, picture)
+                failing = False
+            except Exception:  # the page asks then, and is told what is wrong
+                if not failing:
+                    log.exception("there is nothing to show")
+                picture, failing = None, True
+            self._publish(picture)
+            took = time.monotonic() - begun
+            self._closing.wait(max(self._seconds - took, took))
+
+    def _publish(self, picture: Picture | None) -> None:
+        assert self._loop is not None  # the thread is begun with it
+        try:
+            self._loop.call_soon_threadsafe(self._take, picture)
+        except RuntimeError:
+            pass  # the server has ended meanwhile
+
+    def _take(self, picture: Picture | None) -> None:
+        self._picture = picture
+        self._news.set()
+        self._news = asyncio.Event()

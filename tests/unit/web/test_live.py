@@ -1,0 +1,205 @@
+"""Streams of what the page shows, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import threading
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ray_sentinel.http.server import Request, Response
+from ray_sentinel.web import live as module
+from ray_sentinel.web.live import MOST_STREAMS, Live
+
+Told = dict[str, Any]
+PACKED = {"accept-encoding": "gzip"}
+
+
+class Shown:
+    """What a test shows, one look after the other."""
+
+    def __init__(self) -> None:
+        self.looks: queue.Queue[Told | None] = queue.Queue()
+        self.waits = threading.Semaphore(0)
+        """Grows with each look that begins."""
+
+    def __call__(self) -> Told:
+        self.waits.release()
+        told = self.looks.get(timeout=20)
+        if told is None:
+            raise ValueError("no state")
+        return told
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+@pytest.fixture
+def live(shown: Shown) -> Iterator[Live]:
+    made = Live(shown, seconds=0.0)
+    yield made
+    shown.looks.put({})  # for a look that waits
+    made.close()
+
+
+def opened(live: Live, **headers: str) -> AsyncGenerator[bytes, None]:
+    response = answer(live, headers)
+    assert response.stream is not None
+    return response.stream()
+
+
+def answer(live: Live, headers: dict[str, str]) -> Response:
+    return live.answer(Request(method="GET", path="/api/v1/live", headers=headers))
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(story(), 20)
+
+    asyncio.run(bounded())
+
+
+def read(piece: bytes) -> tuple[str, Any]:
+    """The name of an event, and what it tells."""
+    name, data, *rest = piece.decode().split("\n")
+    assert rest == ["", ""]
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+def test_the_whole_comes_first_and_then_what_changed(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        stream = opened(live)
+        shown.looks.put({"a": 1, "b": [1, 2, 3]})
+        assert read(await anext(stream)) == ("whole", {"a": 1, "b": [1, 2, 3]})
+        shown.looks.put({"a": 1, "b": [1, 2, 4]})
+        assert read(await anext(stream)) == ("change", [[["b"], [2], [4]]])
+        shown.looks.put({"a": 1, "b": [1, 2, 4]})
+        assert read(await anext(stream)) == ("change", [])
+        await stream.aclose()
+
+    run(story)
+
+
+def test_all_streams_are_told_by_one_look(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        first = opened(live)
+        shown.looks.put({"a": 1})
+        assert read(await anext(first))[0] == "whole"
+        second = opened(live)
+        assert read(await anext(second)) == ("whole", {"a": 1}), "what is known already"
+        shown.looks.put({"a": 2})
+        assert [read(await anext(one)) for one in (first, second)] == 2 * [("change", [[["a"], 2]])]
+        await first.aclose()
+        await second.aclose()
+
+    run(story)
+
+
+def test_who_was_too_slow_for_a_change_is_told_the_whole(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        slow, fast = opened(live), opened(live)
+        shown.looks.put({"a": 0})
+        assert [read(await anext(one))[0] for one in (slow, fast)] == ["whole", "whole"]
+        for number in (1, 2, 3):
+            shown.looks.put({"a": number})
+            assert read(await anext(fast)) == ("change", [[["a"], number]])
+        assert read(await anext(slow)) == ("whole", {"a": 3})
+        shown.looks.put({"a": 4})
+        assert read(await anext(slow)) == ("change", [[["a"], 4]])
+        await slow.aclose()
+        await fast.aclose()
+
+    run(story)
+
+
+def test_a_packed_stream_is_one_gzip_member_of_shared_parts(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        early = opened(live, **PACKED)
+        shown.looks.put({"text": 50 * "the same again "})
+        pieces = [await anext(early), await anext(early)]
+        shown.looks.put({"text": 60 * "the same again "})
+        pieces.append(await anext(early))
+        late = opened(live, **PACKED)
+        others = [await anext(late), await anext(late)]
+        shown.looks.put({"text": 70 * "the same again "})
+        pieces.append(await anext(early))
+        others.append(await anext(late))
+        assert pieces[-1] is others[-1], "packed once"
+        for told in (pieces, others):
+            unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            texts = [unpacker.decompress(piece) for piece in told]
+            assert texts[0] == b""
+            assert [read(text)[0] for text in texts[1:]] == ["whole", *["change"] * (len(told) - 2)]
+        assert sum(map(len, pieces)) < 400
+        await early.aclose()
+        await late.aclose()
+
+    run(story)
+
+
+def test_nobody_looks_without_a_stream(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        stream = opened(live)
+        shown.looks.put({"a": 1})
+        await anext(stream)
+        await stream.aclose()
+
+    run(story)
+    shown.looks.put({"a": 2})  # of a look that has begun meanwhile
+    begun = 0
+    while shown.waits.acquire(timeout=0.2):
+        begun += 1
+    assert begun <= 2
+
+
+def test_there_are_so_many_streams_and_no_more(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        shown.looks.put({"a": 1})
+        streams = [opened(live) for _ in range(MOST_STREAMS)]
+        waiting = opened(live)
+        for stream in streams:
+            assert read(await anext(stream))[0] == "whole"
+        assert answer(live, {}).status == 503
+        with pytest.raises(StopAsyncIteration):  # it was let in when there was room
+            await anext(waiting)
+        await streams.pop().aclose()
+        assert answer(live, {}).status == 200
+        for stream in streams:
+            await stream.aclose()
+
+    run(story)
+
+
+def test_streams_end_where_nothing_can_be_shown(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        stream = opened(live)
+        shown.looks.put({"a": 1})
+        await anext(stream)
+        shown.looks.put(None)
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        again = opened(live)
+        shown.looks.put({"a": 2})
+        assert read(await anext(again)) == ("whole", {"a": 2})
+        await again.aclose()
+
+    run(story)
+
+
+def test_a_stream_to_which_nothing_is_told_ends(
+    shown: Shown, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.05)
+
+    async def story() -> None:
+        with pytest.raises(StopAsyncIteration):  # the look hangs
+            await anext(opened(live))
+
+    run(story)
