@@ -11,7 +11,8 @@ FIND = """(async () => {{
   const canvas = node.querySelector('canvas');
   const move = (x, y) => {{
     const {{ left, top }} = node.getBoundingClientRect();
-    node.dispatchEvent(new PointerEvent('pointermove', {{ clientX: left + x, clientY: top + y, bubbles: true }}));
+    const at = {{ clientX: left + x, clientY: top + y, bubbles: true }};
+    node.dispatchEvent(new PointerEvent('pointermove', at));
   }};
   for (let y = 5; y < canvas.clientHeight; y += 7) {{
     for (let x = 5; x < canvas.clientWidth; x += 7) {{
@@ -22,9 +23,10 @@ FIND = """(async () => {{
   return null;
 }})()"""
 PIXEL = """(() => {{
-  const canvas = document.querySelector('#jobs .cells canvas'), ratio = canvas.width / canvas.clientWidth;
-  const [red, green, blue] = canvas.getContext('2d').getImageData({x} * ratio, {y} * ratio, 1, 1).data;
-  return '#' + [red, green, blue].map((part) => part.toString(16).padStart(2, '0')).join('');
+  const canvas = document.querySelector('#jobs .cells canvas');
+  const ratio = canvas.width / canvas.clientWidth, context = canvas.getContext('2d');
+  const drawn = context.getImageData({x} * ratio, {y} * ratio, 1, 1).data;
+  return '#' + [...drawn.slice(0, 3)].map((part) => part.toString(16).padStart(2, '0')).join('');
 }})()"""
 BESIDE_NUMBER = """(() => {
   const [cell, canvas] = ['.cells .at', '.cells canvas'].map((name) =>
