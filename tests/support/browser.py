@@ -49,6 +49,8 @@ class Browser:
         self._in, self._out = ours_in, ours_out
         self._buffer, self._number, self._session = b"", 0, ""
         self._size, self._profile = (width, height), ""
+        self._trace: list[dict[str, Any]] = []
+        self._traced = False
         self.complaints: list[str] = []
         """Errors in the console."""
         self.requests: list[str] = []
@@ -100,6 +102,20 @@ class Browser:
         )
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
+
+    def traced(self, script: str, categories: tuple[str, ...]) -> tuple[Any, list[dict[str, Any]]]:
+        """The value of an expression, as of ``run``, and what the browser traced meanwhile."""
+        self._trace.clear()
+        self._ask("Tracing.start", transferMode="ReportEvents",
+                  traceConfig={"includedCategories": list(categories)})  # fmt: skip
+        value = self.run(script)
+        self._traced = False
+        self._ask("Tracing.end")
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not self._traced:
+            told = self._next(deadline)
+            self._note(told.get("method"), told.get("params", {}))
+        return value, list(self._trace)
 
     def until(self, script: str, what: str, seconds: float = 20.0) -> Any:
         """Wait until an expression is true."""
@@ -182,6 +198,10 @@ class Browser:
             self.complaints.append(params["entry"]["text"])
         if method == "Runtime.exceptionThrown":
             self.complaints.append(str(params["exceptionDetails"]))
+        if method == "Tracing.dataCollected":
+            self._trace.extend(params["value"])
+        if method == "Tracing.tracingComplete":
+            self._traced = True
         if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
             if params.get("type") != "EventSource":

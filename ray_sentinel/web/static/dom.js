@@ -63,17 +63,21 @@ export function table(heads, rows) {
       cell instanceof Node ? el("td", {}, cell) : el("td", {}, String(cell ?? "–"))))))));
 }
 
-const shown = new Map();
+const shown = new WeakMap(); // place → what it shows
 
-// Draws a section anew where `told` differs from what it shows: else what is selected would be lost
+// Draws a place anew where `told` differs from what it shows: else what is selected would be lost
 // every second.
-export function fill(id, told, draw) {
+export function refill(place, told, draw) {
   const text = JSON.stringify(told);
+  if (shown.get(place) === text) return;
+  shown.set(place, text);
+  replace(place, draw());
+}
+
+// The same for a section, which is hidden where it is empty.
+export function fill(id, told, draw) {
   const section = document.getElementById(id);
-  if (shown.get(id) !== text) {
-    shown.set(id, text);
-    replace(section.lastElementChild, draw());
-  }
+  refill(section.lastElementChild, told, draw);
   section.hidden = isEmpty(section);
 }
 
@@ -156,5 +160,5 @@ const paths = new WeakMap();
 
 // Another width needs another drawing.
 export function forget(id) {
-  shown.delete(id);
+  shown.delete(document.getElementById(id).lastElementChild);
 }

@@ -1,36 +1,73 @@
-// A job: its state, a cell for each rank, and a line for each process that is none.
-import { age, el, facts, table } from "./dom.js";
+// A job: its state, a cell for each rank, and a line for each process that is none. What shows the
+// same as before stays as it is: of thousands of ranks few change in a second.
+import { cellsView, update } from "./cells.js";
+import { counted, LOOKS, lookOf } from "./cell_looks.js";
+import { age, el, facts, refill, table } from "./dom.js";
+import { nodeLink } from "./node.js";
 import { linker, processLink, rankName } from "./process.js";
 import { isOpen, isWell, jobTone, tone } from "./states.js";
 
-const MANY = 256; // ranks: from here on, cells without numbers
-const VAST = 2048; // and from here on, tiny ones
+const MANY = 256; // ranks: from here on, a number leads to one as well
+const ROWS = 32, MEMBERS = 64;
 const WAYS = { node: (rank) => rank.host, role: (rank) => rank.role, state: (rank) => rank.state };
+const PARTS = ["name", "facts", "ways", "cells", "legend", "troubled", "members"];
 
-// `way` is a key of WAYS, `choose` takes another one.
-export function jobCard(job, incidents, way, choose) {
+const cards = new Map(); // of jobs, by name and attempt
+let way = "node", look = "state"; // keys of WAYS and LOOKS: what ranks are sorted and coloured by
+
+export function showJobs(place, jobs, incidents) {
+  const keys = jobs.map((job) => JSON.stringify([job.job, job.attempt]));
+  for (const known of cards.keys()) if (!keys.includes(known)) cards.delete(known);
+  for (const key of keys) if (!cards.has(key)) cards.set(key, card());
+  refill(place, keys, () => (jobs.length ? keys.map((key) => cards.get(key).node)
+    : [el("p", { class: "quiet" }, "No training runs yet.")]));
+  const again = () => showJobs(place, jobs, incidents);
+  jobs.forEach((job, index) => fillCard(cards.get(keys[index]), job, incidents, again));
+}
+
+function card() {
+  const parts = Object.fromEntries(PARTS.map((name) => [name, el(name === "name" ? "h3" : "div", { class: name === "legend" ? name : null })]));
+  return { ...parts, node: el("div", {}, ...Object.values(parts)), picture: null };
+}
+
+function fillCard(mine, job, incidents, again) {
+  const { ranks } = job, told = stated(job);
+  mine.node.className = `card${job.state === "hung" ? " open" : ""}`;
+  refill(mine.name, [job.job, job.state, job.ended], () => [document.createTextNode(`${job.job} `),
+    el("span", { class: jobTone(job.state) }, job.ended ? "ended" : job.state)]);
+  refill(mine.facts, told, () => [facts(told)]);
+  refill(mine.members, job.members, () => (job.members.length ? [memberTable(job)] : []));
+  if (!ranks.length) {
+    for (const name of ["ways", "cells", "legend", "troubled"]) refill(mine[name], [], () => []);
+    mine.picture = null;
+    return;
+  }
+  const linkTo = linker(job, ranks, (rank) => rankName(rank.rank));
+  const useful = Object.keys(WAYS).filter((one) => differ(ranks, WAYS[one]));
+  const by = useful.includes(way) ? way : useful[0] ?? "node";
+  const colour = ranks.some((rank) => rank.step !== null) ? look : "state";
+  refill(mine.ways, [useful, by, colour, job.step !== null, ranks.length > MANY], () => [ways(job, useful, by, colour, again)]);
+  mine.picture ||= cellsView();
+  refill(mine.cells, "", () => [mine.picture.node]);
+  update(mine.picture, { name: job.job, ranks, groups: groups(ranks, WAYS[by]), isByNode: by === "node", look: colour,
+    front: job.step, accused: accusedOf(job, incidents), rankLink: linkTo, nodeLink: (host) => nodeLink(job, host) });
+  const entries = colour === "state" ? states(ranks) : behind(ranks, job.step);
+  const note = mine.picture.isOfNodes ? "A cell is a node, as its worst rank is." : "";
+  refill(mine.legend, [entries, note], () => [...entries.map(([mark, text, ink]) => legendEntry(mark, text, ink)),
+    ...(note ? [el("span", {}, note)] : [])]);
+  const troubled = ranks.filter((rank) => !isWell(rank));
+  const rows = troubled.slice(0, ROWS);
+  refill(mine.troubled, [rows, troubled.length], () => troubledTable(rows, troubled.length, linkTo));
+}
+
+function stated(job) {
   const isOfRanks = job.ranks.length > 0 || job.world_size;
   const size = !isOfRanks ? "" : job.world_size ? `${job.ranks.length} of ${job.world_size}` : job.ranks.length;
-  const linkTo = linker(job, job.ranks, (rank) => rankName(rank.rank));
-  const troubled = job.ranks.filter((rank) => !isWell(rank));
-  const card = el("div", { class: `card${job.state === "hung" ? " open" : ""}` },
-    el("h3", {}, job.job, " ",
-      el("span", { class: jobTone(job.state) }, job.ended ? "ended" : job.state)),
-    facts([["step", isOfRanks ? job.step ?? "–" : ""],
-      [isOfRanks ? "last step" : "last change", `${age(job.step_age_seconds)} ago`],
-      ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
-      ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
-      ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]]),
-    ...(job.ranks.length ? [ways(job, way, choose), rankGrid(job, accusedOf(job, incidents), way, linkTo),
-      legend(job.ranks)] : []));
-  if (troubled.length) {
-    card.append(table(["rank", "host", "pid", "step", "state", "last step"],
-      troubled.slice(0, 32).map((rank) => [el("a", { href: linkTo(rank) }, String(rank.rank)), rank.host, rank.pid, rank.step,
-        el("span", { class: `t-${tone(rank.state)}` }, rank.state),
-        `${age(rank.step_age_seconds)} ago`])));
-  }
-  if (job.members.length) card.append(memberTable(job));
-  return card;
+  return [["step", isOfRanks ? job.step ?? "–" : ""],
+    [isOfRanks ? "last step" : "last change", `${age(job.step_age_seconds)} ago`],
+    ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
+    ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
+    ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]];
 }
 
 function accusedOf(job, incidents) {
@@ -38,17 +75,27 @@ function accusedOf(job, incidents) {
   return new Set(mine.flatMap((one) => (one.culprits || []).map((culprit) => culprit.rank)));
 }
 
-// What the cells can be sorted by, and a way to one of very many.
-function ways(job, way, choose) {
-  const useful = Object.keys(WAYS).filter((one) => groups(job.ranks, one).size > 1);
-  const options = useful.length < 2 ? [] : useful.map((one) => {
-    const input = el("input", { type: "radio", name: `way of ${job.job} ${job.attempt}`, value: one,
-      checked: one === way ? "" : false });
-    input.addEventListener("change", () => choose(one));
-    return el("label", {}, input, el("span", {}, one));
-  });
-  const choice = options.length ? el("fieldset", { class: "choice" }, el("legend", {}, "by"), ...options) : null;
-  return el("div", { class: "ways" }, choice, job.ranks.length > MANY ? search(job) : null);
+// What the cells can be sorted and coloured by, and a way to one of very many.
+function ways(job, useful, by, colour, again) {
+  const sorted = useful.length < 2 ? null : choice(`way of ${job.job} ${job.attempt}`, "by",
+    useful.map((one) => [one, one]), by, (name) => {
+      way = name;
+      again();
+    });
+  const coloured = job.step === null ? null : choice(`colour of ${job.job} ${job.attempt}`, "colour",
+    Object.entries(LOOKS).map(([name, { label }]) => [name, label]), colour, (name) => {
+      look = name;
+      again();
+    });
+  return el("div", { class: "ways" }, sorted, coloured, job.ranks.length > MANY ? search(job) : null);
+}
+
+function choice(name, label, options, chosen, choose) {
+  return el("fieldset", { class: "choice" }, el("legend", {}, label), ...options.map(([value, text]) => {
+    const input = el("input", { type: "radio", name, value, checked: value === chosen ? "" : false });
+    input.addEventListener("change", () => choose(value));
+    return el("label", {}, input, el("span", {}, text));
+  }));
 }
 
 function search(job) {
@@ -61,53 +108,51 @@ function search(job) {
   return form;
 }
 
-function groups(ranks, way) {
+function differ(ranks, of) {
+  const one = of(ranks[0]);
+  return ranks.some((rank) => of(rank) !== one);
+}
+
+function groups(ranks, of) {
   const found = new Map();
   for (const rank of ranks) {
-    const name = WAYS[way](rank);
-    if (!found.has(name)) found.set(name, []);
-    found.get(name).push(rank);
+    const name = of(rank), some = found.get(name);
+    if (some === undefined) found.set(name, [rank]);
+    else some.push(rank);
   }
   return found;
 }
 
-// One line of cells for each node, role or state; where there are very many, nodes have no lines.
-function rankGrid(job, accused, way, linkTo) {
-  const many = job.ranks.length > MANY;
-  const grid = (some) => el("div", { class: `grid${many ? " many" : ""}${job.ranks.length > VAST ? " vast" : ""}` },
-    ...some.map((rank) => rankCell(rank, accused, many ? null : linkTo(rank))));
-  const lines = groups(job.ranks, way);
-  const whole = lines.size < 2 || (many && way === "node") ? grid(job.ranks)
-    : el("div", { class: "hosts" }, ...[...lines].flatMap(([name, some]) => [el("span", { class: "quiet" }, name || "–"), grid(some)]));
-  // Thousands of links would be in the keyboard's way: there it is the number that leads to one.
-  if (many) whole.addEventListener("click", (event) => {
-    const cell = event.target.closest(".cell");
-    if (cell) location.hash = processLink(job, rankName(Number(cell.textContent)));
-  });
-  return whole;
+function states(ranks) {
+  return [...counted(ranks)].map(([state, count]) => [tone(state), `${count} ${state}`, ""]);
 }
 
-function rankCell(rank, accused, href) {
-  const title = `rank ${rank.rank} on ${rank.host}, pid ${rank.pid}\nstep ${rank.step ?? "–"}, ` +
-    `${rank.phase || "no phase"}, ${rank.state}\nlast step ${age(rank.step_age_seconds)} ago`;
-  const named = accused.has(rank.rank) ? " accused" : "";
-  return el(href === null ? "span" : "a", { class: `cell ${tone(rank.state)}${named}`, href,
-    title: named ? `${title}\nnamed by an incident` : title }, String(rank.rank));
+function behind(ranks, front) {
+  const { names, inks } = LOOKS.behind, counts = names.map(() => 0);
+  for (const rank of ranks) counts[lookOf(LOOKS.behind, rank, front)] += 1;
+  return names.flatMap((name, index) => (counts[index] ? [["", `${counts[index]} ${name}`, inks[index]]] : []));
 }
 
-function legend(ranks) {
-  const counts = new Map();
-  for (const rank of ranks) counts.set(rank.state, (counts.get(rank.state) || 0) + 1);
-  return el("div", { class: "legend" }, ...[...counts].map(([state, count]) =>
-    el("span", {}, el("i", { class: tone(state) }), `${count} ${state}`)));
+function legendEntry(mark, text, ink) {
+  const swatch = el("i", { class: mark });
+  if (ink) swatch.style.background = `var(--${ink})`;
+  return el("span", {}, swatch, text);
+}
+
+function troubledTable(rows, count, linkTo) {
+  if (!rows.length) return [];
+  return [table(["rank", "host", "pid", "step", "state", "last step"], rows.map((rank) =>
+    [el("a", { href: linkTo(rank) }, String(rank.rank)), rank.host, rank.pid, rank.step,
+      el("span", { class: `t-${tone(rank.state)}` }, rank.state), `${age(rank.step_age_seconds)} ago`])),
+  count > rows.length ? el("p", { class: "quiet" }, `and ${count - rows.length} more ranks`) : null].filter((part) => part);
 }
 
 // The driver and the actors that are no ranks; those in trouble come first where there are many.
 function memberTable(job) {
   const { members } = job;
   const linkTo = linker(job, members, (one) => one.label);
-  const shown = members.length <= 64 ? members
-    : [...members.filter((one) => !isWell(one)), ...members.filter(isWell)].slice(0, 64);
+  const shown = members.length <= MEMBERS ? members
+    : [...members.filter((one) => !isWell(one)), ...members.filter(isWell)].slice(0, MEMBERS);
   const all = table(["process", "host", "pid", "runs", "for", "usually", "state"],
     shown.map((one) => [el("a", { href: linkTo(one) }, one.label), one.host, one.pid, one.method || "–", age(one.seconds),
       age(one.usual_seconds), el("span", { class: `t-${tone(one.state)}` }, one.state)]));

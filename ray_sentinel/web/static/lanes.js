@@ -1,5 +1,6 @@
 // What ranks, groups of ranks or roles did over the last hour: a lane each, on a canvas, for an hour
 // of some eighty lanes is thousands of stretches. What is zoomed to stays over new answers.
+import { bisect, cut, sized } from "./canvas.js";
 import { clock, duration, el } from "./dom.js";
 
 const ROW = 18, NAME = 132, NAME_NARROW = 96, NAME_GAP = 10, AXIS = 20, LEAST = 10; // pixels; seconds
@@ -45,13 +46,8 @@ function card(job, report, named, slow, width) {
   const readout = el("span", { class: "readout", "aria-live": "polite" });
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": told(job, lanes) });
   const picture = { job, lanes, report, view, whole, canvas, readout, width, left: width < 520 ? NAME_NARROW : NAME,
-    context: canvas.getContext("2d"), ratio: window.devicePixelRatio || 1, lane: 0, at: null, drawing: 0,
+    context: canvas.getContext("2d"), ratio: sized(canvas, width, AXIS + ROW * lanes.length), lane: 0, at: null, drawing: 0,
     words: new Map(), ...inks(job.kinds) };
-  const height = AXIS + ROW * lanes.length;
-  canvas.width = Math.round(width * picture.ratio);
-  canvas.height = Math.round(height * picture.ratio);
-  canvas.style.height = `${height}px`;
-  canvas.style.width = `${width}px`;
   listen(picture);
   names(picture);
   draw(picture);
@@ -91,17 +87,6 @@ function reaches({ stretches }) {
   for (const [, begin, length] of stretches) ends.push(Math.max(begin + length, ends.at(-1) ?? 0));
   for (let at = stretches.length - 1; at >= 0; at--) begins[at] = Math.min(stretches[at][1], begins[at + 1] ?? Infinity);
   return { ends, begins };
-}
-
-// The first place in a list in order whose value is at least that.
-function bisect(values, least) {
-  let low = 0, high = values.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] < least) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 // Colours and fonts, asked for once: a frame that asks for a style makes the browser work it out.
@@ -235,17 +220,6 @@ function axis(context, { lanes, report, width, left, view, ink, family }, x) {
     if (place > left + 20 && place < width - 24) context.fillText(clock(at).replace(step < 60 ? "" : /:\d\d(?=\D*$)/, ""), place, bottom + AXIS / 2 + 3);
   }
   context.textAlign = "left";
-}
-
-function cut(context, text, room) {
-  if (context.measureText(text).width <= room) return text;
-  let low = 0, high = text.length;
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
-    else high = middle - 1;
-  }
-  return `${text.slice(0, low)}…`;
 }
 
 function later(picture) {

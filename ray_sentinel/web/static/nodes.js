@@ -1,5 +1,9 @@
-// The nodes, with their collectors.
-import { age, bytes, duration, el, facts, table } from "./dom.js";
+// The nodes, with their collectors: those in trouble first, and of very many the first only.
+import { age, bytes, duration, el, facts, refill, scroller } from "./dom.js";
+
+const ROWS = 50;
+const LATE = 10; // seconds without a report: agents send each second
+const HEADS = ["node", "address", "metrics", "reported", "collectors"];
 
 // Whether the sentinel itself is well: what it takes and what it does not see. `status.coordinator`
 // is null of an older version.
@@ -30,13 +34,86 @@ function bad(count) {
 
 const isSkipped = (one) => one.state === "skipped";
 const isWell = (one) => one.state === "running" && one.success !== false;
+const isLate = (node) => (node.snapshot_age_seconds ?? Infinity) > LATE;
 
-export function nodeTable(status) {
-  const watched = status.nodes.map((node) => [node.host + (node.is_head ? " (head)" : ""),
-    node.address, node.metrics_url || "–", `${age(node.snapshot_age_seconds)} ago`, collectors(node)]);
-  const others = status.unwatched.map((node) => [node.host, "–",
-    el("span", { class: "t-warn" }, `not watched: ${node.reason}`), "–", "–"]);
-  return table(["node", "address", "metrics", "reported", "collectors"], [...watched, ...others]);
+const rows = new Map(); // of nodes that are or were shown, by their ids
+let made = null; // the parts of the table, once there are nodes
+let wanted = "", isWhole = false; // what is searched for, and whether all are shown
+
+export function showNodes(place, status) {
+  const all = inOrder(status);
+  place.parentElement.hidden = !all.length;
+  if (!all.length) return;
+  if (made === null) place.replaceChildren(make(() => showNodes(place, made.status)));
+  made.status = status;
+  const found = wanted ? all.filter(({ host }) => host.toLowerCase().includes(wanted)) : all;
+  const shown = isWhole ? found : found.slice(0, ROWS);
+  const now = shown.map(row), { body } = made;
+  if (now.length !== body.children.length || now.some((one, index) => one !== body.children[index])) body.replaceChildren(...now);
+  made.tools.hidden = all.length <= ROWS;
+  refill(made.told, [shown.length, found.length, all.length, wanted], () => [el("span", {}, said(shown, found, all))]);
+  made.more.hidden = found.length <= ROWS;
+  made.more.textContent = isWhole ? `Show ${ROWS}` : `Show all ${found.length}`;
+}
+
+function said(shown, found, all) {
+  if (!wanted) return `${shown.length} of ${all.length} nodes, those in trouble first`;
+  return `${shown.length} of ${found.length} nodes of that name`;
+}
+
+// Unwatched nodes, then those that are late, then those of which something is not seen.
+function inOrder({ nodes, unwatched }) {
+  const blind = nodes.map((node) => node.collectors.some((one) => !isSkipped(one) && !isWell(one)));
+  const of = (wants) => nodes.filter((node, index) => wants(isLate(node), blind[index]));
+  return [...unwatched, ...of((late) => late), ...of((late, some) => !late && some), ...of((late, some) => !late && !some)];
+}
+
+function make(again) {
+  const search = el("input", { type: "search", placeholder: "node", "aria-label": "search for a node" });
+  search.addEventListener("input", () => {
+    wanted = search.value.trim().toLowerCase();
+    again();
+  });
+  const more = el("button", { type: "button" });
+  more.addEventListener("click", () => {
+    isWhole = !isWhole;
+    again();
+  });
+  const told = el("span", { class: "quiet", role: "status" }), body = el("tbody");
+  const tools = el("div", { class: "search" }, search, told, more);
+  made = { told, body, tools, more, status: null };
+  return el("div", {}, tools, scroller(el("table", {},
+    el("thead", {}, el("tr", {}, ...HEADS.map((head) => el("th", { scope: "col" }, head)))), body)));
+}
+
+// A node's row, which is built anew only where more than its age has changed.
+function row(node) {
+  const isWatched = "collectors" in node;
+  const told = JSON.stringify(isWatched ? [node.host, node.address, node.metrics_url, node.is_head, node.collectors]
+    : [node.host, node.reason]);
+  let mine = rows.get(node.id);
+  if (mine?.told !== told) {
+    const reported = el("td", {});
+    mine = { told, reported, line: el("tr", {}, ...(isWatched ? watched(node, reported) : unwatched(node))) };
+    rows.set(node.id, mine);
+  }
+  const since = `${age(node.snapshot_age_seconds)} ago`;
+  if (isWatched && mine.reported.textContent !== since) {
+    mine.reported.textContent = since;
+    mine.reported.className = isLate(node) ? "t-warn" : "";
+  }
+  return mine.line;
+}
+
+const cell = (content) => el("td", {}, content);
+
+function watched(node, reported) {
+  return [cell(node.host + (node.is_head ? " (head)" : "")), cell(node.address), cell(node.metrics_url || "–"), reported,
+    cell(collectors(node))];
+}
+
+function unwatched(node) {
+  return [cell(node.host), cell("–"), cell(el("span", { class: "t-warn" }, `not watched: ${node.reason}`)), cell("–"), cell("–")];
 }
 
 function collectors(node) {

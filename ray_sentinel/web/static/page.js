@@ -5,9 +5,10 @@ import { incidentDetail } from "./detail.js";
 import { age, clock, el, fill, forget, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
 import { INCIDENT, incidentCard } from "./incidents.js";
-import { jobCard } from "./jobs.js";
+import { showJobs } from "./jobs.js";
 import { laneCards } from "./lanes.js";
-import { health, nodeTable } from "./nodes.js";
+import { nodeAt, nodeDetail, ofNode } from "./node.js";
+import { health, showNodes } from "./nodes.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
 import { portMap } from "./ports.js";
 import { pulses } from "./pulse.js";
@@ -25,7 +26,6 @@ let gpus = null;
 let gpusAt = null;
 let lanes = null;
 let quantity = "utilisation"; // of the GPUs
-let way = "node"; // that ranks are sorted by
 const NOTHING = { address: "", known: "" };
 let shown = NOTHING; // what the address opened, and what the page knew of it then
 
@@ -41,20 +41,15 @@ function headline(state, verdict, time) {
 function show({ status, incidents }) {
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
-  fill("jobs", [jobs, incidents, way], () => (jobs.length ? jobs.map((job) => jobCard(job, incidents, way, sort))
-    : [el("p", { class: "quiet" }, "No training runs yet.")]));
+  showJobs(document.querySelector("#jobs > div"), jobs, incidents);
   fill("incidents", incidents, () => [...incidents].reverse().map(incidentCard));
-  fill("nodes", [status.nodes, status.unwatched], () => [nodeTable(status)]);
-  fill("health", [status.nodes, status.unwatched, status.coordinator], () => [el("div", { class: "card" }, health(status))]);
+  showNodes(document.querySelector("#nodes > div"), status);
+  const own = health(status);
+  fill("health", own.textContent, () => [el("div", { class: "card" }, own)]);
   const notes = [...status.notes];
   if (status.log_dir) notes.push(`files: ${status.log_dir}`);
   if (status.prometheus) notes.push(`Prometheus: ${status.prometheus}`);
   fill("notes", notes, () => notes.map((note) => el("li", {}, note)));
-}
-
-function sort(name) {
-  way = name;
-  show(page);
 }
 
 function showPulse() {
@@ -93,6 +88,13 @@ const VIEWS = [
     load: async (place) => (page === null ? null : [page.status, await incidentsOf(place, page.incidents), gpus]),
     draw: (place, told) => (told === null ? [] : processDetail(place, ...told)),
     missing: (place, error) => `${place.name} cannot be shown: ${error.message}`,
+  },
+  {
+    at: nodeAt,
+    brief: (place) => page && ofNode(place, page.status),
+    load: async (place) => (page === null ? null : [page.status, gpus]),
+    draw: (place, told) => (told === null ? [] : nodeDetail(place, ...told)),
+    missing: (place, error) => `${place.host} cannot be shown: ${error.message}`,
   },
 ];
 

@@ -17,9 +17,11 @@ const placeOf = (one) => `${one.host} ${one.pid}`;
 
 // Links to those of a list, each by what `nameOf` says: of several of one name by their places too.
 export function linker(job, all, nameOf) {
-  const times = new Map();
-  for (const one of all) times.set(nameOf(one), (times.get(nameOf(one)) || 0) + 1);
-  return (one) => processLink(job, nameOf(one), times.get(nameOf(one)) > 1 ? one : null);
+  const times = new Map(); // counted when somebody asks: there may be very many
+  return (one) => {
+    if (!times.size) for (const each of all) times.set(nameOf(each), (times.get(nameOf(each)) || 0) + 1);
+    return processLink(job, nameOf(one), times.get(nameOf(one)) > 1 ? one : null);
+  };
 }
 
 // What an address names; null where it is none, or was cut.
@@ -164,7 +166,7 @@ function outputOf(place, incident) {
   return [el("pre", { tabindex: 0 }, (log.lines.length ? log.lines : [log.telling]).join("\n"))];
 }
 
-function cards(host, gpus) {
+export function cards(host, gpus) {
   const row = gpus?.rows.find((each) => each.host === host);
   if (!row) return [];
   const { label, long } = QUANTITIES[gpus.quantity];
@@ -172,6 +174,6 @@ function cards(host, gpus) {
     el("p", { class: "quiet" }, `${label}, as chosen in the map of all GPUs`)];
 }
 
-function part(title, nodes) {
+export function part(title, nodes) {
   return nodes.length ? [el("h2", {}, title), el("div", { class: "card" }, ...nodes)] : [];
 }

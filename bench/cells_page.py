@@ -1,0 +1,91 @@
+"""How smoothly the page goes on with thousands of ranks, in a Chromium that renders in software.
+
+    python bench/cells_page.py [--nodes 1024] [--per-node 8] [--seconds 10]
+
+Each second the page is told of another step, and cells are drawn anew; meanwhile its lanes are
+zoomed and the pointer moves over the cells, once a frame. What counts as a frame, and as one that
+was dropped, is what the browser's own trace says. Prints the time between two frames that were
+presented at the median and at the 95th percentile, how many were dropped, what drawing all cells
+took, and the longest tasks of the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from ray_sentinel.web.page import Page
+from ray_sentinel.web.routes import PageSource
+from tests.support.browser import Browser
+from tests.support.page_frames import CATEGORIES, frames_of
+from tests.support.page_gpus import gpus, ports
+from tests.support.page_lanes import report as lanes
+from tests.support.page_nodes import moving
+from tests.support.page_pulse import report as pulse
+
+MOVE = """new Promise((done) => {{
+  const node = document.querySelector('.cells'), canvas = node.querySelector('canvas');
+  const [out, into] = document.querySelectorAll('.zoom button');
+  const tips = new Set(), until = performance.now() + 1000 * {seconds};
+  let frames = 0;
+  performance.clearMeasures('cells');
+  requestAnimationFrame(function frame(now) {{
+    (frames++ % 8 < 4 ? into : out).click();
+    const {{ left, top }} = node.getBoundingClientRect();
+    const x = (frames * 9) % canvas.clientWidth, y = (frames * 2) % canvas.clientHeight;
+    const at = {{ clientX: left + x, clientY: top + y, bubbles: true }};
+    node.dispatchEvent(new PointerEvent('pointermove', at));
+    tips.add(node.querySelector('.tip').textContent);
+    if (now < until) requestAnimationFrame(frame);
+    else done([tips.size, performance.getEntriesByName('cells').map((one) => one.duration)]);
+  }});
+}})"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=1024)
+    parser.add_argument("--per-node", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    asked = parser.parse_args()
+    number = asked.nodes * asked.per_node
+    source = PageSource(
+        moving(asked.nodes, asked.per_node), tuple, pulse=pulse,
+        lanes=lambda: lanes(number=number),
+        gpus=lambda quantity: gpus(quantity, nodes=asked.nodes), ports=lambda: ports(asked.nodes),
+    )  # fmt: skip
+    page = Page(source, port=0)
+    try:
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+            Browser(Path(folder), width=1280, height=1800) as browser,
+        ):
+            browser.open(page.link)
+            browser.until("document.querySelector('.lanes canvas') !== null", "lanes are drawn")
+            browser.until("document.querySelector('.cells canvas')?.dataset.cells", "cells are too")
+            browser.run("document.querySelector('#lanes').scrollIntoView()")
+            (tips, drawn), events = browser.traced(MOVE.format(seconds=asked.seconds), CATEGORIES)
+    finally:
+        page.close()
+    frames = frames_of(events)
+    print(
+        f"{number} ranks on {asked.nodes} nodes: {frames.a_second:.1f} frames a second; "
+        f"{frames.median_ms:.1f} ms between two at the median, {frames.high_ms:.1f} ms at the 95th "
+        f"percentile, {frames.longest_ms:.1f} ms at most; {frames.dropped} dropped of "
+        f"{frames.presented + frames.dropped}; {tips} cells pointed at"
+    )
+    drawn.sort()
+    print(
+        f"all cells drawn {len(drawn)} times: {drawn[len(drawn) // 2]:.1f} ms at the median, "
+        f"{drawn[-1]:.1f} ms at most"
+    )
+    for name, took in frames.tasks[:5]:
+        print(f"  {took:.1f} ms {name}")
+
+
+if __name__ == "__main__":
+    main()

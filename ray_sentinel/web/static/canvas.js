@@ -1,0 +1,42 @@
+// What pictures on a canvas share.
+
+const MOST = 16000; // pixels: browsers draw nothing on a canvas that is longer than some 16,384
+
+// Makes a canvas that large, in pixels of the page. Returns how many of the screen's one of them is.
+export function sized(canvas, width, height) {
+  const ratio = Math.min(window.devicePixelRatio || 1, MOST / Math.max(width, height));
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.height = `${height}px`;
+  canvas.style.width = `${width}px`;
+  return ratio;
+}
+
+// Asks for the style once: a frame that asks for a style makes the browser work it out.
+export function inks() {
+  const style = getComputedStyle(document.documentElement);
+  return (name) => style.getPropertyValue(`--${name}`).trim();
+}
+
+// What fits into so many pixels.
+export function cut(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  let low = 0, high = text.length;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    else high = middle - 1;
+  }
+  return `${text.slice(0, low)}…`;
+}
+
+// The first place in a list in order whose value is at least that.
+export function bisect(values, least) {
+  let low = 0, high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < least) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
