@@ -2,8 +2,10 @@
 
 =============================  ==========================================================
 ``/``                          the page; it asks the API once a second
-``/api/v1/page``               what the page shows: ``{"status", "incidents"}``, the last ones
-                               without their stacks and files
+``/api/v1/page``               what the page shows: ``{"status", "incidents", "incident_counts"}``,
+                               those that are open and the last that are over, in brief
+``/api/v1/page/incidents``     a part of the list of incidents (``incidents.rows``)
+``/api/v1/page/incidents/ID``  one of them, with the picture of who waits for whom
 ``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
                                the page asks every ten seconds
 ``/api/v1/lanes``              a ``LanesReport``: what ranks and roles did over the last hour; the
@@ -50,6 +52,7 @@ from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
 from ray_sentinel.web.columns import in_columns
+from ray_sentinel.web.incidents import UnknownQuestion, in_brief, rows, whole
 
 JSON = "application/json"
 STATIC_TYPES = {
@@ -64,13 +67,6 @@ HEADERS = (
     ("Referrer-Policy", "no-referrer"),
 )
 MARKDOWN = ".md"
-SHOWN = 20
-"""Incidents on the page, the last ones."""
-BRIEF = (
-    "id", "job", "attempt", "kind", "state", "summary", "confidence", "suspected_at",
-    "confirmed_at", "bundle", "culprits", "chain",
-)  # fmt: skip
-"""What the page shows of one."""
 LEAST_PACKED = 2048
 """Bytes of an answer that is worth packing."""
 PACKING_LEVEL = 4
@@ -102,7 +98,7 @@ def routes(source: PageSource) -> dict[str, Handler]:
     plain: dict[str, Callable[[], Any]] = {
         "/api/v1/page": lambda: {
             "status": in_columns(source.status()),
-            "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
+            **in_brief(source.incidents()),
         },
         "/api/v1/status": source.status,
         "/api/v1/ranks": lambda: source.status().jobs,
@@ -116,7 +112,9 @@ def routes(source: PageSource) -> dict[str, Handler]:
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
     for path, (body, kind) in static_files().items():
         made[path] = _static(body, kind)
-    made["/api/v1/incidents/"] = lambda request: _incident(source, request)
+    made["/api/v1/incidents/"] = lambda request: _incident(source, request, incident_dict)
+    made["/api/v1/page/incidents/"] = lambda request: _incident(source, request, whole)
+    made["/api/v1/page/incidents"] = lambda request: _rows(source, request)
     made["/incidents/"] = lambda request: _report(source, request)
     if (gpus := source.gpus) is not None:
         made["/api/v1/gpus"] = lambda request: _gpus(gpus, request)
@@ -168,11 +166,6 @@ def _takes_gzip(request: Request) -> bool:
     return "gzip" in taken
 
 
-def _brief(incident: Incident) -> dict[str, Any]:
-    whole = incident_dict(incident)
-    return {key: whole[key] for key in BRIEF}
-
-
 def _json(ask: Callable[[], Any]) -> Handler:
     return lambda _request: Response(body=msgspec.json.encode(ask()), content_type=JSON)
 
@@ -213,12 +206,23 @@ def _find(source: PageSource, request: Request) -> Incident | None:
     return next((one for one in source.incidents() if one.id == wanted), None)
 
 
-def _incident(source: PageSource, request: Request) -> Response:
+def _rows(source: PageSource, request: Request) -> Response:
+    try:
+        body = msgspec.json.encode(rows(source.incidents(), request.query))
+    except UnknownQuestion as error:
+        body = msgspec.json.encode({"error": str(error)})
+        return Response(body=body, content_type=JSON, status=400)
+    return Response(body=body, content_type=JSON)
+
+
+def _incident(
+    source: PageSource, request: Request, told: Callable[[Incident], dict[str, Any]]
+) -> Response:
     incident = _find(source, request)
     if incident is None:
         body = msgspec.json.encode({"error": "there is no such incident; /api/v1/incidents"})
         return Response(body=body, content_type=JSON, status=404)
-    return Response(body=msgspec.json.encode(incident_dict(incident)), content_type=JSON)
+    return Response(body=msgspec.json.encode(told(incident)), content_type=JSON)
 
 
 def _report(source: PageSource, request: Request) -> Response:

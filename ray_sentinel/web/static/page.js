@@ -1,16 +1,20 @@
 // The page: what is asked, how often, and which part of the page shows it.
+import { alertList } from "./alerts.js";
 import { ask, poll } from "./api.js";
 import { unpacked } from "./columns.js";
 import { incidentDetail } from "./detail.js";
 import { clock, el, fill, forget, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
-import { INCIDENT, incidentCard } from "./incidents.js";
+import { count, headline, unanswered } from "./headline.js";
+import { INCIDENT, openIncidents } from "./incidents.js";
 import { jobCard } from "./jobs.js";
 import { laneCards } from "./lanes.js";
 import { health, nodeTable } from "./nodes.js";
+import { showPast, showState } from "./past.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
 import { portMap } from "./ports.js";
 import { pulses } from "./pulse.js";
+import { tick } from "./times.js";
 
 const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
@@ -27,28 +31,24 @@ let way = "node"; // that ranks are sorted by
 const NOTHING = { address: "", known: "" };
 let shown = NOTHING; // what the address opened, and what the page knew of it then
 
-function headline(state, verdict, time) {
-  document.getElementById("headline").className = state;
-  for (const [id, text] of [["state", state], ["verdict", verdict], ["clock", time]]) {
-    const node = document.getElementById(id);
-    if (node.textContent !== text) node.textContent = text; // else a reader would read it again
-  }
-  document.title = `${state} · ray_sentinel`;
-}
-
-function show({ status, incidents }) {
-  headline(status.state, status.verdict, clock(status.time));
+function show({ status, incidents, incident_counts: counts }) {
+  headline(status);
+  tick(status.time);
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
   fill("jobs", [jobs, incidents, way], () => (jobs.length ? jobs.map((job) => jobCard(job, incidents, way, sort))
     : [el("p", { class: "quiet" }, "No training runs yet.")]));
-  fill("incidents", incidents, () => [...incidents].reverse().map(incidentCard));
+  fill("incidents", [incidents, counts], () => openIncidents(incidents, counts, () => showState("open")));
+  fill("alerts", jobs.map((job) => job.alerts), () => alertList(jobs));
+  showPast(incidents, counts);
   fill("nodes", [status.nodes, status.unwatched], () => [nodeTable(status)]);
   fill("health", [status.nodes, status.unwatched, status.coordinator], () => [el("div", { class: "card" }, health(status))]);
   const notes = [...status.notes];
   if (status.log_dir) notes.push(`files: ${status.log_dir}`);
   if (status.prometheus) notes.push(`Prometheus: ${status.prometheus}`);
   fill("notes", notes, () => notes.map((note) => el("li", {}, note)));
+  count("incidents", counts.open);
+  count("alerts", jobs.reduce((sum, job) => sum + job.alerts.length, 0));
 }
 
 function sort(name) {
@@ -82,7 +82,7 @@ const VIEWS = [
   {
     at: incidentAt,
     brief: (id) => page?.incidents.find((one) => one.id === id),
-    load: (id) => ask(`/api/v1/incidents/${encodeURIComponent(id)}`),
+    load: (id) => ask(`/api/v1/page/incidents/${encodeURIComponent(id)}`),
     draw: (id, told) => incidentDetail(told),
     missing: (id, error) => `Incident ${id} cannot be shown: ${error.message}`,
   },
@@ -136,7 +136,9 @@ addEventListener("hashchange", () => {
   showPulse(); // it has no width while it is hidden
   showLanes();
   scrollTo(0, 0);
-  if (before) [...document.querySelectorAll("main a")].find((one) => one.checkVisibility() && one.hash === before)?.focus();
+  const part = opened() === null && document.getElementById(location.hash.slice(1));
+  if (part) part.scrollIntoView();
+  else if (before) [...document.querySelectorAll("main a")].find((one) => one.checkVisibility() && one.hash === before)?.focus();
 });
 
 addEventListener("keydown", (event) => {
@@ -153,10 +155,7 @@ poll(1, async () => {
     showLanes();
     showGpus();
   }
-}, (error) => {
-  const since = page === null ? "" : ` since ${clock(page.status.time)}: what is below is of then`;
-  headline("unknown", `the coordinator does not answer (${error.message})${since}; asking again`, "");
-});
+}, unanswered);
 
 poll(PULSE_SECONDS, async () => {
   pulse = await ask("/api/v1/pulse");
