@@ -10,6 +10,7 @@
                                the page asks every ten seconds
 ``/api/v1/lanes``              a ``LanesReport``: what ranks and roles did over the last hour; the
                                page asks every ten seconds
+``/api/v1/perfetto?job=...``   the same of one job, or of all, as trace events, a file to be saved
 ``/api/v1/gpus?quantity=...``  a ``GpuMap`` of ``utilisation``, ``memory``, ``power`` or
                                ``temperature``
 ``/api/v1/ports``              a ``PortMap``: which RDMA ports are active
@@ -37,7 +38,7 @@ import time
 from collections.abc import Callable
 from importlib import resources
 from typing import Any, get_args
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
@@ -51,6 +52,7 @@ from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
+from ray_sentinel.report.trace_events import trace_of
 from ray_sentinel.web.columns import in_columns
 from ray_sentinel.web.incidents import UnknownQuestion, in_brief, rows, whole
 
@@ -116,6 +118,7 @@ def routes(source: PageSource) -> dict[str, Handler]:
     made["/api/v1/page/incidents/"] = lambda request: _incident(source, request, whole)
     made["/api/v1/page/incidents"] = lambda request: _rows(source, request)
     made["/incidents/"] = lambda request: _report(source, request)
+    made["/api/v1/perfetto"] = lambda request: _trace(source.lanes(), request)
     if (gpus := source.gpus) is not None:
         made["/api/v1/gpus"] = lambda request: _gpus(gpus, request)
     if (image := source.history) is not None:
@@ -199,6 +202,14 @@ def _gpus(ask: Callable[[GpuQuantity], GpuMap], request: Request) -> Response:
     known = ", ".join(get_args(GpuQuantity))
     body = msgspec.json.encode({"error": f"?quantity= is one of {known}"})
     return Response(body=body, content_type=JSON, status=400)
+
+
+def _trace(report: LanesReport, request: Request) -> Response:
+    job = parse_qs(request.query).get("job", [""])[-1]
+    mine = tuple(one for one in report.jobs if job in ("", one.job))
+    body = msgspec.json.encode(trace_of(msgspec.structs.replace(report, jobs=mine)))
+    named = ("Content-Disposition", 'attachment; filename="ray-sentinel-lanes.json"')
+    return Response(body=body, content_type=JSON, headers=(named,), status=200 if mine else 404)
 
 
 def _find(source: PageSource, request: Request) -> Incident | None:

@@ -85,7 +85,7 @@ export function trouble(id, text) {
   section.hidden = isEmpty(section);
 }
 
-function isEmpty(section) {
+export function isEmpty(section) {
   return !section.lastElementChild.hasChildNodes() && section.querySelector(".trouble:not([hidden])") === null;
 }
 

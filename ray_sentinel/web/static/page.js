@@ -3,12 +3,12 @@ import { alertList } from "./alerts.js";
 import { ask, poll } from "./api.js";
 import { unpacked } from "./columns.js";
 import { incidentDetail } from "./detail.js";
-import { clock, el, fill, forget, trouble } from "./dom.js";
+import { clock, el, fill, forget, isEmpty, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
 import { count, headline, unanswered } from "./headline.js";
 import { INCIDENT, openIncidents } from "./incidents.js";
 import { jobCard } from "./jobs.js";
-import { laneCards } from "./lanes.js";
+import { showLanes as drawLanes } from "./lanes.js";
 import { health, nodeTable } from "./nodes.js";
 import { showPast, showState } from "./past.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
@@ -205,7 +205,8 @@ function showLanes() {
   section.hidden = false; // else it has no width
   const width = section.clientWidth - 34;
   if (width < 100) return; // an incident is shown instead
-  fill("lanes", [lanes, width], () => laneCards(lanes, page.status, page.incidents, width));
+  drawLanes(section.lastElementChild, lanes, page.status, page.incidents, width);
+  section.hidden = isEmpty(section);
 }
 
 poll(PULSE_SECONDS, async () => {
