@@ -72,10 +72,23 @@ export function processDetail(place, status, known, gpus) {
   }
   const one = now.rank || now.member;
   return [
-    el("div", { class: `card${isWell(one) ? "" : " open"}` }, title, now.rank ? ofRank(now) : ofMember(now.member)),
+    el("div", { class: `card${isWell(one) ? "" : " open"}` }, title, now.rank ? ofRank(now) : ofMember(now.member),
+      ...commands(now)),
     ...knownOf(place, one, known),
     ...part(`GPUs of ${one.host}`, cards(one.host, gpus)),
   ];
+}
+
+// What a shell would be told, for more than the page has.
+function commands({ job, rank }) {
+  const lines = [`ray-sentinel dump --job ${quoted(job.job)}`];
+  if (rank === null || rank === undefined) lines.splice(0, 1, `ray-sentinel stacks${job.ray_job ? ` --job ${quoted(job.ray_job)}` : ""}`);
+  else if (job.ray_job) lines.push(`ray-sentinel stacks --job ${quoted(job.ray_job)}`);
+  return lines.map((line) => el("p", { class: "quiet" }, "Its stack now, with those of its job: ", el("code", {}, line)));
+}
+
+function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 function ofRank({ job, rank }) {

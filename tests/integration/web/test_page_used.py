@@ -381,7 +381,10 @@ def test_a_heat_map_of_another_quantity_is_chosen_by_the_keyboard(
     browser.open(page.link)
     shown(browser, "#gpus", "0 %")
     browser.run("document.querySelector('#gpus input:checked').focus()")
-    for name, unit in (("memory", "100 %"), ("power", " W"), ("temperature", "°C")):
+    for name, unit in (
+        ("memory", "100 %"), ("power", " W"), ("temperature", "°C"), ("clock", " MHz"),
+        ("memory-clock", "2619 MHz"),
+    ):  # fmt: skip
         browser.press("ArrowRight", RIGHT)
         browser.until(f"document.querySelector('.gpus.{name}') !== null", f"GPUs by {name}")
         shown(browser, "#gpus .ramp", unit)
@@ -600,3 +603,24 @@ def test_a_coordinator_that_is_gone_is_said_with_the_time_of_what_is_shown(
     shown(browser, "#incidents", "rank 3 on node-1 is stopped")
     assert browser.run("getComputedStyle(document.getElementById('now')).opacity") < "1"
     browser.complaints.clear()  # the browser tells of each request that fails
+
+
+def test_blind_spots_are_named_by_collector_with_the_number_of_nodes(
+    browser: Browser, page: Page
+) -> None:
+    browser.open(page.link)
+    shown(browser, "#health", "nvml is quarantined on 2 of 2 nodes")
+    assert browser.run("document.querySelector('#health .t-warn').title") == "node-0: slow"
+
+
+def test_a_rank_tells_the_command_for_its_stack(browser: Browser) -> None:
+    now = status()
+    job = msgspec.structs.replace(now.jobs[0], job="it's $(x)", ray_job="02000000")
+    told = msgspec.structs.replace(now, jobs=(job,))
+    page = Page(PageSource(lambda: told, tuple, pulse=report, gpus=gpus), port=0)
+    try:
+        browser.open(page.link + "#process/it's%20%24(x)/1/rank%203")
+        shown(browser, "#detail code", "ray-sentinel dump --job 'it'\\''s $(x)'")
+        shown(browser, "#detail p:nth-of-type(2) code", "ray-sentinel stacks --job 02000000")
+    finally:
+        page.close()
