@@ -81,10 +81,10 @@ export function processDetail(place, status, known, gpus) {
 
 // What a shell would be told, for more than the page has.
 function commands({ job, rank }) {
-  const lines = [`ray-sentinel dump --job ${quoted(job.job)}`];
-  if (rank === null || rank === undefined) lines.splice(0, 1, `ray-sentinel stacks${job.ray_job ? ` --job ${quoted(job.ray_job)}` : ""}`);
-  else if (job.ray_job) lines.push(`ray-sentinel stacks --job ${quoted(job.ray_job)}`);
-  return lines.map((line) => el("p", { class: "quiet" }, "Its stack now, with those of its job: ", el("code", {}, line)));
+  const lines = [];
+  if (rank) lines.push(["Save its stack as it is now, with those of its job", `ray-sentinel dump --job ${quoted(job.job)}`]);
+  if (job.ray_job) lines.push(["Print the stacks of its Ray job", `ray-sentinel stacks --job ${quoted(job.ray_job)}`]);
+  return lines.map(([what, line]) => el("p", { class: "quiet" }, `${what}: `, el("code", {}, line)));
 }
 
 function quoted(word) {

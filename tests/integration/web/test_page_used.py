@@ -84,7 +84,8 @@ def test_one_incident_says_who_why_how_sure_and_what_to_do(browser: Browser, pag
     browser.until("document.title.includes('hung')", "the page is there")
     browser.run("location.hash = '#incident/0001'")
     for text in (
-        "99 %, as good as certain", "3.7 s after the last progress", "state T", "T (stopped)",
+        "99 %, as good as certain", "3.7 s after the last progress", "stopped by a signal",
+        "has been stopped",
         "kill -CONT 4003", "ranks 0-2, 4-6", "in all_reduce", "step 1204 loss 2.30",
         "stacks\tof 8 of 8 ranks", "/data/llama/incidents/x-0001", "logs/rank-3.txt",
     ):  # fmt: skip
@@ -195,7 +196,8 @@ def test_stacks_are_drawn_as_wide_as_there_are_processes(browser: Browser, page:
 def test_the_sentinel_tells_of_itself(browser: Browser, page: Page) -> None:
     browser.open(page.link)
     for text in (
-        "nodes watched\n2 of 3", "collectors that tell nothing\n2", "reports\n2.0 of 2.0 a second",
+        "nodes watched\n2 of 3", "blind spots\nnvml is quarantined on 2 of 2 nodes",
+        "reports\n2.0 of 2.0 a second",
         "one cycle\n4.2 ms", "memory\n181 MB of 2 GB", "series\n640 kB of 256 MB", "events lost\n3",
     ):  # fmt: skip
         shown(browser, "#health", text)
