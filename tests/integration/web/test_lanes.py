@@ -109,6 +109,7 @@ def test_a_lane_leads_to_its_rank_and_a_mark_to_its_incident(tmp_path: Path) -> 
             other = "document.querySelectorAll('.lanes canvas')[1]"
             browser.until(f"{other}.checkVisibility()", "back")
             browser.run(f"{other}.focus()")
+            browser.press("ArrowDown", DOWN)
             browser.press("Enter", 13, "\r")
             browser.until("location.hash.startsWith('#process/train_rl-1/0/Rollout')", "its role")
             assert browser.complaints == []
