@@ -30,7 +30,7 @@ MOST_QUERY = 2000
 OVER: frozenset[IncidentState] = frozenset({"resolved", "dismissed"})
 BRIEF = (
     "id", "job", "attempt", "kind", "state", "summary", "confidence", "suspected_at",
-    "confirmed_at", "resolved_at", "last_progress", "bundle", "culprits", "chain",
+    "confirmed_at", "last_progress", "culprits",
 )  # fmt: skip
 ROW = (
     "id", "job", "attempt", "kind", "state", "severity", "summary", "suspected_at", "resolved_at",
