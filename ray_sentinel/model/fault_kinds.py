@@ -45,7 +45,7 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
         ),
     ),
     "rank-stopped": KindOfFault(
-        phrase="is stopped (state T)",
+        phrase="is stopped",
         next_steps=(
             "Find who stopped it (a debugger, a job scheduler, kill -STOP); kill -CONT lets it go "
             "on.",

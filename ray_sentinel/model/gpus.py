@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
-GpuQuantity = Literal["utilisation", "memory", "power", "temperature"]
-"""``utilisation`` and ``memory`` are ratios (0..1); ``power`` in watts, ``temperature`` in °C."""
+GpuQuantity = Literal["utilisation", "memory", "power", "temperature", "clock", "memory-clock"]
+"""``utilisation`` and ``memory`` are ratios (0..1); ``power`` in watts, ``temperature`` in °C,
+``clock`` (of the shaders) and ``memory-clock`` in MHz."""
 
 
 class GpuRow(msgspec.Struct, frozen=True, kw_only=True):

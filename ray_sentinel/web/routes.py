@@ -2,13 +2,16 @@
 
 =============================  ==========================================================
 ``/``                          the page; it asks the API, and follows ``/api/v1/live``
-``/api/v1/page``               what the page shows: ``{"status", "incidents"}``, the last ones
-                               without their stacks and files
+``/api/v1/page``               what the page shows: ``{"status", "incidents", "incident_counts"}``,
+                               those that are open and the last that are over, in brief
 ``/api/v1/live``               the same as it changes, as server-sent events; see ``live``
+``/api/v1/page/incidents``     a part of the list of incidents (``incidents.rows``)
+``/api/v1/page/incidents/ID``  one of them, with the picture of who waits for whom
 ``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
                                the page asks every ten seconds
 ``/api/v1/lanes``              a ``LanesReport``: what ranks and roles did over the last hour; the
                                page asks every ten seconds
+``/api/v1/perfetto?job=...``   the same of one job, or of all, as trace events, a file to be saved
 ``/api/v1/gpus?quantity=...``  a ``GpuMap`` of ``utilisation``, ``memory``, ``power`` or
                                ``temperature``
 ``/api/v1/ports``              a ``PortMap``: which RDMA ports are active
@@ -35,7 +38,7 @@ import time
 from collections.abc import Callable
 from importlib import resources
 from typing import Any, get_args
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
@@ -49,7 +52,9 @@ from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
+from ray_sentinel.report.trace_events import trace_of
 from ray_sentinel.web.columns import in_columns
+from ray_sentinel.web.incidents import UnknownQuestion, in_brief, rows, whole
 from ray_sentinel.web.live import Live
 from ray_sentinel.web.packing import JSON, packed
 
@@ -65,13 +70,6 @@ HEADERS = (
     ("Referrer-Policy", "no-referrer"),
 )
 MARKDOWN = ".md"
-SHOWN = 20
-"""Incidents on the page, the last ones."""
-BRIEF = (
-    "id", "job", "attempt", "kind", "state", "summary", "confidence", "suspected_at",
-    "confirmed_at", "bundle", "culprits", "chain",
-)  # fmt: skip
-"""What the page shows of one."""
 PAGE_POLICY = ("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
 REPORT_POLICY = (
     "Content-Security-Policy",
@@ -96,10 +94,7 @@ class PageSource(msgspec.Struct, frozen=True):
 
 def shown(source: PageSource) -> dict[str, Any]:
     """What the page shows of its own accord, in columns."""
-    return {
-        "status": in_columns(source.status()),
-        "incidents": [_brief(one) for one in source.incidents()[-SHOWN:]],
-    }
+    return {"status": in_columns(source.status()), **in_brief(source.incidents())}
 
 
 def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
@@ -118,8 +113,11 @@ def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
     for path, (body, kind) in static_files().items():
         made[path] = _static(body, kind)
-    made["/api/v1/incidents/"] = lambda request: _incident(source, request)
+    made["/api/v1/incidents/"] = lambda request: _incident(source, request, incident_dict)
+    made["/api/v1/page/incidents/"] = lambda request: _incident(source, request, whole)
+    made["/api/v1/page/incidents"] = lambda request: _rows(source, request)
     made["/incidents/"] = lambda request: _report(source, request)
+    made["/api/v1/perfetto"] = lambda request: _trace(source.lanes(), request)
     if (gpus := source.gpus) is not None:
         made["/api/v1/gpus"] = lambda request: _gpus(gpus, request)
     if (image := source.history) is not None:
@@ -157,11 +155,6 @@ def _guarded(handler: Handler) -> Handler:
     return answer
 
 
-def _brief(incident: Incident) -> dict[str, Any]:
-    whole = incident_dict(incident)
-    return {key: whole[key] for key in BRIEF}
-
-
 def _json(ask: Callable[[], Any]) -> Handler:
     return lambda _request: Response(body=msgspec.json.encode(ask()), content_type=JSON)
 
@@ -197,17 +190,36 @@ def _gpus(ask: Callable[[GpuQuantity], GpuMap], request: Request) -> Response:
     return Response(body=body, content_type=JSON, status=400)
 
 
+def _trace(report: LanesReport, request: Request) -> Response:
+    job = parse_qs(request.query).get("job", [""])[-1]
+    mine = tuple(one for one in report.jobs if job in ("", one.job))
+    body = msgspec.json.encode(trace_of(msgspec.structs.replace(report, jobs=mine)))
+    named = ("Content-Disposition", 'attachment; filename="ray-sentinel-lanes.json"')
+    return Response(body=body, content_type=JSON, headers=(named,), status=200 if mine else 404)
+
+
 def _find(source: PageSource, request: Request) -> Incident | None:
     wanted = unquote(request.path.rpartition("/")[2])
     return next((one for one in source.incidents() if one.id == wanted), None)
 
 
-def _incident(source: PageSource, request: Request) -> Response:
+def _rows(source: PageSource, request: Request) -> Response:
+    try:
+        body = msgspec.json.encode(rows(source.incidents(), request.query))
+    except UnknownQuestion as error:
+        body = msgspec.json.encode({"error": str(error)})
+        return Response(body=body, content_type=JSON, status=400)
+    return Response(body=body, content_type=JSON)
+
+
+def _incident(
+    source: PageSource, request: Request, told: Callable[[Incident], dict[str, Any]]
+) -> Response:
     incident = _find(source, request)
     if incident is None:
         body = msgspec.json.encode({"error": "there is no such incident; /api/v1/incidents"})
         return Response(body=body, content_type=JSON, status=404)
-    return Response(body=msgspec.json.encode(incident_dict(incident)), content_type=JSON)
+    return Response(body=msgspec.json.encode(told(incident)), content_type=JSON)
 
 
 def _report(source: PageSource, request: Request) -> Response:

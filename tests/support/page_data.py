@@ -160,9 +160,17 @@ def incident(*, number: str = "0001", hostile: str = "") -> Incident:
         verdict=Verdict(
             kind="rank-stopped",
             summary="rank 3 is stopped",
-            culprits=(Culprit(rank=3, host="node-1", pid=4003, reason=f"state T{hostile}"),),
+            culprits=(
+                Culprit(rank=3, host="node-1", pid=4003, reason=f"stopped by a signal{hostile}"),
+            ),
             confidence=0.99,
-            evidence=(EvidenceItem(source="process", text=f"T (stopped){hostile}", rank=3),),
+            evidence=(
+                EvidenceItem(
+                    source="process",
+                    text=f"its process has been stopped by a signal{hostile}",
+                    rank=3,
+                ),
+            ),
         ),
         bundle=f"/data/llama/incidents/x-{number}{hostile}",
     )

@@ -30,6 +30,8 @@ def told(host: str, number: int, *, gpus: int = 8, at: float = NOW - 2.0) -> Sna
             f"hw_gpu_vram_total_bytes{label}": 80 * GIB,
             f"hw_gpu_power_watts{label}": 480 + 200 * wave,
             f"hw_gpu_temperature_celsius{label}": 52 + 25 * wave,
+            f'hw_gpu_clock_mhz{{gpu="{index}",type="sclk"}}': 1980 - 300 * wave,
+            f'hw_gpu_clock_mhz{{gpu="{index}",type="mclk"}}': 2619,
         }
     for index in range(4):
         down = number == 1 and index == 2

@@ -1,4 +1,4 @@
-"""rank.stopped: a rank is in state T, or its cgroup is frozen, while its peers run."""
+"""rank.stopped: a signal has stopped a rank, or its cgroup is frozen, while its peers run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ray_sentinel.model.incident import Finding
 PROOF = Proof(
     rule="rank.stopped",
     kind="rank-stopped",
-    what="stopped (state T)",
+    what="stopped",
     weight=8.0,
     settled=False,
 )
@@ -39,5 +39,6 @@ class RankStopped(Rule):
 
 def _told(rank: RankView, now: float) -> str:
     frozen = rank.process.frozen
-    what = "its cgroup has been frozen" if frozen else "its process has been in state T (stopped)"
+    stopped = "its process has been stopped by a signal (as kill -STOP sends)"
+    what = "its cgroup has been frozen" if frozen else stopped
     return f"{what} for {rank.held('stopped', now):.1f} s"

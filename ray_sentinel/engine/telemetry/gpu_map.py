@@ -11,15 +11,20 @@ from ray_sentinel.engine.telemetry.series import NodeTelemetry, Telemetry, Telem
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity, GpuRow
 
 INFO = "hw_gpu_info"
+CLOCK = "hw_gpu_clock_mhz"
 SERIES: dict[GpuQuantity, tuple[str, str]] = {
     "utilisation": (UTILISATION, ""),
     "memory": ("hw_gpu_vram_used_bytes", "hw_gpu_vram_total_bytes"),
     "power": (POWER, ""),
     "temperature": ("hw_gpu_temperature_celsius", ""),
+    "clock": (CLOCK, ""),
+    "memory-clock": (CLOCK, ""),
 }
 """The series of a quantity, and the one that it is divided by."""
-DIGITS: dict[GpuQuantity, int] = {"utilisation": 2, "memory": 2, "power": 0, "temperature": 0}
-"""After the point: more than a colour shows."""
+TYPES: dict[GpuQuantity, str] = {"clock": "sclk", "memory-clock": "mclk"}
+"""The label ``type`` of a quantity's series, where several share a name."""
+DIGITS: dict[GpuQuantity, int] = {"utilisation": 2, "memory": 2}
+"""After the point, where there are any: more than a colour shows."""
 _NUMBER = re.compile(r"[0-9]+")
 
 
@@ -40,7 +45,8 @@ def gpu_map(
 
 def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
     name, whole = SERIES[quantity]
-    found, wholes, infos = (_by_gpu(node, one) for one in (name, whole, INFO))
+    found = _by_gpu(node, name, TYPES.get(quantity, ""))
+    wholes, infos = (_by_gpu(node, one) for one in (whole, INFO))
     gpus = sorted({*found, *infos}, key=by_number)
     values: list[float | None] = []
     ages: list[int | None] = []
@@ -51,16 +57,20 @@ def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
             most = wholes[gpu].last if gpu in wholes else math.nan
             value = value / most if most > 0 else math.nan
         known = series is not None and math.isfinite(value)
-        values.append(round(value, DIGITS[quantity]) if known else None)
+        values.append(round(value, DIGITS.get(quantity, 0)) if known else None)
         ages.append(max(0, round(now - series.at)) if known and series is not None else None)
     return GpuRow(host=node.host, gpus=tuple(gpus), values=tuple(values), ages=tuple(ages))
 
 
-def _by_gpu(node: NodeTelemetry, name: str) -> dict[str, TelemetrySeries]:
-    """The series of a metric that came last of each GPU: a new driver may change other labels."""
+def _by_gpu(node: NodeTelemetry, name: str, kind: str = "") -> dict[str, TelemetrySeries]:
+    """The series of a metric, of one type where one is asked for, that came last of each GPU: a new
+    driver may change other labels."""
     found: dict[str, TelemetrySeries] = {}
-    for labels, series in node.series.get(name, {}).items():
-        gpu = dict(labels).get("gpu")
+    for key, series in node.series.get(name, {}).items():
+        labels = dict(key)
+        gpu = labels.get("gpu")
+        if kind and labels.get("type") != kind:
+            continue
         if gpu is not None and math.isfinite(series.last):
             known = found.get(gpu)
             if known is None or known.at < series.at:

@@ -1,9 +1,11 @@
 // One incident: who, why, how sure, what to do, and all that shows it.
 import { ask } from "./api.js";
 import { chain } from "./chain.js";
-import { age, clock, el, facts, moment, table } from "./dom.js";
+import { age, clock, el, facts, table } from "./dom.js";
+import { kindOf } from "./incidents.js";
 import { stackTree } from "./stacks.js";
-import { isOpen } from "./states.js";
+import { isOpen, progressOf } from "./states.js";
+import { ago } from "./times.js";
 
 const SURE = [[0.95, "as good as certain"], [0.8, "very likely"], [0.5, "likely"], [0, "a guess"]];
 const SIDES = [["against", (weight) => weight > 0], ["for", (weight) => weight < 0], ["context", () => true]];
@@ -11,20 +13,25 @@ const NOBODY = { culprits: [], evidence: [], waiting: [], next_steps: [], stacks
 
 export function incidentDetail(incident) {
   const verdict = incident.verdict || NOBODY;
-  return [
-    el("div", { class: `card${isOpen(incident) ? " open" : ""}` },
-      el("h2", { class: "title", tabindex: -1 }, incident.summary),
-      facts([["job", `${incident.job}, attempt ${incident.attempt}`], ["kind", incident.kind],
-        ["state", incident.state], ["how sure", sureness(incident.confidence)],
-        ["last progress", incident.last_progress === null ? "" : moment(incident.last_progress)],
-        ["named", named(incident)], ["over", incident.resolved_at === null ? "" : moment(incident.resolved_at)]]),
-      chain(incident), actions(incident)),
+  const picture = chain(incident);
+  const decided = [
     ...part("Suspects", verdict.culprits.length ? [suspects(verdict.culprits)]
       : [el("p", { class: "quiet" }, "Nobody is named: the evidence accuses nobody.")]),
     ...part("What to do", list(verdict.next_steps)),
-    ...part("Why", evidence(verdict.evidence)),
+  ];
+  return [
+    el("div", { class: `card${isOpen(incident) ? " open" : ""}` },
+      el("h2", { class: "title", tabindex: -1 }, incident.summary),
+      facts([["job", `${incident.job}, attempt ${incident.attempt}`], ["kind", kindOf(incident)],
+        ["", progressOf(incident)], ["how sure", sureness(incident.confidence)],
+        ["last progress", incident.last_progress === null ? "" : ago(incident.last_progress)],
+        ["named", named(incident)], ["over", incident.resolved_at === null ? "" : ago(incident.resolved_at)]]),
+      actions(incident)),
+    ...(picture === null ? decided : [el("div", { class: "halves" },
+      el("div", {}, ...part("Who waits for whom", [picture])), el("div", {}, ...decided))]),
     ...part("Where they stand", stackTree(verdict)),
-    ...part("What the others wait for", list(verdict.waiting)),
+    ...part("Why", evidence(verdict.evidence)),
+    ...(picture === null ? part("What the others wait for", list(verdict.waiting)) : []),
     ...part("Last output", outputs(incident.logs || [])),
     ...part("Timeline", timeline(incident)),
     ...part("Files", files(incident)),
@@ -50,7 +57,7 @@ function named(incident) {
   if (incident.confirmed_at === null) return "";
   const after = incident.last_progress === null ? ""
     : `, ${age(incident.confirmed_at - incident.last_progress)} after the last progress`;
-  return `${moment(incident.confirmed_at)}${after}`;
+  return el("span", {}, ago(incident.confirmed_at), after);
 }
 
 function suspects(culprits) {
@@ -79,7 +86,7 @@ function outputs(logs) {
 
 function timeline(incident) {
   const steps = [...incident.milestones.map((one) => [one.at, one.what, one.text]),
-    ...incident.history.map((one) => [one.at, one.state, one.why])];
+    ...incident.history.map((one) => [one.at, progressOf(one), one.why])];
   if (incident.last_progress !== null) steps.push([incident.last_progress, "last progress", ""]);
   steps.sort((a, b) => a[0] - b[0]);
   return [table(["time", "", "what", ""], steps.map(([at, what, text]) => {

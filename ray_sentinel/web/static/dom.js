@@ -41,10 +41,6 @@ export function clock(at) {
   return new Date(at * 1000).toLocaleTimeString();
 }
 
-export function moment(at) {
-  return new Date(at * 1000).toLocaleString();
-}
-
 export function facts(pairs) {
   const rows = pairs.filter(([, value]) => value !== "" && value !== null && value !== undefined);
   return el("dl", { class: "facts" }, ...rows.map(([name, value]) =>
@@ -89,7 +85,7 @@ export function trouble(id, text) {
   section.hidden = isEmpty(section);
 }
 
-function isEmpty(section) {
+export function isEmpty(section) {
   return !section.lastElementChild.hasChildNodes() && section.querySelector(".trouble:not([hidden])") === null;
 }
 

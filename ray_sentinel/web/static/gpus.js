@@ -13,6 +13,8 @@ export const QUANTITIES = {
   memory: { label: "Memory", from: 0, to: 1, short: (v) => Math.round(100 * v), long: percent },
   power: { label: "Power", from: 0, to: null, short: Math.round, long: (v) => `${Math.round(v)} W` },
   temperature: { label: "Temperature", from: 30, to: 95, short: Math.round, long: (v) => `${Math.round(v)} °C` },
+  clock: { label: "Clock", from: 0, to: null, short: Math.round, long: (v) => `${Math.round(v)} MHz` },
+  "memory-clock": { label: "Memory clock", from: 0, to: null, short: Math.round, long: (v) => `${Math.round(v)} MHz` },
 };
 
 // `map` is a GpuMap, `nodes` those of the status: their collectors say why there are no GPUs.
@@ -24,7 +26,7 @@ export function gpuMap(map, nodes, chosen, choose) {
   const look = { quantity, to };
   const draw = map.rows.length <= LABELLED ? labelled : dense;
   return [el("div", { class: `card gpus ${map.quantity}` }, choice(chosen, choose),
-    known.length ? null : el("p", { class: "quiet" }, `No GPU reports its ${map.quantity}.`),
+    known.length ? null : el("p", { class: "quiet" }, `No GPU reports its ${quantity.label.toLowerCase()}.`),
     draw(map.rows, look), key(map, known, look))];
 }
 

@@ -1,16 +1,39 @@
-// The list of incidents, the newest first.
+// The incidents that are open, a card each, the newest first.
 import { chain } from "./chain.js";
-import { el, facts, moment } from "./dom.js";
-import { isOpen } from "./states.js";
+import { el, facts } from "./dom.js";
+import { isOpen, progressOf } from "./states.js";
+import { ago } from "./times.js";
 
 export const INCIDENT = "#incident/"; // and the number: the address of one
 
-export function incidentCard(incident) {
-  const id = encodeURIComponent(incident.id);
-  const certainty = incident.confidence === null ? "" : `${Math.round(incident.confidence * 100)} %`;
-  return el("div", { class: `card${isOpen(incident) ? " open" : ""}` },
-    el("h3", {}, el("a", { href: INCIDENT + id }, incident.summary)),
-    facts([["job", incident.job], ["kind", incident.kind], ["state", incident.state],
-      ["confidence", certainty], ["since", moment(incident.suspected_at)],
-      ["files", incident.bundle], ["", el("a", { href: `/incidents/${id}` }, "report")]]), chain(incident));
+export const incidentLink = (id) => INCIDENT + encodeURIComponent(id);
+
+// `counts` say how many there are at all; `more` is called where the reader wants all that are open.
+export function openIncidents(incidents, counts, more) {
+  const open = incidents.filter(isOpen).reverse();
+  const rest = counts.open - open.length;
+  if (rest <= 0) return open.map(incidentCard);
+  const button = el("button", { type: "button" }, "Show them in the list");
+  button.addEventListener("click", more);
+  return [...open.map(incidentCard), el("p", { class: "actions" }, `${rest} more are open.`, button)];
+}
+
+function incidentCard(incident) {
+  const certainty = incident.confidence === null ? "" : `${Math.round(incident.confidence * 100)} % sure`;
+  const stood = incident.last_progress === null ? "" : ago(incident.last_progress);
+  return el("div", { class: "card open" },
+    el("h3", {}, el("a", { href: incidentLink(incident.id) }, incident.summary)),
+    el("p", { class: "quiet told" }, ...separated([incident.job, kindOf(incident), progressOf(incident), certainty])),
+    chain(incident),
+    facts([["last progress", stood], ["suspected", ago(incident.suspected_at)], ["to do", incident.to_do],
+      ["", el("a", { href: `/incidents/${encodeURIComponent(incident.id)}` }, "Report")]]));
+}
+
+export function kindOf({ kind }) {
+  return kind === "unknown" ? "kind not known" : kind.replaceAll("-", " ");
+}
+
+export function separated(parts) {
+  const said = parts.filter((part) => part !== "" && part !== null && part !== undefined);
+  return said.flatMap((part, index) => (index ? [" · ", part] : [part]));
 }

@@ -2,6 +2,9 @@
 // of some eighty lanes is thousands of stretches. What is zoomed to stays over new answers.
 import { bisect, cut, sized } from "./canvas.js";
 import { clock, duration, el } from "./dom.js";
+import { incidentLink } from "./incidents.js";
+import { processLink } from "./process.js";
+import { isOpen, isWell } from "./states.js";
 
 const ROW = 18, NAME = 132, NAME_NARROW = 96, NAME_GAP = 10, AXIS = 20, LEAST = 10; // pixels; seconds
 const FIXED = { step: "--lane-step", wait: "--lane-wait", gap: "--lane-gap", stopped: "--lane-stopped" };
@@ -9,16 +12,19 @@ const HUES = 8; // for phases and methods
 const LOUD = ["gap", "stopped"];
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800];
 
-const views = new Map(); // job → how far from now the view ends, and how long it is, in seconds
+const REACH = 5; // pixels from an incident's mark that are it, and that a click may move
+const pictures = new Map(); // job → what is drawn of it: it stays, so that a drag and the keyboard's place do
 
-// `report` is a LanesReport.
-export function laneCards(report, status, incidents, width) {
+// Draws a LanesReport; a card of a job that was there already gets the new answer where it is.
+export function showLanes(place, report, status, incidents, width) {
   const running = status.jobs.filter((job) => !job.ended);
   const shown = running.length ? running : status.jobs;
-  return report.jobs.flatMap((one) => {
+  const cards = report.jobs.flatMap((one) => {
     const job = shown.find((known) => known.job === one.job && known.attempt === one.attempt);
-    return job ? [card(one, report, accused(one, incidents), stragglers(job, one), width)] : [];
+    return job ? [card(one, job, report, incidents, width)] : [];
   });
+  const there = [...place.children];
+  if (cards.length !== there.length || cards.some((one, index) => one !== there[index])) place.replaceChildren(...cards);
 }
 
 // The lanes of ranks that slow the job down, as its collectives show.
@@ -27,44 +33,88 @@ function stragglers({ straggler }, { of }) {
   return new Set(slow.map((rank) => `rank ${rank}`));
 }
 
-// The lanes of ranks that an open incident names.
-function accused(job, incidents) {
-  const open = incidents.filter((one) => one.job === job.job && one.attempt === job.attempt &&
-    !["resolved", "dismissed"].includes(one.state));
-  return new Set(open.flatMap((one) => one.culprits).map((one) => `rank ${one.rank}`));
+// Whether a lane is that of somebody whom one of the incidents names: its rank, its node, its role.
+function isAmong(name, culprits) {
+  const [, first, last] = /^ranks (\d+) to (\d+)$/.exec(name) || [];
+  return culprits.some(({ rank = null, host, role = "" }) => (rank === null ? false : name === `rank ${rank}` ||
+    (first !== undefined && Number(first) <= rank && rank <= Number(last))) || name === host || (role !== "" && name === role));
 }
 
-function card(job, report, named, slow, width) {
-  const lanes = job.lanes.map((lane) => ({ ...lane, ...reaches(lane), named: named.has(lane.name), slow: slow.has(lane.name) }));
+// What happened to the job in that time: where it is, and whose lanes it is about.
+function marksOf(job, report, incidents) {
+  return incidents.filter((one) => one.job === job.job && one.attempt === job.attempt && one.suspected_at >= report.begin)
+    .map((one) => ({ at: one.suspected_at, id: one.id, summary: one.summary, open: isOpen(one), culprits: one.culprits || [] }));
+}
+
+function card(job, status, report, incidents, width) {
+  const key = JSON.stringify([job.job, job.attempt, job.of]);
+  if (!pictures.has(key)) pictures.set(key, made(job));
+  const picture = pictures.get(key), { view } = picture;
+  const marks = marksOf(job, report, incidents), slow = stragglers(status, job);
+  const named = marks.filter((one) => one.open).flatMap((one) => one.culprits);
+  const lanes = job.lanes.map((lane) => ({ ...lane, ...reaches(lane), named: isAmong(lane.name, named), slow: slow.has(lane.name) }));
   const seconds = report.end - report.begin;
   const first = Math.min(...lanes.flatMap((lane) => lane.stretches.slice(0, 1).map(([, at]) => at / 10)));
-  const key = JSON.stringify([job.job, job.attempt]);
   const whole = Math.min(seconds, Math.max(60, 1.05 * (seconds - first)));
-  if (!views.has(key)) views.set(key, { back: 0, span: whole, moved: false });
-  const view = views.get(key);
+  if (view.back > 0) view.back = Math.min(view.back + report.end - picture.report.end, Math.max(0, seconds - view.span));
   if (!view.moved) view.span = whole;
-  const readout = el("span", { class: "readout", "aria-live": "polite" });
-  const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": told(job, lanes) });
-  const picture = { job, lanes, report, view, whole, canvas, readout, width, left: width < 520 ? NAME_NARROW : NAME,
-    context: canvas.getContext("2d"), ratio: sized(canvas, width, AXIS + ROW * lanes.length), lane: 0, at: null, drawing: 0,
-    words: new Map(), ...inks(job.kinds) };
-  listen(picture);
+  const chosen = kept(picture, job, lanes, report);
+  Object.assign(picture, { job, status, lanes, report, marks, whole, width, left: width < 520 ? NAME_NARROW : NAME, words: new Map(),
+    ...chosen, ...inks(job.kinds) });
+  sizeTo(picture, width, AXIS + ROW * lanes.length);
+  picture.canvas.setAttribute("aria-label", told(job, lanes));
+  if (lanes.length > 24) picture.scroller.tabIndex = 0;
+  else picture.scroller.removeAttribute("tabindex");
+  picture.key.replaceChildren(...legend(picture));
   names(picture);
   draw(picture);
+  return picture.card;
+}
+
+// What is chosen, in a new answer: its lane by the name, the stretch by its kind and when it began.
+function kept({ job: before, lanes: known, report: then, lane, at }, job, lanes, report) {
+  const row = known ? lanes.findIndex((one) => one.name === known[lane]?.name) : -1;
+  if (row < 0) return { lane: 0, at: null };
+  const since = at && 10 * (then.begin - report.begin) + at[1];
+  return { lane: row, at: at && (lanes[row].stretches.find(([kind, begin]) =>
+    job.kinds[kind] === before.kinds[at[0]] && Math.abs(begin - since) < 5) ?? null) };
+}
+
+// The parts of a picture that stay.
+function made(job) {
+  const readout = el("span", { class: "readout", "aria-live": "polite" });
+  const canvas = el("canvas", { tabindex: 0, role: "img" }), key = el("div", { class: "legend" });
+  const picture = { canvas, readout, key, view: { back: 0, span: 60, moved: false }, drawing: 0, context: canvas.getContext("2d") };
   const button = (text, label, act) => {
-    const made = el("button", { type: "button", "aria-label": label }, text);
-    made.addEventListener("click", act);
-    return made;
+    const one = el("button", { type: "button", "aria-label": label }, text);
+    one.addEventListener("click", act);
+    return one;
   };
-  return el("div", { class: "card lanes" },
+  picture.scroller = el("div", { class: "tall" }, canvas);
+  picture.card = el("div", { class: "card lanes" },
     el("h3", {}, job.job, " ", el("span", { class: "quiet" },
       job.of === "roles" ? "what each role runs" : "what ranks do")),
     el("div", { class: "lane" },
       el("span", { class: "zoom" },
         button("−", "see more time", () => zoom(picture, 2)),
         button("+", "see less time", () => zoom(picture, 0.5)),
-        button("All", "see all of it", () => reset(picture))), readout),
-    el("div", { class: "tall", tabindex: lanes.length > 24 ? 0 : null }, canvas), legend(picture));
+        button("All", "see all of it", () => reset(picture))),
+      el("a", { href: `/api/v1/perfetto?${new URLSearchParams({ job: job.job })}`, download: "ray-sentinel-lanes.json",
+        title: "trace events, which ui.perfetto.dev opens" }, "Save for Perfetto"), readout),
+    picture.scroller, key);
+  listen(picture);
+  return picture;
+}
+
+// A canvas that gets another size is empty; else only the names have to go.
+function sizeTo(picture, width, height) {
+  const { canvas, context } = picture, size = [width, height, window.devicePixelRatio].join();
+  if (picture.size !== size) {
+    Object.assign(picture, { size, ratio: sized(canvas, width, height) });
+    return;
+  }
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
 }
 
 function shownName({ name, slow }) {
@@ -77,7 +127,7 @@ function told(job, lanes) {
   const now = loud.slice(0, 8).map((lane) => `${lane.name}: ${job.kinds[lane.stretches.at(-1)[0]]}`);
   const slow = lanes.filter((lane) => lane.slow).slice(0, 8).map(shownName);
   return [`${job.job}: ${lanes.length} lanes over time`, ...slow, ...now,
-    "arrow keys move through lanes and stretches, plus and minus zoom, 0 shows all"].join("; ");
+    "arrow keys move through lanes and stretches, plus and minus zoom, 0 shows all, Enter leads to the lane's rank"].join("; ");
 }
 
 // Stretches of a role may overlap, so neither begins nor ends need be in order: how far those up to
@@ -101,12 +151,12 @@ function inks(kinds) {
   };
 }
 
-function legend({ job, colours }) {
-  return el("div", { class: "legend" }, ...job.kinds.slice(0, 16).map((kind, index) => {
+function legend({ job, colours, marks }) {
+  return [...job.kinds.slice(0, 16).map((kind, index) => {
     const mark = el("i", {});
     mark.style.background = colours[index];
     return el("span", {}, mark, kind);
-  }));
+  }), ...(marks.length ? [el("span", {}, el("i", { class: "incident" }), "incident")] : [])];
 }
 
 function range({ report, view }) {
@@ -145,6 +195,7 @@ function draw(picture) {
   });
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   if (job.of === "roles") inside(picture, runs);
+  incidentMarks(picture, x);
   chosen(picture, x);
 }
 
@@ -172,6 +223,28 @@ function shown({ loud, width, left, ratio }, { stretches, ends, begins }, row, f
     if (end < most && pixels[end] === pixels[first]) continue;
     if (pixels[first] >= 0) runs[pixels[first]].push([row, first, end]);
     first = end;
+  }
+}
+
+// A line through all lanes, and a dot on those of whom the incident names.
+function incidentMarks({ marks, lanes, report, context, ink, width, left }, x) {
+  for (const one of marks) {
+    const place = x(Math.min(one.at, report.end) - report.begin);
+    if (place < left || place > width) continue;
+    context.strokeStyle = context.fillStyle = one.open ? ink.bad : ink.quiet;
+    context.lineWidth = 1.5;
+    context.setLineDash([3, 3]);
+    context.beginPath();
+    context.moveTo(place, 0);
+    context.lineTo(place, lanes.length * ROW + 4);
+    context.stroke();
+    context.setLineDash([]);
+    lanes.forEach((lane, row) => {
+      if (!isAmong(lane.name, one.culprits)) return;
+      context.beginPath();
+      context.arc(place, (row + 0.5) * ROW, 4.5, 0, 2 * Math.PI);
+      context.fill();
+    });
   }
 }
 
@@ -248,51 +321,81 @@ function reset(picture) {
   later(picture);
 }
 
-function choose(picture, row, stretch) {
+function choose(picture, row, stretch, mark = null) {
   picture.lane = row;
   picture.at = stretch;
-  const lane = picture.lanes[row];
-  picture.readout.textContent = stretch === null ? `${shownName(lane)}: nothing is known of this time`
-    : `${shownName(lane)}: ${picture.job.kinds[stretch[0]]}, ${duration(stretch[2] / 10)} from ` +
-      clock(picture.report.begin + stretch[1] / 10);
+  const lane = picture.lanes[row], { report, marks } = picture;
+  const from = stretch && report.begin + stretch[1] / 10, to = stretch && from + stretch[2] / 10;
+  const happened = mark ? [mark] : marks.filter((one) => stretch && from <= one.at && one.at <= to && isAmong(lane.name, one.culprits));
+  const known = stretch === null ? "nothing is known of this time"
+    : `${picture.job.kinds[stretch[0]]}, ${duration(stretch[2] / 10)} from ${clock(from)}`;
+  picture.readout.textContent = [`${shownName(lane)}: ${known}`, ...happened.map((one) => `incident: ${one.summary}`)].join(" · ");
   later(picture);
 }
 
+// Where a lane leads: to its rank, or to the one of its role that is in trouble or alone.
+function addressOf({ job, status, lanes }, row) {
+  const { name } = lanes[row];
+  if (/^rank \d+$/.test(name)) return processLink(job, name);
+  const members = status.members.filter((one) => one.role === name);
+  const member = members.find((one) => !isWell(one)) ?? (members.length === 1 ? members[0] : null);
+  return member && processLink(job, member.label);
+}
+
+function markAt({ marks, report, view, left, width }, place) {
+  const from = report.end - report.begin - view.back - view.span;
+  const far = ({ at }) => Math.abs(left + (Math.min(at, report.end) - report.begin - from) / view.span * (width - left) - place);
+  const near = marks.filter((one) => far(one) <= REACH).sort((a, b) => far(a) - far(b));
+  return place < left ? null : near[0] ?? null;
+}
+
+function open(picture, row, mark = null) {
+  const address = mark ? incidentLink(mark.id) : addressOf(picture, row);
+  if (address) location.hash = address;
+}
+
 function listen(picture) {
-  const { canvas, view, left, width } = picture;
-  let held = null;
-  const second = (event) => {
-    const [from] = range(picture);
-    return from + (event.offsetX - left) / (width - left) * view.span;
-  };
+  const { canvas, view } = picture;
+  let held = null, begun = null;
+  const share = (event) => (event.offsetX - picture.left) / (picture.width - picture.left);
+  const second = (event) => range(picture)[0] + share(event) * view.span;
+  const rowAt = (event) => Math.floor(event.offsetY / ROW);
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.shiftKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return; // the page scrolls
     event.preventDefault();
-    if (event.ctrlKey) zoom(picture, Math.exp(event.deltaY / 200), (event.offsetX - left) / (width - left));
+    if (event.ctrlKey) zoom(picture, Math.exp(event.deltaY / 200), share(event));
     else {
-      view.back -= (event.deltaX || event.deltaY) / (width - left) * view.span;
+      view.back -= (event.deltaX || event.deltaY) / (picture.width - picture.left) * view.span;
       settle(picture);
     }
   }, { passive: false });
   canvas.addEventListener("pointerdown", (event) => {
-    held = event.offsetX;
+    held = begun = event.offsetX;
     canvas.setPointerCapture(event.pointerId);
   });
-  canvas.addEventListener("pointerup", () => { held = null; });
+  canvas.addEventListener("pointerup", (event) => {
+    const row = rowAt(event), still = begun !== null && Math.abs(event.offsetX - begun) < REACH;
+    held = begun = null;
+    if (still && row >= 0 && row < picture.lanes.length && event.button === 0) open(picture, row, markAt(picture, event.offsetX));
+  });
+  canvas.addEventListener("pointercancel", () => { held = begun = null; });
   canvas.addEventListener("pointermove", (event) => {
-    if (held !== null && event.offsetX !== held) {
-      view.back += (event.offsetX - held) / (width - left) * view.span;
+    if (held !== null && begun === null) { // it is dragged
+      view.back += (event.offsetX - held) / (picture.width - picture.left) * view.span;
       held = event.offsetX;
       settle(picture);
       return;
     }
-    const row = Math.floor(event.offsetY / ROW);
-    if (row < 0 || row >= picture.lanes.length || event.offsetX < left) return;
+    if (begun !== null && Math.abs(event.offsetX - begun) >= REACH) begun = null;
+    const row = rowAt(event);
+    if (row < 0 || row >= picture.lanes.length) return;
+    const mark = markAt(picture, event.offsetX);
+    canvas.style.cursor = mark || addressOf(picture, row) ? "pointer" : "";
+    if (event.offsetX < picture.left) return;
     const at = 10 * second(event);
     choose(picture, row, picture.lanes[row].stretches.findLast(([, begin, length]) =>
-      begin <= at && at <= begin + length) || null);
+      begin <= at && at <= begin + length) || null, mark);
   });
-  canvas.addEventListener("dblclick", (event) => zoom(picture, 0.25, (event.offsetX - left) / (width - left)));
   canvas.addEventListener("keydown", (event) => key(picture, event));
 }
 
@@ -303,6 +406,7 @@ function key(picture, event) {
   if (event.key === "+" || event.key === "=") zoom(picture, 0.5);
   else if (event.key === "-") zoom(picture, 2);
   else if (event.key === "0") reset(picture);
+  else if (event.key === "Enter") open(picture, lane);
   else if (across !== undefined) {
     const row = Math.max(0, Math.min(lanes.length - 1, lane + across));
     choose(picture, row, lanes[row].stretches.at(-1));

@@ -9,13 +9,12 @@ const HEADS = ["node", "address", "metrics", "reported", "collectors"];
 // is null of an older version.
 export function health(status) {
   const own = status.coordinator;
-  const blind = status.nodes.flatMap((node) => node.collectors.filter((one) => !isSkipped(one) && !isWell(one)));
   const late = status.nodes.reduce((most, node) => Math.max(most, node.snapshot_age_seconds ?? 0), 0);
   const share = (taken, most) => (taken === null ? "" : most ? `${bytes(taken)} of ${bytes(most)}` : bytes(taken));
   return facts([
     ["nodes watched", `${status.nodes.length} of ${status.nodes.length + status.unwatched.length}`],
     ["oldest report", status.nodes.length ? `${age(late)} ago` : ""],
-    ["collectors that tell nothing", blind.length ? bad(blind.length) : 0],
+    ["blind spots", blindSpots(status.nodes)],
     ...(own === null ? [] : [
       ["reports", `${own.reports_per_second.toFixed(1)} of ${own.reports_due_per_second.toFixed(1)} a second`],
       ["relays", own.relays || ""],
@@ -30,6 +29,24 @@ export function health(status) {
 
 function bad(count) {
   return el("span", { class: "t-warn" }, String(count));
+}
+
+// The collectors that tell nothing, the most nodes first, as "nvml is quarantined on 3 nodes".
+function blindSpots(nodes) {
+  const known = new Map();
+  for (const node of nodes) {
+    for (const one of node.collectors) {
+      if (isSkipped(one) || isWell(one)) continue;
+      const said = `${one.name} ${one.state === "running" ? "fails" : `is ${one.state}`}`;
+      if (!known.has(said)) known.set(said, { count: 0, host: node.host, message: one.message });
+      known.get(said).count += 1;
+    }
+  }
+  if (!known.size) return "none";
+  const most = [...known].sort(([, a], [, b]) => b.count - a.count);
+  return el("span", {}, ...most.slice(0, 8).flatMap(([said, { count, host, message }], index) => [index ? ", " : "",
+    el("span", { class: "t-warn", title: message ? `${host}: ${message}` : host }, `${said} on ${count} of ${nodes.length} nodes`)]),
+  most.length > 8 ? `, and ${most.length - 8} more` : "");
 }
 
 const isSkipped = (one) => one.state === "skipped";

@@ -1,25 +1,28 @@
 // The page: what is asked, how often, and which part of the page shows it.
+import { alertList } from "./alerts.js";
 import { ask, follow, poll } from "./api.js";
 import { unpacked } from "./columns.js";
 import { incidentDetail } from "./detail.js";
-import { age, clock, el, fill, forget, trouble } from "./dom.js";
+import { clock, el, fill, forget, isEmpty, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
-import { INCIDENT, incidentCard } from "./incidents.js";
+import { count, headline, unanswered } from "./headline.js";
+import { INCIDENT, openIncidents } from "./incidents.js";
 import { showJobs } from "./jobs.js";
-import { laneCards } from "./lanes.js";
+import { showLanes as drawLanes } from "./lanes.js";
 import { nodeAt, nodeDetail, ofNode } from "./node.js";
 import { health, showNodes } from "./nodes.js";
+import { showPast, showState } from "./past.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
 import { portMap } from "./ports.js";
 import { pulses } from "./pulse.js";
+import { tick } from "./times.js";
 
 const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
 const PORT_SECONDS = 30;
 const DETAIL_SECONDS = 5;
 
-let told = null; // what came last, and when by a clock that nobody sets
-let toldAt = 0;
+let told = null; // what came last
 let page = null; // as it is drawn
 let pulse = null;
 let gpus = null;
@@ -29,20 +32,14 @@ let quantity = "utilisation"; // of the GPUs
 const NOTHING = { address: "", known: "" };
 let shown = NOTHING; // what the address opened, and what the page knew of it then
 
-function headline(state, verdict, time) {
-  document.getElementById("headline").className = state;
-  for (const [id, text] of [["state", state], ["verdict", verdict], ["clock", time]]) {
-    const node = document.getElementById(id);
-    if (node.textContent !== text) node.textContent = text; // else a reader would read it again
-  }
-  document.title = `${state} · ray_sentinel`;
-}
-
-function show({ status, incidents }) {
+function show({ status, incidents, incident_counts: counts }) {
+  tick(status.time);
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
   showJobs(document.querySelector("#jobs > div"), jobs, incidents);
-  fill("incidents", incidents, () => [...incidents].reverse().map(incidentCard));
+  fill("incidents", [incidents, counts], () => openIncidents(incidents, counts, () => showState("open")));
+  fill("alerts", jobs.map((job) => job.alerts), () => alertList(jobs));
+  showPast(incidents, counts);
   showNodes(document.querySelector("#nodes > div"), status);
   const own = health(status);
   fill("health", own.textContent, () => [el("div", { class: "card" }, own)]);
@@ -50,6 +47,8 @@ function show({ status, incidents }) {
   if (status.log_dir) notes.push(`files: ${status.log_dir}`);
   if (status.prometheus) notes.push(`Prometheus: ${status.prometheus}`);
   fill("notes", notes, () => notes.map((note) => el("li", {}, note)));
+  count("incidents", counts.open);
+  count("alerts", jobs.reduce((sum, job) => sum + job.alerts.length, 0));
 }
 
 function showPulse() {
@@ -78,7 +77,7 @@ const VIEWS = [
   {
     at: incidentAt,
     brief: (id) => page?.incidents.find((one) => one.id === id),
-    load: (id) => ask(`/api/v1/incidents/${encodeURIComponent(id)}`),
+    load: (id) => ask(`/api/v1/page/incidents/${encodeURIComponent(id)}`),
     draw: (id, told) => incidentDetail(told),
     missing: (id, error) => `Incident ${id} cannot be shown: ${error.message}`,
   },
@@ -139,7 +138,9 @@ addEventListener("hashchange", () => {
   showPulse(); // it has no width while it is hidden
   showLanes();
   scrollTo(0, 0);
-  if (before) [...document.querySelectorAll("main a")].find((one) => one.checkVisibility() && one.hash === before)?.focus();
+  const part = opened() === null && document.getElementById(location.hash.slice(1));
+  if (part) part.scrollIntoView();
+  else if (before) [...document.querySelectorAll("main a")].find((one) => one.checkVisibility() && one.hash === before)?.focus();
 });
 
 addEventListener("keydown", (event) => {
@@ -175,16 +176,10 @@ document.addEventListener("visibilitychange", draw);
 
 follow((now) => {
   told = now;
-  toldAt = performance.now();
-  const { state, verdict, time } = told.status;
-  headline(state, verdict, clock(time)); // also of a tab in the background
+  headline(told.status); // also of a tab in the background
   if (page === null) draw();
   else drawSoon(); // thousands of ranks take longer than that
-}, (error) => {
-  const since = told === null ? "" : ` since ${clock(told.status.time)}: what is below is of then`;
-  const old = told === null ? "" : `${age((performance.now() - toldAt) / 1000)} old`;
-  headline("unknown", `the coordinator does not answer (${error.message})${since}; asking again`, old);
-});
+}, unanswered);
 
 poll(PULSE_SECONDS, async () => {
   pulse = await ask("/api/v1/pulse");
@@ -234,7 +229,8 @@ function showLanes() {
   section.hidden = false; // else it has no width
   const width = section.clientWidth - 34;
   if (width < 100) return; // an incident is shown instead
-  fill("lanes", [lanes, width], () => laneCards(lanes, page.status, page.incidents, width));
+  drawLanes(section.lastElementChild, lanes, page.status, page.incidents, width);
+  section.hidden = isEmpty(section);
 }
 
 poll(PULSE_SECONDS, async () => {

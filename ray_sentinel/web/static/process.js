@@ -1,9 +1,10 @@
 // One rank, driver or actor: its state now, and what incidents know of it.
 import { ask } from "./api.js";
-import { age, clock, el, facts, moment, table } from "./dom.js";
+import { age, el, facts, table } from "./dom.js";
 import { QUANTITIES } from "./gpus.js";
 import { INCIDENT } from "./incidents.js";
 import { isWell, tone } from "./states.js";
+import { ago } from "./times.js";
 
 export const PROCESS = "#process/"; // and job, attempt, name and perhaps place: the address of one
 const INCIDENTS = 3; // so many of the last ones that know something of it are asked for
@@ -74,10 +75,23 @@ export function processDetail(place, status, known, gpus) {
   }
   const one = now.rank || now.member;
   return [
-    el("div", { class: `card${isWell(one) ? "" : " open"}` }, title, now.rank ? ofRank(now) : ofMember(now.member)),
+    el("div", { class: `card${isWell(one) ? "" : " open"}` }, title, now.rank ? ofRank(now) : ofMember(now.member),
+      ...commands(now)),
     ...knownOf(place, one, known),
     ...part(`GPUs of ${one.host}`, cards(one.host, gpus)),
   ];
+}
+
+// What a shell would be told, for more than the page has.
+function commands({ job, rank }) {
+  const lines = [];
+  if (rank) lines.push(["Save its stack as it is now, with those of its job", `ray-sentinel dump --job ${quoted(job.job)}`]);
+  if (job.ray_job) lines.push(["Print the stacks of its Ray job", `ray-sentinel stacks --job ${quoted(job.ray_job)}`]);
+  return lines.map(([what, line]) => el("p", { class: "quiet" }, `${what}: `, el("code", {}, line)));
+}
+
+function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 function ofRank({ job, rank }) {
@@ -105,8 +119,8 @@ function knownOf(place, one, known) {
   return [
     ...part("Incidents that name it", named(place, one, known)),
     ...part("Whom it waits for, and who waits for it", waits.length ? [table(["", "how", "", "incident"], waits)] : []),
-    ...(stack ? part(`Where it stood at ${moment(stack.at)}`, stack.nodes) : []),
-    ...(output ? part(`Its last output at ${clock(output.at)}`, output.nodes) : []),
+    ...(stack ? part(el("span", {}, "Where it stood ", ago(stack.at)), stack.nodes) : []),
+    ...(output ? part(el("span", {}, "Its last output, of ", ago(output.at)), output.nodes) : []),
   ];
 }
 
@@ -124,7 +138,7 @@ function link(incident) {
 
 function named(place, one, known) {
   const mine = known.filter((incident) => (incident.verdict?.culprits || []).some((culprit) => isIt(place, one, culprit)));
-  return mine.length ? [el("ul", {}, ...mine.map((incident) => el("li", {}, link(incident))))] : [];
+  return mine.length ? [el("ul", {}, ...mine.map((incident) => el("li", {}, link(incident), " ", el("span", { class: "quiet" }, ago(incident.suspected_at)))))] : [];
 }
 
 function isIt(place, one, { rank, actor, host, pid }) {

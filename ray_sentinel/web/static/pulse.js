@@ -77,7 +77,8 @@ function drawn(lane, pulse, job, incidents, range, look) {
   const y = (seconds) => floor - Math.min(seconds / most, 1) * (floor - TOP);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, tabindex: 0,
     role: "group", "aria-label": `${[job.job, lane.name].filter(Boolean).join(" ")}: time per ${look.words[0]}, ${look.said}` });
-  picture.append(...scale(most, y, width, floor), ...bands(pulse, range, x, floor));
+  picture.append(svg("text", { class: "tick", x: 2, y: 10 }, `time per ${look.words[0]}`),
+    ...scale(most, y, width, floor), ...bands(pulse, range, x, floor));
   picture.append(...curve(lane, range, x, y, usual * CLIP));
   if (standstill("", job)) picture.append(still(job, range, x, floor));
   picture.append(...events(pulse, range, x, floor), ...marks(incidents, range, x, floor));

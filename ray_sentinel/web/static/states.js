@@ -20,3 +20,13 @@ export function isOpen(incident) {
 export function jobTone(state) {
   return { hung: "t-bad", stalled: "t-warn", slow: "t-warn", healthy: "t-good" }[state] || "quiet";
 }
+
+const PROGRESS = {
+  suspected: "suspected", confirmed: "going on", captured: "going on, evidence saved",
+  explained: "going on, evidence saved", resolved: "over", dismissed: "dismissed",
+};
+
+// How far an incident is, in words.
+export function progressOf({ state }) {
+  return PROGRESS[state] || state;
+}

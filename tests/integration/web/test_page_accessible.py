@@ -63,7 +63,7 @@ def violations(browser: Browser, axe: str) -> list[Any]:
     [
         ("", "document.querySelector('#gpus table') && document.querySelector('#pulse svg')"),
         ("#incident/0001", "document.querySelector('#detail .tree')"),
-        ("#incident/0002", "document.querySelector('#detail .chain')"),
+        ("#incident/0002", "document.querySelector('#detail .waits')"),
         ("#process/llama/1/rank%203", "document.querySelector('#detail .stack')"),
         ("#incident/none", "document.querySelector('#detail p')"),
     ],

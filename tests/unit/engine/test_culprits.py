@@ -331,7 +331,7 @@ def test_one_that_only_stands_still_is_named_beside_one_that_is_stopped(attached
     assert sim.named() == [2, 5]
     (incident,) = sim.incidents()
     assert incident.kind == "rank-stopped"
-    told = "rank 2 on host0 is stopped (state T); rank 5 on host1 waits for input"
+    told = "rank 2 on host0 is stopped; rank 5 on host1 waits for input"
     assert incident.summary.startswith(told)
 
 

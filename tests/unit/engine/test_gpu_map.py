@@ -39,6 +39,8 @@ def test_each_quantity_of_each_gpu() -> None:
         "memory": (0.8, 0.86),
         "power": (580.0, 658.0),
         "temperature": (64.0, 74.0),
+        "clock": (1830.0, 1713.0),
+        "memory-clock": (2619.0, 2619.0),
     }
 
 

@@ -132,6 +132,24 @@ def test_one_quantity_of_the_gpus_is_told(query: str) -> None:
     assert len(json.loads(response.body).get("rows", ())) == (6 if query == "quantity=power" else 0)
 
 
+def test_the_lanes_of_a_job_are_saved_as_a_trace() -> None:
+    table = routes(PageSource(status=status, incidents=tuple, lanes=lambda: lanes(HOSTILE)))
+
+    def saved(query: str) -> Response:
+        asked = Request(method="GET", path="/api/v1/perfetto", headers={}, query=query)
+        return table["/api/v1/perfetto"](asked)
+
+    def jobs(query: str) -> set[str]:
+        told = json.loads(saved(query).body)["traceEvents"]
+        return {one["args"]["name"] for one in told if one["name"] == "process_name"}
+
+    assert jobs("job=train_rl-1") == {"train_rl-1"}
+    assert jobs("") == {"train_rl-1", f"llama{HOSTILE} (attempt 1)"}
+    assert saved("job=none").status == 404
+    assert HOSTILE not in str(saved("").headers)
+    assert dict(saved("").headers)["Content-Disposition"].startswith("attachment; ")
+
+
 def test_a_second_of_thousands_of_ranks_and_gpus_is_small() -> None:
     ranks = scattered(8192)
     source = PageSource(

@@ -40,7 +40,7 @@ def told(who: str, found: Incident) -> str:
 
 def test_a_culprit_is_told_with_its_own_stack_alone() -> None:
     text = told("rank 3", with_stacks(CULPRIT, WAITER))
-    assert "named: state T" in text
+    assert "named: stopped by a signal" in text
     assert "read (data.py:88)" in text
     assert "all_reduce" not in text
 

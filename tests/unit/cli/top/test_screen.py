@@ -65,7 +65,7 @@ def test_enter_on_a_node_shows_its_ranks_and_on_a_rank_what_is_known_of_it() -> 
     assert "/node-1" in ranks
     assert "rank 2 " not in ranks, "it is on node-0"
     assert "rank 3 of llama" in rank
-    assert "named: state T" in rank
+    assert "named: stopped by a signal" in rank
     assert "[2 ranks]" in after
 
 
