@@ -156,10 +156,9 @@ def _bar(height: float, most: float, clip: float) -> tuple[str, str]:
 
 def head_line(line: PulseLine) -> Text:
     """Name, picture and what is usual, for below the line of its job."""
-    name = f" of {line.lane.name}" if line.lane.name else ""
-    word = "steps" if line.pulse.counts == "steps" else "calls"
-    said = f"{seconds(line.usual)} · {line.window / 60:.0f} min"
-    return Text.assemble("  ", sparkline(line), " ", plain(f"{said} {word}{name}", "dim"))
+    name = line.lane.name or line.pulse.counts
+    said = f"{name} {seconds(line.usual)}, last {line.window / 60:.0f} min"
+    return Text.assemble("  ", sparkline(line), " ", plain(said, "dim"))
 
 
 def cells(line: PulseLine) -> list[Text]:

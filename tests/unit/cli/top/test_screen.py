@@ -83,7 +83,7 @@ def test_the_pulse_stands_below_its_job_with_what_happened() -> None:
         first, pane, details = drawn(found, see)
     lines = first.splitlines()
     (at,) = [n for n, line in enumerate(lines) if line.startswith(" llama ·")]
-    assert re.search(r"^ +▂+▲▂+█▂+■▂+◆▂+! 0\.9 s · 60 min steps$", lines[at + 1])
+    assert re.search(r"^ +▂+▲▂+█▂+■▂+◆▂+! steps 0\.9 s, last 60 min$", lines[at + 1])
     assert re.search(r"llama +0\.9 s +9\.9 s +.*█", pane)
     assert re.search(r"train_rl-1 Trainer\.update +4\.1 s", pane)
     assert "× nothing ends" in pane
