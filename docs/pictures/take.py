@@ -193,7 +193,8 @@ def incident_report() -> str:
     means = tuple(mean for _, _, mean, _ in points)
     plots = (
         Plot(
-            title="step time", unit="s", promql="", times=at, series=(("mean of 8 ranks", (*means, *hole)),)
+            title="step time", unit="s", promql="", times=at,
+            series=(("mean of 8 ranks", (*means, *hole)),),
         ),
         Plot(
             title="GPU power", unit="W", promql="", times=at,
