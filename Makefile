@@ -42,9 +42,10 @@ deps: $(VENV)/.made ## fetch what the tests run beside the package: Prometheus, 
 demo: $(VENV)/.demo ## watch a real training job hang, and be told who did it
 	@$(BIN)/ray-sentinel demo $(ARGS)
 
-lint: $(VENV)/.dev ## ruff: style and format
+lint: $(VENV)/.dev ## ruff: style and format; the page's JavaScript as far as parsing tells
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python tests/support/page_modules.py
 
 types: $(VENV)/.dev ## mypy, strict
 	@$(BIN)/mypy

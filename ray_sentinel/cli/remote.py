@@ -16,7 +16,12 @@ from ray_sentinel.http.page_client import NoTokenError, UnprovenError, page_clie
 
 T = TypeVar("T")
 
-PATHS = {"status": "/api/v1/status", "incidents": "/api/v1/incidents", "lanes": "/api/v1/lanes"}
+PATHS = {
+    "status": "/api/v1/status",
+    "incidents": "/api/v1/incidents",
+    "lanes": "/api/v1/lanes",
+    "pulse": "/api/v1/pulse",
+}
 """What can be asked by HTTP. The page is read-only: what acts on the cluster needs Ray."""
 MOST_BYTES = 256 << 20
 """Of one answer: all incidents with their evidence."""

@@ -8,6 +8,7 @@ import numpy as np
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.common_steps import at_common_steps, inside, not_finite
+from ray_sentinel.diagnose.comparison_plots import plots
 from ray_sentinel.diagnose.detect import sockets
 from ray_sentinel.diagnose.jobcheck import check_job
 from ray_sentinel.diagnose.logs import LogFacts
@@ -103,6 +104,9 @@ def compare(first: Side, second: Side) -> Comparison:
         standing=tuple(one.text for one in standing),
         source_trace=root.trace,
         notes=tuple(notes),
+        plots=()
+        if steps is None
+        else plots((first.case, second.case), (first.logs, second.logs), steps, deltas),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.model.diagnosis import Plot
+
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """The usual level of one measure in both jobs."""
@@ -52,3 +54,5 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     source_trace: tuple[str, ...] = ()
     """The places in the source that the root comes from, where they are known."""
     notes: tuple[str, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    """Of measures of both jobs; their ``times`` are steps."""

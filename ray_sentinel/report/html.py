@@ -17,11 +17,13 @@ from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.model.status import Status
 from ray_sentinel.model.triage import LogLine, Triage
 from ray_sentinel.report import series
+from ray_sentinel.report.event_strip import event_strip
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name, slowed
-from ray_sentinel.report.line_plot import line_plot
+from ray_sentinel.report.line_plot import line_plot, measured
 from ray_sentinel.report.merged_stacks import merged_stacks
 from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
 from ray_sentinel.report.timeline import timeline
+from ray_sentinel.report.value_strips import value_strips
 from ray_sentinel.report.wait_picture import wait_picture
 from ray_sentinel.report.words import clock, day, moment, percent, plain, since
 from ray_sentinel.text import clean
@@ -70,17 +72,29 @@ def diagnosis_html(report: DiagnosisReport) -> str:
 
 def comparison_html(comparisons: Sequence[Comparison]) -> str:
     """Jobs against the first of them."""
-    return _pages().get_template("comparison.html").render(comparisons=comparisons)
+    drawn = [
+        [one for plot in compared.plots if (one := line_plot(plot, over_steps=True))]
+        for compared in comparisons
+    ]
+    return _pages().get_template("comparison.html").render(comparisons=comparisons, plots=drawn)
 
 
 def health_html(told: Health) -> str:
     """The health of a training, and its nodes."""
-    return _pages().get_template("health.html").render(told=told, most_rows=MOST_ROWS)
+    return (
+        _pages()
+        .get_template("health.html")
+        .render(told=told, strips=value_strips(told), most_rows=MOST_ROWS)
+    )
 
 
 def triage_html(answer: Triage) -> str:
     """What a job's logs say."""
-    return _pages().get_template("triage.html").render(answer=answer, most_rows=MOST_ROWS)
+    return (
+        _pages()
+        .get_template("triage.html")
+        .render(answer=answer, strip=event_strip(answer), most_rows=MOST_ROWS)
+    )
 
 
 def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
@@ -115,8 +129,8 @@ def _pages() -> Environment:
         keep_trailing_newline=True,
     )
     filters = (
-        chain_of, clock, culprit_name, day, merged_stacks, moment, others_title, percent, said_of,
-        since, slowed, timeline, wait_picture, who_wrote,
+        chain_of, clock, culprit_name, day, measured, merged_stacks, moment, others_title, percent,
+        said_of, since, slowed, timeline, wait_picture, who_wrote,
     )  # fmt: skip
     pages.filters |= {function.__name__: function for function in filters}
     pages.filters |= {

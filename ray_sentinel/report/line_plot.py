@@ -78,9 +78,11 @@ class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
     bottom: int = HEIGHT - BOTTOM
 
 
-def line_plot(plot: Plot, shade: tuple[float, float] | None = None) -> LinePlot | None:
+def line_plot(
+    plot: Plot, shade: tuple[float, float] | None = None, *, over_steps: bool = False
+) -> LinePlot | None:
     """The plot laid out; None where it has no values. ``shade`` is a time in which nothing moved,
-    in Unix seconds."""
+    in Unix seconds. ``over_steps``: the plot's ``times`` are steps of a training."""
     known = [value for _, values in plot.series for value in values if _is_drawn(value)]
     if not plot.times or not known:
         return None
@@ -92,6 +94,7 @@ def line_plot(plot: Plot, shade: tuple[float, float] | None = None) -> LinePlot 
     levels = round_ticks(low, high)
     low, high = levels[0], levels[-1]
     first, last = plot.times[0], max(plot.times[-1], plot.times[0] + 1.0)
+    ticks = step_ticks if over_steps else clock_ticks
 
     def x(at: float) -> float:
         share = min(1.0, max(0.0, (at - first) / (last - first)))
@@ -104,13 +107,13 @@ def line_plot(plot: Plot, shade: tuple[float, float] | None = None) -> LinePlot 
         title=plot.title,
         unit=plot.unit,
         promql=plot.promql,
-        x_ticks=tuple(PlotTick(x(at), label) for at, label in clock_ticks(first, last)),
+        x_ticks=tuple(PlotTick(x(at), label) for at, label in ticks(first, last)),
         y_ticks=tuple(PlotTick(y(value), short(value)) for value in levels),
         lines=tuple(
             PlotLine(name, _path(plot.times, values, x, y), number, name.startswith("mean of "))
             for number, (name, values) in enumerate(plot.series)
         ),
-        marks=tuple(_marks(plot.marks, first, last, x)),
+        marks=tuple(placed_marks(plot.marks, first, last, x)),
         shade=_shade(shade, first, last, x),
     )
 
@@ -140,7 +143,7 @@ def _path(times: Sequence[float], values: Sequence[float], x: Scale, y: Scale) -
     return "".join(parts)
 
 
-def _marks(
+def placed_marks(
     marks: Iterable[tuple[float, str]], first: float, last: float, x: Scale
 ) -> Iterable[PlotMark]:
     """In their order, their labels in two rows; one that has room in neither is left out."""
@@ -188,6 +191,17 @@ def clock_ticks(first: float, last: float) -> list[tuple[float, str]]:
     ]
 
 
+def step_ticks(first: float, last: float) -> list[tuple[float, str]]:
+    """Some five round steps.
+
+    >>> step_ticks(1204.0, 1391.0)
+    [(1250.0, '1,250'), (1300.0, '1,300'), (1350.0, '1,350')]
+    """
+    inside = [step for step in round_ticks(first, last) if first <= step <= last]
+    whole = [step for step in inside if step == int(step)]
+    return [(step, f"{step:,.0f}" if last < 1e6 else short(step)) for step in whole]
+
+
 def short(value: float) -> str:
     """A number with at most four characters and a unit letter.
 
@@ -198,3 +212,15 @@ def short(value: float) -> str:
         if abs(value) >= factor:
             return f"{value / factor:.3g}{letter}"
     return f"{value:.3g}"
+
+
+def measured(value: float, unit: str) -> str:
+    """A value for people.
+
+    >>> measured(955_500_000_000.0, "B"), measured(1026.2, "tokens/s")
+    ('956 GB', '1,026 tokens/s')
+    """
+    if abs(value) >= 1e5 and unit.partition("/")[0] in ("B", "W", "Hz"):
+        text = short(value)
+        return f"{text[:-1]} {text[-1]}{unit}"
+    return f"{value:,.4g} {unit}".rstrip()

@@ -159,10 +159,16 @@ class Browser:
         self._ask("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": scheme}])  # fmt: skip
 
-    def picture(self) -> bytes:
-        """What is seen now, as PNG, without scroll bars."""
+    def picture(self, *, of: tuple[float, float, float, float] | None = None) -> bytes:
+        """What is seen now, as PNG, without scroll bars; ``of`` is a part of the whole document
+        (left, top, width, height), which may be out of sight."""
         self._ask("Emulation.setScrollbarsHidden", hidden=True)
-        return base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"])
+        more: dict[str, Any] = {}
+        if of is not None:
+            x, y, width, height = of
+            clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
+            more = {"clip": clip, "captureBeyondViewport": True}
+        return base64.b64decode(self._ask("Page.captureScreenshot", format="png", **more)["data"])
 
     def close(self) -> None:
         """End it."""

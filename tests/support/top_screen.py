@@ -14,7 +14,9 @@ from ray_sentinel.cli.remote import RemoteCoordinator
 from ray_sentinel.cli.top.app import TopApp
 from ray_sentinel.cli.top.asking import StatusAsker
 from ray_sentinel.cli.top.gpus import GpuAsker
+from ray_sentinel.cli.top.stack import TakeStack
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
@@ -69,12 +71,13 @@ def drawn(
     *,
     size: tuple[int, int] = SMALL,
     gpus: GpuAsker | None = None,
+    take_stack: TakeStack | None = None,
 ) -> T:
     """What ``see`` makes of the screen, once it shows a first answer."""
     asker = StatusAsker(found)
 
     async def play() -> T:
-        app = TopApp(asker, gpus or GpuAsker())
+        app = TopApp(asker, gpus or GpuAsker(), take_stack=take_stack)
         async with app.run_test(size=size) as pilot:
             screen = TopScreen(app, pilot, asker)
             await screen.look()
@@ -85,10 +88,12 @@ def drawn(
 
 @contextmanager
 def served_page(
-    status: Callable[[], Status], incidents: Callable[[], tuple[Incident, ...]] = tuple
+    status: Callable[[], Status],
+    incidents: Callable[[], tuple[Incident, ...]] = tuple,
+    pulse: Callable[[], PulseReport] | None = None,
 ) -> Iterator[tuple[RemoteCoordinator, Page]]:
     """A page that answers so, and one who asks it."""
-    page = Page(PageSource(status, incidents), port=0)
+    page = Page(PageSource(status, incidents, pulse=pulse), port=0)
     try:
         yield RemoteCoordinator(page.link), page
     finally:

@@ -89,6 +89,10 @@ class Coordinator:
         """A ``LanesReport``."""
         return pack(await asyncio.to_thread(self._parts.lanes))
 
+    async def pulse(self) -> bytes:
+        """A ``PulseReport``."""
+        return pack(await asyncio.to_thread(self._parts.pulse))
+
     async def incident(self, incident_id: str) -> bytes:
         """One ``Incident``. Raises UsageError for an unknown id."""
         for incident in await asyncio.to_thread(self._engine.incidents):

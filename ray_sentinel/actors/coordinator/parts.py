@@ -58,6 +58,7 @@ from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTo
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.metrics import Family
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status
@@ -143,7 +144,7 @@ class CoordinatorParts:
                 self.status,
                 self.engine.incidents,
                 self.history.image,
-                pulse=lambda: mask_record(self.engine.pulse()),
+                pulse=self.pulse,
                 lanes=self.lanes,
                 gpus=lambda quantity: mask_record(self.engine.gpus(quantity)),
                 ports=lambda: mask_record(self.engine.ports()),
@@ -399,6 +400,10 @@ class CoordinatorParts:
     def lanes(self) -> LanesReport:
         """What ranks and roles did over the last hour."""
         return mask_record(self.engine.lanes())
+
+    def pulse(self) -> PulseReport:
+        """How long the jobs' steps and calls took over the last hour."""
+        return mask_record(self.engine.pulse())
 
     async def close(self) -> None:
         """End the loops and write what waits."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 from rich.markdown import Markdown
 
 from ray_sentinel.cli import named_paths
@@ -81,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
         page = Path(args.report).suffix.lower() == ".html"
         write_report(Path(args.report), comparison_html(found) if page else text)
     if args.json:
-        print_json({"analysis": "multi-job-comparison", "comparisons": found})
+        bare = [msgspec.structs.replace(one, plots=()) for one in found]
+        print_json({"analysis": "multi-job-comparison", "comparisons": bare})
     else:
         Console().print(Markdown(clean(text)))
     return int(any(delta.significant for one in found for delta in one.deltas))

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     from ray_sentinel.cli.top.asking import StatusAsker
     from ray_sentinel.cli.top.gpus import GpuAsker
+    from ray_sentinel.cli.top.stack import taker
 
     with asked(args) as found:
         asker, gpus = StatusAsker(found, max(args.interval, SHORTEST)), GpuAsker()
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         asker.start()
         gpus.start()
         try:
-            TopApp(asker, gpus).run()
+            TopApp(asker, gpus, take_stack=taker(found)).run()
         finally:
             gpus.close()
             asker.close()

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events
+from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import ContentSwitcher, Input, Static
 
-from ray_sentinel.cli.top import details
-from ray_sentinel.cli.top.asking import SeenStatus, StatusAsker
+from ray_sentinel.cli.top import details, pulse, stack
+from ray_sentinel.cli.top.asking import SeenStatus, StatusAsker, failures
 from ray_sentinel.cli.top.gpus import GpuAsker
 from ray_sentinel.cli.top.head import head, seen_ago
-from ray_sentinel.cli.top.looks import for_terminal, plain
+from ray_sentinel.cli.top.looks import for_terminal, plain, shortened
 from ray_sentinel.cli.top.map import MapLine, legend, map_lines
 from ray_sentinel.cli.top.panes import PANES, GpuLine, gpu_lines, matching
 from ray_sentinel.cli.top.process_lines import (
@@ -35,12 +35,14 @@ from ray_sentinel.model.status import NodeStatus
 LOOK_EVERY = 0.25
 """Seconds between two looks at what the askers have; drawn only where something is new."""
 
-HELP = """\
-1 … 5, tab, ← →    panes: map, ranks, nodes, GPUs, incidents
+HELP = (
+    """\
+1 … 6, tab, ← →    panes: map, ranks, nodes, GPUs, incidents, pulse
 ↑ ↓ k j            one row up, down
 PgUp PgDn space    a screen up, down
 g G Home End       first row, last row
 enter              details: stacks, evidence; on the map, the node's ranks
+s                  the stack of the chosen rank or process, taken now
 /                  show only what contains a word; Esc shows all again
 r                  ask now
 q Ctrl-C           quit; in details, q and Esc go back
@@ -48,7 +50,12 @@ q Ctrl-C           quit; in details, q and Esc go back
 Signs   ■ running  □ waiting  · idle  ? silent  x exited  X stopped
         G holds the GIL  D blocked in the kernel  ~ another state
 A process that an open incident names is on red, and has a "!" in the list.
-Trouble comes first in every pane."""
+Trouble comes first in every pane.
+
+Pulse   each column is as high as its longest step or call, yellow where cut off
+        """
+    + pulse.LEGEND
+)
 
 
 class DetailsScreen(ModalScreen[None]):
@@ -59,17 +66,35 @@ class DetailsScreen(ModalScreen[None]):
         Binding("down,j", "by(1)", show=False),
         Binding("up,k", "by(-1)", show=False),
         Binding("space", "by(20)", show=False),
+        Binding("s", "app.stack", show=False),
     ]
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, about: ProcessLine | None = None) -> None:
+        """``about``: the process that it is about, whose stack can be asked for."""
         super().__init__()
-        self._text = for_terminal(text)
+        self._text, self.about = for_terminal(text), about
 
     def compose(self) -> ComposeResult:
         """The text, and how to get back."""
         with VerticalScroll(id="details"):
-            yield Static(self._text, markup=False)
-        yield Static("esc back  ↑↓ scroll", id="keys", markup=False)
+            yield Static(self._text, id="told", markup=False)
+        more = "  s its stack now" if self.about is not None else ""
+        yield Static(f"esc back  ↑↓ scroll{more}", id="keys", markup=False)
+
+    def tell(self, text: Text) -> None:
+        """Show another text, from its beginning."""
+        self._text = for_terminal(text)
+        self._draw()
+
+    def on_mount(self) -> None:
+        """Show what was told while it was made."""
+        self._draw()
+
+    def _draw(self) -> None:
+        for told in self.query("#told").results(Static):
+            told.update(self._text)
+        for scrolled in self.query("#details").results(VerticalScroll):
+            scrolled.scroll_home(animate=False)
 
     def action_by(self, lines: int) -> None:
         """Scroll."""
@@ -101,16 +126,22 @@ class TopApp(App[None]):
         Binding("slash", "filter", show=False),
         Binding("escape", "all", show=False),
         Binding("r", "ask", show=False),
+        Binding("s", "stack", show=False),
         Binding("tab,right,l", "turn(1)", show=False, priority=False),
         Binding("shift+tab,left", "turn(-1)", show=False, priority=False),
         *(Binding(str(n), f"pane({n - 1})", show=False) for n in range(1, len(PANES) + 1)),
     ]
 
     def __init__(
-        self, asker: StatusAsker, gpus: GpuAsker, clock: Callable[[], float] = time.monotonic
+        self,
+        asker: StatusAsker,
+        gpus: GpuAsker,
+        clock: Callable[[], float] = time.monotonic,
+        take_stack: stack.TakeStack | None = None,
     ) -> None:
+        """``take_stack``: None where stacks cannot be taken from here."""
         super().__init__()
-        self._asker, self._gpus, self._clock = asker, gpus, clock
+        self._asker, self._gpus, self._clock, self._take = asker, gpus, clock, take_stack
         self._drawn: SeenStatus | None = None
         self._lines: list[ProcessLine] = []
         self._wanted = ""
@@ -183,6 +214,11 @@ class TopApp(App[None]):
             found = matching(nodes, wanted, "host", "address")
             rows.show(gpu_lines(found, self._gpus.told, self._clock()))
             self.call_after_refresh(self._want_gpus)
+        elif rows.id == "pulse":
+            jobs = [job for job in seen.status.jobs if not job.ended] if seen.status else []
+            columns = max(self.size.width * 2 // 5, 10)
+            lanes = pulse.pulse_lines(seen.pulse, jobs, seen.incidents, columns)
+            rows.show([one for one in lanes if wanted in one.pulse.job.lower()])
         else:
             found = matching(seen.incidents, wanted, "id", "job", "kind", "state", "summary")
             rows.show(sorted(found, key=lambda one: (not is_open(one), -one.suspected_at)))
@@ -199,13 +235,20 @@ class TopApp(App[None]):
         for number, pane in enumerate(PANES, 1):
             here = pane.name.lower() == self.pane.id
             name = f" {number} {pane.name} " if not here else f"[{number} {pane.name}]"
-            tabs.append(name, "bold reverse" if here else "").append(" ")
-        if self._wanted:
-            tabs.append_text(plain(f" /{self._wanted}  {len(self.pane.items)} rows", "yellow", 40))
+            tabs.append(name, "bold reverse" if here else "")
         base.query_one("#tabs", Static).update(for_terminal(tabs))
-        base.query_one("#legend", Static).update(for_terminal(legend(shown)))
-        keys = "q quit  ? keys  / filter  enter details  1-5 tab panes  ↑↓ move"
-        base.query_one("#keys", Static).update(Text(keys, style="dim", no_wrap=True))
+        on_pulse = self.pane.id == "pulse"
+        signs = Text(pulse.LEGEND, style="dim") if on_pulse else legend(shown)
+        room = max(self.size.width - 2, 1)
+        base.query_one("#legend", Static).update(for_terminal(shortened(signs, room)))
+        keys = Text(no_wrap=True)
+        if self._wanted:
+            found = f"/{self._wanted}  {len(self.pane.items)} rows"
+            keys.append_text(plain(found, "yellow", 40)).append("  esc all  ")
+        keys.append(
+            "q quit  ? keys  / filter  enter details  s stack  1-6 tab panes  ↑↓ move", "dim"
+        )
+        base.query_one("#keys", Static).update(for_terminal(shortened(keys, room)))
 
     def on_resize(self, _: events.Resize) -> None:
         """Another size has room for another head."""
@@ -269,12 +312,36 @@ class TopApp(App[None]):
             self.action_pane(1)
             self._only(item.host)
         elif isinstance(item, ProcessLine):
-            self._tell(details.joined(details.of_process(item, seen.incidents)))
+            self._tell(details.joined(details.of_process(item, seen.incidents)), item)
+        elif isinstance(item, pulse.PulseLine):
+            self._tell(details.joined(pulse.told_of(item)))
         elif isinstance(item, Incident):
             self._tell(details.joined(details.of_incident(item)))
         elif isinstance(item, NodeStatus | GpuLine):
             node = item if isinstance(item, NodeStatus) else item.node
             self._tell(details.joined(details.of_node(node, self._lines)))
 
-    def _tell(self, text: Text) -> None:
-        self.push_screen(DetailsScreen(text))
+    def action_stack(self) -> None:
+        """Take the stack of the process that is chosen, or that is shown in full."""
+        shown = self.screen if isinstance(self.screen, DetailsScreen) else None
+        about = self.pane.chosen if shown is None else shown.about
+        if isinstance(about, ProcessLine):
+            shown = shown or self._tell(Text("taking its stack …", style="dim"), about)
+            self._take_stack(about, shown)
+
+    @work(thread=True, exclusive=True, exit_on_error=False)
+    def _take_stack(self, about: ProcessLine, screen: DetailsScreen) -> None:
+        """On a thread of its own: an agent may take seconds."""
+        status = self._asker.seen.status
+        nodes = status.nodes if status is not None else ()
+        try:
+            ids = [node.id for node in nodes if node.host == about.host]
+            text = details.joined(stack.told(about, ids, self._take))
+        except failures() as error:
+            text = plain(f"its stack could not be taken: {error}", "yellow")
+        self.call_from_thread(screen.tell, text)
+
+    def _tell(self, text: Text, about: ProcessLine | None = None) -> DetailsScreen:
+        screen = DetailsScreen(text, about)
+        self.push_screen(screen)
+        return screen

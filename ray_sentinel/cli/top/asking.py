@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import msgspec
 from ray_sentinel.cli.reach import Asked
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.text import one_line
 
@@ -18,6 +20,8 @@ DEADLINE = 5.0
 """Seconds for one answer."""
 INCIDENTS_EVERY = 5.0
 """Seconds: incidents come with all their evidence, so they are not asked for at each look."""
+PULSE_EVERY = 10.0
+"""Seconds: so long is one of its places."""
 
 
 class SeenStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +29,8 @@ class SeenStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Status | None = None
     incidents: tuple[Incident, ...] = ()
+    pulse: PulseReport | None = None
+    """None where the coordinator has not told it yet, or is of a version that has none."""
     at: float = 0.0
     """When the status came, by ``time.monotonic``."""
     error: str = ""
@@ -39,6 +45,7 @@ class StatusAsker:
     ) -> None:
         self._found, self._interval, self._clock = found, interval, clock
         self._incidents_at: float | None = None
+        self._pulse_at: float | None = None
         self._state = ""
         self._due = threading.Event()
         self._closed = threading.Event()
@@ -50,8 +57,8 @@ class StatusAsker:
         self._thread.start()
 
     def hurry(self) -> None:
-        """Ask now, incidents too."""
-        self._incidents_at = None
+        """Ask now, for all of it."""
+        self._incidents_at = self._pulse_at = None
         self._due.set()
 
     def close(self, seconds: float = 1.0) -> None:
@@ -67,7 +74,7 @@ class StatusAsker:
             self.seen = self._asked()
         except SentinelError as error:
             self._missed(str(error))
-        except _failures() as error:
+        except failures() as error:
             self._missed(f"{type(error).__name__}: {error}")
 
     def _run(self) -> None:
@@ -85,7 +92,17 @@ class StatusAsker:
         if due or status.state != self._state:
             incidents = self._found.ask("incidents", tuple[Incident, ...], seconds=DEADLINE)
             self._incidents_at, self._state = now, status.state
-        return SeenStatus(status=status, incidents=incidents, at=now)
+        return SeenStatus(status=status, incidents=incidents, pulse=self._pulse(now), at=now)
+
+    def _pulse(self, now: float) -> PulseReport | None:
+        """The one that is known where no other is due; all else is shown without it."""
+        if self._pulse_at is not None and now - self._pulse_at < PULSE_EVERY:
+            return self.seen.pulse
+        self._pulse_at = now
+        try:
+            return self._found.ask("pulse", PulseReport, seconds=DEADLINE)
+        except failures():
+            return None
 
     def _missed(self, why: str) -> None:
         self.seen = msgspec.structs.replace(self.seen, error=one_line(why, 300) or "no answer")
@@ -93,13 +110,16 @@ class StatusAsker:
             self._found.renew()
         except SentinelError:
             pass  # said already: it is not there
-        except _failures() as error:
+        except failures() as error:
             self.seen = msgspec.structs.replace(self.seen, error=one_line(str(error), 300))
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """What asking may raise beside our own errors: Ray's, and where an older coordinator's answer
-    does not decode, or the connection is gone."""
+def failures() -> tuple[type[Exception], ...]:
+    """What asking may raise: our own errors and Ray's, and where an older coordinator has no such
+    call, or its answer does not decode, or the connection is gone."""
+    ours = (SentinelError, AttributeError, msgspec.MsgspecError, RuntimeError, ValueError, OSError)
+    if "ray" not in sys.modules:  # by --url there need be none
+        return ours
     from ray.exceptions import RayError
 
-    return RayError, msgspec.MsgspecError, RuntimeError, ValueError, OSError
+    return (*ours, RayError)

@@ -89,7 +89,7 @@ def of_process(line: ProcessLine, incidents: Iterable[Incident]) -> Iterator[Tex
             yield from _stack(fact, verdict)
     else:
         yield Text()
-        yield plain("no incident has stacks of its job: ray-sentinel dump takes them now", "dim")
+        yield plain("no incident has stacks of its job; s takes this one's now", "dim")
 
 
 def _titled(incident: Incident, more: str = "") -> Iterator[Text]:

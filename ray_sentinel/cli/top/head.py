@@ -9,33 +9,48 @@ from rich.text import Text
 
 from ray_sentinel.cli.status_view import COLOURS, MOST_ALERTS
 from ray_sentinel.cli.top.asking import SeenStatus
-from ray_sentinel.cli.top.looks import age, plain
+from ray_sentinel.cli.top.looks import age, plain, shortened
 from ray_sentinel.cli.top.process_lines import is_open
+from ray_sentinel.cli.top.pulse import head_line, main_lane, pulse_lines
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, Status
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name
+from ray_sentinel.report.wait_picture import WaitPicture, wait_picture
 from ray_sentinel.text import one_line
 
 ROOT = "bold red"
 STALE = 3.0
 """Seconds after which what is shown is called old, though no question has failed yet."""
 MOST_JOBS = 2
+MOST_CHAIN = 7
+"""Lines of it that are never left out for a job's line."""
+PULSE_WORDS, LEAST_PULSE, MOST_PULSE = 34, 10, 120
+"""Cells beside a pulse, and those of one."""
 
 
 def head(seen: SeenStatus, now: float, rows: int, width: int) -> Text:
-    """At most ``rows`` lines of at most ``width`` cells."""
+    """At most ``rows`` lines of at most ``width`` cells: the sentence, and who waits for whom; jobs
+    and their pulses as far as there is room."""
     lines = [*_whether_it_answers(seen, now)]
     if seen.status is not None:
         lines += _sentence(seen.status, width)
-        running = [job for job in seen.status.jobs if not job.ended]
-        running.sort(key=lambda job: job.state == "healthy")
-        lines += map(_job, running[:MOST_JOBS])
-        if len(running) > MOST_JOBS:
-            lines.append(Text(f"and {len(running) - MOST_JOBS} jobs more", style="dim"))
-        lines += _shortened(list(chain(seen)), max(rows - len(lines), 2))
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-    return Text("\n").join(lines[:rows])
+        waits, more = list(chain(seen)), list(_other_incidents(seen))
+        room = rows - len(lines) - min(len(waits), MOST_CHAIN)
+        lines += list(_jobs(seen, seen.status, width))[: max(room, 1)]
+        waits = list(_shortened(waits, max(rows - len(lines), 1)))
+        lines += [*waits, *more]
+    return Text("\n").join(shortened(line, width) for line in lines[:rows])
+
+
+def _jobs(seen: SeenStatus, status: Status, width: int) -> Iterator[Text]:
+    """Those in trouble first, each with its pulse."""
+    running = [job for job in status.jobs if not job.ended]
+    running.sort(key=lambda job: job.state == "healthy")
+    for job in running[:MOST_JOBS]:
+        yield _job(job)
+        yield from _pulse(seen, job, width)
+    if len(running) > MOST_JOBS:
+        yield Text(f"and {len(running) - MOST_JOBS} jobs more", style="dim")
 
 
 def seen_ago(seen: SeenStatus, now: float) -> str:
@@ -64,9 +79,9 @@ def _sentence(status: Status, width: int) -> list[Text]:
 
 
 def _job(job: JobStatus) -> Text:
+    """The weightiest first: a narrow terminal has no room for all of it."""
     size = f"{len(job.ranks)}/{job.world_size}" if job.world_size else str(len(job.ranks))
     told = (
-        f"attempt {job.attempt}",
         f"{size} ranks" if job.ranks or job.world_size else "",
         f"{len(job.members)} processes of Ray" if job.members else "",
         "" if job.step is None else f"step {job.step}",
@@ -74,6 +89,7 @@ def _job(job: JobStatus) -> Text:
         job.expected or job.phase,
         job.requests,
         f"{min(len(job.alerts), MOST_ALERTS)} alerts" if job.alerts else "",
+        f"attempt {job.attempt}",
     )
     text = Text.assemble(plain(job.job, "bold", 60))
     for part in filter(None, told):
@@ -81,30 +97,51 @@ def _job(job: JobStatus) -> Text:
     return text
 
 
+def _pulse(seen: SeenStatus, job: JobStatus, width: int) -> Iterator[Text]:
+    columns = min(max(width - PULSE_WORDS, LEAST_PULSE), MOST_PULSE)
+    lane = main_lane(pulse_lines(seen.pulse, (job,), seen.incidents, columns))
+    if lane is not None:
+        yield head_line(lane)
+
+
 def chain(seen: SeenStatus) -> Iterator[Text]:
     """Who waits for whom, from who waits to the root, which is in colour."""
-    opened = [one for one in seen.incidents if is_open(one) and one.verdict is not None]
+    opened = _opened(seen)
     if opened:
         running = sum(not job.ended for job in seen.status.jobs) if seen.status is not None else 0
         yield from _of_incident(opened[-1], named=running > 1)
-        if len(opened) > 1:
-            more = "one more incident is" if len(opened) == 2 else f"{len(opened) - 1} more are"
-            yield Text(f"{more} open: pane 5", style="yellow")
         return
     for job in seen.status.jobs if seen.status is not None else ():
         if job.waits and not job.ended:
             yield plain(f"who waits for whom: {job.waits}", "yellow")
 
 
+def _opened(seen: SeenStatus) -> list[Incident]:
+    return [one for one in seen.incidents if is_open(one) and one.verdict is not None]
+
+
+def _other_incidents(seen: SeenStatus) -> Iterator[Text]:
+    more = len(_opened(seen)) - 1
+    if more > 0:
+        told = "one more incident is" if more == 1 else f"{more} more are"
+        yield Text(f"{told} open: pane 5", style="yellow")
+
+
 def _of_incident(incident: Incident, *, named: bool) -> Iterator[Text]:
     """``named``: with its job, where several run."""
     verdict = incident.verdict
     assert verdict is not None
+    sure = f" ({verdict.confidence:.0%} sure)"
+    if not verdict.chain and (picture := wait_picture(incident)) is not None:
+        yield from _rail(picture, sure, f" · {incident.job}" if named else "")
+        return
     roots = [f"{culprit_name(one)} on {one.host}: {one.reason}" for one in verdict.culprits]
     roots = roots or [verdict.summary]
-    roots[0] += f" ({verdict.confidence:.0%} sure)"
-    steps = list(chain_of(incident))[: len(verdict.chain)] or list(verdict.waiting)
-    yield from _stairs(steps, roots, f"{incident.job}:" if named else "")
+    roots[0] += sure
+    before = f"{incident.job}:" if named else ""
+    yield from (plain(line, "yellow") for line in verdict.waiting if not verdict.chain)
+    steps = list(chain_of(incident))[: len(verdict.chain)]
+    yield from _stairs(steps, roots, before)
 
 
 def _stairs(steps: list[str], roots: list[str], before: str) -> Iterator[Text]:
@@ -118,10 +155,26 @@ def _stairs(steps: list[str], roots: list[str], before: str) -> Iterator[Text]:
         before = ""
 
 
+def _rail(picture: WaitPicture, sure: str, job: str) -> Iterator[Text]:
+    """Classes of ranks that wait, along a rail to those that hold them up; the rail is dotted where
+    a class waits for another class."""
+    waiters = [box for box in picture.boxes if box.kind == "waiter"]
+    dashed = [arrow.dashed for arrow in picture.arrows if arrow.back]
+    for number, (box, indirect) in enumerate(zip(waiters, dashed, strict=False)):
+        who, _, what = box.whole.partition(" · ")
+        lead = "┊ " if indirect else "├ " if number else "┌ "
+        yield Text.assemble((lead, "dim"), plain(who, "bold yellow"), " ", plain(what, "yellow"))
+    for number, box in enumerate(one for one in picture.boxes if one.kind == "root"):
+        lead = "   " if number else "└▶ "
+        yield Text.assemble((lead, "dim"), plain(box.whole + (job if number else sure + job), ROOT))
+
+
 def _shortened(lines: list[Text], most: int) -> Iterable[Text]:
     """The beginning and the root; the middle of a longer one is left out."""
     if len(lines) <= most:
         return lines
+    if most == 1:
+        return lines[-1:]
     before = max(most - 2, 1)
     left_out = f"… {len(lines) - before - 1} more: enter on pane 5"
     return [*lines[:before], Text(left_out, style="dim"), lines[-1]]

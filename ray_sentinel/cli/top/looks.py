@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Span, Text
 
@@ -21,6 +22,8 @@ SIGNS = {
     "gil-held": "G",
     "blocked": "D",
 }
+CLAUSE = 16
+"""So many cells at most are given up for an end at a comma."""
 _CELL = {**COLOURS, "waiting": "cyan", "idle": "bright_black"}
 ACCUSED = "bold white on red"
 
@@ -38,6 +41,37 @@ def cell_style(state: str, *, accused: bool = False) -> str:
 def plain(text: str, style: str = "", limit: int = 400) -> Text:
     """Text from outside on one line: what looks like markup or a control character is shown."""
     return Text(one_line(text, limit), style=style)
+
+
+def shortened(text: Text, room: int) -> Text:
+    """The text in at most ``room`` cells: of a longer one whole words, then "…". A number stays
+    with the word before or after it.
+
+    >>> shortened(Text("step 1204 · 0.83 s a step"), 18).plain
+    'step 1204…'
+    """
+    if text.cell_len <= room:
+        return text
+    words, fits = text.plain, 0
+    while fits < len(words) and cell_len(words[: fits + 1]) < room:
+        fits += 1
+    ends = [at for at in range(fits, fits // 2, -1) if _ends_a_phrase(words, at)]
+    clauses = (at for at in ends if words[at - 1] in ",;:·" and fits - at < CLAUSE)
+    cut = next(clauses, ends[0] if ends else 0)
+    if not cut:
+        text = text.copy()
+        text.truncate(max(room, 0), overflow="ellipsis")
+        return text
+    end = len(words[:cut].rstrip(" ,;:·("))
+    return text[:end].append("…")
+
+
+def _ends_a_phrase(words: str, at: int) -> bool:
+    """Whether what stands before place ``at`` can be read without the rest."""
+    if words[at] != " " or not words[:at].strip():
+        return False
+    before, after = words[at - 1], words[at + 1 : at + 2]
+    return before in ",;:·" or not (before.isdigit() or after.isdigit())
 
 
 def age(seconds: float | None) -> str:

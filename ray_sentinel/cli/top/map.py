@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rich.text import Text
@@ -15,6 +15,8 @@ GROUP = 8
 """Cells between two gaps: the GPUs of a usual node."""
 GROUPS = 4
 """In one line; further ones of the same node stand below it."""
+MOST_MORE = GROUP // 2
+"""Cells that a line may have more, so that they do not stand alone on one of their own."""
 
 
 class MapLine(NamedTuple):
@@ -38,18 +40,34 @@ def map_lines(lines: Iterable[ProcessLine]) -> list[MapLine]:
     for host in sorted(by_host, key=lambda one: -trouble[one]):
         there = by_host[host]
         told = in_words(there)
-        size = GROUP * GROUPS
-        for number, start in enumerate(range(0, len(there), size)):
-            found.append(MapLine(host, number, tuple(there[start : start + size]), told))
+        for number, part in enumerate(_folded(there)):
+            found.append(MapLine(host, number, tuple(part), told))
     return found
 
 
+def _folded(there: Sequence[ProcessLine]) -> Iterator[Sequence[ProcessLine]]:
+    """A node's processes in lines; the last one is never a few cells alone."""
+    size, start = GROUP * GROUPS, 0
+    while len(there) - start > size + MOST_MORE:
+        few = 0 < len(there) - start - size < GROUP
+        end = start + (size - GROUP if few else size)
+        yield there[start:end]
+        start = end
+    yield there[start:]
+
+
 def in_words(lines: Sequence[ProcessLine]) -> str:
-    """ "1 stopped, 7 waiting": the rarest states first, which tell most."""
+    """ "rank 3 stopped, 7 waiting": the worst one by its name, and the rarest states first, which
+    tell most."""
     count = Counter(line.state for line in lines)
-    return ", ".join(f"{number} {state}" for state, number in sorted(
-        count.items(), key=lambda item: (item[1], item[0])
-    ))  # fmt: skip
+    worst = next((one for one in worst_first(lines) if one.in_trouble), None)
+    told = []
+    if worst is not None:
+        count[worst.state] -= 1
+        more = count.pop(worst.state)
+        told.append(f"{worst.who} {worst.state}" + (f" and {more} more" if more else ""))
+    rarest = sorted(count.items(), key=lambda item: (item[1], item[0]))
+    return ", ".join([*told, *(f"{number} {state}" for state, number in rarest)])
 
 
 def map_cells(line: MapLine) -> list[Text]:
@@ -57,13 +75,8 @@ def map_cells(line: MapLine) -> list[Text]:
     return [
         plain(line.host if not line.number else "", limit=60),
         cells(line.cells),
-        plain(_worst(line) if not line.number else "", "dim"),
+        plain(line.told if not line.number else "", "dim"),
     ]
-
-
-def _worst(line: MapLine) -> str:
-    worst = next((one for one in worst_first(line.cells) if one.in_trouble), None)
-    return f"{worst.who} {worst.state} · {line.told}" if worst is not None else line.told
 
 
 def cells(lines: Sequence[ProcessLine]) -> Text:

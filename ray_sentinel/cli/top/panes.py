@@ -13,6 +13,8 @@ from ray_sentinel.cli.top.gpus import GpuSight, NodeGpus
 from ray_sentinel.cli.top.looks import ACCUSED, age, bar, plain
 from ray_sentinel.cli.top.map import map_cells
 from ray_sentinel.cli.top.process_lines import ProcessLine, is_open
+from ray_sentinel.cli.top.pulse import PulseLine
+from ray_sentinel.cli.top.pulse import cells as pulse_cells
 from ray_sentinel.cli.top.rows import RowsPane
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import NodeStatus, Unwatched
@@ -114,6 +116,10 @@ def _process_key(line: ProcessLine) -> object:
     return (line.job, line.host, line.pid, line.who)
 
 
+def _pulse_key(line: PulseLine) -> object:
+    return (line.pulse.job, line.pulse.attempt, line.lane.name)
+
+
 def _node_key(node: NodeStatus | Unwatched) -> object:
     return node.id
 
@@ -139,6 +145,10 @@ PANES = (
     Pane("incidents", lambda: RowsPane(
         ("id", "when", "state", "kind", "what"), _incident, lambda one: one.id,
         empty="no incidents", id="incidents",
+    )),
+    Pane("pulse", lambda: RowsPane(
+        ("job", "usual", "longest", "the longest in each column"), pulse_cells, _pulse_key,
+        empty="no step or call has ended yet", id="pulse",
     )),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from ray_sentinel.cli.top.looks import for_terminal
+from ray_sentinel.cli.top.looks import for_terminal, shortened
 
 GAP = 2
 LEAST = 4
@@ -164,8 +164,8 @@ class RowsPane(Widget, can_focus=True):
         for number, (cell, width) in enumerate(zip(cells, widths, strict=True)):
             last = number == len(cells) - 1
             room = max(left, 0) if last else min(width, max(left, 0))
-            part = cell.copy()
-            part.truncate(room, overflow="ellipsis", pad=True)
+            part = shortened(cell, room).copy()
+            part.truncate(room, pad=True)
             line.append_text(part)
             if not last:
                 gap = min(GAP, max(left - room, 0))

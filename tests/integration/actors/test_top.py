@@ -27,6 +27,11 @@ def test_a_hang_is_seen_as_it_comes_and_another_watch_after_it_too(
         job.until_training(3)
         shown.press("2")
         shown.until(r"rank 1 .*rank 2 ")
+        shown.press("s")
+        shown.until(r"stack of rank \d of seen")
+        shown.until(r"taken by py-spy")
+        shown.press("q")
+        shown.until(r"steps [0-9.]+ m?s, last 5 min")
         verdict = job.verdict()
         assert verdict.verdict is not None
         shown.until("HUNG")

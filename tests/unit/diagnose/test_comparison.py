@@ -14,6 +14,7 @@ from ray_sentinel.diagnose.comparison import (
     compare,
     config_difference,
 )
+from ray_sentinel.diagnose.comparison_plots import MOST_PLOTS, POINTS
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.store.event_files.memory import MemorySource
@@ -213,6 +214,40 @@ def test_one_host_with_other_load_is_named() -> None:
     assert found.culprits == ("node003",)
     assert "node003 has 179 more runnable threads" in found.root_cause
     assert "node003" in markdown(found)
+
+
+def test_what_differs_is_drawn_by_step_of_both_jobs() -> None:
+    def loaded(world: World) -> None:
+        slow(world)
+        world.gauges["hw_procs_running"][2] += 180.0
+
+    found = compare(played(), played(loaded))
+    titles = [plot.title for plot in found.plots]
+    assert titles[0] == "step time"
+    assert "runnable threads" in titles
+    assert len(titles) <= MOST_PLOTS
+    assert found.steps is not None
+    for plot in found.plots:
+        assert [name for name, _ in plot.series] == ["job A", "job B"]
+        assert found.steps[0] <= plot.times[0] < plot.times[-1] <= found.steps[1]
+        assert len(plot.times) <= POINTS
+        assert all(len(values) == len(plot.times) for _, values in plot.series)
+    (_, one), (_, other) = found.plots[0].series
+    assert np.nanmean(other) / np.nanmean(one) == pytest.approx(1.25, abs=0.05)
+
+
+def test_jobs_with_logs_alone_are_drawn_by_their_step_times() -> None:
+    def logged(seconds: float) -> Side:
+        steps = tuple(LoggedStep(step=n, seconds=seconds) for n in range(1, 90))
+        return Side(title=str(seconds), case=None, logs=LogFacts(steps=steps))
+
+    (plot,) = compare(logged(5.0), logged(6.0)).plots
+    assert [set(values) for _, values in plot.series] == [{5.0}, {6.0}]
+
+
+def test_nothing_in_common_is_not_drawn() -> None:
+    empty = Side(title="a", case=None, logs=LogFacts())
+    assert compare(empty, empty).plots == ()
 
 
 def test_the_port_that_loses_packets_is_named() -> None:

@@ -232,12 +232,16 @@ def pages_of(text: str, incident: Incident) -> dict[str, str]:
     compared = Comparison(
         first="a", second="b", config={}, steps=(1.0, 2.0), deltas=(delta, delta), root_cause="r",
         standing=("s",), source_trace=("p",), notes=("n",),
+        plots=(Plot(title="t", unit="u", promql="q", times=(1.0, 2.0, 3.0),
+                    series=(("a", (1.0, 2.0, 3.0)), ("b", (2.0, 3.0, 4.0)))),),
     )  # fmt: skip
     compared = msgspec.structs.replace(hostile(compared, text), config={text: (text, text)})
     told = Health(
         healthy=False, verdict="v", issues=("i",), notes=("n",), logs=(LINE,),
         checkpoints=CheckpointHealth(folder="f", problems=("p",)),
-        nodes=(NodeView(host="h", gpus=(GpuState(index="i", name="n", utilization_percent=3.0),)),),
+        nodes=(NodeView(host="h", gpus=(
+            GpuState(index="i", name="n", utilization_percent=3.0, temperature_celsius=93.0),
+        )),),
     )  # fmt: skip
     told = msgspec.structs.replace(
         hostile(told, text),
@@ -250,7 +254,10 @@ def pages_of(text: str, incident: Incident) -> dict[str, str]:
         next_steps=("n",), playbook="p", problems=("p",), first_error_at=1.0,
         exception=LogException(kind="k", message="m", frame="f"),
         progress=StepProgress(last_step=3, total_steps=9, checkpoint_step=2, lost_steps=1),
-        echoes=(Echo(kind="k", signature="s", count=2, first=LINE),),
+        echoes=(
+            Echo(kind="k", signature="s", count=2, first=LINE),
+            Echo(kind="k", signature="s", count=9, first=msgspec.structs.replace(LINE, time=9.0)),
+        ),
     )  # fmt: skip
     return {
         "comparison": comparison_html([compared]),

@@ -51,8 +51,8 @@ def test_one_that_stands_where_others_do_is_told_with_the_merged_stacks() -> Non
     assert text.index("read (data.py:88)") < text.index("all_reduce (dist.py:7)")
 
 
-def test_without_stacks_the_command_that_takes_them_is_named() -> None:
-    assert "ray-sentinel dump" in told("rank 5", incident())
+def test_without_stacks_the_key_that_takes_one_is_named() -> None:
+    assert "s takes this one's now" in told("rank 5", incident())
 
 
 def test_only_open_incidents_accuse() -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Sequence
 
+import msgspec
 import pytest
 
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import Status
 from ray_sentinel.text import CONTROL
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
+from tests.support.page_pulse import report
 from tests.support.top_screen import TopScreen, drawn, served_page
 
 MARKUP = f"[red]{HOSTILE}[/red] [@click=app.quit]x[/] \x9b2J \u202e"
@@ -33,6 +40,144 @@ def test_the_sentence_the_chain_and_the_cells_are_on_the_first_screen() -> None:
     assert re.search(r"└▶ Rollout 2 \(Rollout.generate\) on node-1: sleeping \(90% sure\)", text)
     assert re.search(r"node-1 +□X□□\?", text)
     assert "seen" in text
+
+
+def hung() -> Incident:
+    """Two classes of ranks wait for one that is stopped, one of them for the other class."""
+    found = incident()
+    assert found.verdict is not None
+    waiting = ("ranks 0-2, 4-6: for 3 in all_reduce, number 7", "rank 7: for 6 in recv of pipeline")
+    verdict = msgspec.structs.replace(found.verdict, waiting=waiting)
+    return msgspec.structs.replace(found, verdict=verdict)
+
+
+def test_classes_of_waiting_ranks_lead_to_the_one_that_holds_them_up() -> None:
+    async def see(screen: TopScreen) -> str:
+        return await screen.text()
+
+    with served_page(status, lambda: (hung(),)) as (found, _):
+        lines = drawn(found, see).splitlines()
+    first = next(n for n, line in enumerate(lines) if "ranks 0-2, 4-6" in line)
+    assert lines[first] == " ┌ ranks 0-2, 4-6 waits for rank 3 in all_reduce, number 7"
+    assert lines[first + 1] == " ┊ rank 7 waits for rank 6 in recv of pipeline", "indirectly"
+    assert lines[first + 2] == " └▶ rank 3 · node-1 · pid 4003 · state T (99% sure) · llama"
+
+
+@pytest.mark.parametrize("size", [(80, 16), (40, 12)])
+def test_the_root_stands_there_where_little_else_has_room(size: tuple[int, int]) -> None:
+    async def see(screen: TopScreen) -> str:
+        return await screen.text()
+
+    with served_page(status, lambda: (hung(),), report) as (found, _):
+        text = drawn(found, see, size=size)
+    assert "└▶ rank 3 · node-1" in text
+    assert "HUNG rank 3 on node-1" in text
+
+
+def test_the_pulse_stands_below_its_job_with_what_happened() -> None:
+    async def see(screen: TopScreen) -> tuple[str, str, str]:
+        first = await screen.text()
+        return first, await screen.press("6"), await screen.press("enter")
+
+    with served_page(status, both, report) as (found, _):
+        first, pane, details = drawn(found, see)
+    lines = first.splitlines()
+    (at,) = [n for n, line in enumerate(lines) if line.startswith(" llama ·")]
+    assert re.search(r"^ +▂+▲▂+█▂+■▂+◆▂+! steps 0\.9 s, last 60 min$", lines[at + 1])
+    assert re.search(r"llama +0\.9 s +9\.9 s +.*█", pane)
+    assert re.search(r"train_rl-1 Trainer\.update +4\.1 s", pane)
+    assert "× nothing ends" in pane
+    assert "◆ node-1: GPU 3 Xid 94: ECC error" in details
+    assert "! incident 0001: rank 3 on node-1 is stopped" in details
+    assert details.count("░ checkpoint for 41 s") == 2
+
+
+def test_a_coordinator_that_tells_no_pulse_is_shown_without() -> None:
+    async def see(screen: TopScreen) -> str:
+        return await screen.press("6")
+
+    with served_page(status) as (found, _):
+        text = drawn(found, see)
+    assert "no step or call has ended yet" in text
+    assert "HUNG" in text
+
+
+@pytest.mark.parametrize("ranks", [64, 66, 73, 80, 82, 90, 200])
+def test_no_few_cells_stand_alone_and_no_word_is_cut(ranks: int) -> None:
+    async def see(screen: TopScreen) -> str:
+        return await screen.text()
+
+    with served_page(lambda: status(ranks=ranks), both, report) as (found, _):
+        lines = drawn(found, see, size=(80, 40)).splitlines()
+        whole = set(re.findall(r"\w+", drawn(found, see, size=(200, 40))))
+    counts = [sum(line.count(sign) for sign in "□X?") for line in lines if "□" in line]
+    cells = counts[:-1]  # the last one is the legend
+    assert sum(cells) == ranks + 2
+    assert min(cells) >= 8
+    cut = re.findall(r"(\w+)…", "\n".join(lines))
+    assert "s" in cut, "the job's line: train for 14 s"
+    assert whole.issuperset(cut)
+
+
+def test_the_stack_of_a_healthy_rank_is_taken_when_it_is_asked_for() -> None:
+    asked: list[tuple[tuple[str, ...], int]] = []
+
+    def take(nodes: Sequence[str], pid: int) -> tuple[tuple[StackFact, ...], tuple[str, ...]]:
+        asked.append((tuple(nodes), pid))
+        if len(asked) > 1:
+            raise UnreachableError("node-1 is gone")
+        places = ("main (train.py:10)", f"step{MARKUP} (model.py:88)")
+        fact = StackFact(process=ProcessId("node-1", pid), signature=places, label="in backward")
+        return (fact,), ()
+
+    async def see(screen: TopScreen) -> tuple[str, str, str]:
+        await screen.press("2", "slash", *"rank 5", "enter")
+        await screen.press("s")
+        await screen.app.workers.wait_for_complete()
+        first = await screen.text()
+        await screen.press("s")
+        await screen.app.workers.wait_for_complete()
+        second = await screen.text()
+        return first, second, await screen.press("escape")
+
+    with served_page(status, both) as (found, _):
+        first, second, after = drawn(found, see, take_stack=take)
+    assert asked == [(("n1",), 4005)] * 2
+    assert "stack of rank 5 of llama" in first
+    assert "in backward" in first
+    assert first.index("model.py:88") < first.index("train.py:10")
+    assert "could not be taken: node-1 is gone" in second
+    assert "[2 ranks]" in after
+
+
+def test_a_stack_that_comes_when_nobody_looks_any_more_disturbs_nothing() -> None:
+    looked_away = threading.Event()
+
+    def take(_: object, pid: int) -> tuple[tuple[StackFact, ...], tuple[str, ...]]:
+        assert looked_away.wait(30)
+        return (StackFact(process=ProcessId("node-1", pid), signature=("late (a.py:1)",)),), ()
+
+    async def see(screen: TopScreen) -> str:
+        await screen.press("2", "s", "escape")
+        looked_away.set()
+        await screen.app.workers.wait_for_complete()
+        return await screen.text()
+
+    with served_page(status, both) as (found, _):
+        text = drawn(found, see, take_stack=take)
+    assert "[2 ranks]" in text
+    assert "late" not in text
+
+
+def test_where_ray_is_not_reached_the_command_for_a_stack_is_named() -> None:
+    async def see(screen: TopScreen) -> str:
+        await screen.press("2", "s")
+        await screen.app.workers.wait_for_complete()
+        return await screen.text()
+
+    with served_page(status, both) as (found, _):
+        text = drawn(found, see)
+    assert "ray-sentinel dump --job llama" in text
 
 
 @pytest.mark.parametrize(
@@ -98,7 +243,7 @@ def test_question_mark_shows_the_keys_and_q_quits() -> None:
 def test_hostile_names_are_shown_and_rule_nothing() -> None:
     async def see(screen: TopScreen) -> list[str]:
         shown = [await screen.text()]
-        for key in "12345":
+        for key in "123456":
             shown.append(await screen.press(key))
             shown.append(await screen.press("enter"))
             shown.append(await screen.press("escape"))
@@ -136,7 +281,7 @@ def test_one_that_never_answered_is_asked_on() -> None:
 
 def test_no_job_and_no_node_is_an_answer() -> None:
     async def see(screen: TopScreen) -> list[str]:
-        return [await screen.press(key, "enter", "up", "pagedown") for key in "12345"]
+        return [await screen.press(key, "enter", "up", "pagedown") for key in "123456"]
 
     with served_page(lambda: Status(state="healthy", verdict="no job runs")) as (found, _):
         shown = drawn(found, see)
@@ -160,7 +305,7 @@ def test_thousands_of_ranks_are_paged_and_the_cursor_stays_on_its_rank() -> None
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (20, 6), (300, 90)])
 def test_any_size_is_drawn(size: tuple[int, int]) -> None:
     async def see(screen: TopScreen) -> list[str]:
-        return [await screen.press(key) for key in "12345"]
+        return [await screen.press(key) for key in "123456"]
 
     with served_page(status, both) as (found, _):
         for text in drawn(found, see, size=size):
