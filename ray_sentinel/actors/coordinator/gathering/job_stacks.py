@@ -48,7 +48,7 @@ def look_at_jobs(ray: Any) -> ClusterPicture:
 def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
     """One round of harmless stacks of one process, by the agents of the nodes that it may be on:
     nodes of one machine have one name. Blocks for ``ROUND_SECONDS`` at most."""
-    found, problems = _round(ray, _Agents(ray), dict.fromkeys(node_ids, (pid,)))
+    found, problems = _round(ray, _Agents(ray, {}), dict.fromkeys(node_ids, (pid,)))
     return Sampled(facts=tuple(found.values()), problems=tuple(problems))
 
 
