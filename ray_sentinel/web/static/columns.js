@@ -1,12 +1,12 @@
 // Ranks, members and nodes come as columns, which are half as large on their way: each becomes a row
 // again. What came stays as it is.
 
-export function unpacked({ status, incidents }) {
+export function unpacked({ status, ...rest }) {
   const { columns, collectors } = status.nodes;
   const nodes = rows(columns).map((node) => ({ ...node, collectors: collectors[node.collectors],
     metrics_url: node.metrics_url.replace("//:", () => `//${node.address}:`) }));
   const jobs = status.jobs.map((job) => ({ ...job, ranks: ranks(job.ranks, status.time), members: rows(job.members) }));
-  return { status: { ...status, nodes, jobs }, incidents };
+  return { status: { ...status, nodes, jobs }, ...rest };
 }
 
 function ranks({ last_step: last, columns }, now) {
