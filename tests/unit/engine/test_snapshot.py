@@ -95,7 +95,6 @@ def test_tracks_of_a_version_before_are_lists() -> None:
         track = known.cluster.scalars.tracks.setdefault((("job", 0), 1, "loss"), Track())
         track.add(0.5 * number)
     old = msgspec.msgpack.encode(known, enc_hook=list)
-
     state, problem = unpacked(old)
     assert problem == ""
     assert state.cluster.scalars.tracks == known.cluster.scalars.tracks
