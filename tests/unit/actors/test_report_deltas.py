@@ -183,6 +183,15 @@ def test_a_coordinator_that_was_started_anew_gets_the_whole_at_once() -> None:
     assert [report.snapshot.ranks for report in cluster.taken] == [ranks(8, 2)]
 
 
+def test_a_delta_that_comes_twice_is_answered_as_at_first() -> None:
+    cluster = Cluster()
+    cluster.report(look(1), "answered")
+    snapshot = msgspec.structs.replace(look(2), sequence=2)
+    message = cluster.sender.message(AgentReport(snapshot=snapshot, incarnation="life1"))
+    assert [cluster.deliver(message) for _ in range(2)] == [Receipt(held=2)] * 2
+    assert len(cluster.taken) == 2
+
+
 def test_one_that_knows_no_deltas_gets_none() -> None:
     cluster = Cluster()
     cluster.start_coordinator(knows_deltas=False)
