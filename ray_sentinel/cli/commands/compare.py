@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.markdown import Markdown
@@ -82,7 +83,9 @@ def run(args: argparse.Namespace) -> int:
         page = Path(args.report).suffix.lower() == ".html"
         write_report(Path(args.report), comparison_html(found) if page else text)
     if args.json:
-        bare = [msgspec.structs.replace(one, plots=()) for one in found]
+        bare: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in found]
+        for one in bare:
+            del one["plots"]  # only the page draws them
         print_json({"analysis": "multi-job-comparison", "comparisons": bare})
     else:
         Console().print(Markdown(clean(text)))
