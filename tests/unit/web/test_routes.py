@@ -115,7 +115,7 @@ def test_the_page_loads_nothing_from_elsewhere(path: str) -> None:
 
 def test_the_first_view_is_small() -> None:
     files = sum(len(body) for body, _ in static_files().values())
-    assert 20_000 < files + len(ask("/api/v1/page").body) + len(pulse_of(report())) < 150_000
+    assert 20_000 < files + len(ask("/api/v1/page").body) + len(pulse_of(report())) < 200_000
 
 
 def pulse_of(told: PulseReport) -> bytes:
