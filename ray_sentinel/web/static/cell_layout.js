@@ -14,7 +14,7 @@ const NAME_HEIGHT = 15, COLUMN_GAP = 18, BLOCK_GAP = 4;
 const FORMS = [
   [NUMBERED, "list", 240], [NUMBERED, "columns", 480], [PLAIN, "list", 240], [PLAIN, "columns", 480], [TINY, "list", 480],
 ];
-const STREAM = [TINY, "stream", 960];
+const STREAM = [TINY, "stream", 1200];
 const LAST = [[PLAIN, "list", 960], [TINY, "list", Infinity]];
 
 // `groups` are names with counts. Null where the cells would have no room in which they can be read.
