@@ -45,7 +45,7 @@ class ScheduleStep(Enum):
     KILL = "kill"
     """Kill the process and all that it started."""
     CHECK = "check"
-    """Check whether the killed process has ended, and report with ``ended`` or ``survived``."""
+    """Check whether the killed process has ended, and report with ``ended`` or ``still_alive``."""
 
 
 Phase = Literal["waiting", "starting", "ready", "running", "ending", "stuck", "skipped"]
@@ -193,7 +193,7 @@ class Schedule:
             self.message = epitaph
         self.phase, self._at = "waiting", max(now, self._due)
 
-    def survived(self, now: float, count: int) -> None:
+    def still_alive(self, now: float, count: int) -> None:
         """``count`` of its processes are still there although they were killed."""
         if self.phase == "ending" and now < self._killed + KILL_GRACE:
             self._at = now + CHECK_SECONDS

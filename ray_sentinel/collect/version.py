@@ -260,7 +260,7 @@ class Version:
             return
         if now >= self._patience_until:
             self._kill()
-        self.schedule.survived(now, left + (self._worker.remaining() if self._worker else 0))
+        self.schedule.still_alive(now, left + (self._worker.remaining() if self._worker else 0))
 
     def _kill(self) -> None:
         if self._worker is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose.catalog import Quantity
+from ray_sentinel.diagnose.quantities import Quantity
 from ray_sentinel.diagnose.series import Floats, Selector
 
 GLITCH_CELLS = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.panel import SeriesPanel
+from ray_sentinel.diagnose.quantities import QUANTITIES
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Diagnosis, Plot
 

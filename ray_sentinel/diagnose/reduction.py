@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from ray_sentinel.diagnose.catalog import QUANTITIES, Quantity
+from ray_sentinel.diagnose.quantities import QUANTITIES, Quantity
 from ray_sentinel.diagnose.series import Reduce
 
 _GAUGES: dict[str, Reduce] = {

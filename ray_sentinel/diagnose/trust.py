@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.catalog import FAMILY_GROUPS, QUANTITIES
 from ray_sentinel.diagnose.panel import SeriesPanel
+from ray_sentinel.diagnose.quantities import FAMILY_GROUPS, QUANTITIES
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.view import View
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ray_sentinel import regex as re
 from ray_sentinel.diagnose import reduction, stats
-from ray_sentinel.diagnose.catalog import GPU_LABELS, HOST_LABELS, QUANTITIES, Name, Quantity
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
+from ray_sentinel.diagnose.quantities import GPU_LABELS, HOST_LABELS, QUANTITIES, Name, Quantity
 from ray_sentinel.diagnose.runs import training_rows
 from ray_sentinel.diagnose.series import Bools, Floats, Grid, Selector, TimeSeries, axis
 

@@ -21,7 +21,7 @@ from ray_sentinel.model.diagnosis import (
 
 def answer(
     case: JobCase,
-    scene: HangContext,
+    context: HangContext,
     outcome: Outcome,
     cause: str,
     confidence: float,
@@ -29,10 +29,10 @@ def answer(
     culprits: tuple[CauseLocation, ...] = (),
     roots: list[Anomaly] | None = None,
 ) -> Diagnosis:
-    """``text`` on ``scene``; ``roots`` are what set it off, in any order."""
-    stop = scene.stop
+    """``text`` on ``context``; ``roots`` are what set it off, in any order."""
+    stop = context.stop
     roots = sorted(roots or [], key=lambda anomaly: anomaly.at)
-    chain = wording.chain(roots, culprits, text, _stop_link(case, stop), _wait_link(scene))
+    chain = wording.chain(roots, culprits, text, _stop_link(case, stop), _wait_link(context))
     if not stop.for_good:
         text += " It went on by itself afterwards."
         confidence *= 0.8
@@ -47,8 +47,8 @@ def answer(
         ended_job=outcome == "found" and stop.for_good,
         culprits=culprits,
         chain=chain if outcome == "found" else (),
-        evidence=(*(root.fact() for root in roots), *_facts(case, scene)),
-        tables=(_table(case, scene),),
+        evidence=(*(root.fact() for root in roots), *_facts(case, context)),
+        tables=(_table(case, context),),
         anomalies=tuple(root.text for root in roots),
         next_steps=_next_steps(cause),
     )
@@ -62,21 +62,21 @@ def _stop_link(case: JobCase, stop: ProgressStop) -> Link:
                 metric=panel.metric, promql=panel.promql())  # fmt: skip
 
 
-def _wait_link(scene: HangContext) -> Link:
-    waiting = len(scene.of("waiting"))
-    text = f"{waiting} of {len(scene.states)} GPUs wait busily: high utilisation, idle power"
+def _wait_link(context: HangContext) -> Link:
+    waiting = len(context.of("waiting"))
+    text = f"{waiting} of {len(context.states)} GPUs wait busily: high utilisation, idle power"
     return Link(
         role="symptom",
         text=text,
-        at=scene.stop.at,
-        uncertainty=scene.stop.uncertainty + SETTLE_SECONDS,
+        at=context.stop.at,
+        uncertainty=context.stop.uncertainty + SETTLE_SECONDS,
         metric="hw_gpu_power_watts",
         promql="hw_gpu_power_watts",
     )
 
 
-def _facts(case: JobCase, scene: HangContext) -> tuple[Figure, ...]:
-    stop, facts = scene.stop, []
+def _facts(case: JobCase, context: HangContext) -> tuple[Figure, ...]:
+    stop, facts = context.stop, []
     until = "the data end" if stop.for_good else "it went on"
     facts.append(
         Figure(
@@ -90,7 +90,7 @@ def _facts(case: JobCase, scene: HangContext) -> tuple[Figure, ...]:
         )
     )
     for key, field, unit in (("gpu.power", "power", "W"), ("gpu.util", "utilisation", "%")):
-        values = np.array([getattr(one, field) for one in scene.states])
+        values = np.array([getattr(one, field) for one in context.states])
         if np.isfinite(values).any():
             facts.append(
                 Figure(
@@ -104,16 +104,16 @@ def _facts(case: JobCase, scene: HangContext) -> tuple[Figure, ...]:
                     at=stop.end,
                 )
             )
-    if not case.view.panel("rdma.retx").empty and not scene.ports:
+    if not case.view.panel("rdma.retx").empty and not context.ports:
         facts.append(Figure(text="no RDMA port had retransmits, errors or a link down before the "
                           "stop", promql=case.promql("rdma.retx")))  # fmt: skip
     return tuple(facts)
 
 
-def _table(case: JobCase, scene: HangContext) -> FigureTable:
+def _table(case: JobCase, context: HangContext) -> FigureTable:
     rows = []
-    for host in sorted({one.host for one in scene.states}):
-        own = [one for one in scene.states if one.host == host]
+    for host in sorted({one.host for one in context.states}):
+        own = [one for one in context.states if one.host == host]
         count = {state: sum(one.state == state for one in own) for state in
                  ("working", "computing", "waiting", "resting", "gone", "unclear")}  # fmt: skip
         rows.append((

@@ -49,12 +49,12 @@ def run(case: JobCase) -> Diagnosis:
     stop = case.once(stops.find)
     if stop is None:
         return _not_stopped(case)
-    scene = look(case, stop)
+    context = look(case, stop)
     for judge in (_completed, _still_working, _killed, _device_fault, _node_death, _network, _tcp,
                   _straggler, _absent, _computing, _busy_wait, _resting):  # fmt: skip
-        if (diagnosis := judge(case, scene)) is not None:
+        if (diagnosis := judge(case, context)) is not None:
             return diagnosis
-    return answer(case, scene, "unknown", "unknown", 0.3,
+    return answer(case, context, "unknown", "unknown", 0.3,
                   "The job stopped, but neither power nor utilisation of its GPUs is known: "
                   "a hang cannot be told from a job that ended.")  # fmt: skip
 
@@ -68,32 +68,32 @@ def _not_stopped(case: JobCase) -> Diagnosis:
     return wording.plain("not-this", "none", text, 0.9)
 
 
-def _completed(case: JobCase, scene: HangContext) -> Diagnosis | None:
+def _completed(case: JobCase, context: HangContext) -> Diagnosis | None:
     """Nobody waits for anybody after the end."""
-    if case.logs.ended != "completed" or not scene.stop.for_good:
+    if case.logs.ended != "completed" or not context.stop.for_good:
         return None
     text = "Not a hang: by its log the job was completed when its steps ended."
-    return answer(case, scene, "not-this", "completed", 0.9, text)
+    return answer(case, context, "not-this", "completed", 0.9, text)
 
 
-def _still_working(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    if scene.share("working") < STILL_WORKING:
+def _still_working(case: JobCase, context: HangContext) -> Diagnosis | None:
+    if context.share("working") < STILL_WORKING:
         return None
     text = (
-        f"Not a hang: after the last recorded step {scene.share('working'):.0%} of the GPUs kept "
+        f"Not a hang: after the last recorded step {context.share('working'):.0%} of the GPUs kept "
         "drawing the power of training. The step series has a gap; the event files tell the steps."
     )
-    return answer(case, scene, "not-this", "step-series-gap", 0.9, text)
+    return answer(case, context, "not-this", "step-series-gap", 0.9, text)
 
 
-def _node_death(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    dead = list(scene.dead)
+def _node_death(case: JobCase, context: HangContext) -> Diagnosis | None:
+    dead = list(context.dead)
     hosts = {one.host for one in dead}
-    silent = scene.silent_hosts() - hosts
-    everyone = {one.host for one in scene.states} | hosts
+    silent = context.silent_hosts() - hosts
+    everyone = {one.host for one in context.states} | hosts
     if not (hosts or silent) or len(hosts | silent) > MINORITY * max(len(everyone), 3):
         return None
-    first = min((one.at for one in dead), default=scene.stop.at)
+    first = min((one.at for one in dead), default=context.stop.at)
     named = [one for one in dead if one.at <= first + 2 * case.cell] if dead else []
     guilty = sorted({one.host for one in named} or silent)
     errors = [fault for fault in case.once(faults.find) if fault.host in guilty]
@@ -103,15 +103,15 @@ def _node_death(case: JobCase, scene: HangContext) -> Diagnosis | None:
         CauseLocation(host=host, reason="its series end; the others wait for it") for host in guilty
     )
     roots = [fault.anomaly for fault in errors[:1]] + [one.anomaly for one in named]
-    return answer(case, scene, "found", "node-lost", 0.9, text, culprits, roots)
+    return answer(case, context, "found", "node-lost", 0.9, text, culprits, roots)
 
 
-def _killed(case: JobCase, scene: HangContext) -> Diagnosis | None:
+def _killed(case: JobCase, context: HangContext) -> Diagnosis | None:
     """The kernel killed a rank just before the stop: what follows is its echo."""
     near = {
         host: kill
         for host, kill in case.once(memory.kills).items()
-        if scene.stop.at - TRIGGER_SECONDS <= kill[1] <= scene.stop.latest + 3 * case.cell
+        if context.stop.at - TRIGGER_SECONDS <= kill[1] <= context.stop.latest + 3 * case.cell
     }
     if not near:
         return None
@@ -120,12 +120,12 @@ def _killed(case: JobCase, scene: HangContext) -> Diagnosis | None:
         "memory, and the others waited for them. See the playbook host-oom."
     )
     roots = [kill[2] for kill in near.values()]
-    return answer(case, scene, "not-this", "oom", 0.85, text, (), roots)
+    return answer(case, context, "not-this", "oom", 0.85, text, (), roots)
 
 
-def _device_fault(case: JobCase, scene: HangContext) -> Diagnosis | None:
+def _device_fault(case: JobCase, context: HangContext) -> Diagnosis | None:
     """A device failed just before the stop: the playbook for hardware answers for it."""
-    found = [fault.anomaly for fault in scene.errors] + [one.anomaly for one in scene.off_bus]
+    found = [fault.anomaly for fault in context.errors] + [one.anomaly for one in context.off_bus]
     if not found:
         return None
     first = min(found, key=lambda anomaly: anomaly.at)
@@ -135,15 +135,15 @@ def _device_fault(case: JobCase, scene: HangContext) -> Diagnosis | None:
         f"Not a hang of its own: a device fault stopped the job ({first.text}), and the other GPUs "
         "then waited for it. See the playbook node-hardware-failure."
     )
-    return answer(case, scene, "not-this", "device-fault", 0.85, text, culprits, same)
+    return answer(case, context, "not-this", "device-fault", 0.85, text, culprits, same)
 
 
-def _network(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    if not scene.ports or scene.share("waiting") + scene.share("unclear") < 0.5:
+def _network(case: JobCase, context: HangContext) -> Diagnosis | None:
+    if not context.ports or context.share("waiting") + context.share("unclear") < 0.5:
         return None
-    best = min(port.priority for port in scene.ports)
-    top = max(port.peak for port in scene.ports)
-    guilty = [p for p in scene.ports if p.priority == best and p.peak >= 0.2 * top * (best > 1)]
+    best = min(port.priority for port in context.ports)
+    top = max(port.peak for port in context.ports)
+    guilty = [p for p in context.ports if p.priority == best and p.peak >= 0.2 * top * (best > 1)]
     culprits = tuple(
         CauseLocation(
             host=port.host,
@@ -159,15 +159,17 @@ def _network(case: JobCase, scene: HangContext) -> Diagnosis | None:
         "collective stalled on that link, and all GPUs then waited busily."
     )
     roots = [anomaly for port in guilty for anomaly in port.anomalies]
-    return answer(case, scene, "found", "rdma-link", 0.88, text, culprits, roots)
+    return answer(case, context, "found", "rdma-link", 0.88, text, culprits, roots)
 
 
-def _tcp(case: JobCase, scene: HangContext) -> Diagnosis | None:
+def _tcp(case: JobCase, context: HangContext) -> Diagnosis | None:
     """Collectives run over TCP, which was in trouble when they stopped."""
-    if not scene.tcp or scene.share("waiting") + scene.share("unclear") < 0.5:
+    if not context.tcp or context.share("waiting") + context.share("unclear") < 0.5:
         return None
-    kind = scene.tcp[0].kind
-    guilty = [one for one in scene.tcp if one.kind == kind and one.peak >= WEAK * scene.tcp[0].peak]
+    kind = context.tcp[0].kind
+    guilty = [
+        one for one in context.tcp if one.kind == kind and one.peak >= WEAK * context.tcp[0].peak
+    ]
     hosts = sorted({one.host for one in guilty})
     shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
     text = (
@@ -176,15 +178,15 @@ def _tcp(case: JobCase, scene: HangContext) -> Diagnosis | None:
     )
     culprits = () if shared else tuple(map(tcp_culprit, guilty))
     roots = [one.anomaly for one in guilty]
-    return answer(case, scene, "found", kind, 0.75, text, culprits, roots)
+    return answer(case, context, "found", kind, 0.75, text, culprits, roots)
 
 
 def _gpus(found: list[StalledGpu], why: Callable[[StalledGpu], str]) -> tuple[CauseLocation, ...]:
     return tuple(CauseLocation(host=one.host, gpu=one.gpu, reason=why(one)) for one in found)
 
 
-def _straggler(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    working, waiting = scene.of("working"), scene.of("waiting") + scene.of("unclear")
+def _straggler(case: JobCase, context: HangContext) -> Diagnosis | None:
+    working, waiting = context.of("working"), context.of("waiting") + context.of("unclear")
     if not working or len(working) > len(waiting):
         return None
     hosts = sorted({one.host for one in working})
@@ -193,11 +195,11 @@ def _straggler(case: JobCase, scene: HangContext) -> Diagnosis | None:
         f"A straggler: the GPUs of {listed(hosts)} still work while all others wait for them in a "
         "collective."
     )
-    return answer(case, scene, "found", "straggler", 0.8, text, culprits)
+    return answer(case, context, "found", "straggler", 0.8, text, culprits)
 
 
-def _absent(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    resting, waiting = scene.of("resting"), scene.of("waiting")
+def _absent(case: JobCase, context: HangContext) -> Diagnosis | None:
+    resting, waiting = context.of("resting"), context.of("waiting")
     if not resting or not waiting:
         return None
     if len(resting) > MINORITY * (len(resting) + len(waiting)):
@@ -210,57 +212,59 @@ def _absent(case: JobCase, scene: HangContext) -> Diagnosis | None:
         f"The GPUs of {listed(hosts)} never entered the collective in which all others wait "
         "busily: their ranks are held up on the host side."
     )
-    return answer(case, scene, "found", "rank-absent", 0.75, text, culprits)
+    return answer(case, context, "found", "rank-absent", 0.75, text, culprits)
 
 
-def _computing(case: JobCase, scene: HangContext) -> Diagnosis | None:
+def _computing(case: JobCase, context: HangContext) -> Diagnosis | None:
     """The GPUs do something other than training: an evaluation or a generation."""
-    computing = scene.of("computing")
-    if len(computing) <= len(scene.of("waiting")):
+    computing = context.of("computing")
+    if len(computing) <= len(context.of("waiting")):
         return None
     power = float(np.median([one.power for one in computing]))
     text = (
-        f"Not a hang: while no step was recorded, {len(computing)} of {len(scene.states)} GPUs "
+        f"Not a hang: while no step was recorded, {len(computing)} of {len(context.states)} GPUs "
         f"went on computing at about {power:.0f} W, as in an evaluation or a generation: what "
         "they draw goes up and down, while polling in a collective draws the same all the time."
     )
-    return answer(case, scene, "not-this", "other-work", 0.7, text)
+    return answer(case, context, "not-this", "other-work", 0.7, text)
 
 
-def _busy_wait(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    waiting = scene.of("waiting")
+def _busy_wait(case: JobCase, context: HangContext) -> Diagnosis | None:
+    waiting = context.of("waiting")
     if not waiting:
         return None
     # One whose sensor is noisier than the others' polls with them.
-    entered = waiting + scene.of("computing")
-    partial = len(entered) < 0.9 * len([one for one in scene.states if one.state != "gone"])
-    seen = [one for one in scene.states if one.state != "gone"]
+    entered = waiting + context.of("computing")
+    partial = len(entered) < 0.9 * len([one for one in context.states if one.state != "gone"])
+    seen = [one for one in context.states if one.state != "gone"]
     how = (
         f"only {len(entered)} of {len(seen)} GPUs entered the collective"
         if partial
         else "all GPUs entered the collective"
     )
-    if len(seen) < len(scene.states):
-        how += f" ({len(scene.states) - len(seen)} more were not seen)"
+    if len(seen) < len(context.states):
+        how += f" ({len(context.states) - len(seen)} more were not seen)"
     power = float(np.median([one.power for one in waiting]))
     work = float(np.median([one.working_power for one in waiting]))
     text = (
         f"Collective busy-wait hang: {how} and poll in it at {power:.0f} W (training: {work:.0f} "
-        f"W) with high utilisation; {_network_seen(case, scene)}. Series cannot tell which rank is "
+        f"W) with high utilisation; {_network_seen(case, context)}. Series cannot tell which rank is "
         "missing: stacks and the flight recorder can."
     )
     cause = "partial-busy-wait" if partial else "busy-wait"
-    return answer(case, scene, "found", cause, 0.85, text)
+    return answer(case, context, "found", cause, 0.85, text)
 
 
-def _network_seen(case: JobCase, scene: HangContext) -> str:
+def _network_seen(case: JobCase, context: HangContext) -> str:
     """What the series say about the network."""
     looked = [key for key in ("rdma.retx", "rdma.ack_timeout", "rdma.port")
               if not case.view.panel(key).empty]  # fmt: skip
-    if scene.ports:
-        return f"{listed([f'{port.unit} of {port.host}' for port in scene.ports])} had trouble too"
-    if scene.tcp:
-        return f"{scene.tcp[0].anomaly.text}"
+    if context.ports:
+        return (
+            f"{listed([f'{port.unit} of {port.host}' for port in context.ports])} had trouble too"
+        )
+    if context.tcp:
+        return f"{context.tcp[0].anomaly.text}"
     if len(looked) == 3:
         return "its RDMA ports were clean"
     if looked:
@@ -268,17 +272,17 @@ def _network_seen(case: JobCase, scene: HangContext) -> str:
     return "nothing is recorded of its RDMA ports"
 
 
-def _resting(case: JobCase, scene: HangContext) -> Diagnosis | None:
-    if scene.share("resting") < 0.5 and scene.share("unclear") < 0.5:
+def _resting(case: JobCase, context: HangContext) -> Diagnosis | None:
+    if context.share("resting") < 0.5 and context.share("unclear") < 0.5:
         return None
-    if scene.share("unclear") >= 0.5:
+    if context.share("unclear") >= 0.5:
         text = (
             "The job stopped and its GPUs came down to idle power; utilisation is not recorded, so "
             "a busy-wait cannot be told from a job that ended."
         )
-        return answer(case, scene, "unknown", "stopped", 0.4, text)
+        return answer(case, context, "unknown", "stopped", 0.4, text)
     text = (
         "Not a collective hang: after the last step the GPUs rest, with no kernel on them. The job "
         "ended, was killed, or all ranks are held up on the host side."
     )
-    return answer(case, scene, "not-this", "gpus-idle", 0.7, text)
+    return answer(case, context, "not-this", "gpus-idle", 0.7, text)

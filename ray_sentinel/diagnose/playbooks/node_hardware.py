@@ -8,11 +8,11 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.detect import drift, driver, faults, rdma, series_end
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
 from ray_sentinel.diagnose.detect.faults import DeviceErrors
 from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.diagnose.quantities import QUANTITIES
 from ray_sentinel.diagnose.wording import moment
 from ray_sentinel.model.diagnosis import Diagnosis, Figure
 from ray_sentinel.model.thresholds import GPU_HOT

@@ -15,7 +15,7 @@ from ray_sentinel.engine.last_hour.lanes import Lanes
 from ray_sentinel.engine.last_hour.pulse import Pulse
 from ray_sentinel.engine.ray.methods import (
     FACTOR,
-    PATIENCE,
+    LEAST_TIMEOUT,
     RHYTHM,
     ROUND_FACTOR,
     KnownMethod,
@@ -29,14 +29,14 @@ from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayDriver
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
 
-UNKNOWN_PATIENCE = 120.0
+UNKNOWN_TIMEOUT = 120.0
 """For a method that is not known, in a job that is."""
-STARTUP_PATIENCE = 300.0
+STARTUP_TIMEOUT = 300.0
 """For a constructor, where no fellow has come through it: it may load a model."""
-NEWCOMER_PATIENCE = 60.0
+NEWCOMER_TIMEOUT = 60.0
 """The same in a job that works already."""
 EARLY_SECONDS = 6.0
-"""So long before patience ends the first look is taken, so that the second can tell."""
+"""Seconds before a timeout at which the first look is taken, so that a second one can confirm it."""
 SAME_SECONDS = 4.0
 """Two looks so far apart that show the same tell more than one."""
 TIMES_AFTER = 6.0
@@ -164,27 +164,27 @@ class RayJobView(msgspec.Struct, kw_only=True):
             return KnownMethod()
         return self.methods.setdefault(title, KnownMethod())
 
-    def round_patience_in(self, title: str) -> float | None:
+    def round_timeout_in(self, title: str) -> float | None:
         """Seconds for which a process may go round in a method, or in the driver (an empty title);
         None where no time tells."""
         if not title:
-            return self.pauses.timeout(PATIENCE, ROUND_FACTOR) if self.has_rhythm else None
+            return self.pauses.timeout(LEAST_TIMEOUT, ROUND_FACTOR) if self.has_rhythm else None
         known = self.methods.get(method_of(title))
-        return known.round_patience if known is not None and known.ended >= RHYTHM else None
+        return known.round_timeout if known is not None and known.ended >= RHYTHM else None
 
-    def patience_in(self, title: str) -> float | None:
+    def timeout_in(self, title: str) -> float | None:
         """Seconds for which a process may stand still in a method; None where no time tells.
 
-        A constructor is known once a fellow has come through it; where none has, it has a patience
+        A constructor is known once one actor has come through it; until then it has a timeout
         of its own.
         """
         known = self.methods.get(method_of(title))
         constructs = title.endswith(".__init__")
         if known is not None and known.ended >= (1 if constructs else RHYTHM):
-            return known.patience
+            return known.timeout
         if constructs:
-            return NEWCOMER_PATIENCE if self.has_rhythm else STARTUP_PATIENCE
-        return UNKNOWN_PATIENCE if self.has_rhythm else None
+            return NEWCOMER_TIMEOUT if self.has_rhythm else STARTUP_TIMEOUT
+        return UNKNOWN_TIMEOUT if self.has_rhythm else None
 
     def longest_call_of(self, methods: Iterable[str]) -> float | None:
         """Seconds that the longest call of any of these methods took; None where none of them is
@@ -194,9 +194,9 @@ class RayJobView(msgspec.Struct, kw_only=True):
         return max((one.longest_call for one in known if one.ended >= RHYTHM), default=None)
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """Seconds for which nothing need begin or end in it."""
-        return self.pauses.timeout(PATIENCE, FACTOR)
+        return self.pauses.timeout(LEAST_TIMEOUT, FACTOR)
 
     def silence(self, now: float) -> float:
         """Seconds since a method or task in it began or ended."""
@@ -232,7 +232,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
             return False
         last, rhythm = self.times_asked_at, self.has_rhythm
         news = self.changed_at > (last or 0.0)
-        if not (self.untimed and self.patience > PATIENCE if rhythm else news):
+        if not (self.untimed and self.timeout > LEAST_TIMEOUT if rhythm else news):
             return False
         pace = TIMES_WITH_RHYTHM if rhythm else TIMES_WITHOUT
         return last is None or now - last >= pace.delay(self.times_in_vain + 1)
@@ -321,7 +321,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
             if one.thread_still_since is None or one.began is None or longest is None:
                 continue
             seen = one.last_at - one.thread_still_since >= max(SAME_SECONDS, longest)
-            late = now - one.began > max(PATIENCE, FACTOR * longest) - EARLY_SECONDS
+            late = now - one.began > max(LEAST_TIMEOUT, FACTOR * longest) - EARLY_SECONDS
             if late and not seen:
                 return True
         return False

@@ -8,12 +8,12 @@ import msgspec
 
 from ray_sentinel.backoff import Backoff
 from ray_sentinel.engine.ray.job_view import EARLY_SECONDS, RayJobView
-from ray_sentinel.engine.ray.methods import PATIENCE, RHYTHM, method_of
+from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM, method_of
 from ray_sentinel.model.identity import Node, ProcessId
 from ray_sentinel.model.progress import HELD, STOPPED, RayProcess, Snapshot
 from ray_sentinel.model.ray_calls import RayActor, RayCalls
 
-BUILD_PATIENCE = 60.0
+BUILD_TIMEOUT = 60.0
 """For what builds a runtime environment, to be put on a CPU again: it may wait for a server."""
 QUIET_SECONDS = 15.0
 """After so long without a change a job without a rhythm is looked at for the first time."""
@@ -323,7 +323,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         if self.pending(job, now):
             return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
         if job.has_rhythm:
-            silent = job.silence(now) > job.patience - EARLY_SECONDS
+            silent = job.silence(now) > job.timeout - EARLY_SECONDS
             # What works at one line in all of several looks may spin.
             soon = unsure or job.fruitless < FIRST_LOOKS
             return (AGAIN_SECONDS if soon else SELDOM_SECONDS) if silent else None
@@ -337,18 +337,18 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         """For each process that stands still in a method, or goes without a rest in it, for longer
         than it may, or soon will, by how many seconds; the least is ``-EARLY_SECONDS``."""
         for members in self._running.get(job.id, {}).values():
-            # Nobody's patience is shorter.
-            if now - members.oldest <= PATIENCE - EARLY_SECONDS:
+            # No timeout is shorter than this.
+            if now - members.oldest <= LEAST_TIMEOUT - EARLY_SECONDS:
                 continue
             for track in members.tracks:
                 if "." not in track.runs:
                     continue
-                for since, patience in (
-                    (track.still_since, job.patience_in(track.runs)),
+                for since, timeout in (
+                    (track.still_since, job.timeout_in(track.runs)),
                     (track.restless_since, _until_look(job, track.runs)),
                 ):
-                    if since is not None and patience is not None:
-                        late = now - since - patience
+                    if since is not None and timeout is not None:
+                        late = now - since - timeout
                         if late > -EARLY_SECONDS:
                             yield late
 
@@ -360,10 +360,10 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     def pending(self, job: RayJobView, now: float) -> bool:
         """Whether something in it could not be placed for long, or is being made."""
         groups = any(
-            group.job == job.id and group.since is not None and now - group.since > PATIENCE
+            group.job == job.id and group.since is not None and now - group.since > LEAST_TIMEOUT
             for group in self.table.groups
         )
-        return groups or (job.unready_since is not None and now - job.unready_since > PATIENCE)
+        return groups or (job.unready_since is not None and now - job.unready_since > LEAST_TIMEOUT)
 
 
 def _hold(state: str) -> str:
@@ -376,7 +376,7 @@ def _until_look(job: RayJobView, title: str) -> float | None:
     not told, sooner than it can be judged, for the look brings them."""
     known = job.methods.get(method_of(title))
     untold = known is not None and known.told < RHYTHM
-    return PATIENCE if untold else job.round_patience_in(title)
+    return LEAST_TIMEOUT if untold else job.round_timeout_in(title)
 
 
 def _ours(at: float | None, offset: float) -> float | None:

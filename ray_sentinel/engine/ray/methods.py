@@ -13,7 +13,7 @@ import msgspec
 from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.model.ray_calls import EndedCalls
 
-PATIENCE = 15.0
+LEAST_TIMEOUT = 15.0
 """Seconds in which nothing is suspected, whatever is usual."""
 FACTOR = 3.0
 """So many times the usual is suspicious."""
@@ -39,17 +39,17 @@ class KnownMethod(msgspec.Struct, kw_only=True):
     """When the last of them ended."""
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """Seconds for which a process may stand still in it."""
         if self.lasted.recent:
-            return self.stood.timeout(PATIENCE, FACTOR)
-        return max(PATIENCE, FACTOR * self.longest)
+            return self.stood.timeout(LEAST_TIMEOUT, FACTOR)
+        return max(LEAST_TIMEOUT, FACTOR * self.longest)
 
     @property
-    def round_patience(self) -> float:
+    def round_timeout(self) -> float:
         """Seconds for which a process may go round in it without a rest: who computes goes on, so
         that only what takes many times as long as ever is suspicious."""
-        return max(PATIENCE, ROUND_FACTOR * self.longest_call)
+        return max(LEAST_TIMEOUT, ROUND_FACTOR * self.longest_call)
 
     @property
     def longest_call(self) -> float:

@@ -89,7 +89,7 @@ def _status(
 def _waits(job: RayJobView, now: float) -> SeenRoot | None:
     """What holds the job up, where it has been silent for longer than it usually is: what may do so
     for ever, or else what works in a call that is overdue."""
-    if job.looked_at is None or job.silence(now) <= job.patience:
+    if job.looked_at is None or job.silence(now) <= job.timeout:
         return None
     works = (
         seen
@@ -107,7 +107,7 @@ def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
     found = (job.stacks.get(one.process) for one in seen.root.processes)
     if not since and not all(fact is not None and computes(fact) for fact in found):
         return False
-    return job.has_rhythm and seen.last_at - min(since, default=job.changed_at) > job.patience
+    return job.has_rhythm and seen.last_at - min(since, default=job.changed_at) > job.timeout
 
 
 def _members(

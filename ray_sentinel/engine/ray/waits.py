@@ -19,13 +19,13 @@ from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray.job_view import (
     EARLY_SECONDS,
     SAME_SECONDS,
-    UNKNOWN_PATIENCE,
+    UNKNOWN_TIMEOUT,
     RayJobView,
     SeenRoot,
     StandingMember,
 )
-from ray_sentinel.engine.ray.jobs import BUILD_PATIENCE, STOPPED_SECONDS, RayTrack
-from ray_sentinel.engine.ray.methods import FACTOR, PATIENCE, RHYTHM
+from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
+from ray_sentinel.engine.ray.methods import FACTOR, LEAST_TIMEOUT, RHYTHM
 from ray_sentinel.engine.ray.placement import Missing, told
 from ray_sentinel.engine.telemetry.inference import deployment_of, served
 from ray_sentinel.model.fault_kinds import KINDS
@@ -122,7 +122,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if root.lacks in ENVIRONMENTS:
         return "pending" if _is_built_no_more(job, seen, now) else None
     if root.kind == "unheld":
-        if root.lacks is None or not seen.is_sure() or _age(root, job, now) < PATIENCE:
+        if root.lacks is None or not seen.is_sure() or _age(root, job, now) < LEAST_TIMEOUT:
             return None
         return "pending" if root.lacks == "placement" else "object-store"
     if not root.processes:
@@ -135,12 +135,12 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
         return _broken_kind(root) if _cannot_go_on(view, job, seen, track, now) else None
     if root.kind == "standing" and member.role == "driver":
         stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
-        return "driver-stuck" if stuck and job.silence(now) > job.patience else None
+        return "driver-stuck" if stuck and job.silence(now) > job.timeout else None
     if root.kind == "works":
         standing = job.standing.get(member.process)
         return _round_kind(view, job, standing, now) if standing is not None else None
     if root.kind == "mute":
-        sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.patience
+        sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.timeout
         return "unknown" if sure else None
     standing = job.standing.get(member.process)
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
@@ -164,8 +164,8 @@ def _cannot_go_on(
         return seen.is_sure() and held_for >= now - seen.first_at
     if kind != "gil-held":
         return False  # it has ended: that is told by its end
-    patience = [job.round_patience_in(name) for name in seen.root.processes[0].methods]
-    known = [one for one in patience if one is not None]
+    timeout = [job.round_timeout_in(name) for name in seen.root.processes[0].methods]
+    known = [one for one in timeout if one is not None]
     return bool(seen.is_sure() and known and _age(seen.root, job, now) > max(known))
 
 
@@ -188,8 +188,8 @@ def _by_connections(root: WaitRoot) -> bool:
 
 def _has_stopped(job: RayJobView, now: float) -> bool:
     """Whether a job that has a rhythm has begun and ended nothing for far longer than ever."""
-    patience = job.round_patience_in("")
-    return patience is not None and job.silence(now) > max(UNKNOWN_PATIENCE, patience)
+    timeout = job.round_timeout_in("")
+    return timeout is not None and job.silence(now) > max(UNKNOWN_TIMEOUT, timeout)
 
 
 def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
@@ -197,22 +197,25 @@ def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     anything of it is put on a CPU now and then it is not stuck. Ray's agent builds nothing and
     answers nobody while it waits for the bytes of a download."""
     root = seen.root
-    if root.kind != "standing" or not seen.is_sure() or _age(root, job, now) < PATIENCE:
+    if root.kind != "standing" or not seen.is_sure() or _age(root, job, now) < LEAST_TIMEOUT:
         return False
-    return root.lacks == "environment agent" or seen.last_at - seen.first_at >= BUILD_PATIENCE
+    return root.lacks == "environment agent" or seen.last_at - seen.first_at >= BUILD_TIMEOUT
 
 
 def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
-    """Whether an actor holds up the whole job, and has for many times as long as its calls ever
-    took. Its calls may run in coroutines and threads, of which the process's main thread, by which
-    patience is measured else, tells nothing; and what they await may be another's to bring, where
-    another runs anything."""
+    """Whether an actor holds up the whole job, and has done so for many times as long as its calls
+    ever took.
+
+    Its calls may run in coroutines and threads, of which the main thread shows nothing, although
+    the timeout is otherwise measured by it. What the calls await may come from another process, if
+    another one runs anything.
+    """
     root, member = seen.root, seen.root.processes[0]
     called_at = root.chain[-1].since if root.chain else None
     if job.picture is None or called_at is None or not seen.is_sure():
         return False
-    usual = [p for name in member.does if (p := job.round_patience_in(name)) is not None]
-    if not usual or min(now - called_at, job.silence(now)) <= max(UNKNOWN_PATIENCE, *usual):
+    usual = [p for name in member.does if (p := job.round_timeout_in(name)) is not None]
+    if not usual or min(now - called_at, job.silence(now)) <= max(UNKNOWN_TIMEOUT, *usual):
         return False
     held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}
     return all(
@@ -235,8 +238,8 @@ def _standing_kind(
     track = view.ray.track_of(standing.member.process)
     if track is None or track.still_since > standing.first_at:
         return None
-    patience = job.patience_in(track.runs) if track.runs else None
-    stuck = patience is not None and now - track.still_since > patience
+    timeout = job.timeout_in(track.runs) if track.runs else None
+    stuck = timeout is not None and now - track.still_since > timeout
     return "actor-stuck" if stuck else None
 
 
@@ -258,7 +261,7 @@ def _thread_is_stuck(
     # What was not seen proves nothing.
     seen = standing.last_at - still_since >= max(SAME_SECONDS, longest)
     since = still_since if began is None else began
-    return seen and now - since > max(PATIENCE, FACTOR * longest)
+    return seen and now - since > max(LEAST_TIMEOUT, FACTOR * longest)
 
 
 def served_late(view: ClusterView, now: float) -> frozenset[str]:
@@ -268,7 +271,7 @@ def served_late(view: ClusterView, now: float) -> frozenset[str]:
         job
         for job, one in served(view, now).items()
         if one.ended >= RHYTHM
-        and now - one.ended_at > max(PATIENCE, FACTOR * one.longest) - EARLY_SECONDS
+        and now - one.ended_at > max(LEAST_TIMEOUT, FACTOR * one.longest) - EARLY_SECONDS
     }
     if not late:
         return frozenset()
@@ -291,10 +294,10 @@ def _round_kind(
     if track is None or track.restless_since is None or track.restless_since > standing.first_at:
         return None
     driver = standing.member.role == "driver"
-    patience = None if takes_long(fact) else job.round_patience_in("" if driver else track.runs)
+    timeout = None if takes_long(fact) else job.round_timeout_in("" if driver else track.runs)
     # Ray knows the call; a title is one also of several that follow each other.
     began = job.changed_at if driver else (standing.began or track.since)
-    if patience is None or now - max(began, track.restless_since) <= patience:
+    if timeout is None or now - max(began, track.restless_since) <= timeout:
         return None
     return "driver-stuck" if driver else kind
 
@@ -306,11 +309,11 @@ def _thread_goes_round(
     further apart than any call took, and its own call takes many times as long as any."""
     names, began = standing.member.does, standing.began
     longest = job.longest_call_of(names)
-    patience = max((p for n in names if (p := job.round_patience_in(n)) is not None), default=None)
-    if longest is None or patience is None or began is None or takes_long(fact):
+    timeout = max((p for n in names if (p := job.round_timeout_in(n)) is not None), default=None)
+    if longest is None or timeout is None or began is None or takes_long(fact):
         return False
     seen = (standing.restless_for or 0.0) >= max(SAME_SECONDS, longest)
-    return seen and now - began > patience
+    return seen and now - began > timeout
 
 
 def _root_of(standing: StandingMember) -> WaitRoot:

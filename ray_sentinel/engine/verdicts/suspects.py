@@ -19,7 +19,7 @@ from ray_sentinel.engine.verdicts.judgement import EvidenceScores
 from ray_sentinel.evidence.minority import at_most_a_third
 from ray_sentinel.evidence.stacks.cohorts import TRANSFERS
 from ray_sentinel.evidence.stacks.compare import Movement
-from ray_sentinel.evidence.stacks.context import StacksContext, scene
+from ray_sentinel.evidence.stacks.context import StacksContext, build_context
 from ray_sentinel.evidence.stacks.context import fault_kind as kind_of_stack
 from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
 from ray_sentinel.evidence.stacks.tree import place_of
@@ -244,7 +244,9 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
         if view.rank.id not in known and (fact := case.latest(view.rank.process)) is not None
     }
     facts = _without_twins(case, facts)
-    seen = scene(tuple(facts.values()), {process: case.movement(process) for process in facts})
+    seen = build_context(
+        tuple(facts.values()), {process: case.movement(process) for process in facts}
+    )
     judgement = judge(seen)
     accused = {fact.process for fact in judgement.culprits}
     # Who is accused though it waits must be told by more than where it is.

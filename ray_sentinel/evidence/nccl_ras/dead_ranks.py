@@ -23,9 +23,9 @@ _MOST_TOLD = 8
 MUTE = "does not answer RAS: stopped, hung with all its threads, cut off, or just gone"
 
 
-def judge_gone(scene: RasContext) -> None:
+def judge_gone(context: RasContext) -> None:
     """Name the processes that are gone, unless they are most of the job."""
-    last = [poll for index, poll in enumerate(scene.polls) if _is_last(scene.polls, index)]
+    last = [poll for index, poll in enumerate(context.polls) if _is_last(context.polls, index)]
     dead = _unique(process for poll in last for process in poll.dead)
     known = {(process.host, process.pid) for process in dead}
     mute = [
@@ -36,93 +36,93 @@ def judge_gone(scene: RasContext) -> None:
     total = _total(last)
     count = max(len(dead), sum(poll.dead_count for poll in last))
     if count:
-        _name(scene, dead, count, total, "rank-dead")
+        _name(context, dead, count, total, "rank-dead")
     count = max(len(mute), sum(poll.missing_count for poll in last) - (not mute) * len(dead))
     if count > 0:
-        _name(scene, mute, count, total, "rank-unresponsive")
-    _name_members(scene)
+        _name(context, mute, count, total, "rank-unresponsive")
+    _name_members(context)
     if timeouts := sum(poll.timeouts for poll in last):
-        scene.say(
+        context.say(
             f"{timeouts} communication time-outs while RAS gathered this: a process did not answer"
         )
 
 
 def _name(
-    scene: RasContext, processes: list[RasProcess], count: int, total: int, kind: RasKind
+    context: RasContext, processes: list[RasProcess], count: int, total: int, kind: RasKind
 ) -> None:
     told = DEAD if kind == "rank-dead" else MUTE
     if not processes:
-        scene.say(f"{count} processes: each {told}; the output does not name them (verbose does)")
-        return scene.conclude("cannot-tell", 0.3)
+        context.say(f"{count} processes: each {told}; the output does not name them (verbose does)")
+        return context.conclude("cannot-tell", 0.3)
     for process in processes:
-        ranks = scene.names.of_process(process)
+        ranks = context.names.of_process(process)
         which = f" (rank {', '.join(map(str, ranks))})" if ranks else ""
-        scene.say(f"process {process.pid} on {process.host}{which} {told}")
+        context.say(f"process {process.pid} on {process.host}{which} {told}")
     if count < total < 2 * count:  # where it is all that we know of, others may well live
-        scene.say(
+        context.say(
             f"{count} of {total} processes at once: the one that answered may be cut off itself"
         )
-        return scene.conclude("cannot-tell", 0.3)
-    if not scene.open:
-        return scene.say("what only does not answer now may be an echo of what is dead")
+        return context.conclude("cannot-tell", 0.3)
+    if not context.open:
+        return context.say("what only does not answer now may be an echo of what is dead")
     hosts = Counter(process.host for process in processes)
     if whole := [host for host, lost in hosts.items() if lost > 1]:
-        scene.say(f"several of them are on {', '.join(whole)}: look at that node")
-    scene.conclude(kind, 0.95 if kind == "rank-dead" else 0.85)
+        context.say(f"several of them are on {', '.join(whole)}: look at that node")
+    context.conclude(kind, 0.95 if kind == "rank-dead" else 0.85)
     for process in processes:
-        _accuse(scene, process, kind, told)
+        _accuse(context, process, kind, told)
     return None
 
 
-def _name_members(scene: RasContext) -> None:
+def _name_members(context: RasContext) -> None:
     """Missing ranks whose process the answer does not tell."""
-    if not scene.open:
+    if not context.open:
         return
     for state, kind in _MEMBERS:
-        for look in scene.looks:
+        for look in context.looks:
             found = [m for m in look.last.members if m.state == state and m.place is None]
             if (
                 not found
                 or not minority(look, len(found))
-                or scene.kind not in ("no-mismatch", kind)
+                or context.kind not in ("no-mismatch", kind)
             ):
                 continue
             told = DEAD if state == "DEAD" else MUTE
-            scene.conclude(kind, 0.9 if state == "DEAD" else 0.8)
+            context.conclude(kind, 0.9 if state == "DEAD" else 0.8)
             for member in found:
-                scene.say(f"{scene.who(look, member)} of {look.last.name} {told}")
-                scene.accuse(look, member, kind, told)
+                context.say(f"{context.who(look, member)} of {look.last.name} {told}")
+                context.accuse(look, member, kind, told)
 
 
-def judge_unlisted(scene: RasContext) -> None:
+def judge_unlisted(context: RasContext) -> None:
     """Ranks that the answer leaves out altogether. While a communicator is made that is usual; in
     one that stands still in two polls, who stays away is what the others wait for."""
-    for look in scene.looks:
+    for look in context.looks:
         if not look.last.unlisted:
             continue
         absent = [look.before(rank) or Member(rank=rank) for rank in look.last.unlisted]
-        who = ", ".join(scene.who(look, member) for member in absent[:_MOST_TOLD])
+        who = ", ".join(context.who(look, member) for member in absent[:_MOST_TOLD])
         more = f" and {len(absent) - _MOST_TOLD} more" if len(absent) > _MOST_TOLD else ""
-        scene.say(f"{look.last.name}: the answer says nothing of {who}{more}")
+        context.say(f"{look.last.name}: the answer says nothing of {who}{more}")
         moved = [look.moved(member) for member in look.last.members]
-        if True in moved or (not scene.open and scene.kind != "rank-unresponsive"):
+        if True in moved or (not context.open and context.kind != "rank-unresponsive"):
             continue
         # All listed before: who was not yet a member may still be on its way.
         known = all(look.before(rank) is not None for rank in look.last.unlisted)
         stays = look.first is not None and look.first.unlisted == look.last.unlisted
         if None in moved or not (known or stays) or not minority(look, len(absent)):
-            scene.conclude("cannot-tell", 0.3)
+            context.conclude("cannot-tell", 0.3)
             continue
-        scene.conclude("rank-unresponsive", 0.6)
+        context.conclude("rank-unresponsive", 0.6)
         for member in absent:
-            scene.accuse(look, member, "rank-unresponsive", UNLISTED)
+            context.accuse(look, member, "rank-unresponsive", UNLISTED)
 
 
-def _accuse(scene: RasContext, process: RasProcess, kind: RasKind, told: str) -> None:
-    ranks: list[int | None] = [*scene.names.of_process(process)] or [None]
+def _accuse(context: RasContext, process: RasProcess, kind: RasKind, told: str) -> None:
+    ranks: list[int | None] = [*context.names.of_process(process)] or [None]
     gpus = ",".join(map(str, process.gpus))
     for rank in ranks:
-        scene.culprits.append(
+        context.culprits.append(
             RasCulprit(
                 rank=rank, host=process.host, pid=process.pid, gpu=gpus, kind=kind, reason=told
             )

@@ -12,26 +12,26 @@ MOST_TOLD = 16
 """Errors in the answer."""
 
 
-def judge_errors(scene: RasContext) -> None:
+def judge_errors(context: RasContext) -> None:
     """Name the few ranks that report an error of their own."""
-    failed = [(look, m) for look in scene.looks for m in look.last.members if m.error]
+    failed = [(look, m) for look in context.looks for m in look.last.members if m.error]
     if not failed:
         return
     for look, member in failed[:MOST_TOLD]:
-        scene.say(f"{scene.who(look, member)} reports: {member.error} ({look.last.name})")
+        context.say(f"{context.who(look, member)} reports: {member.error} ({look.last.name})")
     if len(failed) > MOST_TOLD:
-        scene.say(f"... and {len(failed) - MOST_TOLD} such reports more")
-    if not scene.open:
+        context.say(f"... and {len(failed) - MOST_TOLD} such reports more")
+    if not context.open:
         return
     own = {
-        scene.identity(look, member): (look, member)
+        context.identity(look, member): (look, member)
         for look, member in failed
         if member.error != ERRORS[REMOTE_ERROR]
     }
     if not own or not all(minority(look, len(own)) for look, _ in own.values()):
-        scene.say("no few ranks stand out by an error of their own")
-        scene.conclude("cannot-tell", 0.3)
+        context.say("no few ranks stand out by an error of their own")
+        context.conclude("cannot-tell", 0.3)
         return
-    scene.conclude("communicator-error", 0.8)
+    context.conclude("communicator-error", 0.8)
     for look, member in own.values():
-        scene.accuse(look, member, "communicator-error", f"reports: {member.error}")
+        context.accuse(look, member, "communicator-error", f"reports: {member.error}")

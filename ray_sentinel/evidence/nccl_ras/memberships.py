@@ -18,9 +18,9 @@ _WORDS: dict[RasKind, str] = {
 }
 
 
-def judge_memberships(scene: RasContext) -> None:
+def judge_memberships(context: RasContext) -> None:
     """Name the few that stay out of step with the others' states."""
-    for look in scene.looks:
+    for look in context.looks:
         by_state: dict[str, list[Member]] = {}
         for member in look.last.members:
             if member.state in LIVE or member.state == "NOCOMM":
@@ -28,30 +28,30 @@ def judge_memberships(scene: RasContext) -> None:
         if len(by_state) < 2 and "INIT" not in by_state:
             continue
         told = ", ".join(f"{len(found)} {state}" for state, found in sorted(by_state.items()))
-        scene.say(f"{look.last.name}: its ranks are {told}")
+        context.say(f"{look.last.name}: its ranks are {told}")
         if look.first is None or not _unchanged(look):
-            scene.say(
+            context.say(
                 "that is usual while a communicator is made or torn down; a second poll tells "
                 "whether it stays so"
             )
-            scene.conclude("cannot-tell", 0.2)
-        elif scene.open:
-            _judge(scene, look, by_state)
+            context.conclude("cannot-tell", 0.2)
+        elif context.open:
+            _judge(context, look, by_state)
 
 
-def _judge(scene: RasContext, look: CommunicatorView, by_state: dict[str, list[Member]]) -> None:
+def _judge(context: RasContext, look: CommunicatorView, by_state: dict[str, list[Member]]) -> None:
     left = [member for state in LEFT for member in by_state.get(state, [])]
     init, running = by_state.get("INIT", []), by_state.get("RUNNING", [])
     kind: RasKind = "startup-stuck" if init else "left-communicator"
     odd = left
     if init:
         odd = init if running else by_state.get("NOCOMM", [])
-    scene.conclude(kind, 0.6)
+    context.conclude(kind, 0.6)
     if odd and minority(look, len(odd)):
         for member in odd:
-            scene.accuse(look, member, kind, _WORDS[kind])
+            context.accuse(look, member, kind, _WORDS[kind])
     else:
-        scene.say("no few ranks stand out")
+        context.say("no few ranks stand out")
 
 
 def _unchanged(look: CommunicatorView) -> bool:

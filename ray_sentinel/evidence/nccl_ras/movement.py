@@ -5,46 +5,46 @@ from __future__ import annotations
 from ray_sentinel.evidence.nccl_ras.context import RasContext
 
 
-def judge_table(scene: RasContext) -> None:
+def judge_table(context: RasContext) -> None:
     """What the table says of communicators that the output does not describe."""
-    last = scene.polls[-1]
+    last = context.polls[-1]
     bad = sum(row.communicators for row in last.rows if row.errors)
-    if bad > len(scene.looks):
+    if bad > len(context.looks):
         errors = ", ".join(sorted({error for row in last.rows for error in row.errors}))
-        scene.say(
-            f"{bad - len(scene.looks)} communicators with {errors} are listed without details"
+        context.say(
+            f"{bad - len(context.looks)} communicators with {errors} are listed without details"
         )
-        scene.conclude("cannot-tell", 0.2)
+        context.conclude("cannot-tell", 0.2)
     if any(row.status == "INIT" for row in last.rows):
-        scene.say("communicators are being initialized")
+        context.say("communicators are being initialized")
 
 
-def judge_movement(scene: RasContext) -> None:
+def judge_movement(context: RasContext) -> None:
     """Compare the counts of the polls, if there are two."""
-    changes = [look.moved(member) for look in scene.looks for member in look.last.members]
+    changes = [look.moved(member) for look in context.looks for member in look.last.members]
     moved, still = changes.count(True), changes.count(False)
     if moved:
-        scene.say(f"between the polls {moved} of {moved + still} ranks' counts went on")
+        context.say(f"between the polls {moved} of {moved + still} ranks' counts went on")
     elif still:
-        apart = [look.apart for look in scene.looks if look.apart is not None]
-        scene.say("no count has moved" + (f" over {max(apart):.0f} s" if apart else ""))
-    if not scene.open:
+        apart = [look.apart for look in context.looks if look.apart is not None]
+        context.say("no count has moved" + (f" over {max(apart):.0f} s" if apart else ""))
+    if not context.open:
         return
     if moved:
-        scene.conclude("running", 0.9)
+        context.conclude("running", 0.9)
     elif still:
-        scene.say(
+        context.say(
             "all have launched the same and none goes on: they wait in a collective that does not "
             "end (device, network), in a send or receive, or outside of NCCL"
         )
-        scene.conclude("stall", 0.4)
+        context.conclude("stall", 0.4)
     else:
-        if len(scene.polls) > 1:
-            scene.say(
+        if len(context.polls) > 1:
+            context.say(
                 "the polls are text for people, which has no counts: whether anything moved "
                 "between them does not show; `ncclras -f json` tells it"
             )
-        scene.say(
+        context.say(
             "RAS reports no mismatch. That does not prove health: sends and receives are not "
             "counted, and ranks that hang in the same collective look alike"
         )

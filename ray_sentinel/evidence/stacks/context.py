@@ -71,7 +71,9 @@ class StacksContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.movements.get(fact.process) == "moved"
 
 
-def scene(facts: Sequence[StackFact], movements: Mapping[ProcessId, Movement]) -> StacksContext:
+def build_context(
+    facts: Sequence[StackFact], movements: Mapping[ProcessId, Movement]
+) -> StacksContext:
     """Sort ``facts`` (one a process) into who waits, who does not, and who cannot be told."""
     waiting, elsewhere, doubtful, unread = [], [], [], []
     for fact in facts:

@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ray_sentinel.evidence.stacks.compare import Movement, movements
-from ray_sentinel.evidence.stacks.context import RuleAnswer, StacksContext, fault_kind, scene
+from ray_sentinel.evidence.stacks.context import (
+    RuleAnswer,
+    StacksContext,
+    build_context,
+    fault_kind,
+)
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, place_of, who
 from ray_sentinel.evidence.stacks.verdict import judge
 from ray_sentinel.model.identity import ProcessId
@@ -53,7 +58,7 @@ def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
     helpers = tuple(fact for fact in last.values() if _is_helper(fact))
     ranks = [fact for fact in last.values() if not _is_helper(fact)]
     moved = movements(rounds)
-    view = scene(ranks, moved)
+    view = build_context(ranks, moved)
     judgement = judge(view)
     found = classes(ranks)
     return Explanation(

@@ -4,7 +4,7 @@ For jobs without a Prometheus. A row holds what one host said at one moment: the
 of series (``hw_*``, ``train_*``, ...) as an array of doubles, in the order that its layout gives.
 The file is in WAL mode and each ``put`` is one transaction: what was put is still there after the
 writer was killed. The whole job is kept in a bounded size, because older rows are packed into ever
-coarser blocks; see ``history_aging``.
+coarser blocks; see ``aging``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from ray_sentinel.diagnose.catalog import QUANTITIES
+from ray_sentinel.diagnose.quantities import QUANTITIES
 from tests.support.inventory.metrics import served
 from tests.support.inventory.row import Check, Row
 

@@ -205,12 +205,12 @@ def test_what_cannot_be_killed_is_counted_and_not_added_to(process: Process) -> 
         process.clock.advance(0.05)
         waited += 0.05
         if process.step() is ScheduleStep.CHECK:
-            process.schedule.survived(process.now, 1)
+            process.schedule.still_alive(process.now, 1)
     assert waited == pytest.approx(KILL_GRACE, abs=0.2)
     assert process.schedule.unkillable == 1
     for _ in range(1000):
         assert process.wait(10.0) in (ScheduleStep.CHECK, None)
-        process.schedule.survived(process.now, 1)
+        process.schedule.still_alive(process.now, 1)
     process.schedule.ended(process.now)
     assert process.schedule.unkillable == 0
     assert process.step() is ScheduleStep.SPAWN
@@ -220,7 +220,7 @@ def test_what_an_earlier_life_left_stuck_comes_first() -> None:
     process = Process(unkillable=2)
     assert process.schedule.state == "stuck"
     assert process.step() is ScheduleStep.CHECK
-    process.schedule.survived(process.now, 2)
+    process.schedule.still_alive(process.now, 2)
     assert process.wait(1.0) is None
     assert process.wait(1.0) is ScheduleStep.CHECK
     process.schedule.ended(process.now)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.case import DiagnoseOptions
-from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.detect import idle_onset
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.quantities import QUANTITIES
 from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.store.event_files.memory import MemorySource
 from tests.support.diagnosis import case_of, case_of_source, diagnosed, source_of

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel, listed
+from ray_sentinel.diagnose.quantities import QUANTITIES
 from ray_sentinel.diagnose.series import Samples, Selector, bucketed
 from ray_sentinel.diagnose.view import aliases, gpu_of, host_of
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ray_sentinel.engine.events import EndedCallsTold
-from ray_sentinel.engine.ray.job_view import STARTUP_PATIENCE, TIMES_SELDOM
-from ray_sentinel.engine.ray.methods import PATIENCE, RHYTHM
+from ray_sentinel.engine.ray.job_view import STARTUP_TIMEOUT, TIMES_SELDOM
+from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM
 from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup
 from tests.support.ray_stories import rollouts
 from tests.support.ray_story import (
@@ -51,9 +51,9 @@ def test_a_constructor_is_known_once_a_fellow_of_another_name_has_come_through_i
     story = RayStory([driver(), *actors("Rollout", 2, 10)])
     story.run(2)
     job = story.engine.view.ray.jobs[JOB]
-    assert job.patience_in("right:Rollout.__init__") == STARTUP_PATIENCE
+    assert job.timeout_in("right:Rollout.__init__") == STARTUP_TIMEOUT
     job.method("left:Rollout.__init__").ended = 1
-    assert job.patience_in("right:Rollout.__init__") == PATIENCE
+    assert job.timeout_in("right:Rollout.__init__") == LEAST_TIMEOUT
 
 
 def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
@@ -71,7 +71,7 @@ def test_calls_that_follow_each_other_under_one_title_make_no_pause() -> None:
 
     story.run(60, one_after_another)
     story.train(8)
-    assert max(story.engine.view.ray.jobs[JOB].pauses.recent) < PATIENCE
+    assert max(story.engine.view.ray.jobs[JOB].pauses.recent) < LEAST_TIMEOUT
     assert story.engine.incidents(everything=True) == ()
 
 
@@ -96,13 +96,13 @@ def test_a_title_that_stood_for_several_calls_makes_no_long_pause(one_after_anot
     story.train(40)
     begins = three_rounds(story, workers)
     job = story.engine.view.ray.jobs[JOB]
-    assert job.patience > 25.0
+    assert job.timeout > 25.0
     # Ray tells of calls within these seconds, or of one call in each of them.
     each = range(0, 11, 2) if one_after_another else (0, 10)
     story.changes = tuple(begin + second for begin in begins for second in each)
     story.ended = {"Rollout.generate": EndedCalls(count=40, longest=0.5, last_at=story.now)}
     story.run(40)
-    assert (job.patience == PATIENCE) == one_after_another
+    assert (job.timeout == LEAST_TIMEOUT) == one_after_another
 
 
 def test_pauses_are_known_for_several_calls_before_silence_counts() -> None:
@@ -115,7 +115,7 @@ def test_pauses_are_known_for_several_calls_before_silence_counts() -> None:
     story.ended = {"Rollout.generate": EndedCalls(count=40, longest=0.5, last_at=story.now)}
     looks = story.looks
     story.run(8)
-    assert story.engine.view.ray.jobs[JOB].patience == PATIENCE
+    assert story.engine.view.ray.jobs[JOB].timeout == LEAST_TIMEOUT
     assert story.looks == looks
 
 
@@ -177,4 +177,4 @@ def test_what_a_job_waits_for_while_its_actors_are_made_is_no_pause_of_its_work(
     for one in workers:
         one.rests(story.now)
     story.train(40)
-    assert story.engine.view.ray.jobs[JOB].patience == PATIENCE
+    assert story.engine.view.ray.jobs[JOB].timeout == LEAST_TIMEOUT

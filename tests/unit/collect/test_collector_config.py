@@ -11,9 +11,9 @@ from ray_sentinel.errors import ConfigError
 
 
 def test_our_keys_and_the_collectors_own() -> None:
-    wishes = collector_config("host", {"host": {"interval": "5", "deadline": 2, "mounts": ["/a"]}})
-    assert (wishes.interval, wishes.deadline, wishes.enabled) == (5.0, 2.0, True)
-    assert wishes.options == {"mounts": ["/a"]}
+    config = collector_config("host", {"host": {"interval": "5", "deadline": 2, "mounts": ["/a"]}})
+    assert (config.interval, config.deadline, config.enabled) == (5.0, 2.0, True)
+    assert config.options == {"mounts": ["/a"]}
 
 
 def test_no_table_is_fine() -> None:
