@@ -39,7 +39,7 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """The same on one line, at once: as programs read a stream."""
+    """Print ``value`` as one line of JSON and flush it, for programs that read a stream."""
     _write_json(json_text(value, indent=0))
     sys.stdout.flush()
 

@@ -23,7 +23,10 @@ LEAST_PULSE = 300.0
 
 
 def shed(state: EngineState, now: float) -> str:
-    """Let something go; which part gave it, "" where nothing is to be had."""
+    """Drop the oldest data of the first part that can spare any.
+
+    Returns the name of that part; "" where no part has anything left to drop.
+    """
     for part, let_go in PARTS.items():
         if let_go(state, now):
             state.shed[part] = state.shed.get(part, 0) + 1

@@ -1,12 +1,12 @@
 """The one way we start programs: with a deadline, in a group of their own, dying with us."""
 
-from ray_sentinel.process.modules import python_module
 from ray_sentinel.process.running import Completed, run
 from ray_sentinel.process.spawning import (
     dying_with_us,
     end,
     end_all,
     kill,
+    python_module,
     reap,
     spawn,
 )

@@ -27,6 +27,8 @@ from ray_sentinel import signals
 from ray_sentinel.backoff import Backoff
 from ray_sentinel.errors import MissingPartError
 
+_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
 KILL_GRACE = 1.0
 """Seconds to wait for a killed child to be gone; one in D state stays longer."""
 
@@ -236,3 +238,26 @@ def end_all() -> None:
     """SIGKILL the group of every child that is still there, as at the end of this process."""
     for child in list(_children.values()):
         signals.send_group(child, signal.SIGKILL)
+
+
+def python_module(name: str, *arguments: str) -> list[str]:
+    """The command that runs a module as ``python -m`` does, finding modules where we find them.
+
+    ``-m`` looks into the current folder first, which may be ``/tmp`` or anybody's: a ``msgspec.py``
+    that lies there would be run.
+    """
+    path = [entry for entry in (*_without_script_first(), _PACKAGE_ROOT) if os.path.isabs(entry)]
+    code = (
+        f"import sys; sys.path[:] = {list(dict.fromkeys(path))!r}; import runpy; "
+        f"runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-c", code, *arguments]
+
+
+def _without_script_first() -> list[str]:
+    """``sys.path`` with the folder of the script that we are called from at its end: what lies
+    beside a training's script (a ``secrets.py``, a ``queue.py``) is not taken for Python's own."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not script or not sys.path or sys.path[0] != os.path.dirname(os.path.abspath(script)):
+        return sys.path
+    return [*sys.path[1:], sys.path[0]]

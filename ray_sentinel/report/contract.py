@@ -1,4 +1,4 @@
-"""An incident as programs read it: the fields that ``incidents --json`` promises, and the rest."""
+"""Incidents and diagnoses as programs read them: what ``--json`` promises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.model.diagnosis import Diagnosis
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
 from ray_sentinel.model.incident import Incident
 
 SERIES_KEYS = ("analysis", "outcome", "cause", "root_cause", "confidence", "culprits")
@@ -46,3 +46,37 @@ def incident_json(incident: Incident, diagnosis: Diagnosis | None = None) -> byt
     """``incident.json``: the same, indented. Reads back as an ``Incident``."""
     data = msgspec.json.encode(incident_dict(incident, diagnosis))
     return msgspec.json.format(data, indent=2) + b"\n"
+
+
+def diagnosis_dict(report: DiagnosisReport) -> dict[str, Any]:
+    """Plain data: what ``diagnose --json`` promises, the answer first and what it rests on below.
+
+    Times are Unix seconds, durations seconds.
+    """
+    answer = _answer(report.diagnosis)
+    answer["inventory"] = msgspec.to_builtins(report.inventory)
+    answer["triage"] = report.triage
+    answer["others"] = [
+        {
+            key: value
+            for key, value in _answer(other).items()
+            if key in {"analysis", "playbook", "outcome", "cause", "root_cause", "confidence",
+                       "culprits"}
+        }
+        for other in report.others
+    ]  # fmt: skip
+    answer["seconds"] = round(report.seconds, 3)
+    answer["source_seconds"] = round(report.source_seconds, 3)
+    return answer
+
+
+def _answer(diagnosis: Diagnosis) -> dict[str, Any]:
+    """One playbook's answer, without its plots."""
+    data: dict[str, Any] = msgspec.to_builtins(
+        msgspec.structs.replace(diagnosis, plots=(), tables=())
+    )
+    data.pop("plots")
+    data.pop("weight")
+    data["tables"] = [msgspec.to_builtins(table) for table in diagnosis.tables]
+    data["window"] = list(diagnosis.window)
+    return data

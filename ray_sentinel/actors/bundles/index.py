@@ -14,10 +14,13 @@ from ray_sentinel.actors.bundles import bundle
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.incidents.lifecycle import OPEN
+from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import make_private
 from ray_sentinel.report import series
-from ray_sentinel.report.bundle import rendered
+from ray_sentinel.report.contract import incident_json
+from ray_sentinel.report.html import incident_html
+from ray_sentinel.report.incident_markdown import markdown
 
 BACKTRACES = ("pyspy_", "cudagdb_")
 """How the files begin that a capture after a fixed time is for."""
@@ -159,3 +162,15 @@ def _names(folder: Path) -> list[str]:
     """The files of a bundle, relative to it."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return [name for path in found if not (name := str(path.relative_to(folder))).startswith(".")]
+
+
+def rendered(
+    incident: Incident, files: Iterable[str] = (), diagnosis: Diagnosis | None = None
+) -> dict[str, bytes]:
+    """File name → content; ``files`` are the names of what lies beside them in the bundle, and
+    ``diagnosis`` is what the job's time series say."""
+    return {
+        "incident.json": incident_json(incident, diagnosis),
+        "report.md": markdown(incident, tuple(sorted(files)), diagnosis).encode(),
+        "report.html": incident_html(incident, diagnosis).encode(),
+    }

@@ -17,8 +17,8 @@ from ray_sentinel.capture.refusal import why_refused
 from ray_sentinel.capture.states import read_state
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks import parse
-from ray_sentinel.evidence.stacks.readers.astext import as_text
 from ray_sentinel.evidence.stacks.readers.problems import explain_output
+from ray_sentinel.evidence.stacks.readers.pyspy import as_text
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace, ThreadStack
 

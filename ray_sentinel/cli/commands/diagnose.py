@@ -33,7 +33,7 @@ from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.errors import InputError
 from ray_sentinel.http.page_client import without_token
 from ray_sentinel.model.diagnosis import DiagnosisReport
-from ray_sentinel.report.diagnosis_json import as_data
+from ray_sentinel.report.contract import diagnosis_dict
 from ray_sentinel.report.diagnosis_markdown import markdown
 from ray_sentinel.report.html import diagnosis_html
 from ray_sentinel.report.series import plots_json
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plots:
         write_report(Path(args.plots), plots_json(report.diagnosis.plots).decode())
     if args.json:
-        print_json(as_data(report))
+        print_json(diagnosis_dict(report))
     else:
         summary(report)
     return 0 if report.diagnosis.outcome in {"healthy", "not-this"} else 1
@@ -155,7 +155,7 @@ def _rendered(path: Path, report: DiagnosisReport) -> str:
     formats = {".md": markdown, ".html": diagnosis_html}
     suffix = path.suffix.lower()
     if suffix == ".json":
-        return json_text(as_data(report)) + "\n"
+        return json_text(diagnosis_dict(report)) + "\n"
     if suffix not in formats:
         raise InputError(f"{path}: a report is written as .md, .html or .json")
     return formats[suffix](report)

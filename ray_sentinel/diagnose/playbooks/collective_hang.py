@@ -248,8 +248,8 @@ def _busy_wait(case: JobCase, context: HangContext) -> Diagnosis | None:
     work = float(np.median([one.working_power for one in waiting]))
     text = (
         f"Collective busy-wait hang: {how} and poll in it at {power:.0f} W (training: {work:.0f} "
-        f"W) with high utilisation; {_network_seen(case, context)}. Series cannot tell which rank is "
-        "missing: stacks and the flight recorder can."
+        f"W) with high utilisation; {_network_seen(case, context)}. Series cannot tell which rank "
+        "is missing: stacks and the flight recorder can."
     )
     cause = "partial-busy-wait" if partial else "busy-wait"
     return answer(case, context, "found", cause, 0.85, text)

@@ -36,7 +36,7 @@ STARTUP_TIMEOUT = 300.0
 NEWCOMER_TIMEOUT = 60.0
 """The same in a job that works already."""
 EARLY_SECONDS = 6.0
-"""Seconds before a timeout at which the first look is taken, so that a second one can confirm it."""
+"""Seconds before a timeout at which the first look is taken, so that a second can confirm it."""
 SAME_SECONDS = 4.0
 """Two looks so far apart that show the same tell more than one."""
 TIMES_AFTER = 6.0

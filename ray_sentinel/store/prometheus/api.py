@@ -1,21 +1,29 @@
-"""A Prometheus as a source of time series, over its HTTP API."""
+"""A Prometheus as a source of time series, over its HTTP API.
+
+Answers to range queries are matrices of ``[time, "value"]`` pairs
+(https://prometheus.io/docs/prometheus/latest/querying/api/). The pairs are cut out of the JSON as
+raw bytes and read by numpy, which is three times as fast as building Python objects from them.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from ray_sentinel import regex as re
 from ray_sentinel.diagnose.series import Floats, Grid, Reduce, Samples, Selector, axis
+from ray_sentinel.errors import InputError
 from ray_sentinel.store.prometheus.http import PrometheusHttp
-from ray_sentinel.store.prometheus.matrix import ask_matrix, pairs_of
 
 # First and last sample of a Prometheus, which it does not tell: asked for in ever finer steps.
 
 MAX_POINTS = 10_000
 """Points of one series in one range query; Prometheus itself refuses more than 11,000."""
+
+_NO_BRACKETS = b'[]" \n'
 
 
 def find_span(http: PrometheusHttp, names: Sequence[str]) -> tuple[float, float] | None:
@@ -54,7 +62,7 @@ def _presence(
         "end": stamp(end + step),
         "step": f"{step:.3f}",
     }
-    found = [pairs_of(series.values) for series in ask_matrix(http, "/api/v1/query_range", query)]
+    found = [_pairs_of(series.values) for series in _ask_matrix(http, "/api/v1/query_range", query)]
     times = np.concatenate([pairs[:, 0] for pairs in found]) if found else np.empty(0)
     return (float(times.min()), float(times.max())) if times.size else None
 
@@ -143,8 +151,8 @@ class PrometheusSource:
         milliseconds = max(round((end - start) * 1000), 1)
         query = {"query": f"{selector}[{milliseconds}ms]", "time": stamp(end)}
         found = []
-        for series in ask_matrix(self._http, "/api/v1/query", query):
-            pairs = pairs_of(series.values)
+        for series in _ask_matrix(self._http, "/api/v1/query", query):
+            pairs = _pairs_of(series.values)
             found.append(Samples(_plain(series.metric), pairs[:, 0], pairs[:, 1]))
         return found
 
@@ -174,8 +182,8 @@ class PrometheusSource:
             "end": stamp(part[-1]),
             "step": f"{step:.3f}",
         }
-        for series in ask_matrix(self._http, "/api/v1/query_range", query):
-            pairs = pairs_of(series.values)
+        for series in _ask_matrix(self._http, "/api/v1/query_range", query):
+            pairs = _pairs_of(series.values)
             key = tuple(sorted(_plain(series.metric).items()))
             row = rows.setdefault(key, np.full(times.size, np.nan))
             index = np.rint((pairs[:, 0] - times[0]) / step).astype(np.int64)
@@ -184,3 +192,38 @@ class PrometheusSource:
 
 def _plain(labels: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if key != "__name__"}
+
+
+class _MatrixSeries(msgspec.Struct):
+    """One series; its values stay as they came until ``_pairs_of`` reads them."""
+
+    metric: dict[str, str]
+    values: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Data(msgspec.Struct):
+    resultType: str
+    result: list[_MatrixSeries] = []
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Data
+
+
+def _ask_matrix(http: PrometheusHttp, path: str, query: Mapping[str, str]) -> list[_MatrixSeries]:
+    """The series of an answer. Raises what ``PrometheusHttp`` raises."""
+    body = http.get(path, query)
+    try:
+        answer = msgspec.json.decode(body, type=_Answer)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{http.url}{path} does not answer as Prometheus: {error}") from None
+    return answer.data.result
+
+
+def _pairs_of(values: msgspec.Raw) -> Floats:
+    """``[[t,"v"],...]`` as an (N, 2) array."""
+    text = bytes(values).translate(None, _NO_BRACKETS).decode("ascii")
+    if not text:
+        return np.empty((0, 2))
+    return np.fromstring(text, sep=",", dtype=np.float64).reshape(-1, 2)

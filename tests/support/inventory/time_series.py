@@ -35,7 +35,7 @@ from ray_sentinel.doctor.checks.exposure import ExposureCheck, Offer
 from ray_sentinel.doctor.checks.exposure import ExposureFacts as Offers
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import InputError
-from ray_sentinel.report.diagnosis_json import as_data
+from ray_sentinel.report.contract import diagnosis_dict
 from ray_sentinel.store.event_files.memory import MemorySource
 from ray_sentinel.store.prometheus.api import PrometheusSource
 from ray_sentinel.store.prometheus.mirror import mirror_steadily
@@ -343,7 +343,7 @@ def output(*keys: str) -> Check:
         source = MemorySource()
         for name, labels, times, values in played(slower(1.2)).series():
             source.add(name, labels, times, values)
-        data = as_data(examine(source))
+        data = diagnosis_dict(examine(source))
         for key in keys:
             assert data[key] not in (None, "", [], {}), key
         assert "no_such_key" not in data

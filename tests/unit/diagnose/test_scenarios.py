@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.diagnose.playbooks import playbooks
-from ray_sentinel.report.diagnosis_json import as_data
+from ray_sentinel.report.contract import diagnosis_dict
 from tests.support.diagnosis import case_of, diagnosed, faults
 from tests.support.tsdb_scenarios.catalogue import scenario, scenarios
 
@@ -36,7 +36,7 @@ def test_planted_cause_and_culprits_are_named(name: str) -> None:
                "restless": seed % 2 == 1}  # fmt: skip
         _, truth, report = diagnosed(name, seed, **how)
         wrong += [f"seed {seed}: {fault}" for fault in faults(truth, report.diagnosis)]
-        assert msgspec.json.encode(as_data(report)), "what --json prints"
+        assert msgspec.json.encode(diagnosis_dict(report)), "what --json prints"
     assert not wrong
 
 

@@ -6,11 +6,11 @@ import json
 
 import msgspec
 
+from ray_sentinel.actors.bundles.index import rendered
 from ray_sentinel.config import Config, StragglersConfig
 from ray_sentinel.engine.actions import AnyAction, AskArrivals
 from ray_sentinel.engine.events import StragglersFound
 from ray_sentinel.model.straggler import StragglerFacts
-from ray_sentinel.report.bundle import rendered
 from tests.support.engine_sim import Sim
 
 

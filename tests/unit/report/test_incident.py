@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ray_sentinel.actors.bundles.index import rendered
 from ray_sentinel.model.diagnosis import CauseLocation as SeriesCulprit
 from ray_sentinel.model.diagnosis import Diagnosis, Figure, Link
 from ray_sentinel.model.identity import ProcessId
@@ -19,7 +20,6 @@ from ray_sentinel.model.incident import (
 )
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
-from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
+from ray_sentinel.actors.bundles.index import rendered
 from ray_sentinel.model.comparison import Comparison, Delta
 from ray_sentinel.model.diagnosis import (
     CauseLocation,
@@ -33,7 +34,6 @@ from ray_sentinel.model.triage import (
     Triage,
 )
 from ray_sentinel.report import diagnosis_markdown, incident_markdown
-from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.html import (
     comparison_html,
     diagnosis_html,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.evidence.stacks import parse
-from ray_sentinel.evidence.stacks.readers.astext import as_text
 from ray_sentinel.evidence.stacks.readers.cuda_gdb import kernel_name, read_kernels
 from ray_sentinel.evidence.stacks.readers.gdb import read_frame as gdb_frame
+from ray_sentinel.evidence.stacks.readers.pyspy import as_text
 from ray_sentinel.evidence.stacks.readers.pyspy import read_frame as pyspy_frame
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackTrace
