@@ -1,4 +1,4 @@
-"""The output of the engine. Its caller carries these out, and answers with events."""
+"""The output of the engine: actions that its caller carries out and answers with events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
 
 
 class TakeStacks(Action, frozen=True, tag="take_stacks"):
-    """Sample ``ranks``, without pausing them; each look is answered by StacksTaken with this round.
+    """Sample the stacks of ``ranks`` without pausing them. Each sample is answered by a StacksTaken
+    with this round's number.
 
     ``incident`` is empty for a routine sample of ranks that do not report progress.
     """
@@ -25,7 +26,7 @@ class TakeStacks(Action, frozen=True, tag="take_stacks"):
 
 
 class AskRecorder(Action, frozen=True, tag="ask_recorder"):
-    """Get the flight recorders of ``ranks``; answered by RecorderExplained.
+    """Fetch the flight recorders of ``ranks``; answered by RecorderExplained.
 
     ``failed``: ranks ended already, so that what is recorded has failed. ``overrun``: those of them
     that were sent more than they had asked for.

@@ -32,12 +32,12 @@ LIBRARIES = re.compile(r"\((torch|ray|numpy|threading|asyncio|concurrent|multipr
 
 
 def computes(fact: StackFact) -> bool:
-    """Whether it is at work itself: on a CPU, or in long work."""
+    """Whether the process itself is working: on a CPU, or in an operation that takes long."""
     return bool(fact.active) or fact.activity in LONG_ACTIVITIES | {"compute", "allocation"}
 
 
 def takes_long(fact: StackFact) -> bool:
-    """Whether a function that it is in says that it saves, loads or evaluates."""
+    """Whether the stack contains a function that saves, loads or evaluates."""
     return any(
         NAMES.search(place.partition(" (")[0]) and not LIBRARIES.search(place)
         for place in fact.signature

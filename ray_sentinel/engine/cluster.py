@@ -1,4 +1,4 @@
-"""What rules look at: the nodes and the jobs, as the last snapshots show them."""
+"""The state that rules read: the nodes and the jobs as of the latest snapshots."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ are deployed within seconds. What is left of an old attempt was there before."""
 
 
 class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One node; times are the coordinator's."""
+    """One node. Times are on the coordinator's clock."""
 
     node: Node
     joined_at: float
@@ -76,7 +76,7 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.offset - self.clock_shift
 
     def take(self, snapshot: Snapshot, now: float) -> None:
-        """A snapshot has come at ``now``."""
+        """Apply a snapshot that arrived at ``now``."""
         self._learn_offset(now - snapshot.time, snapshot)
         if self.last is not None and self.clock_shift != snapshot.clock_shift:
             self.clock_set_at = now
@@ -106,17 +106,17 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.offset += CLOCK_DRIFT * (offset - self.offset)
 
     def join(self) -> None:
-        """Ray shows it, maybe again."""
+        """Ray lists the node, possibly again."""
         self.left_at, self.expected_leave, self.leave_reason = None, False, ""
         self.leaving_since = None
 
     def drain(self, now: float) -> None:
-        """Ray says that it will go."""
+        """Ray announces that the node will go."""
         if self.leaving_since is None:
             self.leaving_since = now
 
     def leave(self, now: float, reason: str, *, expected: bool) -> None:
-        """Ray shows it as dead."""
+        """Ray lists the node as dead."""
         self.left_at, self.leave_reason = now, reason
         # What was announced may end by the machine's going, which Ray calls unexpected.
         self.expected_leave = expected or self.leaving_since is not None
@@ -124,13 +124,14 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.drain(now)
 
     def silence(self, now: float) -> float:
-        """Seconds since its last snapshot, or since it joined, in which it could be heard."""
+        """Seconds since its last snapshot, or since it joined, not counting the time in which the
+        coordinator could not receive any."""
         heard_at = self.seen_at if self.seen_at is not None else self.joined_at
         return now - max(heard_at, self.listened_since)
 
 
 class AttemptJoiner(msgspec.Struct):
-    """Which attempt a rank belongs to, where each node's launcher counts restarts for itself.
+    """Finds the attempt of a rank where each node's launcher counts restarts by itself.
 
     An agent of torchrun counts the failures of its own workers (``TORCHELASTIC_RESTART_COUNT``); a
     node that joins later begins at 0, and a change of membership counts nowhere
@@ -150,7 +151,8 @@ class AttemptJoiner(msgspec.Struct):
         return msgspec.structs.replace(rank, id=identity)
 
     def join(self, attempts: Iterable[JobView]) -> list[JobView]:
-        """Bring together what is one attempt; returns those of one job that are left empty."""
+        """Merge jobs that turned out to be one attempt. Returns the jobs that have no ranks
+        left."""
         # Each snapshot comes here: cheap for jobs of one attempt, and for attempts that have ended.
         running = [job for job in attempts if job.ended_at is None]
         if len(running) < 2:
@@ -166,7 +168,7 @@ class AttemptJoiner(msgspec.Struct):
         return [job for job in others if not job.ranks]
 
     def forget(self, jobs: Mapping[tuple[str, int], JobView]) -> None:
-        """Drop processes that no job knows any more."""
+        """Drop processes that no job contains any more."""
         if self.found:
             known = {process for job in jobs.values() for process in job.ranks}
             self.found = {p: attempt for p, attempt in self.found.items() if p in known}
@@ -183,7 +185,7 @@ def _one_world(views: list[RankView]) -> bool:
 
 
 class ClusterView(msgspec.Struct, kw_only=True, dict=True):
-    """All nodes and jobs. Changed only by the engine. ``config`` is given by ``bind``."""
+    """All nodes and jobs. Only the engine changes it. ``bind`` sets ``config``."""
 
     nodes: dict[str, NodeState] = {}
     jobs: dict[tuple[str, int], JobView] = {}
@@ -202,7 +204,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     """Ids of those that people know of, by job and attempt."""
 
     def bind(self, config: Config) -> ClusterView:
-        """Take the settings, and hand them on to all that is there."""
+        """Set the configuration, and pass it on to all nodes and jobs."""
         self.config = config
         for book in self.books.values():
             book.bind(config.hang.phase_budgets)
@@ -211,12 +213,12 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return self
 
     def bind_job(self, job: JobView) -> JobView:
-        """Give a job its settings and what is known of its phases."""
+        """Give a job its settings and the known durations of its phases."""
         book = self.books.get(job.job) or PhaseBook().bind(self.config.hang.phase_budgets)
         return job.bind(self.config.hang, book)
 
     def report_interval(self, node: NodeState) -> float:
-        """Seconds within which a snapshot of a node follows the last one."""
+        """The most seconds between two snapshots of a node."""
         return max(self.config.agent.snapshot_interval, node.interval)
 
     def lost_after(self, node: NodeState) -> float:
@@ -224,7 +226,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return self.config.coordinator.lost_snapshots * self.report_interval(node)
 
     def take(self, snapshot: Snapshot, now: float) -> None:
-        """Spread a node's snapshot over the jobs."""
+        """Distribute a node's snapshot over the jobs."""
         node = self.nodes.get(snapshot.node.id)
         if node is None:
             node = self.nodes[snapshot.node.id] = NodeState(node=snapshot.node, joined_at=now)
@@ -283,7 +285,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 del self.jobs[empty.key]
 
     def advance(self, now: float) -> None:
-        """Derive what follows from time alone; forget jobs and nodes that went long ago."""
+        """Update what depends on time alone, and drop jobs and nodes that ended long ago."""
         lost = {
             key: node.left_at
             for key, node in self.nodes.items()
@@ -354,7 +356,8 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             self.ray.forget(node_id)
 
     def relearn(self, phases: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
-        """Take over what earlier runs of jobs have shown of their phases: job → phase → seconds."""
+        """Adopt the phase durations (s) that earlier runs of jobs have shown: job → phase →
+        seconds."""
         for job, learned in phases.items():
             self._book(job).relearn(learned)
 
@@ -364,7 +367,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return {job: phases for job, phases in found.items() if phases}
 
     def listen(self, now: float) -> None:
-        """The coordinator was away until now: that was no silence of the nodes."""
+        """The coordinator was away until now; that time does not count as silence of the nodes."""
         for node in self.nodes.values():
             node.listened_since = now
 
@@ -373,8 +376,8 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return set().union(*(job.live_nodes for job in self.jobs.values()))
 
     def process_groups(self) -> dict[ProcessId, str]:
-        """The process groups of living ranks. A name that several groups share, as two ranks of one
-        number show, is that of no group."""
+        """The process groups of living ranks. A name that several groups share (two ranks have the
+        same number) is left out."""
         found: dict[ProcessId, str] = {}
         for job in self.jobs.values():
             if len({rank.rank.id.rank for rank in job.live}) == len(job.live):
@@ -387,13 +390,13 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return view.node.host if view else node_id
 
     def host_at(self, address: str) -> str:
-        """The same of the node with this address."""
+        """The host label of the node with this address."""
         found = (node.node.host for node in self.nodes.values() if node.node.address == address)
         return next(found, address)
 
     def members(self, culprits: Iterable[Culprit], job: JobView) -> tuple[Writer, ...]:
-        """Those of them that are no ranks of the job, as drivers and actors are, and whose node is
-        known."""
+        """The given processes that are not ranks of the job (drivers and actors, for example) and
+        whose node is known."""
         nodes = {node.node.host: key for key, node in self.nodes.items()}
         own = {(process.host, process.pid) for process in job.ranks}
         return tuple(
@@ -415,12 +418,12 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return ProcessId(host, pid, seen.start if seen is not None else 0)
 
     def rank_at(self, node_id: str, pid: int) -> int | None:
-        """The number of the rank that is, or was, this process."""
+        """The number of the rank that this process is or was."""
         found = self.job_at(node_id, pid)
         return found[1].rank.id.rank if found is not None else None
 
     def job_at(self, node_id: str, pid: int) -> tuple[JobView, RankView] | None:
-        """The rank that is, or was, this process, and its job."""
+        """The job and the rank that this process is or was."""
         found = (
             (job, rank)
             for job in self.jobs.values()
@@ -457,22 +460,22 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
 
 
 class KeptOfJob(Protocol):
-    """What is remembered of one job."""
+    """One kind of data that is kept for a job, and can be dropped."""
 
     @property
     def size(self) -> int:
-        """How much that is."""
+        """Its size."""
         ...
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Drop all of it."""
         ...
 
 
 def bound(kept_of_jobs: Iterable[tuple[float | None, float, KeptOfJob]], most: int) -> None:
-    """Clears what is too much together; each comes with when its job ended, None while it runs, and
-    when it last moved. The job that ended first goes first; of those that run, the one that stood
-    still for longest."""
+    """Drop data until the total is within the bound. Each item comes with the time at which its job
+    ended (None while it runs) and at which it last moved. The job that ended first is dropped
+    first; among running jobs, the one that has stood still longest."""
     kept = [(size, one) for one in kept_of_jobs if (size := one[2].size)]
     total = sum(size for size, _ in kept)
     if total <= most:

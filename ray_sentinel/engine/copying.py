@@ -1,4 +1,4 @@
-"""Copies of records that change, made by their types, so that the original can go on.
+"""Copies of mutable records, generated from their types, so that the original can keep changing.
 
 A record that is frozen, and what cannot change by itself, is shared by original and copy; all that
 can change is copied; the copy itself is not to be changed. What that is follows from the
@@ -23,7 +23,8 @@ _NO_DICT: dict[Any, Any] = {}
 
 
 def copier(kind: type[T]) -> Callable[[T], T]:
-    """What copies records of this type. Raises TypeError where it holds what is not known here."""
+    """A function that copies records of this type. Raises TypeError where the type contains
+    something unknown here."""
     found = _Copiers().of(inspect.type_info(kind))
     return found if found is not None else _same
 

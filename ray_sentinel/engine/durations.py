@@ -11,7 +11,7 @@ MEMORY = 512
 
 
 class DurationStats(msgspec.Struct, dict=True):
-    """The last durations of one kind of thing, in seconds, and what they promise for the next.
+    """The most recent durations of one kind, in seconds, and the timeout that they justify.
 
     A single long one (the first checkpoint) proves nothing; the second of its kind is a habit. So
     what is usual is the 95th percentile, and beside it the second longest of all that are kept.
@@ -34,13 +34,13 @@ class DurationStats(msgspec.Struct, dict=True):
         insort(self._sorted, seconds)
 
     def replace_last(self, seconds: float) -> None:
-        """The duration that was added last is ``seconds`` long instead."""
+        """Correct the duration that was added last to ``seconds``."""
         del self._sorted[bisect_left(self._sorted, self.recent[-1])]
         self.recent[-1] = seconds
         insort(self._sorted, seconds)
 
     def quantile(self, share: float) -> float | None:
-        """The duration that ``share`` (0..1) of the remembered ones do not exceed."""
+        """The duration that a ``share`` (0..1) of the kept ones do not exceed."""
         if not self._sorted:
             return None
         return self._sorted[min(len(self._sorted) - 1, int(share * len(self._sorted)))]

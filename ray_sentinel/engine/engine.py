@@ -82,7 +82,7 @@ class Engine:
         incidents: Iterable[Incident] = (),
         state: EngineState | None = None,
     ) -> None:
-        """``state``: of the engine to go on with. ``incidents`` are known beside it."""
+        """``state`` is the state to continue from; ``incidents`` are known in addition to it."""
         self.config = config or Config()
         self.state = state or EngineState()
         self._rules = load_rules(self.config)
@@ -109,7 +109,7 @@ class Engine:
         return self.state.now
 
     def handle(self, event: AnyEvent) -> list[AnyAction]:
-        """Take one event; returns what is to be done about it, in order."""
+        """Process one event. Returns the actions to carry out, in order."""
         self.state.now = max(self.now, event.time)
         if answered := answers(event):
             self.state.unanswered.pop(answered, None)
@@ -173,29 +173,29 @@ class Engine:
         return []
 
     def told(self, actions: Iterable[AnyAction]) -> list[IncidentTold]:
-        """What is told by ``actions``, those of the last event, as events that follow it."""
+        """The actions of the last event as events that follow it in the log."""
         ids = dict.fromkeys(one.incident.id for one in actions if isinstance(one, Publish))
         known = [self.store.incidents[key] for key in ids if key in self.store.incidents]
         return [IncidentTold(time=self.now, incident=incident) for incident in known]
 
     def unanswered(self) -> list[AnyAction]:
-        """What was asked for, was not answered yet, and is still wanted."""
+        """Requests that are not answered yet and still wanted."""
         self._forget_questions()
         return list(self.state.unanswered.values())
 
     def incidents(self, *, everything: bool = False) -> tuple[Incident, ...]:
-        """All that were confirmed, the newest last; with ``everything`` suspicions too."""
+        """All confirmed incidents, the newest last; with ``everything`` also suspicions."""
         told = self.store.incidents.values()
         return tuple(i for i in told if everything or i.confirmed_at is not None)
 
     def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
-        """The state of the whole, one sentence, and each job's lines."""
+        """The overall state, its one-sentence summary, and the lines of each job."""
         return status_words.describe(
             self.view, self.incidents(), now, self.state.stragglers, self.state.alerts
         )
 
     def alerts(self) -> tuple[Alert, ...]:
-        """What telemetry rules say now, the oldest first."""
+        """The current alerts of telemetry rules, the oldest first."""
         return self.state.alerts.all()
 
     def _node_changed(self, event: NodeLeft | NodeProbed | NodeDraining, now: float) -> None:

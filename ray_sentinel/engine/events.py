@@ -1,4 +1,5 @@
-"""The input of the engine. Every event carries the coordinator's time, and a log of them replays.
+"""The input of the engine. Every event carries the coordinator's time, so a log of events can be
+replayed.
 
 Times inside a snapshot are on its agent's clock, and ages (``snapshot.time - moment``) are computed
 on it. Exits and events of nodes are converted with ``NodeView.offset``, so an order across nodes is
@@ -30,7 +31,7 @@ class EngineEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class SnapshotReceived(EngineEvent, frozen=True, tag="snapshot"):
-    """An agent has reported."""
+    """An agent has sent a report."""
 
     snapshot: Snapshot
 
@@ -40,7 +41,7 @@ class Tick(EngineEvent, frozen=True, tag="tick"):
 
 
 class Resumed(EngineEvent, frozen=True, tag="resumed"):
-    """The coordinator is back after a restart, or took over a log: nobody was listening before.
+    """The coordinator is back after a restart, or took over a log; nobody was listening before.
 
     Until the next tick agents find it again, and what was asked for and not answered is asked for
     again right before that tick.
@@ -54,7 +55,7 @@ class NodeJoined(EngineEvent, frozen=True, tag="node_joined"):
 
 
 class NodeDraining(EngineEvent, frozen=True, tag="node_draining"):
-    """Ray drains a node: it will go, and what runs there ends. There is no way back."""
+    """Ray drains a node: it will go, and everything that runs there ends. This cannot be undone."""
 
     node_id: str
     deadline: float = 0.0
@@ -62,7 +63,7 @@ class NodeDraining(EngineEvent, frozen=True, tag="node_draining"):
 
 
 class NodeLeft(EngineEvent, frozen=True, tag="node_left"):
-    """Ray shows a node as dead. ``expected`` when it was drained or we let it go."""
+    """Ray lists a node as dead. ``expected`` if it was drained or we released it."""
 
     node_id: str
     expected: bool = False
@@ -70,7 +71,7 @@ class NodeLeft(EngineEvent, frozen=True, tag="node_left"):
 
 
 class NodeProbed(EngineEvent, frozen=True, tag="node_probed"):
-    """Whether the raylet of a silent node still answers; None when nothing could be learned."""
+    """Whether the raylet of a silent node still answers; None if that could not be determined."""
 
     node_id: str
     alive: bool | None
@@ -78,7 +79,7 @@ class NodeProbed(EngineEvent, frozen=True, tag="node_probed"):
 
 
 class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
-    """One round of harmless stacks, classified; late answers come as events of their own."""
+    """One round of non-intrusive stacks, classified. Late answers arrive as events of their own."""
 
     incident: str
     round: int
@@ -114,8 +115,8 @@ class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):
 
 
 class RayTableTold(EngineEvent, frozen=True, tag="ray_table"):
-    """Ray's drivers, living actors and unplaced groups have changed; ``table.calls`` is empty, as
-    nobody asks for calls where nothing is silent."""
+    """Ray's drivers, living actors or unplaced groups have changed. ``table.calls`` is empty,
+    because calls are only requested where something is silent."""
 
     table: RayCalls
 
@@ -129,8 +130,8 @@ class RayJobLooked(EngineEvent, frozen=True, tag="ray_job"):
 
 
 class EndedCallsTold(EngineEvent, frozen=True, tag="ended_calls"):
-    """How long calls of a Ray job took that have ended, and when calls began and ended; empty
-    where Ray does not tell."""
+    """How long the ended calls of a Ray job took, and when calls began and ended; empty where Ray
+    does not report it."""
 
     ray_job: str
     """Ray's job id, in hex."""
@@ -141,14 +142,14 @@ class EndedCallsTold(EngineEvent, frozen=True, tag="ended_calls"):
 
 
 class RayDeathsTold(EngineEvent, frozen=True, tag="ray_deaths"):
-    """Processes of Ray jobs have ended; each is told once."""
+    """Processes of Ray jobs have ended; each is reported once."""
 
     deaths: tuple[RayDeath, ...]
 
 
 class CaptureDone(EngineEvent, frozen=True, tag="captured"):
-    """The bundle is on disk, or could not be written yet: ``problems`` says why, and another one
-    comes when it was written late."""
+    """The bundle is on disk, or could not be written yet: ``problems`` says why, and a second event
+    follows once it has been written."""
 
     incident: str
     bundle: str
@@ -167,15 +168,15 @@ class NoticeSent(EngineEvent, frozen=True, tag="notice_sent"):
 
 
 class IncidentTold(EngineEvent, frozen=True, tag="told"):
-    """An incident was told as it stands here. It follows the event that made it so: a replay by the
-    version that wrote the log learns nothing from it. In one by another version, whose rules may
-    make something else of the same events, it stays as it was told."""
+    """An incident was published as given here. It follows the event that caused that: a replay by
+    the version that wrote the log learns nothing from it. Another version, whose rules may judge
+    the same events differently, keeps the incident as it was published."""
 
     incident: Incident
 
 
 class PhasesRecalled(EngineEvent, frozen=True, tag="phases_recalled"):
-    """What earlier runs have shown of their jobs' phases: job → phase → seconds."""
+    """The phase durations of earlier runs: job → phase → seconds."""
 
     phases: dict[str, dict[str, tuple[float, ...]]]
 
@@ -190,7 +191,7 @@ class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
 
 
 class MemoryShort(EngineEvent, frozen=True, tag="memory_short"):
-    """The coordinator takes more memory than it may."""
+    """The coordinator uses more memory than its limit."""
 
 
 AnyEvent = (

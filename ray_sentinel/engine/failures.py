@@ -12,7 +12,7 @@ MOST_KEPT = 100
 
 
 class Failures:
-    """The first failure of each part of the engine, kept until it is taken."""
+    """The first failure of each part of the engine, kept until it is reported."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
@@ -22,7 +22,7 @@ class Failures:
         """How often any part has failed."""
 
     def guarded(self, part: str, work: Callable[[], Iterable[T]]) -> list[T]:
-        """What ``work`` gives until it ends or fails."""
+        """Yield from ``work`` until it ends or fails."""
         found: list[T] = []
         try:
             # One by one: what was given before it failed counts.
@@ -34,7 +34,7 @@ class Failures:
         return found
 
     def run(self, part: str, work: Callable[[], None]) -> None:
-        """Run ``work``; note its failure."""
+        """Run ``work``, and record its failure."""
 
         def nothing() -> Iterable[None]:
             work()
@@ -49,6 +49,6 @@ class Failures:
             self._new[part] = error
 
     def take_new(self) -> dict[str, Exception]:
-        """Those that nobody has taken yet: part → its first failure."""
+        """The failures that have not been reported yet: part → its first failure."""
         taken, self._new = self._new, {}
         return taken

@@ -38,8 +38,8 @@ GAP = 0.5
 
 
 class JobExits(msgspec.Struct):
-    """How a job's processes ended: in their order, each told once. Times are the coordinator's, in
-    Unix seconds."""
+    """How the processes of a job ended, in order, each reported once. Times are Unix seconds on the
+    coordinator's clock."""
 
     since: list[tuple[float, Exit]] = []
     """Since the last incident, the first that ended first."""
@@ -54,7 +54,7 @@ class JobExits(msgspec.Struct):
         return iter(self.since)
 
     def take(self, exit_: Exit, at: float) -> bool:
-        """A process ended at ``at``. Returns False where that is known already."""
+        """Record that a process ended at ``at``. Returns False if that is known already."""
         process = exit_.rank.process
         if process in self.told and not self._says_more(exit_):
             return False
@@ -75,8 +75,8 @@ class JobExits(msgspec.Struct):
         )
 
     def killed_for_memory(self, node: str, pid: int) -> list[Exit]:
-        """The kernel says so of a process, a moment after it had ended. Returns what is now known
-        of its exit."""
+        """The kernel reports the kill of a process shortly after it ended. Returns the completed
+        exit."""
         changed = []
         for index, (at, exit_) in enumerate(self.since):
             where = exit_.rank.node, exit_.rank.process.pid
@@ -87,18 +87,18 @@ class JobExits(msgspec.Struct):
         return changed
 
     def forgive(self) -> None:
-        """An incident is over: the exits that it explained are not brought up again."""
+        """Mark the exits that a closed incident explained, so that they are not raised again."""
         self.since.clear()
 
     def forget_before(self, edge: float) -> None:
-        """Let go of exits before ``edge``."""
+        """Drop exits before ``edge``."""
         self.since = [(at, exit_) for at, exit_ in self.since if at >= edge]
 
     def forget_replaced(
         self, edge: float, live_ranks: Collection[int], known: Collection[ProcessId]
     ) -> None:
-        """Let go of exits before ``edge`` whose rank lives again, and of processes that ended
-        before it and are not ``known`` any more."""
+        """Drop exits before ``edge`` whose rank lives again, and those of processes that ended
+        before it and are no longer ``known``."""
         self.since = [
             (at, exit_)
             for at, exit_ in self.since
@@ -157,7 +157,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         self._regroup()
 
     def bind(self, hang: HangConfig, book: PhaseBook) -> JobView:
-        """Take the settings and what is known of the job's phases."""
+        """Set the settings and the known phase durations of the job."""
         self.hang, self.book = hang, book
         return self
 
@@ -186,7 +186,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def present(self) -> list[RankView]:
-        """Its ranks, living or ended, without processes that others have replaced since."""
+        """Its ranks, living or ended, without processes that others have replaced."""
         live = {view.rank.id.rank for view in self.live}
         size = self.world_size if live else None
         return [
@@ -206,12 +206,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return max((step for step in steps if step is not None), default=None)
 
     def by_rank(self, rank: RankId) -> RankView | None:
-        """The live process of a rank, else the last that there was."""
+        """The live process of each rank, or else the last one that it had."""
         found = [view for view in self.ranks.values() if view.rank.id == rank]
         return max(found, key=lambda view: (view.alive, view.seen_at), default=None)
 
     def take(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
-        """A rank's newest snapshot."""
+        """Apply a rank's newest snapshot."""
         process = snapshot.rank.process
         view = self.ranks.get(process)
         if view is None:
@@ -236,13 +236,13 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 self.pulse.add("", seconds, at)
 
     def take_exit(self, exit_: Exit, at: float) -> None:
-        """A rank's process has ended; ``at`` is on the coordinator's clock."""
+        """Record that a rank's process ended at ``at``, on the coordinator's clock."""
         if self.exits.take(exit_, at) and (view := self.ranks.get(exit_.rank.process)) is not None:
             view.exit, view.exited_at = exit_, at
             self._count_anew()
 
     def adopt(self, other: JobView) -> None:
-        """Take over the living ranks of another attempt, which turned out to be this one's."""
+        """Take over the living ranks of another attempt, which turned out to be this one."""
         for view in other.live:
             process = view.rank.process
             identity = msgspec.structs.replace(view.rank.id, attempt=self.attempt)
@@ -259,7 +259,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 view.exit = exit_
 
     def advance(self, now: float) -> None:
-        """Bring what is derived up to date: gaps, completeness, the end."""
+        """Update derived state: gaps, completeness, the end."""
         moved = self.moved_at()
         if moved > self.last_moved:
             gap = moved - self.last_moved
@@ -291,11 +291,11 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             self.exits.forget_before(begun)
 
     def follow(self, moved_at: float, ended_at: float | None) -> None:
-        """Of a job without ranks: when its Ray job last moved, and when it ended."""
+        """For a job without ranks: record when its Ray job last moved and when it ended."""
         self.stirred_at, self.ended_at = moved_at, ended_at
 
     def moved_at(self) -> float:
-        """When the job last moved; for one that ended, when it last did.
+        """When the job last moved; for an ended job, its last movement.
 
         That any rank got on is enough. That a rank's main thread works says little while all others
         stand still (it may spin): so work counts as soon as half of the ranks do it. Ranks that
@@ -308,12 +308,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return advanced if self.joins() else max(self.most_moved_at(), advanced)
 
     def most_moved_at(self) -> float:
-        """When half of its ranks had last given a sign of life."""
+        """When half of its ranks had last shown a sign of life."""
         signs = sorted((view.moved_at for view in self.live or self.ranks.values()), reverse=True)
         return signs[len(signs) // 2] if signs else self.first_seen
 
     def paused(self, now: float) -> bool:
-        """Every process is stopped: somebody paused the job, and nobody hangs."""
+        """Whether every process is stopped: then somebody paused the job, and it does not hang."""
         return all(rank.held("stopped", now) or rank.held("traced", now) for rank in self.live)
 
     def works_apart(self) -> bool:
@@ -328,7 +328,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return max(0.0, now - self.moved_at())
 
     def protected_phase(self, now: float) -> str:
-        """A phase, other than training, whose budget still holds; "" where there is none.
+        """A phase other than training whose budget has not run out; "" if there is none.
 
         One rank's declared phase protects all: the others wait for its checkpoint at a barrier.
         """
@@ -368,32 +368,34 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         )
 
     def declares_phases(self) -> bool:
-        """Some rank declares its phase."""
+        """Whether any rank declares its phase."""
         return any(view.phase for view in self.live)
 
     def training(self) -> bool:
-        """It has been seen to train: a step was counted, or it moved for a while, complete, and
-        not in search of its ranks."""
+        """Whether the job has been seen training: a step was counted, or it moved for a while with
+        all ranks present and not waiting for others to join."""
         if len(self.pace) > 0:
             return True
         return self._works() and not self.joins()
 
     def at_work(self, now: float) -> bool:
-        """It trains, gets on, and is in no phase of another kind, so that levels of its devices
-        mean something."""
+        """Whether the job trains, makes progress and is in no other phase, so that the levels of
+        its devices are meaningful."""
         if not self.live or not self.training() or self.protected_phase(now):
             return False
         return self.silence(now) <= max(AT_WORK_QUIET, 2.0 * (self.pace.usual or 0.0))
 
     def joins(self) -> bool:
-        """Most of its ranks were seen waiting for others to join, without progress since."""
+        """Whether most of its ranks were seen waiting for others to join, without progress
+        since."""
         return not self._started() and self.seen_phase() == JOINING
 
     def _started(self) -> bool:
         return self.has_trained or len(self.pace) > 0
 
     def may_join(self) -> bool:
-        """It seems to train, but may also be waiting for ranks to join: only stacks can tell."""
+        """Whether the job seems to train but may also be waiting for ranks to join; only stacks can
+        tell."""
         if self.joins():
             return self._works()
         doubtful = LEARNING_SECONDS <= self.busy_seconds < DOUBT_SECONDS
@@ -410,14 +412,15 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return any(view.looks for view in self.live)
 
     def timeout(self) -> float:
-        """Seconds of silence after which the job is suspicious."""
+        """Seconds of silence after which the job is suspected."""
         if not self.training() or self.ending():
             return STARTUP_QUIET_SECONDS
         pace = self.pace if len(self.pace) else self.gaps
         return pace.timeout(self.hang.silence_seconds, self.hang.silence_factor)
 
     def ending(self) -> bool:
-        """Most of its ranks have ended without an error: the rest cleans up."""
+        """Whether most of its ranks have ended without an error, so that the rest is cleaning
+        up."""
         if not any(view.left_in_peace for view in self.ranks.values()):
             return False
         # A rank that another process has taken over has not left.
@@ -426,26 +429,27 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return 2 * len(left) > len({view.rank.id.rank for view in present})
 
     def short_timeout(self, least: float) -> float:
-        """A shorter ``timeout``, for evidence that is hard but may be a moment's."""
+        """A shorter ``timeout`` (s) for evidence that is hard but may be momentary."""
         pace = self.pace if len(self.pace) else self.gaps
         return pace.timeout(least, 2.0) if self.training() else STARTUP_QUIET_SECONDS
 
     def phase(self) -> str:
-        """The phase of most ranks; where none is declared, training or start-up."""
+        """The phase of most ranks; without a declared one, training or start-up."""
         named = [view.phase for view in self.live if view.phase]
         if named:
             return max(set(named), key=named.count)
         return "train" if self.training() else self.seen_phase() or "startup"
 
     def exits_and_dying(self) -> list[tuple[float, Exit]]:
-        """Exits since the last incident, and those that are only a matter of seconds."""
+        """Exits since the last incident, and those that will follow within seconds."""
         told = {exit_.rank.process for _, exit_ in self.exits}
         dying = [view.dying() for view in self.live if view.rank.process not in told]
         known = [*self.exits, *(end for end in dying if end is not None)]
         return sorted(known, key=lambda pair: (pair[0], pair[1].order))
 
     def mark_gone(self, node: str, present: Collection[ProcessId], at: float) -> None:
-        """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""
+        """Mark ranks of ``node`` that are missing in its newest snapshot although no exit was
+        reported."""
         for process, view in self._on_node.get(node, {}).items():
             if view.alive and process not in present:
                 view.gone_at = at
@@ -458,10 +462,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         guessed: Mapping[ProcessId, float],
         at: float,
     ) -> bool:
-        """Ranks of ``node`` that ``homes`` shows in other jobs alone are no more of this one: what
-        a process's variables say is a guess until it attaches. That guess outweighs what a process
-        said, whose record may be unreadable for a moment, only after a while; ``guessed``: since
-        when. Returns whether there were any."""
+        """Drop ranks of ``node`` that ``homes`` shows only in other jobs. What the variables of a
+        process say is a guess until it attaches; the guess overrides what the process itself
+        reported, whose record may be unreadable for a moment, only after a while. ``guessed`` says
+        since when. Returns whether any was dropped."""
         key = self.key
         moved = [
             view
@@ -482,7 +486,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return bool(moved)
 
     def lose(self, left: Mapping[str, float]) -> None:
-        """Ranks on nodes that have left, by when they did, are gone too: nobody will tell how."""
+        """Mark ranks on nodes that have left, and when, as gone: no exit will be reported for
+        them."""
         for node in self.live_nodes & left.keys():
             for view in self._on_node[node].values():
                 if view.alive:
@@ -490,7 +495,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             self._count_anew()
 
     def forget_replaced(self, now: float) -> None:
-        """Let go of processes that ended long ago and whose rank another one has by now."""
+        """Drop processes that ended long ago and whose rank another process now has."""
         edge = now - FORGET_SECONDS
         live = {view.rank.id.rank for view in self.live}
         for process, view in list(self.ranks.items()) if len(self.live) < len(self.ranks) else ():

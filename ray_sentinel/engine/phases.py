@@ -65,7 +65,7 @@ class Occurrence(msgspec.Struct):
 
 
 class PhaseBook(msgspec.Struct, dict=True):
-    """Durations of phases of one job, kept over its attempts."""
+    """Durations of the phases of one job, kept across its attempts."""
 
     seen: dict[str, DurationStats] = {}
     """By phase, the one that was seen last at the end."""
@@ -75,12 +75,12 @@ class PhaseBook(msgspec.Struct, dict=True):
         self._set: Mapping[str, float] = {}
 
     def bind(self, budgets: Mapping[str, float]) -> PhaseBook:
-        """Take the budgets (s) that the configuration sets."""
+        """Set the budgets (s) from the configuration."""
         self._set = budgets
         return self
 
     def take(self, phase: str, rank: ProcessId, begun: float, ended: float) -> None:
-        """A rank was in ``phase`` between two times of one clock, in seconds.
+        """Record that a rank was in ``phase`` between two times (s) of one clock.
 
         All ranks go through a phase together: what overlaps is one occurrence, as long as the
         longest of them. A rank that comes a second time begins another.
@@ -96,7 +96,7 @@ class PhaseBook(msgspec.Struct, dict=True):
         last.ranks.add(rank)
 
     def add(self, phase: str, seconds: float) -> None:
-        """The job was once more in a phase, for ``seconds``."""
+        """Record one more occurrence of a phase that took ``seconds``."""
         seen = self.seen[phase] = self.seen.pop(phase, DurationStats())
         seen.add(seconds)
         # Some name a phase after its epoch.
@@ -130,7 +130,7 @@ class PhaseBook(msgspec.Struct, dict=True):
         }
 
     def relearn(self, learned: Mapping[str, Iterable[float]]) -> None:
-        """Take over what ``learned`` gave before; what can be no duration is left out."""
+        """Adopt what ``learned`` returned before; values that cannot be durations are left out."""
         for phase, durations in list(learned.items())[:MOST_PHASES]:
             for seconds in list(durations)[:MOST_KEPT]:
                 if 0.0 < seconds < LONGEST:
@@ -172,7 +172,7 @@ _STARTS = {
 
 
 def say_duration(seconds: float) -> str:
-    """For people: "40 s", "4 min", "1 h 20 min"."""
+    """A duration for people: "40 s", "4 min", "1 h 20 min"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

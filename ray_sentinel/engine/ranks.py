@@ -49,8 +49,8 @@ _WITHOUT_GIL = ("gil-held", "starved")
 
 
 class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Changed by ``update`` and ``look``; ``JobView`` sets ``rank``, ``exit``, ``exited_at``,
-    ``gone_at`` and ``lost``. Times are the coordinator's."""
+    """One rank. ``update`` and ``look`` change it; ``JobView`` sets ``rank``, ``exit``,
+    ``exited_at``, ``gone_at`` and ``lost``. Times are on the coordinator's clock."""
 
     rank: Rank
     """Under the attempt that it belongs to."""
@@ -94,7 +94,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @classmethod
     def found(cls, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> RankView:
-        """A rank of which this is the first snapshot."""
+        """The view of a rank from its first snapshot."""
         view = cls(
             rank=snapshot.rank,
             snapshot=snapshot,
@@ -116,17 +116,17 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def ended_at(self) -> float | None:
-        """When it ended, as far as was told; None while it lives."""
+        """When it ended, as far as was reported; None while it lives."""
         return self.exited_at if self.exited_at is not None else self.gone_at
 
     @property
     def attached(self) -> bool:
-        """It has a record of its own progress, with steps or without."""
+        """Whether it has a record of its own progress, with steps or without."""
         return self.snapshot.progress is not None
 
     @property
     def steps_recorded(self) -> int:
-        """How many steps it has told of since it attached."""
+        """How many steps it has reported since it attached."""
         progress = self.snapshot.progress
         return progress.steps_recorded if progress is not None else 0
 
@@ -135,7 +135,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.steps_recorded > 0
 
     def dying(self) -> tuple[float, Exit] | None:
-        """Its last words as an exit, with their time, while its process is still there.
+        """Its last words as an exit, and their time, while its process still exists.
 
         A large process on a busy node takes seconds to go. A rank that has got on since is not
         dying, whatever it said.
@@ -150,20 +150,21 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def left_in_peace(self) -> bool:
-        """It has ended without any sign of an error."""
+        """Whether it ended without any sign of an error."""
         if self.exit is not None:
             return not is_abnormal(self.exit)
         return not self.alive and not self.lost
 
     @property
     def restless(self) -> bool:
-        """Its main thread has not gone to sleep for some looks, be it given a CPU or not: it may
-        compute or poll, and only its stacks tell."""
+        """Whether its main thread has not slept during the last few looks, running or runnable: it
+        may compute or poll, and only its stacks can tell."""
         return self.running_looks >= ALWAYS_RUNNING
 
     @property
     def unfed(self) -> bool:
-        """It is runnable but gets no CPU: throttled by its control group, or crowded out."""
+        """Whether it is runnable but gets no CPU: throttled by its control group, or crowded
+        out."""
         return self.idle and self.process.state == "R"
 
     @property
@@ -181,7 +182,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     def update(
         self, snapshot: RankSnapshot, at: float, node_time: float, *, disturbed: bool = False
     ) -> list[float]:
-        """Take a newer snapshot; returns the durations (s) of the steps that ended since.
+        """Apply a newer snapshot. Returns the durations (s) of the steps that ended since.
 
         ``disturbed``: our own tools are at it, so that what it does is no sign of its own.
         """
@@ -226,7 +227,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.moved_at = max(self.moved_at, at)
 
     def look(self, fact: StackFact, job_moved: float, most_moved: float | None = None) -> None:
-        """Take newer stacks. Another place in the code is movement where nobody counts steps.
+        """Apply newer stacks. Where nobody counts steps, another place in the code is movement.
 
         ``job_moved``: when the job last moved; that a look before that was elsewhere is no news.
         ``most_moved``: when most of its ranks last did, if not then too: one that does nothing but
@@ -250,7 +251,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         del self.looks[:-MOST_LOOKS]
 
     def held(self, state: str, now: float) -> float:
-        """For how many seconds it has been in ``state``; 0 where it is not."""
+        """Seconds for which it has been in ``state``; 0 if it is not."""
         since = self.state_since.get(state)
         return 0.0 if since is None else max(0.0, now - since)
 
@@ -320,7 +321,7 @@ def _same_function(one: StackFact, other: StackFact) -> bool:
 
 
 def is_stuck(view: RankView, moved: float, seconds: float) -> bool:
-    """Whether its looks since ``moved``, over ``seconds`` at least, find it nowhere new.
+    """Whether its looks since ``moved``, spanning at least ``seconds``, show it at no new place.
 
     One that computes and waits in turn is at work. What hardly runs at all may go round: a loop
     that asks for something again and again does not get on.

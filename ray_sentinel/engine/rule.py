@@ -26,7 +26,7 @@ from ray_sentinel.model.incident import EvidenceItem, FaultKind, Finding
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What is proven, in the words of one rule."""
+    """What one rule has proven, in words."""
 
     rule: str
     kind: FaultKind
@@ -76,7 +76,7 @@ def thresholds(**defaults: float) -> type[Thresholds]:
 
 
 class Rule(abc.ABC):
-    """Looks at the cluster and suggests findings."""
+    """Reads the cluster state and returns findings."""
 
     name: ClassVar[str]
     Thresholds: ClassVar[type[Thresholds]] = Thresholds
@@ -86,7 +86,7 @@ class Rule(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, view: ClusterView, now: float) -> Iterable[Finding]:
-        """Everything that is wrong now, also when it was said before."""
+        """Every problem that exists now, including those reported before."""
 
 
 def known_rules() -> dict[str, type[Rule]]:

@@ -29,7 +29,8 @@ MOST_QUIET_LOOKS = 4
 
 
 class SamplingRequest(NamedTuple):
-    """Whom to look at, how many times, if ``every`` seconds have passed since the last time."""
+    """Whose stacks to sample, and how often, if ``every`` seconds have passed since the last
+    time."""
 
     job: JobView
     ranks: tuple[Rank, ...]
@@ -40,7 +41,7 @@ class SamplingRequest(NamedTuple):
 def routine_samples(
     view: ClusterView, busy: set[tuple[str, int]], now: float
 ) -> Iterator[SamplingRequest]:
-    """Jobs without step counts that have gone quiet: a look at some ranks' stacks is due.
+    """The samples that are due in jobs without step counts that have gone quiet.
 
     A main thread that polls a device burns a CPU whether the job gets on or not; only another
     stack shows that it moves. Ranks that count steps need no look.

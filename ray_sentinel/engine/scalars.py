@@ -1,4 +1,4 @@
-"""What ranks tell of their training over time: scalars, step times, and when they saved."""
+"""What ranks report about their training over time: scalars, step times, and when they saved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Key = tuple[str, int]
 
 
 class Track(msgspec.Struct):
-    """The last values of one thing, one for each step that was seen."""
+    """The last values of one quantity, one for each step that was seen."""
 
     values: Floats = msgspec.field(default_factory=Floats)
     at: float = 0.0
@@ -30,7 +30,7 @@ class Track(msgspec.Struct):
     best: float | None = None
 
     def add(self, value: float) -> None:
-        """One more value."""
+        """Append a value."""
         self.values.append(value)
         if len(self.values) > 2 * KEPT:
             del self.values[:KEPT]
@@ -41,7 +41,7 @@ class Track(msgspec.Struct):
 
 
 class Scalars(msgspec.Struct):
-    """All jobs. Changed only by the engine."""
+    """The scalars of all jobs. Only the engine changes it."""
 
     tracks: dict[tuple[Key, int, str], Track] = {}
     """By job, rank and name."""
@@ -53,7 +53,7 @@ class Scalars(msgspec.Struct):
     """When each job was last seen to do anything but train."""
 
     def look(self, jobs: Iterable[JobView], now: float) -> None:
-        """Take what the ranks' records show now."""
+        """Read the current values from the ranks' records."""
         known = set()
         for job in jobs:
             known.add(job.key)
@@ -76,7 +76,8 @@ class Scalars(msgspec.Struct):
                 del of_jobs[key]
 
     def apart_lately(self, job: JobView, now: float, seconds: float) -> bool:
-        """It started up, saved, evaluated or the like within the last ``seconds``."""
+        """Whether the job was starting up, saving, evaluating or the like within the last
+        ``seconds``."""
         return now - self.apart.get(job.key, -seconds) < seconds
 
     def _take(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:

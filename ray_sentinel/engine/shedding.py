@@ -1,9 +1,10 @@
-"""What the engine lets go when the coordinator takes too much memory, in this order.
+"""What the engine drops when the coordinator uses too much memory, in this order.
 
-Each time one part gives the older half of what it can spare; a part that has nothing to spare is
-passed over. No verdict of a hang needs what goes: what rules read is kept for longer than they look
-back, but for those of counters that rise over half an hour and more, which then see the last
-quarter. Of an incident that is over the bundle has everything; without one it keeps what it has.
+Each time, one part drops the older half of what it can spare; a part that has nothing to spare is
+skipped. No hang verdict needs what is dropped: the data for rules is kept for longer than they look
+back, except for rules on counters that rise over half an hour and more, which then see the last
+quarter of an hour. The bundle of a closed incident has everything; an incident without a bundle
+keeps its stacks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""All that the engine knows, and its snapshot: the same in MessagePack.
+"""All that the engine knows, and its snapshot: the same data in MessagePack.
 
-A snapshot of another version of us is taken as far as it goes: fields that are not known are left
-out, and fields that are missing have their defaults. Where that does not go, its incidents are
-taken alone; the rest is learned anew.
+A snapshot of another version is read as far as possible: unknown fields are ignored, and missing
+ones have their defaults. If it cannot be read at all, only its incidents are taken; everything else
+is learned again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Question = tuple[str, str, int]
 
 
 class EngineState(msgspec.Struct, kw_only=True):
-    """Times are the coordinator's, on its steady clock."""
+    """Times are on the coordinator's steady clock."""
 
     version: int = STATE_VERSION
     now: float = 0.0
@@ -68,21 +68,21 @@ class EngineState(msgspec.Struct, kw_only=True):
         self.former_jobs = []
 
     def of_incidents(self) -> EngineState:
-        """Its incidents alone."""
+        """A state that has only these incidents."""
         return _of_incidents(self.now, self.store.incidents, self.store.number)
 
     def packed(self) -> bytes:
-        """The snapshot. Raises what is in ``NO_SNAPSHOT``."""
+        """The snapshot. Raises the exceptions in ``NO_SNAPSHOT``."""
         return _encoder.encode(msgspec.structs.replace(self, former_jobs=self._former()))
 
     def packed_incidents(self) -> bytes:
-        """The snapshot of the incidents alone, where that of all cannot be had. Raises what is in
+        """A snapshot of the incidents alone, for when the whole one fails. Raises the exceptions in
         ``NO_SNAPSHOT``."""
         return _packed_incidents(self.now, self.store.incidents, self.store.number)
 
     def cut(self, most_bytes: int, lock: AbstractContextManager[object]) -> StateCut:
-        """The snapshot of this moment, to be packed while the engine goes on; ``lock`` is held by
-        whoever changes the state, and is not taken before it is packed."""
+        """The snapshot of this moment, to be packed while the engine continues. ``lock`` is the one
+        that whoever changes the state holds; it is not taken before packing begins."""
         series = self.cluster.telemetry
         # Not packed to learn that they are too large: a thousand nodes' take a gigabyte.
         held = series.hold(_encoder.encode) if series.size <= most_bytes else None
@@ -133,7 +133,7 @@ def _packed_incidents(now: float, incidents: dict[str, Incident], number: int) -
 
 
 def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
-    """The state of a snapshot, and what of it could not be taken, in words; "" where all was.
+    """The state in a snapshot, and a sentence about what could not be read ("" if all could).
 
     Raises ValueError where not even the incidents can be read.
     """
@@ -162,7 +162,7 @@ def _of_incidents(now: float, incidents: Mapping[str, Incident], number: int) ->
 
 
 def asks(action: AnyAction) -> Question | None:
-    """What an action asks for, where it must be answered sooner or later."""
+    """The request in an action that must eventually be answered."""
     match action:
         case TakeStacks(incident=incident, round=number) if incident:
             return ("stacks", incident, number)
@@ -174,7 +174,7 @@ def asks(action: AnyAction) -> Question | None:
 
 
 def answers(event: AnyEvent) -> Question | None:
-    """What an event answers."""
+    """The request that an event answers."""
     match event:
         case StacksTaken(incident=incident, round=number, asked_at=None):
             return ("stacks", incident, number)

@@ -1,10 +1,10 @@
-"""The engine's state at one moment, packed while the engine goes on.
+"""The engine's state at one moment, packed while the engine continues.
 
-To pack all that is known of 8,192 ranks takes most of a second, in which no event may wait. So what
-can change is copied at that moment, without what it is made of: nearly all of it is records that
-never change, which copy and original share. Of the series of a node, which are too many to be
-copied, only who would change them next packs them before, one node's, or the cut itself when it
-comes to them. Everything is packed in small steps, so that other threads have their turns.
+Packing everything that is known about 8,192 ranks takes most of a second, and no event may wait for
+that. So mutable records are copied at that moment, while the immutable ones that make up nearly all
+of them are shared with the copy. The series of nodes are too many to copy: whoever wants to change
+a node's series first packs that node's, or the cut packs it when it gets there. Packing proceeds in
+small steps, so that other threads get their turns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Packing = Generator[None, None, bytes]
 
 
 class StateCut:
-    """A snapshot that is still to be packed: once, on any thread."""
+    """A snapshot that is still to be packed, once, on any thread."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class StateCut:
         self._lock = lock
 
     def packed(self) -> bytes:
-        """The snapshot, or as much of it as can be packed and is not too large; empty where nothing
+        """The snapshot, or as much of it as can be packed and is not too large; empty if nothing
         is."""
         steps = self.steps()
         while True:
@@ -60,7 +60,7 @@ class StateCut:
                 return cast("bytes", end.value)
 
     def steps(self) -> Packing:
-        """The same step by step: each takes a millisecond, but for the last."""
+        """Pack the snapshot step by step. Each step takes about a millisecond, except the last."""
         for what, packing in (
             ("the nodes' metrics of the last minutes", self._with_series),
             ("what was learned of the jobs", self._without_series),

@@ -30,7 +30,7 @@ def describe(
     stragglers: StragglerWatch | None = None,
     alerts: AlertBook | None = None,
 ) -> tuple[State, str, tuple[JobStatus, ...]]:
-    """The worst state of all jobs, the sentence that goes with it, and each job."""
+    """The worst state of all jobs, its one-sentence summary, and the lines of each job."""
     open_ones = [incident for incident in incidents if incident.state in CONFIRMED]
     served = loads(view, now)
     jobs = tuple(

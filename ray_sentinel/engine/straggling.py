@@ -37,18 +37,18 @@ Key = tuple[str, int]
 
 
 class StragglerWatch(msgspec.Struct, dict=True):
-    """Changed only by the engine. Its settings are given by ``bind``."""
+    """Only the engine changes it. ``bind`` sets its settings."""
 
     next_at: dict[Key, float] = {}
     """When each job is looked at again."""
     found: dict[Key, list[tuple[float, StragglerFacts]]] = {}
 
     def bind(self, settings: StragglersConfig) -> None:
-        """Take the settings."""
+        """Set the settings."""
         self._settings = settings
 
     def due(self, view: ClusterView, busy: Collection[Key], now: float) -> Iterator[AskArrivals]:
-        """The searches that are due. ``busy``: jobs with a case."""
+        """The searches that are due. ``busy`` are jobs with a case."""
         interval = self._settings.interval_seconds
         for key in (self.next_at.keys() | self.found.keys()) - view.jobs.keys():
             self.next_at.pop(key, None)
@@ -74,7 +74,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
         )
 
     def take(self, event: StragglersFound, now: float) -> None:
-        """Take the result of a search."""
+        """Record the result of a search."""
         key = (event.job, event.attempt)
         if event.facts is None:
             self.next_at[key] = now + BARREN_FACTOR * self._settings.interval_seconds
@@ -84,7 +84,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
             del found[:-HEAT]
 
     def status(self, key: Key, now: float) -> StragglerStatus | None:
-        """For ``status``: the last look, and the heat of it over time."""
+        """The last result, and each rank's lateness over time, for ``status``."""
         found = self.found.get(key)
         if not found:
             return None
@@ -110,7 +110,7 @@ def _clock_set(view: ClusterView, job: JobView, now: float) -> bool:
 
 
 def offsets(view: ClusterView, job: JobView) -> dict[int, float]:
-    """Seconds to add to each rank's clock, where its host's is clearly off."""
+    """Seconds to add to each rank's clock, if the clock of its host is clearly off."""
     found = {
         rank.rank.id.rank: node.wall_offset
         for rank in job.live

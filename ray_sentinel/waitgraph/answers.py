@@ -1,5 +1,5 @@
-"""Answers that processes await of each other over connections that are no calls of Ray's: HTTP
-requests to an engine or a reward model, queues, key-value stores."""
+"""Answers that processes await from each other over connections other than Ray calls: HTTP requests
+to an engine or a reward model, queues, key-value stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else, whatever it has sent."""
 
 
 def may_await(fact: StackFact | None) -> bool:
-    """Whether a process may wait for an answer, as far as its stack tells."""
+    """Whether a process may be waiting for an answer, by its stack."""
     return fact is None or (
         fact.activity in _WAITING and not fact.active and not fact.waits_for_others
     )
@@ -32,10 +32,10 @@ Ports = Mapping[tuple[str, int], int]
 def awaited_answers(
     connections: Mapping[str, Iterable[Connection]], ports: Ports, before: float
 ) -> Iterator[AwaitedAnswer]:
-    """What was asked ``before`` (Unix time) and has not been answered since; ``connections`` by
-    node id.
+    """Requests that were sent ``before`` a Unix time and have not been answered since;
+    ``connections`` are by node id.
 
-    Over Ray's own connections actors are called: what these wait for, Ray tells itself.
+    Ray's own connections are left out: they carry actor calls, whose waits Ray itself reports.
     """
     served: dict[tuple[str, str, str], Connection] = {}
     for node, found in connections.items():
@@ -73,9 +73,9 @@ def serving_drivers(
     ports: Ports,
     drivers: Collection[tuple[str, int]],
 ) -> Iterator[ProcessId]:
-    """Those of ``drivers`` (node id and pid) that listen at a port besides that of Ray: whoever
-    asks there is none of the job, as the front end of a notebook or the user of a service. What a
-    driver has started may be Ray."""
+    """Those of ``drivers`` (node id and pid) that listen at a port other than Ray's. Their clients
+    are outside the job, such as a notebook's front end or a service's user. Processes that a driver
+    started may belong to Ray."""
     for node, found in connections.items():
         for one in found:
             place = node, one.process.pid
@@ -85,14 +85,14 @@ def serving_drivers(
 
 
 class JobAnswers:
-    """The awaited answers of one look, by who awaits them and of whom."""
+    """The awaited answers in one look, by who awaits them and from whom."""
 
     def __init__(
         self,
         answers: Iterable[AwaitedAnswer],
         answerer: Callable[[AwaitedAnswer], WaitNode],
     ) -> None:
-        """``answerer`` gives the node that is waited for."""
+        """``answerer`` returns the node that is waited for."""
         self._of: dict[WaitNode, dict[WaitNode, AwaitedAnswer]] = defaultdict(dict)
         self._askers: dict[WaitNode, list[WaitNode]] = defaultdict(list)
         for one in sorted(answers, key=lambda one: one.since, reverse=True):
@@ -102,11 +102,11 @@ class JobAnswers:
                 self._askers[whom].append(who)
 
     def askers(self, node: WaitNode) -> tuple[WaitNode, ...]:
-        """Who awaits an answer of a process."""
+        """The processes that await an answer from a process."""
         return tuple(self._askers.get(node, ()))
 
     def since(self, node: WaitNode) -> float | None:
-        """When the first of those answers was asked for, in Unix time; None where there is none."""
+        """The Unix time of the earliest of those requests; None if there is none."""
         asked = (self._of[who][node].since for who in self.askers(node))
         return min(asked, default=None)
 

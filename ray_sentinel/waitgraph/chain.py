@@ -1,4 +1,4 @@
-"""The chain from who waits to what holds it up, for people and for programs."""
+"""The chain from a waiting process to what holds it up, for people and for programs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLi
 
 
 def in_process(call: str, process: str, how: str) -> str:
-    """A call and the process that it ``how`` waits for, as one end of a step.
+    """A call and the process that it waits for in the way ``how``, as one end of a step.
 
     >>> in_process("Trainer.update", "Trainer 1", RUNS_IN)
     'Trainer.update at Trainer 1'
@@ -65,8 +65,8 @@ def in_process(call: str, process: str, how: str) -> str:
 
 
 def who_and_call(end: str) -> tuple[str, str]:
-    """An end of a step, apart: the process, and what it is to do there; of another node an empty
-    call.
+    """The two parts of a step's end: the process, and the call that it should execute; the call is
+    empty for other nodes.
 
     >>> who_and_call("Trainer.update at Trainer 1")
     ('Trainer 1', 'Trainer.update')
@@ -82,8 +82,7 @@ def _name(node: WaitNode, names: Mapping[WaitNode, str]) -> str:
 def sentence(
     root: GraphRoot, steps: Sequence[ChainLink], names: Mapping[WaitNode, str], now: float
 ) -> str:
-    """The chain to a root in words, of which only its end where there are no steps; ``now`` is Unix
-    time.
+    """The chain to a root in words; only its end if there are no steps. ``now`` is Unix time.
 
     "driver waits 41 s in ray.get for Trainer.update at Trainer 1 → waits 40 s ... → sleeping in
     score (reward.py:88)".
@@ -95,9 +94,11 @@ def sentence(
 
 
 def step_text(step: ChainLink, now: float) -> str:
-    """What its ``start`` does, in words: "waits 41 s in ray.get for Trainer.update at Trainer 1".
+    """What the ``start`` of a step does, in words: "waits 41 s in ray.get for Trainer.update at
+    Trainer 1".
 
-    Where it has not come to an operation, the sentence is about its ``end``. ``now`` is Unix time.
+    If it has not reached an operation, the sentence is about the step's ``end``. ``now`` is Unix
+    time.
     """
     age = "" if step.since is None else f" {max(0.0, now - step.since):.0f} s"
     if step.how == NOT_REACHED:
@@ -114,7 +115,7 @@ def step_text(step: ChainLink, now: float) -> str:
 
 
 def edge_label(step: ChainLink, at: float) -> str:
-    """What stands at a drawn step, between its two ends: "ray.get for Trainer.update, 41 s"."""
+    """The label of a drawn step, between its two ends: "ray.get for Trainer.update, 41 s"."""
     call = who_and_call(step.end)[1]
     how = "waits in" if step.how == IN_OPERATION else _LABELS.get(step.how, step.how)
     if call and step.how not in _OF_CALLS:

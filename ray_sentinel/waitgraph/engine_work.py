@@ -1,9 +1,9 @@
-"""An inference engine below an actor or a driver, as a witness of what that waits for.
+"""An inference engine below an actor or a driver, as a witness of what that process waits for.
 
-An engine tells how many requests it has and counts what it does. Whoever handed them to it waits
-until it has done with them: while its figures move, the wait will end by itself; where none has
-moved for long, the engine hangs; and one without requests is idle, because the process above it has
-not handed any on.
+An engine reports how many requests it has, and counts its work. Whoever handed it the requests
+waits until they are done: while the counters move, the wait will end by itself; if none has moved
+for long, the engine hangs; and an engine without requests is idle, because the process above it has
+not passed any on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WAITING = frozenset({"idle", "network-wait", "lock-wait", "input-wait", "unknow
 
 
 class EngineWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine does."""
+    """The state of an engine."""
 
     name: str
     """Of its job: "sglang-4711"."""
@@ -34,8 +34,8 @@ class EngineWork(msgspec.Struct, frozen=True, kw_only=True):
     """None of its figures has changed for long."""
 
     def facts(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitFact]:
-        """Of the process above it, which runs calls and was seen as ``fact`` tells; none where it
-        does not wait for its engine."""
+        """Facts about the process above the engine, which runs calls and whose stack is ``fact``;
+        none if it does not wait for its engine."""
         waits = fact is None or (fact.activity in _WAITING and not fact.active)
         if not waits:
             return

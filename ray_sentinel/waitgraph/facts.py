@@ -86,7 +86,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class NotReached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``process`` has not come to ``operation``, which needs it."""
+    """``process`` has not reached ``operation``, which needs it."""
 
     process: WaitNode
     operation: WaitNode
@@ -121,7 +121,7 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def text(self) -> str:
-        """Both: "sleeping in score (reward.py:88)"."""
+        """What it does and where: "sleeping in score (reward.py:88)"."""
         return (
             f"{self.doing} in {self.place}"
             if self.doing and self.place
@@ -130,14 +130,14 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``process`` was seen to go on: what is slow is not stuck."""
+    """``process`` was seen making progress: what is slow is not stuck."""
 
     process: WaitNode
     witness: str = ""
 
 
 class Mute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Nothing can be learned of ``process``; ``why`` names the remedy where there is one."""
+    """Nothing can be learned about ``process``; ``why`` names the remedy, if there is one."""
 
     process: WaitNode
     why: str

@@ -1,4 +1,4 @@
-"""The graph of waits: an edge leads from who waits to what is waited for."""
+"""The graph of waits: an edge leads from a waiter to what it waits for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """Edges, and what is known of each process beside them."""
+    """Edges, and the facts about each process."""
 
     edges: Mapping[WaitNode, tuple[Edge, ...]]
     """By who waits; a node that waits for nothing is not in it."""
@@ -51,10 +51,10 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build(facts: Iterable[WaitFact]) -> WaitGraph:
-    """The graph of some facts; of two that say the same edge, the first counts.
+    """The graph of the given facts. If two facts give the same edge, the first one counts.
 
-    A process that is broken, or was seen to move, waits for nobody: what holds the others up is it
-    itself, whatever its stack shows.
+    A process that is broken, or was seen moving, waits for nobody: it holds the others up itself,
+    whatever its stack shows.
     """
     facts = list(facts)
     broken = {fact.process: fact for fact in facts if isinstance(fact, Broken)}
@@ -116,6 +116,10 @@ def _edges(facts: Iterable[WaitFact]) -> Iterator[Edge]:
 
 
 def parts_of(graph: WaitGraph) -> list[tuple[WaitNode, ...]]:
-    """The strongly connected parts; each comes after all parts that it waits for."""
+    """The strongly connected components; each comes after all components that it waits for.
+
+    Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972), without
+    recursion: a chain of waits may be thousands long.
+    """
     edges = {node: tuple(graph.awaited(node)) for node in graph.nodes}
     return [tuple(sorted(part)) for part in components(edges)]

@@ -1,5 +1,5 @@
-"""Resources that Ray makes for placement groups: "CPU_group_29a1..." is a part of the group's CPUs,
-"CPU_group_0_29a1..." one of its first bundle's."""
+"""Resources that Ray creates for placement groups: "CPU_group_29a1..." is a part of the group's
+CPUs, "CPU_group_0_29a1..." a part of its first bundle's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACE = "bundle"
 
 
 class GroupNeed(msgspec.Struct, frozen=True):
-    """What is asked for, or held, in a placement group."""
+    """What is requested, or held, in a placement group."""
 
     group: str
     """Its id."""
@@ -26,7 +26,7 @@ class GroupNeed(msgspec.Struct, frozen=True):
 
 
 def group_need(needs: Mapping[str, float]) -> GroupNeed | None:
-    """What a call needs of a placement group; None where it needs none.
+    """What a call needs from a placement group; None if it needs nothing.
 
     >>> group_need({"CPU_group_1_29a129a129a129a1": 2.0, "CPU_group_29a129a129a129a1": 2.0})
     GroupNeed(group='29a129a129a129a1', bundle=1, amounts={'CPU': 2.0})

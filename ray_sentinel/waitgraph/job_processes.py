@@ -27,10 +27,10 @@ class JobMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobProcesses:
-    """The processes of some jobs, by what Ray calls them."""
+    """The processes of some jobs, by Ray's identifiers."""
 
     def __init__(self, ray: RayCalls, started: Mapping[tuple[str, int], ProcessId]) -> None:
-        """``started`` has the process of (node id or address, pid), for those that were found."""
+        """``started`` maps (node id or address, pid) to the process, for those that were found."""
         self.known: dict[WaitNode, JobMember] = {}
         self._by_actor: dict[str, WaitNode] = {}
         self._by_driver: dict[str, WaitNode] = {}
@@ -63,8 +63,8 @@ class JobProcesses:
         return node
 
     def add_below(self, above: ProcessId, process: ProcessId) -> WaitNode:
-        """The node of a process that descends from a known one, and is known by its name; that of
-        any other process."""
+        """The node of a process. One that descends from a known process is known by that one's
+        name."""
         node, known = process_node(process), self.known.get(process_node(above))
         if known is not None and node not in self.known:
             inner = msgspec.structs.replace(known, process=process, actor="", inner=True)
@@ -75,11 +75,11 @@ class JobProcesses:
         return node
 
     def driver_of(self, job: str) -> WaitNode | None:
-        """The driver of a job, where its process is known."""
+        """The driver of a job, if its process is known."""
         return self._by_driver.get(job)
 
     def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
-        """The process that runs a call, or that will where it is its actor's."""
+        """The process that runs a call, or that will run it because it is the call's actor."""
         if call.kind == "driver":
             return self._by_driver.get(call.job)
         if call.actor and call.actor in self._by_actor:
@@ -89,5 +89,5 @@ class JobProcesses:
 
 
 def creation_id(actor: str) -> str:
-    """Of the call that makes an actor (``TaskID::ForActorCreationTask``)."""
+    """The id of the call that creates an actor (``TaskID::ForActorCreationTask``)."""
     return f"{16 * 'f'}{actor}"

@@ -1,8 +1,7 @@
-"""What actors of several classes do together, in words: operations and transfers of weights.
+"""Names for what actors of several classes do together: operations and transfers of weights.
 
-Who waits for whom is found without a name. Names of methods and functions only tell what to call
-it: trainers that give their weights to engines have done so since the first of these jobs under
-names with "weight" in them.
+Finding who waits for whom needs no names. Names of methods and functions only decide what to call
+it: trainers have always sent their weights to engines under names that contain "weight".
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _WEIGHTS = re.compile(r"weights?(?:[^a-z]|$)|refit", re.IGNORECASE)
 
 
 def meeting(root: GraphRoot, translated: RayFacts) -> str:
-    """Of those that a root holds up; empty where all are of one class.
+    """What the processes that a root holds up do together; empty if all are of one class.
 
     "broadcast of Trainer and Engine", "the weight synchronisation of Trainer and Engine".
     """

@@ -1,12 +1,12 @@
-"""Collectives and transfers of a job's actors: who stands in one, and who has not come to it.
+"""Collectives and transfers of a job's actors: who is in one, and who has not reached it.
 
-From outside a process group is not seen, but for the rank that a process has in its first one. So
-the members of an operation are taken to be the actors of one class, which make a group in most
-jobs. But an operation that a whole class has come to ends: where it does not, it has members
-outside of the class. Those are actors that stand in an operation of that name, as trainers that
-send weights and engines that receive them; else the others of a process group that spans classes;
-else those who were called by who stands in it; else ranks of other classes that were called by
-whoever called those.
+A process group cannot be seen from outside, except for the rank that a process has in its first
+group. So the members of an operation are assumed to be the actors of one class, which form a group
+in most jobs. But an operation that a whole class has reached ends; if it does not, it has members
+outside the class. Those are, in this order: actors in an operation of the same name, as trainers
+that send weights and engines that receive them; the others of a process group that spans classes;
+actors that were called by a process in the operation; ranks of other classes that were called by
+the same caller.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ActorOperation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """As people call it: "broadcast of Trainer and Engine"."""
+        """Its name for people: "broadcast of Trainer and Engine"."""
         return f"{self.name or 'a collective'} of {' and '.join(self.roles)}"
 
     def facts(self, stacks: Mapping[WaitNode, StackFact]) -> Iterator[WaitFact]:
@@ -72,7 +72,7 @@ class _Party(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobOperations:
-    """Finds the operations of one look."""
+    """Finds the operations in one look."""
 
     def __init__(
         self,
@@ -83,9 +83,10 @@ class JobOperations:
         called: Callable[[WaitNode], Iterable[WaitNode]],
         beside: Callable[[Iterable[WaitNode]], Iterable[WaitNode]] = lambda _: (),
     ) -> None:
-        """``moved``: who was elsewhere from look to look. ``groups``: the process groups of ranks,
-        by what agents call them. ``called``: who is to run the unfinished calls of a process;
-        ``beside``: those of the processes that called some."""
+        """``moved`` are the processes whose place changed between looks. ``groups`` are the process
+        groups of ranks, by the agents' names for them. ``called`` gives the processes that are to
+        run the unfinished calls of a process; ``beside`` those called by the callers of some
+        processes."""
         self._members, self._stacks, self._moved = members, stacks, moved
         self._called, self._beside = called, beside
         self._ranks = groups.keys()
@@ -104,7 +105,7 @@ class JobOperations:
                 self._crews[others[0]] += self._crews.pop((job, role, ""))
 
     def find(self) -> Iterator[ActorOperation]:
-        """All of them."""
+        """All operations."""
         parties = [party for crew in sorted(self._crews) for party in self._parties(crew)]
         meeting = list(self._meeting(parties))
         for met in meeting:

@@ -47,12 +47,13 @@ class RootMember(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def does(self) -> tuple[str, ...]:
-        """Both: to answer takes no longer than the calls in which the answer is awaited."""
+        """The calls that it runs, and those in which its answer is awaited: answering takes no
+        longer than the calls that await the answer."""
         return (*self.methods, *self.asked_in)
 
 
 class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds a job up, with the chain that leads there."""
+    """What holds a job up, with the chain that leads to it."""
 
     kind: RootKind
     who: tuple[str, ...]
@@ -95,7 +96,7 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that runs a call and stands where it waits for nobody, or goes round there on a
-    CPU, whoever waits for it; of drivers, only one that goes round."""
+    CPU, whether or not anybody waits for it. Drivers count only if they go round."""
 
     member: RootMember
     place: str
@@ -142,7 +143,7 @@ def pictured(
     groups: Mapping[ProcessId, str] | None = None,
     engines: Mapping[ProcessId, EngineWork] | None = None,
 ) -> ClusterPicture:
-    """The picture of one look; ``groups`` and ``engines`` as in ``RayFacts``."""
+    """The picture of one look; ``groups`` and ``engines`` are those of ``RayFacts``."""
     started: dict[tuple[str, int], ProcessId] = {}
     for one in look.processes:
         started[one.node, one.process.pid] = one.process
@@ -173,7 +174,8 @@ def picture(
     answers: Iterable[AwaitedAnswer] = (),
     serving: Iterable[ProcessId] = (),
 ) -> ClusterPicture:
-    """From what Ray and the stacks of one moment say; the arguments are as in ``RayFacts``."""
+    """The picture from Ray's state and the stacks of one moment; the arguments are those of
+    ``RayFacts``."""
     translated = RayFacts(
         calls, started, stacks, movements, groups, woken, engines, answers, serving
     )

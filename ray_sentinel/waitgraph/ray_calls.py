@@ -1,7 +1,8 @@
-"""Facts of Ray: which call waits for which, and which process runs it.
+"""Facts from Ray: which call waits for which, and which process runs it.
 
-Who waits in ``ray.get`` is told by its stack, for which call by the unfinished calls that its own
-call has made. Where it made none, the object was handed to it: then by those of whoever made it.
+A stack shows that a process waits in ``ray.get``; the unfinished calls that its own call has made
+show for which. If it made none, it was given the object by its caller, so the caller's unfinished
+calls count.
 """
 
 from __future__ import annotations
@@ -60,10 +61,12 @@ _STATES = {
 
 
 class AwaitedRow:
-    """Calls or groups in the order in which they were asked for, stretches of which many await."""
+    """Calls or groups in the order in which they were requested; many processes await ranges of
+    them."""
 
     def __init__(self, name: str, items: Iterable[tuple[WaitNode, float | None]]) -> None:
-        """``name`` is unique among rows; the items are nodes and the Unix times of their making."""
+        """``name`` is unique among rows; the items are nodes and the Unix times of their
+        creation."""
         self._name = name
         self._items = tuple(items)
         self._told: set[WaitNode] = set()
@@ -72,8 +75,8 @@ class AwaitedRow:
         return len(self._items)
 
     def awaited(self, fact: WaitsFor, low: int, high: int) -> Iterator[WaitsFor]:
-        """``fact`` of each item from ``low`` to ``high``, which is not included; where it has no
-        time, since they were made."""
+        """``fact`` for each item from ``low`` up to, not including, ``high``; if it has no time,
+        since their creation."""
         if high - low <= FEW:
             for at in range(low, high):
                 yield self._one(fact, at, 1)
@@ -107,7 +110,7 @@ class AwaitedRow:
 
 
 class RayFacts:
-    """Translates one look at Ray and at the stacks of its processes."""
+    """Translates one look at Ray and at the stacks of its processes into facts."""
 
     def __init__(
         self,
@@ -121,10 +124,11 @@ class RayFacts:
         answers: Iterable[AwaitedAnswer] = (),
         serving: Iterable[ProcessId] = (),
     ) -> None:
-        """``started`` as in ``JobProcesses``; ``groups``: the process groups of those that are
-        ranks; ``woken``: in whom a thread that stood at one place was put on a CPU meanwhile;
-        ``engines``: the inference engines below processes; ``answers``: that they await of each
-        other; ``serving``: drivers that listen for requests."""
+        """``started`` is as in ``JobProcesses``; ``groups`` are the process groups of those that
+        are ranks; ``woken`` are the processes in which a thread that stood in one place was put on
+        a CPU meanwhile; ``engines`` are the inference engines below processes; ``answers`` are
+        those that processes await from each other; ``serving`` are drivers that listen for
+        requests."""
         self.processes = JobProcesses(ray, started)
         self._engines = {process_node(p): work for p, work in (engines or {}).items()}
         self.names: dict[WaitNode, str] = {
@@ -175,7 +179,7 @@ class RayFacts:
         self.operations = tuple(found.find())
 
     def facts(self) -> Iterator[WaitFact]:
-        """All of them."""
+        """All facts."""
         for call in self._ray.calls:
             self.names.setdefault(call_node(call.id), call.name or call.kind)
             yield from self._of_call(call)
@@ -190,24 +194,25 @@ class RayFacts:
         return tuple(self._runs.get(node, ()))
 
     def given(self, node: WaitNode) -> tuple[RayCall, ...]:
-        """The calls that a process executes, and then those that wait for it to do so."""
+        """The calls that a process executes, then those that wait for it to execute them."""
         made = (call for call in self._given.get(node, ()) if call.kind != "driver")
         return tuple(sorted(made, key=lambda call: (call.state != "running", _made_at(call))))
 
     def functions(self, node: WaitNode) -> tuple[str, ...]:
-        """In which a process stands, outermost first; empty where that is not known."""
+        """The functions on a process's stack, outermost first; empty if unknown."""
         fact = self._stacks.get(node)
         return (
             tuple(last_name(place.partition(" (")[0]) for place in fact.signature) if fact else ()
         )
 
     def maker(self, call: RayCall) -> str:
-        """The name of the process that made a call; empty where that is not known."""
+        """The name of the process that made a call; empty if unknown."""
         node = self._runner.get(call.parent)
         return self.names.get(node, "") if node is not None else ""
 
     def asked_in(self, node: WaitNode) -> tuple[str, ...]:
-        """What those run who await an answer of a process; of a driver, an empty name."""
+        """The calls in which processes await an answer from a process; an empty name for a
+        driver."""
         found: dict[str, None] = {}
         for who in self._answers.askers(node):
             drives = self.processes.known[who].role == "driver"
@@ -215,27 +220,28 @@ class RayFacts:
         return tuple(found)
 
     def asker(self, node: WaitNode) -> str:
-        """The name of one who awaits an answer of a process; empty where nobody does."""
+        """The name of a process that awaits an answer from this one; empty if there is none."""
         return next((self.names.get(who, "") for who in self._answers.askers(node)), "")
 
     def asked_since(self, node: WaitNode) -> float | None:
-        """Since when an answer of a process is awaited, in Unix time; None where none is."""
+        """Since when an answer from a process is awaited, in Unix time; None if none is."""
         return self._answers.since(node)
 
     def goes_round(self, node: WaitNode) -> StackFact | None:
-        """The stack of a process that was on a CPU, and in one function at every look; None of any
-        other. A long call that computes may be seen so, and one that never ends is."""
+        """The stack of a process that was on a CPU, and in one function, at every look; None for
+        any other. A long computing call may look like this, and so does one that never ends."""
         fact = self._stacks.get(node)
         here = self._movements.get(node) in ("stuck", "in-place")
         return fact if fact is not None and fact.active and here else None
 
     def moves(self, node: WaitNode) -> int | None:
-        """As of ``UnmetNeeds``."""
+        """As in ``UnmetNeeds``."""
         return self._unmet.moves(node)
 
     def thread_switches(self, node: WaitNode) -> int | None:
-        """How often the telling thread of a process had been put on a CPU; None where that is not
-        known, or agents watch it all the time, as the main threads of Ray's processes."""
+        """How often the thread that a process's facts are from has been put on a CPU; None if
+        unknown, or if agents watch it all the time, as they do the main threads of Ray's
+        processes."""
         fact = self._stacks.get(node)
         if fact is None:
             return None
@@ -243,8 +249,8 @@ class RayFacts:
         return None if watched else fact.switches
 
     def works_untold(self, node: WaitNode) -> bool:
-        """Whether an actor runs code of the user's though no call of it is known: of calls that
-        were made without task events, as Ray Serve's are, Ray's control store is told nothing."""
+        """Whether an actor runs user code although no call of it is known. Ray's control store does
+        not learn of calls made without task events, such as those of Ray Serve."""
         fact = self._stacks.get(node)
         if fact is None or not self.processes.known[node].actor or self._given.get(node):
             return False
@@ -345,7 +351,7 @@ class RayFacts:
         return tuple(work.facts(node, fact))
 
     def engine(self, node: WaitNode) -> str:
-        """The engine that a process waits for in vain; empty where there is none."""
+        """The engine that a process waits for in vain; empty if there is none."""
         work = self._engines.get(node)
         hangs = work is not None and work.still and self._of_engine(node, self._stacks.get(node))
         return work.name if work is not None and hangs else ""
@@ -529,7 +535,7 @@ _WAITS = {"get": "ray.get", "get_objects": "ray.get", "wait": "ray.wait"}
 
 
 def ray_wait(fact: StackFact) -> str:
-    """In which of Ray's waits a process stands: "ray.get", "ray.wait", "PlacementGroup.wait", or
+    """The Ray wait in which a process stands: "ray.get", "ray.wait", "PlacementGroup.wait", or
     empty."""
     for place in reversed(fact.signature):
         function, _, where = place.partition(" (")

@@ -51,9 +51,9 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:
-    """The roots that a process waits for, the circles, and who cannot go on in what it was asked
-    for: those with the most waiters first. For ``drivers`` nobody need wait: without them their
-    jobs do not go on."""
+    """The roots that a process waits for, the cycles, and the processes that cannot go on with what
+    was requested of them; those with the most waiters first. ``drivers`` need no waiters: without
+    them, their jobs do not go on."""
     graph = build(facts)
     parts = parts_of(graph)
     awaited = {edge.awaited for edges in graph.edges.values() for edge in edges}

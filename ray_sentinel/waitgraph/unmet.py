@@ -1,5 +1,5 @@
-"""What a call of Ray waits for before it can run: a place on a node or in a placement group, a
-runtime environment, room for its arguments."""
+"""What a Ray call waits for before it can run: a place on a node or in a placement group, a runtime
+environment, memory for its arguments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LACKING = {
 
 
 def lack_of(node: WaitNode) -> Lack | None:
-    """What a resource that is waited for stands for; None for what is none of these."""
+    """What a resource that is waited for represents; None if it is none of these."""
     if node.kind != "resource":
         return None
     keys: dict[Lack, tuple[str, ...]] = {
@@ -59,10 +59,10 @@ def lack_of(node: WaitNode) -> Lack | None:
 
 
 class UnmetNeeds:
-    """Of the calls of one look at Ray."""
+    """The unmet needs of the calls in one look at Ray."""
 
     def __init__(self, ray: RayCalls, names: dict[WaitNode, str]) -> None:
-        """``names``: what people call the nodes, which gets those of what is waited for."""
+        """``names`` maps nodes to names for people; nodes that are waited for are added to it."""
         self._ray, self._names = ray, names
         self._groups = {group.id: group for group in ray.groups}
         self._placed = {group.id: group for group in ray.placed}
@@ -72,24 +72,24 @@ class UnmetNeeds:
         """The environments that calls wait for, and where they are built."""
 
     def of(self, call: RayCall) -> WaitsFor:
-        """What a call waits for that no node has begun."""
+        """What a call that no node has started waits for."""
         return self._build(call) or self._wait(call, self._lacking(call), _HOW[call.state])
 
     def group(self, group_id: str) -> WaitNode:
-        """A placement group that is not placed."""
+        """The facts about a placement group that is not placed."""
         node = WaitNode("resource", f"{_GROUP_KEY}{group_id}")
         group = self._groups.get(group_id)
         self._names[node] = group_text(group) if group else f"placement group {group_id[:8]}"
         return node
 
     def of_builds(self) -> Iterator[WaitFact]:
-        """What is seen of the building of the environments that calls wait for."""
+        """The facts about the building of the environments that calls wait for."""
         for node, where in self._builds.items():
             yield from _of_build(node, where)
 
     def moves(self, node: WaitNode) -> int | None:
-        """Of an environment that is built: a number that is another one once anything has moved;
-        None of any other node, and where that cannot be known."""
+        """For an environment being built: a number that changes whenever the build has moved. None
+        for any other node, and if it cannot be known."""
         where = self._builds.get(node)
         return where.moves if where is not None else None
 
@@ -170,7 +170,7 @@ def _of_build(node: WaitNode, where: NodeEnvironments) -> Iterator[WaitFact]:
 
 
 def asked_text(call: RayCall, placed: Mapping[str, PlacedGroup]) -> str:
-    """What a call waits for that is not placed, and whose group, if it has one, is."""
+    """What a call that is not placed waits for, and whose group it belongs to, if any."""
     need = group_need(call.needs)
     if need is None:
         return need_text(call.needs, call.selectors)
@@ -198,7 +198,7 @@ def need_text(needs: Mapping[str, float], selectors: tuple[dict[str, str], ...] 
 
 
 def labels_text(selectors: tuple[dict[str, str], ...]) -> str:
-    """Labels that a node must have, each selector in Ray's own words.
+    """The labels that a node must have, each selector in Ray's syntax.
 
     >>> labels_text(({"kind": "h100", "zone": "!a"}, {"kind": "in(a100,h200)"}))
     'kind=h100 and zone=!a or kind=in(a100,h200)'
@@ -209,7 +209,7 @@ def labels_text(selectors: tuple[dict[str, str], ...]) -> str:
 
 
 def amounts_text(resources: Mapping[str, float]) -> str:
-    """Resources, as people write them.
+    """Resources for people.
 
     >>> amounts_text({"CPU": 8.0, "GPU": 0.5})
     '8 CPU, 0.5 GPU'
@@ -218,7 +218,7 @@ def amounts_text(resources: Mapping[str, float]) -> str:
 
 
 def group_text(group: PendingGroup) -> str:
-    """A placement group with what it asks for."""
+    """A placement group and what it requests."""
     never = NO_NODE if group.infeasible else ""
     return f"placement group {group.name or group.id[:8]} ({bundles_text(group.bundles)}{never})"
 

@@ -1,4 +1,4 @@
-"""The requests of a case: stacks, recorders, captures. Each is noted in the case."""
+"""The requests of a case: stacks, recorders, captures. Each is recorded in the case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOOLS_SECONDS = 12.0
 
 
 def everything(case: Case, now: float) -> list[AnyAction]:
-    """All harmless evidence, as often as is sensible."""
+    """Request all non-intrusive evidence, as often as is sensible."""
     if case.asked_round >= MOST_ROUNDS:
         due = now - case.asked_round_at >= LOOK_SELDOM
         return stacks(case, now) if due else []
@@ -34,7 +34,7 @@ def everything(case: Case, now: float) -> list[AnyAction]:
 
 
 def stacks(case: Case, now: float) -> list[AnyAction]:
-    """One more round of stacks."""
+    """Request one more round of stacks."""
     ranks = tuple(view.rank for view in case.job.live)
     if not ranks:
         return []
@@ -44,7 +44,8 @@ def stacks(case: Case, now: float) -> list[AnyAction]:
 
 
 def recorders(case: Case, now: float) -> list[AnyAction]:
-    """The flight recorders, also of ranks that an exception has ended: they left theirs behind."""
+    """Request the flight recorders, including those that ranks left behind when an exception ended
+    them."""
     ranks = tuple(
         view.rank
         for view in case.job.ranks.values()
@@ -74,7 +75,7 @@ def _ras(case: Case) -> list[AnyAction]:
 
 
 def capture_seconds(ranks: Iterable[Rank], settings: Settings, *, thorough: bool) -> float:
-    """Seconds that the tools of the slowest node may take."""
+    """The most seconds that the tools on the slowest node may take."""
     if not thorough or not may_be_thorough(settings):
         return settings.deadline
     most = max(Counter(rank.node for rank in ranks).values(), default=0)
@@ -95,8 +96,8 @@ def capture(
     *,
     thorough: bool = False,
 ) -> Capture:
-    """All tools; every live rank is in exactly one of the three lists. ``members``: those that are
-    named and are no ranks."""
+    """Request all tools. Every live rank is in exactly one of the three lists. ``members`` are
+    processes that are named but are not ranks."""
     case.captured_at = now  # also where this fails: it is tried again after the cooldown
     everyone = [view.rank for view in case.job.live]
     seconds = capture_seconds(everyone, settings, thorough=thorough)
@@ -125,7 +126,7 @@ def capture(
 
 
 def again(case: Case, action: AnyAction, now: float, settings: Settings) -> None:
-    """``action`` is carried out again after a restart: its deadlines count from now."""
+    """Repeat ``action`` after a restart; its deadlines count from now."""
     match action:
         case TakeStacks(round=number) if number == case.asked_round:
             case.asked_round_at = now

@@ -1,4 +1,4 @@
-"""The work on an open incident, and what was gathered for it."""
+"""The work on an open incident, and the evidence gathered for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ Round = dict[ProcessId, StackFact]
 
 
 class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
-    """The work on an open incident. Changed only by the engine. Times are the coordinator's.
+    """The work on an open incident. Only the engine changes it. Times are on the coordinator's
+    clock.
 
     The incident and the job are the store's and the cluster's: the case holds their numbers, and
     ``bind`` gives them.
@@ -81,26 +82,26 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """When a capture that has not come is done without."""
 
     def bind(self, incidents: Mapping[str, Incident], job: JobView) -> Case:
-        """Take the records that the case's incident is one of, and its job."""
+        """Set the records, one of which is the case's incident, and the job."""
         self._incidents, self.job = incidents, job
         return self
 
     @property
     def incident(self) -> Incident:
-        """The record, as it is now."""
+        """The incident's current record."""
         return self._incidents[self.incident_id]
 
     @property
     def about_ourselves(self) -> bool:
-        """Its incident is of the sentinel, not of the job."""
+        """Whether the incident concerns the sentinel, not the job."""
         return self.incident.rule.startswith(OURSELVES)
 
     def key(self, rule: str) -> tuple[str, int, str]:
-        """Names one of its findings: job, attempt, rule."""
+        """Identifies one of its findings: job, attempt, rule."""
         return (self.job.job, self.job.attempt, rule)
 
     def with_verdict(self, incident: Incident, verdict: Verdict) -> Incident:
-        """An incident of this case as a verdict tells it."""
+        """An incident of this case with the given verdict."""
         blamed = {(culprit.rank, culprit.pid) for culprit in verdict.culprits}
         views = [
             view
@@ -121,12 +122,13 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         )
 
     def is_made_worse_by(self, finding: Finding) -> bool:
-        """Whether the rule that knew the whole verdict called it a warning, and does no more."""
+        """Whether the rule that has its own verdict called it a warning before and no longer
+        does."""
         told = self.incident.confirmed_at is not None and self._told_mildly()
         return told and finding.rule in self.findings and finding.severity == "critical"
 
     def is_told_anew_by(self, finding: Finding) -> bool:
-        """Whether the rule that knew what is missing knows it otherwise now."""
+        """Whether the rule that knows what is missing now describes it differently."""
         before, told = self.findings.get(finding.rule), self.incident.verdict
         return (
             told is not None
@@ -150,12 +152,13 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return list({view.rank.process: view for view in views}.values())
 
     def count_captures(self) -> None:
-        """As its incident tells; what was confirmed and not captured is due for it."""
+        """Restore the number of captures from the incident. A confirmed incident without one is due
+        for it."""
         captured = [step.at for step in self.incident.history if step.state == "captured"]
         self.captures, self.captured_at = len(captured), max(captured, default=float("-inf"))
 
     def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
-        """Stacks have come; rounds come in order, a late one is dropped."""
+        """Add a round of stacks. Rounds come in order; a late one is dropped."""
         if number > self.last_round:
             self.last_round = number
             early = self.early.get(number, {})
@@ -166,7 +169,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         del self.rounds[:-KEPT_ROUNDS], self.round_numbers[:-KEPT_ROUNDS]
 
     def complete_round(self, number: int, facts: tuple[StackFact, ...]) -> None:
-        """Stacks have come of which their round was told without, or will be told in a moment."""
+        """Add stacks that belong to a round that has already been judged, or is about to be."""
         if number in self.round_numbers:
             _, known = self.rounds[self.round_numbers.index(number)]
         elif self.last_round < number <= self.asked_round:
@@ -177,12 +180,12 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             known.setdefault(fact.process, fact)
 
     def nobody_suspected(self) -> bool:
-        """What was found is proven, but it accuses nobody."""
+        """Whether the finding is proven but accuses nobody."""
         return not any(finding.suspects for finding in self.findings.values())
 
     def withdraw(self, found: set[tuple[str, int, str]]) -> bool:
-        """Take back what had seemed proven of a rank and is found no more, where the rank was seen
-        to go round in a loop since; returns whether there was any."""
+        """Withdraw what seemed proven about a rank where the finding no longer holds and the rank
+        has since been seen going round in a loop. Returns whether there was any."""
         looping = {view.rank.id for view in self.job.live if view.looped_at > self.opened_at}
         gone = [
             rule
@@ -197,11 +200,11 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return bool(gone)
 
     def awaits_capture(self, now: float) -> bool:
-        """A capture was asked for, and may still come."""
+        """Whether a capture was requested and may still arrive."""
         return self.capturing and now < self.capture_due
 
     def answered(self) -> bool:
-        """The round that was asked for last has come."""
+        """Whether the round that was requested last has arrived."""
         return self.last_round >= self.asked_round
 
     def span(self) -> float:
@@ -209,7 +212,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return self.rounds[-1][0] - (self.first_round_at or 0.0) if self.rounds else 0.0
 
     def latest(self, process: ProcessId) -> StackFact | None:
-        """The last stacks of a process that could be read."""
+        """The most recent readable stacks of a process."""
         for _, round_ in reversed(self.rounds):
             fact = round_.get(process)
             if fact is not None and not fact.error:
@@ -217,7 +220,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return None
 
     def with_looks(self, fact: StackFact) -> StackFact:
-        """The fact with what the rounds before showed of its process."""
+        """The fact, extended by what the earlier rounds showed of its process."""
         seen = [
             round_[fact.process].signature
             for _, round_ in self.rounds
@@ -229,7 +232,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return msgspec.structs.replace(fact, looks=len(seen), before=before)
 
     def movement(self, process: ProcessId) -> Movement:
-        """How its stack changed over the last two rounds in which it could be read.
+        """How its stack changed over the last two rounds in which it was readable.
 
         Looks of nearly the same moment, as a crowded node takes them, are one: that they agree says
         nothing. A loop that stays within one function is movement too, unless it never leaves the
@@ -246,7 +249,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return found if apart or found == "moved" else "unknown"
 
     def seen_once(self, process: ProcessId) -> bool:
-        """It could be read, but never twice with time in between."""
+        """Whether it was readable, but never twice with enough time in between."""
         seen, apart = self._last_looks(process)
         return bool(seen) and not apart
 
@@ -267,11 +270,11 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return (looks[before - 1 :], True) if before else (looks, False)
 
     def moves_data(self, process: ProcessId, now: float) -> bool:
-        """It went on reading or writing after the job had fallen silent, and not long ago."""
+        """Whether it kept reading or writing after the job had fallen silent, until recently."""
         at = self.job.ranks[process].data_at
         return at > self.job.moved_at() + DATA_AFTER and now - at < DATA_WITHIN
 
     def moved(self, process: ProcessId) -> bool | None:
-        """Whether it went elsewhere since the round before; None where there are no two."""
+        """Whether its place changed since the previous round; None without two rounds."""
         found = self.movement(process)
         return None if found == "unknown" else found == "moved"

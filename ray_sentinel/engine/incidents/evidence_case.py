@@ -1,4 +1,5 @@
-"""A case made of evidence alone, without a cluster: what lies in a folder, judged as live.
+"""A case made of recorded evidence alone, without a cluster: the contents of a folder, judged as
+live evidence is.
 
 The weights, the kinds and the sentence are those of the live verdict (``suspects``, ``verdict``).
 What only the live engine knows is left out: how long the job has been silent, what its ranks'
@@ -37,7 +38,7 @@ other."""
 
 
 class FolderEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, of one job."""
+    """The evidence that was read about one job."""
 
     rounds: Sequence[Sequence[StackFact]] = ()
     """Of stacks, the oldest first, one fact a process; those without a rank are left out."""
@@ -50,8 +51,8 @@ class FolderEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judged(evidence: FolderEvidence) -> Judgement:
-    """What the live engine would say of this evidence: the verdict, and with "wait" why it would
-    not tell it yet."""
+    """The judgement that the live engine would give on this evidence. With "wait", the verdict says
+    why it would not be published yet."""
     case = _case(evidence)
     hosts = {view.node: view.node or _NOWHERE for view in case.job.ranks.values()}
     proven = any(finding.hard for finding in case.findings.values())
@@ -67,8 +68,8 @@ def judged(evidence: FolderEvidence) -> Judgement:
 
 
 def recorded_items(evidence: FolderEvidence) -> tuple[EvidenceItem, ...]:
-    """What only the record tells: of processes, exits, progress and nodes, and of stacks, recorders
-    and RAS where they are not there to be judged anew."""
+    """Evidence that only the incident's record contains: on processes, exits, progress and nodes,
+    and on stacks, recorders and RAS where their files are not there to be judged again."""
     verdict = evidence.incident.verdict if evidence.incident is not None else None
     again = {
         STACKS: any(evidence.rounds),

@@ -85,8 +85,8 @@ def advance(incident: Incident, state: IncidentState, at: float, why: str = "") 
 
 
 class IncidentLifecycle:
-    """Moves incidents along; asks for evidence by actions. Keeps nothing itself: the incidents and
-    their cases are the store's."""
+    """Advances incidents and requests evidence by actions. It has no state of its own: incidents
+    and their cases belong to the store."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class IncidentLifecycle:
     def found(
         self, finding: Finding, now: float, slowed: StragglerStatus | None = None
     ) -> list[AnyAction]:
-        """A rule has found something. ``slowed``: who slowed the job down before."""
+        """A rule has made a finding. ``slowed`` are the ranks that slowed the job down before."""
         job = self._view.jobs[finding.job, finding.attempt]
         case = self._store.case_for(finding, job)
         new = case is not None and (case.is_made_worse_by(finding) or case.is_told_anew_by(finding))
@@ -143,7 +143,7 @@ class IncidentLifecycle:
         return self._capture(case, now, thorough=event.thorough)
 
     def explained(self, event: RecorderExplained | RasExplained, now: float) -> None:
-        """Flight recorders, or NCCL's RAS, have told of a case."""
+        """Add the result of flight recorders or NCCL's RAS to a case."""
         case = self._store.cases.get(event.incident)
         if case is None:
             return
@@ -159,7 +159,7 @@ class IncidentLifecycle:
             case.unjudged = case.incident.state != "suspected"
 
     def captured(self, event: CaptureDone, now: float) -> list[AnyAction]:
-        """The bundle is written, or will be."""
+        """The bundle has been written, or will be."""
         case = self._store.cases.get(event.incident)
         if case is None or case.incident.state == "suspected":
             return self._bundled_late(event)
@@ -182,14 +182,14 @@ class IncidentLifecycle:
         return self._tell(msgspec.structs.replace(known, bundle=event.bundle))
 
     def follow(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
-        """What is to be done about a case now; ``found``: the findings that still hold."""
+        """The actions that are due for a case now. ``found`` are the findings that still hold."""
         if case.incident.state == "suspected":
             return self._confirm_or_drop(case, found, now)
         return self._watch_the_end(case, found, now)
 
     def reopen(self, now: float) -> list[AnyAction]:
-        """Go on with open incidents whose case is lost: it began with an older version of us, or in
-        a part of the log that is gone."""
+        """Continue open incidents whose case is lost because an older version of the sentinel began
+        it, or because that part of the log is gone."""
         actions: list[AnyAction] = []
         for key, since in list(self._store.orphans.items()):
             incident = self._store.incidents.get(key)
@@ -440,7 +440,7 @@ def _recorders_to_come(case: Case, now: float) -> bool:
 
 
 def recorders_overdue(ranks: int) -> float:
-    """Seconds after which the recorders of so many ranks are no longer waited for."""
+    """Seconds after which the flight recorders of this many ranks are no longer waited for."""
     return RECORDER_OVERDUE + RECORDER_TURN * ranks
 
 

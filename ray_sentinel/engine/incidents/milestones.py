@@ -1,4 +1,4 @@
-"""The timeline of an incident: what was seen on the way to the verdict, one step a line."""
+"""The timeline of an incident: what was observed on the way to the verdict, one step a line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_WORDS = 60
 
 
 def added(steps: Iterable[Milestone], *new: Milestone) -> tuple[Milestone, ...]:
-    """The steps with more of them, in their order, bounded."""
+    """The steps with the new ones added, in order and bounded in number."""
     known = sorted(dict.fromkeys((*steps, *new)), key=lambda step: step.at)
     return tuple(known if len(known) <= MOST else known[:FIRST] + known[FIRST - MOST :])
 
@@ -57,7 +57,7 @@ def _who(facts: Sequence[StackFact]) -> str:
 
 
 def of_recorders(at: float, facts: RecorderFacts | None) -> Milestone:
-    """The flight recorders were read."""
+    """The step "flight recorders were read"."""
     if facts is None:
         return Milestone(at, "flight recorders", "none could be had")
     return Milestone(
@@ -66,7 +66,7 @@ def of_recorders(at: float, facts: RecorderFacts | None) -> Milestone:
 
 
 def of_ras(at: float, facts: RasFacts) -> Milestone:
-    """NCCL's RAS service was asked."""
+    """The step "NCCL's RAS service was queried"."""
     return Milestone(at, "NCCL RAS", _blamed(facts.kind, facts))
 
 

@@ -1,4 +1,4 @@
-"""Whether the hard evidence that an incident stands on lasts, whoever else moves.
+"""Whether the hard evidence behind an incident still holds, whatever else moves.
 
 A process that is stopped, blocked in the kernel or holds its GIL does not go on because others do:
 a driver that waits for any of several calls takes the next one that is ready, and ranks may work
@@ -19,8 +19,8 @@ from ray_sentinel.model.fault_kinds import KINDS
 
 
 def lasts(view: ClusterView, case: Case) -> bool:
-    """Whether one who was named has been in the state that proves it ever since that was told, and
-    something is asked of it still."""
+    """Whether at least one named process has been in the proven state ever since it was reported,
+    and something is still requested of it."""
     incident = case.incident
     told_at, state = incident.confirmed_at, KINDS[incident.kind].proving_state
     if told_at is None or not state:
@@ -37,8 +37,8 @@ def lasts(view: ClusterView, case: Case) -> bool:
 
 
 def runs_again(view: ClusterView, case: Case, now: float) -> bool:
-    """Whether all members of a Ray job that were named as stopped or blocked go on, be it in a call
-    that takes long: that nothing begins or ends in the job says no more then."""
+    """Whether all members of a Ray job that were named as stopped or blocked are running again,
+    even in a call that takes long. That nothing begins or ends in the job then proves nothing."""
     told_at = case.incident.confirmed_at
     if told_at is None or case.incident.kind not in WATCHED:
         return False

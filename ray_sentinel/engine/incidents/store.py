@@ -1,4 +1,4 @@
-"""The one record of every incident, and the cases of those that are open.
+"""The one record of every incident, and the cases of the open ones.
 
 Whoever else needs an incident holds its id. ``lifecycle`` decides what becomes of it.
 """
@@ -22,8 +22,8 @@ Key = tuple[str, int, str]
 
 
 class IncidentStore(msgspec.Struct, kw_only=True):
-    """Changed only by the engine. At most one case is open for a job, and one for each rule about
-    ourselves."""
+    """Only the engine changes it. At most one case is open for a job, and one for each rule about
+    the sentinel itself."""
 
     incidents: dict[str, Incident] = {}
     """By id, the newest last."""
@@ -38,7 +38,7 @@ class IncidentStore(msgspec.Struct, kw_only=True):
     """The highest that was given to an incident."""
 
     def take_over(self, incidents: Iterable[Incident], now: float) -> None:
-        """Incidents that are known already, without their cases; new ones count on from them."""
+        """Adopt known incidents, without their cases. New incidents continue their numbering."""
         for incident in incidents:
             self.incidents[incident.id] = incident
             if incident.id.isdecimal():
@@ -47,27 +47,27 @@ class IncidentStore(msgspec.Struct, kw_only=True):
                 self.orphans[incident.id] = now
 
     def skip(self, number: int) -> None:
-        """New incidents have higher numbers than this."""
+        """Number new incidents above this."""
         self.number = max(self.number, number)
 
     def next_id(self) -> str:
-        """For a new incident."""
+        """The id for a new incident."""
         self.number += 1
         return f"{self.number:04d}"
 
     def open(self, case: Case, job: JobView, incident: Incident) -> Case:
-        """A case, and the incident that it is about."""
+        """Add a case and its incident."""
         self.incidents[incident.id] = incident
         self.cases[incident.id] = case.bind(self.incidents, job)
         return case
 
     def keep(self, incident: Incident) -> None:
-        """The incident has changed."""
+        """Replace the record of an incident that has changed."""
         self.incidents[incident.id] = incident
 
     def note(self, incident: str, step: Milestone) -> None:
-        """One more step of an incident's timeline, be it over or not; one that was told has it at
-        once."""
+        """Add a step to an incident's timeline, even if it is over. A published incident shows it
+        at once."""
         case, known = self.cases.get(incident), self.incidents.get(incident)
         if case is not None:
             case.milestones = added(case.milestones, step)
@@ -76,8 +76,8 @@ class IncidentStore(msgspec.Struct, kw_only=True):
             self.keep(msgspec.structs.replace(known, milestones=steps))
 
     def take_as_told(self, incident: Incident, now: float) -> None:
-        """One as it was told, which counts more than what was made of the events before it. Those
-        that the same version of us told are known so already."""
+        """Adopt an incident as it was published; this overrides what the events before it led to.
+        An incident that this version itself published is already known."""
         known, case = self.incidents.get(incident.id), self.cases.get(incident.id)
         if known == incident:
             return
@@ -101,13 +101,13 @@ class IncidentStore(msgspec.Struct, kw_only=True):
             self.answer(case)
 
     def answer(self, case: Case) -> None:
-        """What was found for a case is answered until it is found no more."""
+        """Mark the findings of a case as answered until they no longer hold."""
         for rule in case.findings:
             self.answered[case.key(rule)] = case.job_number
 
     def close(self, case: Case) -> None:
-        """The case of an incident that had been told is over: what was found may come again, and
-        the exits that it explained are not brought up again."""
+        """Close the case of a published incident. The same finding may come again, and the exits
+        that the incident explained are not raised again."""
         del self.cases[case.incident_id]
         if not case.about_ourselves:
             case.job.exits.forgive()
@@ -127,7 +127,8 @@ class IncidentStore(msgspec.Struct, kw_only=True):
         return (case for case in self.cases.values() if case.job_number == job.number)
 
     def is_answered(self, finding: Finding, job: JobView) -> bool:
-        """It has had its incident, or it follows from one: the job has not moved since."""
+        """Whether the finding has had its incident, or follows from one because the job has not
+        moved since."""
         if self.answered.get((finding.job, finding.attempt, finding.rule)) == job.number:
             return True
         if finding.rule.startswith(OURSELVES):
@@ -141,12 +142,12 @@ class IncidentStore(msgspec.Struct, kw_only=True):
         return False
 
     def still_found(self, found: set[Key]) -> None:
-        """Findings that are made no more may be answered anew when they come back."""
+        """Findings that no longer hold may open an incident again when they return."""
         for key in self.answered.keys() - found:
             del self.answered[key]
 
     def forget(self) -> None:
-        """Let the oldest of too many go; none that is open."""
+        """Drop the oldest incidents above the limit, except open ones."""
         while len(self.incidents) > KEPT_INCIDENTS:
             over = (i for i, told in self.incidents.items() if told.resolved_at is not None)
             oldest = next(over, None)
@@ -155,7 +156,7 @@ class IncidentStore(msgspec.Struct, kw_only=True):
             del self.incidents[oldest]
 
     def bind(self, jobs: Mapping[int, JobView], now: float) -> None:
-        """Give each case its job, by number. One whose job is not there is lost."""
+        """Give each case its job, by number. A case whose job is gone is dropped."""
         for key, case in list(self.cases.items()):
             job = jobs.get(case.job_number)
             if job is not None and key in self.incidents:

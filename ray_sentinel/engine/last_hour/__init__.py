@@ -1,1 +1,1 @@
-"""What the page draws of the last hour: steps and calls, and what each rank or role did."""
+"""What the page draws about the last hour: steps and calls, and what each rank or role did."""

@@ -1,9 +1,8 @@
-"""What the ranks or roles of a job did over the last hour: one lane each, of stretches.
+"""What the ranks or roles of a job did over the last hour: one lane each, made of stretches.
 
-Only changes are remembered, and of too many the last ones, so that a job costs at most some 250 kB
-(more where names are long), whatever its size and its pace. Of a job of many ranks a lane is that
-of a node or of ranks that follow each other; those that do another thing than most have one of
-their own.
+Only changes are stored, and only the most recent ones, so that a job costs at most some 250 kB
+(more where names are long), whatever its size and pace. In a job of many ranks, a lane stands for a
+node or for consecutive ranks; ranks that do something else than most have a lane of their own.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ GAP_FACTOR = 3.0
 
 
 class Stretch(msgspec.Struct, array_like=True):
-    """A time in which a lane was of one kind. Times are the coordinator's."""
+    """A time in which a lane was of one kind. Times are on the coordinator's clock."""
 
     kind: str
     begin: float
@@ -50,7 +49,7 @@ class Stretch(msgspec.Struct, array_like=True):
 
 
 class Lanes(msgspec.Struct):
-    """Of one job."""
+    """The lanes of one job."""
 
     lanes: dict[str, list[Stretch]] = {}
     """By "rank 3", "ranks 0 to 127", a role or a node's id; the one that was told of last at the
@@ -60,8 +59,8 @@ class Lanes(msgspec.Struct):
     looked_at: float = 0.0
 
     def look(self, ranks: Sequence[RankView], usual: float, idle_kind: str, now: float) -> None:
-        """See what living ranks do. ``usual``: seconds of a step; ``idle_kind``: what a rank does
-        that works and declares nothing."""
+        """Record what living ranks do. ``usual`` is the usual duration of a step in seconds;
+        ``idle_kind`` is the kind of a rank that works and declares nothing."""
         if now - self.looked_at < LOOK_SECONDS or not ranks:
             return
         before, self.looked_at = self.looked_at, now
@@ -83,7 +82,7 @@ class Lanes(msgspec.Struct):
             self._note(name, _most(members), before, now)
 
     def call(self, method: str, begun: float, ended: float) -> None:
-        """An actor's call is over: those of its role that overlap are one stretch."""
+        """Record the end of an actor's call. Overlapping calls of its role are one stretch."""
         method = method[:MOST_NAME]
         lane = self._lane(role_of(method))
         for stretch in lane[-1:-5:-1]:
@@ -96,11 +95,11 @@ class Lanes(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """How many stretches there are."""
+        """The number of stretches."""
         return sum(map(len, self.lanes.values()))
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Drop all stretches."""
         self.lanes, self.odd = {}, {}
 
     def _note(self, name: str, kind: str, before: float, now: float) -> None:
@@ -150,7 +149,7 @@ class Lanes(msgspec.Struct):
         running: Mapping[str, Iterable[Stretch]],
         host_of: Callable[[str], str] = str,
     ) -> tuple[tuple[str, ...], tuple[DrawnLane, ...]]:
-        """The kinds and the lanes of the hour since ``begin``; ``running``: what goes on now, by
+        """The kinds and lanes of the hour since ``begin``. ``running`` is what goes on now, by
         lane; ``host_of`` names a node."""
         end = begin + HOUR
         kinds: dict[str, int] = {}
@@ -169,7 +168,7 @@ class Lanes(msgspec.Struct):
 
 
 def role_of(method: str) -> str:
-    """Whose lane a method is in."""
+    """The role in whose lane a method belongs."""
     return method.partition(".")[0]
 
 

@@ -15,7 +15,7 @@ MOST_JOBS = 6
 
 
 def lanes_report(view: ClusterView, now: float) -> LanesReport:
-    """The last hour of the jobs that moved last."""
+    """The last hour of the jobs that moved most recently."""
     begin = now - HOUR
     moved: list[tuple[float, JobView | RayJobView]] = [
         *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),

@@ -1,7 +1,8 @@
-"""The durations of a job's steps and calls over the last hour, summed up in places of ten seconds.
+"""The durations of a job's steps and calls over the last hour, aggregated in intervals of ten
+seconds.
 
-What ``DurationStats`` remembers is what is usual, without the time; this is the picture over time
-that people look at. It costs a job some 10 kB a lane, whatever its pace and its size.
+``DurationStats`` knows what is usual, without the time; this is the course over time that people
+look at. It costs a job some 10 kB a lane, whatever its pace and size.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PHASE_BYTES = 24
 
 
 class PulsePlace(msgspec.Struct, array_like=True):
-    """What ended within ten seconds."""
+    """What ended within one interval of ten seconds."""
 
     number: int
     """Which ten seconds, since the clock's beginning."""
@@ -46,7 +47,7 @@ class PulsePlace(msgspec.Struct, array_like=True):
 
 
 class Pulse(msgspec.Struct):
-    """Of one job. Times are the coordinator's, in seconds."""
+    """The pulse of one job. Times are seconds on the coordinator's clock."""
 
     lanes: dict[str, list[PulsePlace]] = {}
     """By the method's name, "" for steps; the one that was used last at the end."""
@@ -54,7 +55,7 @@ class Pulse(msgspec.Struct):
     """(Phase, begin, end) of those that are over, by their end."""
 
     def add(self, lane: str, seconds: float, at: float) -> None:
-        """A step or a call that took ``seconds`` ended at ``at``."""
+        """Record a step or a call that took ``seconds`` and ended at ``at``."""
         if not (math.isfinite(seconds) and seconds >= 0.0):
             return
         places = self.lanes[lane] = self.lanes.pop(lane, [])
@@ -71,7 +72,8 @@ class Pulse(msgspec.Struct):
         last.longest = max(last.longest, seconds)
 
     def note_phase(self, phase: str, begun: float, ended: float) -> None:
-        """A rank left a phase. All ranks go through it together: what overlaps is one."""
+        """Record that a rank left a phase. All ranks go through it together, so overlapping phases
+        are one."""
         # Of the last ones: the job's ranks leave at about the same time.
         for index in range(len(self.phases) - 1, max(-1, len(self.phases) - 4), -1):
             name, start, end = self.phases[index]
@@ -82,8 +84,8 @@ class Pulse(msgspec.Struct):
         del self.phases[:-MOST_PHASES]
 
     def shed(self, now: float, least_seconds: float) -> bool:
-        """Let go of the older half, but of nothing of the last ``least_seconds``; whether there was
-        something."""
+        """Drop the older half, but nothing from the last ``least_seconds``. Returns whether
+        anything was dropped."""
         numbers = [places[0].number for places in self.lanes.values() if places]
         begins = [WIDTH * min(numbers)] if numbers else []
         begins += [start for _, start, _ in self.phases]
@@ -102,20 +104,20 @@ class Pulse(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """Bytes in a snapshot, about."""
+        """Approximate bytes in a snapshot."""
         lanes = sum(len(name) + PLACE_BYTES * len(places) for name, places in self.lanes.items())
         return lanes + sum(PHASE_BYTES + len(phase) for phase, _, _ in self.phases)
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Drop all of it."""
         self.lanes, self.phases = {}, []
 
     def moved_since(self, first: int) -> bool:
-        """Whether anything has ended since place ``first``."""
+        """Whether anything has ended since interval ``first``."""
         return any(places[-1].number >= first for places in self.lanes.values())
 
     def shown_lanes(self, first: int) -> tuple[PulseLane, ...]:
-        """The lanes in which most of the time went since place ``first``, by their names."""
+        """The lanes in which most of the time was spent since interval ``first``, by name."""
         kept = {
             name: [place for place in places if place.number >= first]
             for name, places in self.lanes.items()
@@ -129,8 +131,8 @@ class Pulse(msgspec.Struct):
     def shown_phases(
         self, since: float, now: Mapping[ProcessId, tuple[str, float]], living: Iterable[ProcessId]
     ) -> tuple[PulsePhase, ...]:
-        """Those that have not ended before ``since``; ``now`` are the phases that processes are in
-        and since when, of which the ``living`` count."""
+        """The phases that ended after ``since``. ``now`` are the phases that processes are in, and
+        since when, of which the ``living`` count."""
         over = [
             PulsePhase(phase=phase, start=begun, end=ended)
             for phase, begun, ended in self.phases

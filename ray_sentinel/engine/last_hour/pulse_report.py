@@ -30,8 +30,9 @@ HOST = (
 
 
 def pulse_report(view: ClusterView, now: float, alerts: Iterable[Alert] = ()) -> PulseReport:
-    """The last hour of the jobs that moved last, with what events and ``alerts`` of the network
-    tell of their hosts. The others are not drawn: who asks holds up the engine meanwhile."""
+    """The last hour of the jobs that moved most recently, with what events and network ``alerts``
+    say about their hosts. Other jobs are left out, because the engine waits while the report is
+    made."""
     first = int(now // WIDTH) - PLACES + 1
     moved: list[tuple[float, JobView | RayJobView]] = [
         # One of a Ray job is a record of incidents; the job itself follows.

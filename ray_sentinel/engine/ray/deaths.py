@@ -1,5 +1,5 @@
-"""Deaths in Ray jobs: what the control store, the agents and the kernel tell of each, joined; and
-which of them was the first cause.
+"""Deaths in Ray jobs: joins what the control store, the agents and the kernel report about each,
+and finds which was the first cause.
 
 Ray ends all actors of a driver that ends, and all that an actor has made when it ends. So of the
 deaths in a job only the first can be to blame, and it is only if nobody wanted it.
@@ -51,7 +51,8 @@ EndedRank = tuple[str, ProcessId]
 
 
 class SeenExit(msgspec.Struct, frozen=True):
-    """How the agent of its node saw a process end. ``at``: on the coordinator's clock."""
+    """The end of a process as the agent of its node saw it. ``at`` is on the coordinator's
+    clock."""
 
     at: float
     code: int | None
@@ -63,14 +64,14 @@ class SeenExit(msgspec.Struct, frozen=True):
 
 
 class ToldDeath(msgspec.Struct, kw_only=True):
-    """A death as the control store told it, and when we were told."""
+    """A death as the control store reported it, and when the report arrived."""
 
     death: RayDeath
     told_at: float
 
 
 class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
-    """Times are the coordinator's. Changed only by the engine."""
+    """All known deaths. Only the engine changes it. Times are on the coordinator's clock."""
 
     told: dict[str, ToldDeath] = {}
     """By the id of the death: actor or job, pid, and the call that failed."""
@@ -102,13 +103,13 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
             self._actors.setdefault((death.node, death.pid), []).append(death)
 
     def take_table(self, table: RayCalls) -> None:
-        """Who lives, and in which job."""
+        """Record who lives, and in which job."""
         for actor in table.actors:
             if actor.pid and actor.node:
                 self.members.setdefault(actor.node, {})[actor.pid] = actor.job
 
     def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
-        """What a node's agent saw; ``offset`` takes its clock to ours."""
+        """Record what a node's agent saw; ``offset`` converts its clock to ours."""
         node = snapshot.node.id
         self.addresses[snapshot.node.address] = node
         for ended in snapshot.ray_exits:
@@ -124,7 +125,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
                 self.oom.setdefault(node, {})[int(pid_text)] = min(now, event.time + offset)
 
     def take_deaths(self, deaths: Iterable[RayDeath], now: float) -> None:
-        """Those that are known already change nothing."""
+        """Record deaths; known ones change nothing."""
         for death in deaths:
             # A call that failed in an actor is told beside that actor's own end, and maybe later.
             key = f"{death.what} {death.id} {death.pid} {death.method}"
@@ -137,8 +138,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     def advance(
         self, now: float, jobs: Iterable[str], counted: Callable[[], Iterable[EndedRank]]
     ) -> None:
-        """Forget what was long ago, and members of jobs that are no more among ``jobs``. Of the
-        ends that still count, which ``counted`` gives, it is kept whether they are spared."""
+        """Drop what ended long ago, and members of jobs that are no longer in ``jobs``. For the
+        ends in ``counted``, which still matter, it keeps whether they are excused."""
         edge = now - FORGET_SECONDS
         times = [one.told_at for one in self.told.values()]
         times += self.ended.values()
@@ -167,7 +168,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         self._index()
 
     def of_job(self, job: str, now: float) -> list[RayDeath]:
-        """All deaths of a job that need wait for no other witness, the first first."""
+        """All deaths of a job for which no other witness has to be waited for, oldest first."""
         ended_at = self.ended.get(job)
         if ended_at is not None and now - ended_at < JOIN_SECONDS:
             return []
@@ -180,20 +181,20 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         return sorted(found, key=_when)
 
     def of_process(self, place: Place) -> RayDeath | None:
-        """Of the actor that was this process, the last that had its pid."""
+        """The last actor that ran in this process, by its pid."""
         found = (self._joined(death) for death in reversed(self._actors.get(place, ())))
         return next((one for one in found if one.cause != "exception"), None)
 
     def is_waiting(self, place: Place, ended_at: float, now: float) -> bool:
-        """Whether the cause of a process's end may come yet."""
+        """Whether the cause of a process's end may still be reported."""
         node, pid = place
         # Ray's table may be older than the process, of which the agent saw that Ray had started it.
         ours = pid in self.members.get(node, {}) or pid in self.exits.get(node, {})
         return ours and now - ended_at < WAIT_SECONDS and self.of_process(place) is None
 
     def spares(self, node: str, process: ProcessId) -> bool:
-        """Whether it ended because another did, or somebody wanted it; or its job's driver had
-        ended, and Ray had no word on it."""
+        """Whether a process is excused: it ended because another did, or somebody ended it on
+        purpose; or the driver of its job had ended and Ray reported nothing about it."""
         if self.spared.get(node, {}).get(process.pid) == process.start:
             return True
         death = self.of_process((node, process.pid))
@@ -248,8 +249,8 @@ def _when(death: RayDeath) -> float:
 
 
 def first_cause(deaths: Iterable[RayDeath]) -> RayDeath | None:
-    """Whose end ended the job, or is a loss to it: the first that nobody wanted; None where there
-    is none. ``deaths``: all of one job, the first first."""
+    """The death that ended the job or is a loss to it: the first that nobody intended; None if
+    there is none. ``deaths`` are all of one job, oldest first."""
     deaths = list(deaths)
     driver = next((death for death in deaths if death.what == "driver"), None)
     others = [

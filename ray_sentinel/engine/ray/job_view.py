@@ -65,12 +65,13 @@ class SeenRoot(msgspec.Struct, kw_only=True):
     last_at: float
 
     def is_sure(self) -> bool:
-        """Whether two looks with time in between showed the same."""
+        """Whether two looks, sufficiently far apart, showed the same."""
         return self.last_at - self.first_at >= SAME_SECONDS
 
 
 class StandingMember(msgspec.Struct, kw_only=True):
-    """A process that stands where it waits for nobody, or goes round there on a CPU."""
+    """A process that stands still where it waits for nobody, or goes round in one place on a
+    CPU."""
 
     member: RootMember
     place: str
@@ -94,12 +95,12 @@ class StandingMember(msgspec.Struct, kw_only=True):
     last_at: float
 
     def is_sure(self) -> bool:
-        """As of ``SeenRoot``."""
+        """Whether two looks, sufficiently far apart, showed the same."""
         return self.last_at - self.first_at >= SAME_SECONDS
 
 
 class RayJobView(msgspec.Struct, kw_only=True):
-    """One Ray job. Times are the coordinator's."""
+    """One Ray job. Times are on the coordinator's clock."""
 
     id: str
     """Ray's job id, in hex."""
@@ -145,12 +146,12 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As people know it."""
+        """The job's name for people."""
         return self.driver.name or self.id
 
     @property
     def has_rhythm(self) -> bool:
-        """Whether any of its methods has one; that its actors were made is none."""
+        """Whether the usual duration of any of its methods is known; constructors do not count."""
         return any(
             known.ended >= RHYTHM
             for title, known in self.methods.items()
@@ -158,22 +159,23 @@ class RayJobView(msgspec.Struct, kw_only=True):
         )
 
     def method(self, title: str) -> KnownMethod:
-        """What is known of it; of too many methods nothing new is learned."""
+        """What is known about a method. Beyond ``MOST_METHODS``, new ones are not kept."""
         title = method_of(title)
         if title not in self.methods and len(self.methods) >= MOST_METHODS:
             return KnownMethod()
         return self.methods.setdefault(title, KnownMethod())
 
     def round_timeout_in(self, title: str) -> float | None:
-        """Seconds for which a process may go round in a method, or in the driver (an empty title);
-        None where no time tells."""
+        """Seconds for which a process may stay on a CPU in a method, or in the driver (an empty
+        title); None if no time limit can be derived."""
         if not title:
             return self.pauses.timeout(LEAST_TIMEOUT, ROUND_FACTOR) if self.has_rhythm else None
         known = self.methods.get(method_of(title))
         return known.round_timeout if known is not None and known.ended >= RHYTHM else None
 
     def timeout_in(self, title: str) -> float | None:
-        """Seconds for which a process may stand still in a method; None where no time tells.
+        """Seconds for which a process may stand still in a method; None if no time limit can be
+        derived.
 
         A constructor is known once one actor has come through it; until then it has a timeout
         of its own.
@@ -187,23 +189,23 @@ class RayJobView(msgspec.Struct, kw_only=True):
         return UNKNOWN_TIMEOUT if self.has_rhythm else None
 
     def longest_call_of(self, methods: Iterable[str]) -> float | None:
-        """Seconds that the longest call of any of these methods took; None where none of them is
-        known: it may serve as long as the job lasts."""
+        """Seconds that the longest call of any of these methods took; None if none of them is
+        known, because such a method may serve as long as the job lasts."""
         names = (method_of(name) for name in methods)
         known = [self.methods[name] for name in names if name in self.methods]
         return max((one.longest_call for one in known if one.ended >= RHYTHM), default=None)
 
     @property
     def timeout(self) -> float:
-        """Seconds for which nothing need begin or end in it."""
+        """Seconds for which it is normal that no call begins or ends in the job."""
         return self.pauses.timeout(LEAST_TIMEOUT, FACTOR)
 
     def silence(self, now: float) -> float:
-        """Seconds since a method or task in it began or ended."""
+        """Seconds since a method or task of the job began or ended."""
         return max(0.0, now - self.changed_at)
 
     def add_pause(self, seconds: float, ended_at: float) -> None:
-        """No title has changed for so long before ``ended_at``."""
+        """Record that no title changed for ``seconds`` before ``ended_at``."""
         self.pauses.add(seconds)
         self.pause_ends.append(ended_at)
         del self.pause_ends[: -len(self.pauses)]
@@ -225,9 +227,9 @@ class RayJobView(msgspec.Struct, kw_only=True):
             self.pauses, self.times_in_vain = DurationStats(split), 0
 
     def lacks_times(self, now: float) -> bool:
-        """Whether Ray is to be asked now when calls ended: before silence counts, what looks like
-        one long pause must be known for the several calls that it may have been, and tasks, whose
-        ends no title tells from those of others, for a rhythm."""
+        """Whether to ask Ray now when calls ended. Before silence counts, what looks like one long
+        pause must be resolved into the calls that it may have been, and for tasks, whose ends the
+        titles do not show, the usual durations must be known."""
         if self.silence(now) < TIMES_AFTER:
             return False
         last, rhythm = self.times_asked_at, self.has_rhythm
@@ -238,14 +240,14 @@ class RayJobView(msgspec.Struct, kw_only=True):
         return last is None or now - last >= pace.delay(self.times_in_vain + 1)
 
     def ask_times(self, now: float) -> None:
-        """That is asked now."""
+        """Record that Ray is asked now when calls ended."""
         self.times_asked_at = now
         self.times_in_vain += 1
 
     def take_times(
         self, ended: Mapping[str, EndedCalls], changes: Sequence[int], now: float
     ) -> None:
-        """How long calls of each name took that have ended, and when calls began and ended."""
+        """Record how long ended calls of each name took, and when calls began and ended."""
         for name, told in ended.items():
             if self.method(name).take(told) and (at := min(now, told.last_at)) > self.changed_at:
                 # Calls that follow each other at once have one title.
@@ -259,8 +261,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
         notes: tuple[str, ...],
         calls: RayCalls,
     ) -> None:
-        """What the newest look shows, None where it shows nothing of the job; what was seen before
-        and is seen no more is forgotten. ``notes``: what could not be seen."""
+        """Apply the newest look (None if it shows nothing of the job); what it no longer shows is
+        dropped. ``notes`` say what could not be seen."""
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
         self.fruitless += 1
@@ -301,8 +303,9 @@ class RayJobView(msgspec.Struct, kw_only=True):
                 yield one
 
     def wants_times(self) -> bool:
-        """Whether the next look is to tell how long ended calls took: of the first one of some, or
-        where too little is known of a method in which somebody stood in the last one."""
+        """Whether the next look should also ask how long ended calls took: on the first look after
+        some calls ended, or if too little is known of a method in which a process stood in the last
+        look."""
         stood_in = {
             method_of(name) for one in self.standing.values() for name in one.member.methods
         }
@@ -314,8 +317,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
         return not self.fruitless or any(unknown)
 
     def suspects_thread(self, now: float) -> bool:
-        """Whether a thread stood in the last look whose call is overdue, and has not been seen to
-        stand for long enough."""
+        """Whether the last look showed a thread whose call is overdue and that has not yet been
+        seen standing still for long enough."""
         for one in self.standing.values():
             longest = self.longest_call_of(one.member.does)
             if one.thread_still_since is None or one.began is None or longest is None:
@@ -327,7 +330,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         return False
 
     def stuck_roots(self) -> list[SeenRoot]:
-        """Those of the last look that may hold it up for ever."""
+        """The roots in the last look that may hold the job up for ever."""
         return [seen for seen in self.roots if seen.root.kind not in ("works", "idle")]
 
 

@@ -1,4 +1,4 @@
-"""All Ray jobs as the engine sees them: who is in them, what each does, when to look at them."""
+"""All Ray jobs as the engine sees them: their members, what each does, and when to look at them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHORTEST = 1.0
 
 
 class RayTrack(msgspec.Struct, kw_only=True):
-    """One process of Ray. Times are the coordinator's."""
+    """One process of Ray. Times are on the coordinator's clock."""
 
     process: ProcessId
     address: str
@@ -61,7 +61,7 @@ class RayTrack(msgspec.Struct, kw_only=True):
 
     @property
     def restless_since(self) -> float | None:
-        """Since when its main thread has not rested in what it runs; None while it rests."""
+        """Since when its main thread has not slept in what it runs; None while it sleeps."""
         return None if self.busy_since is None else max(self.since, self.busy_since)
 
     @property
@@ -71,20 +71,21 @@ class RayTrack(msgspec.Struct, kw_only=True):
 
     @property
     def is_held(self) -> bool:
-        """Whether it was stopped, or blocked in the kernel, when it was seen last."""
+        """Whether it was stopped, or blocked in the kernel, when it was last seen."""
         return self.state in HELD
 
     def stopped_for(self, now: float) -> float:
-        """Seconds since it was stopped, or blocked in the kernel, without a moment on a CPU."""
+        """Seconds since it was stopped, or blocked in the kernel, without any time on a CPU."""
         return now - max(self.state_since, self.moved_at) if self.is_held else 0.0
 
     def runs_again(self, now: float) -> bool:
-        """Whether nothing has held it for a while: who writes a lot is blocked now and then."""
+        """Whether nothing has held it for a while. A process that writes a lot is blocked now and
+        then."""
         return not self.is_held and now - self.state_since > STOPPED_SECONDS
 
 
 class NodeMembers(msgspec.Struct):
-    """The actors of one job on one node that run a call, as its last snapshot showed them."""
+    """The actors of one job on one node that run a call, as of the node's last snapshot."""
 
     tracks: list[RayTrack]
     oldest: float
@@ -94,7 +95,7 @@ class NodeMembers(msgspec.Struct):
 
 
 class RayJobs(msgspec.Struct, kw_only=True, dict=True):
-    """All Ray jobs. Changed only by the engine."""
+    """All Ray jobs. Only the engine changes it."""
 
     table: RayCalls = msgspec.field(default_factory=RayCalls)
     jobs: dict[str, RayJobView] = {}
@@ -133,7 +134,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             members.held = members.held or track.is_held
 
     def take_table(self, table: RayCalls, now: float) -> None:
-        """Ray's drivers, living actors and unplaced groups as they are now."""
+        """Apply Ray's current drivers, living actors and unplaced groups."""
         self.table, self.owners = table, {}
         for actor in table.actors:
             self.owners.setdefault(actor.node, {})[actor.pid] = actor.job
@@ -159,7 +160,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                 job.unready_since = now
 
     def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
-        """What a node's agent sees; ``offset`` takes its clock to ours."""
+        """Apply what a node's agent sees; ``offset`` converts its clock to ours."""
         node = snapshot.node
         known = self.tracks.get(node.id, {})
         if not snapshot.ray_processes:
@@ -176,7 +177,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         self._index_node(node.id)
 
     def forget(self, node: str) -> None:
-        """Nothing of Ray is seen there any more."""
+        """Drop everything on a node where Ray no longer runs."""
         self.tracks.pop(node, None)
         self._index_node(node)
 
@@ -247,34 +248,33 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         job.fruitless = 0
 
     def advance(self, now: float) -> None:
-        """Forget jobs that ended long ago."""
+        """Drop jobs that ended long ago."""
         for key, job in list(self.jobs.items()):
             if job.ended_at is not None and now - job.ended_at > ENDED_SECONDS:
                 del self.jobs[key]
 
     def running(self) -> Iterator[RayJobView]:
-        """Those whose drivers live."""
+        """The jobs whose drivers live."""
         return (job for job in self.jobs.values() if job.ended_at is None)
 
     def driver_track(self, job: RayJobView) -> RayTrack | None:
-        """The driver's process, where it is seen."""
+        """The driver's process, if it is seen."""
         pid = job.driver.pid
         found = (tracks[pid] for tracks in self.tracks.values() if pid in tracks)
         return next((t for t in found if t.address == job.driver.address and not t.title), None)
 
     def actors_of(self, job: RayJobView) -> Iterator[tuple[RayActor, RayTrack | None]]:
-        """Its living actors, each with its process where it is seen."""
+        """The job's living actors, each with its process if that is seen."""
         for actor in self._actors.get(job.id, ()):
             yield actor, self.tracks.get(actor.node, {}).get(actor.pid)
 
     def above_engine(self, job: str) -> RayTrack | None:
-        """The process that the ranks of an inference engine run below, be it an actor or a
-        driver."""
+        """The actor or driver that the ranks of an inference engine run below."""
         found = (track for tracks in self.tracks.values() for track in tracks.values())
         return next((track for track in found if track.engine == job), None)
 
     def job_of(self, track: RayTrack) -> RayJobView | None:
-        """The job of an actor or a driver, where that is known."""
+        """The job of an actor or a driver, if it is known."""
         for node, tracks in self.tracks.items():
             if tracks.get(track.process.pid) is track:
                 owner = self.owners.get(node, {}).get(track.process.pid)
@@ -284,15 +284,15 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         return next(drivers, None)
 
     def track_of(self, process: ProcessId) -> RayTrack | None:
-        """A process that is seen now."""
+        """The track of a process that is seen now."""
         found = (t.get(process.pid) for t in self.tracks.values())
         return next((track for track in found if track and track.process == process), None)
 
     def due(
         self, now: float, asked_for: Iterable[str] = (), told: Iterable[str] = ()
     ) -> list[RayJobView]:
-        """The jobs that are to be looked at now; ``asked_for``: those whose ranks are suspected,
-        ``told``: those that have a case of their own."""
+        """The jobs to look at now. ``asked_for`` are those whose ranks are suspected, ``told``
+        those that have a case of their own."""
         wanted, open_ones = set(asked_for), set(told)
         return [
             job
@@ -334,8 +334,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         return None
 
     def overdue(self, job: RayJobView, now: float) -> Iterator[float]:
-        """For each process that stands still in a method, or goes without a rest in it, for longer
-        than it may, or soon will, by how many seconds; the least is ``-EARLY_SECONDS``."""
+        """The processes that stand still in a method, or do not sleep in it, for longer than they
+        may or soon will, each with its excess in seconds, at least ``-EARLY_SECONDS``."""
         for members in self._running.get(job.id, {}).values():
             # No timeout is shorter than this.
             if now - members.oldest <= LEAST_TIMEOUT - EARLY_SECONDS:
@@ -358,7 +358,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         return any(track.stopped_for(now) > STOPPED_SECONDS for track in tracks)
 
     def pending(self, job: RayJobView, now: float) -> bool:
-        """Whether something in it could not be placed for long, or is being made."""
+        """Whether something in the job has long been waiting to be placed, or is being created."""
         groups = any(
             group.job == job.id and group.since is not None and now - group.since > LEAST_TIMEOUT
             for group in self.table.groups

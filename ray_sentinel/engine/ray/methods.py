@@ -1,9 +1,9 @@
 """How long the calls of a method take, and how long a process stands still in it.
 
-A job of actors counts no steps. What is learned instead is how long a process stands still in each
-method: a rollout whose main thread waits for its engine for a minute in every call may do so; one
-that never stood still for longer than a second may not. A method that has ended a few times has a
-rhythm, and is judged by it; what has none is looked at, and judged by hard evidence alone.
+An actor job counts no steps. Instead it is learned how long a process stands still in each method:
+a rollout whose main thread waits a minute for its engine in every call may do so; one that never
+stood still for longer than a second may not. A method that has ended a few times is judged by its
+usual durations; any other is only looked at, and judged by hard evidence alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RHYTHM = 3
 
 
 class KnownMethod(msgspec.Struct, kw_only=True):
-    """What is known of one method of a class, or of one task."""
+    """What is known about one method of a class, or about one task."""
 
     ended: int = 0
     lasted: DurationStats = msgspec.field(default_factory=DurationStats)
@@ -47,20 +47,20 @@ class KnownMethod(msgspec.Struct, kw_only=True):
 
     @property
     def round_timeout(self) -> float:
-        """Seconds for which a process may go round in it without a rest: who computes goes on, so
-        that only what takes many times as long as ever is suspicious."""
+        """Seconds for which a process may stay on a CPU in it without sleeping. Computing is
+        progress, so only many times the longest known duration is suspicious."""
         return max(LEAST_TIMEOUT, ROUND_FACTOR * self.longest_call)
 
     @property
     def longest_call(self) -> float:
-        """Seconds that the longest call of it took."""
+        """Seconds that its longest call took."""
         # A title may last for several calls.
         by_title = self.lasted.timeout(0.0, 1.0) if self.told < RHYTHM else 0.0
         return max(self.longest, by_title)
 
     def take(self, told: EndedCalls) -> bool:
-        """What Ray tells of its calls: those that are too short to be seen are known by it. Whether
-        any has ended since it last told."""
+        """Apply Ray's statistics of its ended calls, the only source for calls too short to be
+        seen. Returns whether any has ended since the last report."""
         self.ended = max(self.ended, told.count)
         self.longest = max(self.longest, told.longest)
         self.told = max(self.told, told.count)
@@ -69,7 +69,8 @@ class KnownMethod(msgspec.Struct, kw_only=True):
 
 
 def method_of(title: str) -> str:
-    """The name under which all of a class know it: Ray puts an actor's name before its constructor.
+    """The name that all actors of a class share for a method: Ray puts an actor's name before its
+    constructor.
 
     >>> method_of("left:Rollout.__init__"), method_of("Rollout.generate")
     ('Rollout.__init__', 'Rollout.generate')

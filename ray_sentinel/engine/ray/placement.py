@@ -1,5 +1,5 @@
-"""What is missing to what a Ray job waits to have placed: whether any node could ever hold it, and
-which resources are short."""
+"""What a Ray job lacks where it waits for placement: whether any node could ever hold it, and which
+resources are short."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Amounts = Mapping[str, float]
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one thing that waits."""
+    """What one waiting item lacks."""
 
     never: str = ""
     """Why no node can ever hold it; empty where one could, or it is not known."""
@@ -39,7 +39,8 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing_of(calls: RayCalls, job: str) -> dict[str, Missing]:
-    """By what the waits call it: each thing that a job waits to have placed."""
+    """For each item that a job waits to have placed, by its name in the wait graph, what it
+    lacks."""
     placement = calls.placement
     if placement is None:
         return {}
@@ -134,7 +135,7 @@ def _never_labelled(
 
 
 def satisfies(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Whether a node with these labels is as a selector asks, in Ray's words for it.
+    """Whether a node with these labels satisfies a selector, in Ray's syntax.
 
     >>> satisfies({"kind": "h100"}, {"kind": "in(a100,h100)"}), satisfies({}, {"kind": "!h100"})
     (True, True)
@@ -177,7 +178,7 @@ def _asked(calls: RayCalls, job: str) -> Iterator[tuple[str, PendingGroup]]:
 
 
 def never(group: PendingGroup, totals: Sequence[Amounts]) -> str:
-    """Why nodes with so much in total could not hold a group if they were empty."""
+    """Why nodes with these total resources could not hold a group even if they were empty."""
     if not totals or not group.bundles:
         return ""
     whole: dict[str, float] = {}
@@ -233,7 +234,8 @@ def _short(group: PendingGroup, free: Sequence[Amounts]) -> tuple[str, ...]:
 
 
 def told(missing: Missing) -> str:
-    """Who holds what is missing, and why no node comes, to follow what is free.
+    """The rest of a sentence about free resources: who holds what is missing, and why no node will
+    be added.
 
     >>> told(Missing(autoscaler="no autoscaler adds nodes"))
     '; no autoscaler adds nodes'

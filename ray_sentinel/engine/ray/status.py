@@ -22,8 +22,8 @@ STATES = {"T": "stopped", "t": "traced", "D": "blocked", "Z": "exited", "X": "ex
 
 
 def ray_jobs(view: ClusterView, mine: list[Incident], now: float) -> Iterator[JobStatus]:
-    """Those that have an actor which is no rank, or something that cannot be placed; ``mine`` are
-    the open incidents."""
+    """The jobs that have an actor which is not a rank, or something that cannot be placed. ``mine``
+    are the open incidents."""
     ranks = {process for job in view.jobs.values() for process in job.ranks}
     groups = _groups(view, mine)
     for job in view.ray.running():
@@ -47,7 +47,7 @@ def _groups(view: ClusterView, mine: list[Incident]) -> dict[str, list[Incident]
 
 
 def incidents_beside(view: ClusterView, job: JobView, mine: list[Incident]) -> list[Incident]:
-    """Of the open incidents, those of the Ray job that the ranks of a job are members of."""
+    """The open incidents of the Ray job that the ranks of a job are members of."""
     ray_job = ray_job_of(view, job) if mine else None
     return [
         one

@@ -78,7 +78,7 @@ OURS_SECONDS = 15.0
 
 
 def findings(view: ClusterView, now: float) -> Iterator[Finding]:
-    """What holds the Ray jobs up now, with the whole verdict; for each job one thing at a time."""
+    """What holds the Ray jobs up now, with its whole verdict; at most one per job."""
     for job in view.ray.running():
         told = next(_verdicts(view, job, now), None)
         if told is not None:
@@ -265,8 +265,8 @@ def _thread_is_stuck(
 
 
 def served_late(view: ClusterView, now: float) -> frozenset[str]:
-    """The ids of the Ray jobs in which a deployment of Ray Serve has a request, and of which none
-    has ended for longer than is usual, or soon will not have."""
+    """The ids of the Ray jobs in which a Ray Serve deployment has a request and none has ended for
+    longer than usual, or soon will not have."""
     late = {
         job
         for job, one in served(view, now).items()
@@ -466,9 +466,9 @@ def _free(view: ClusterView, job: RayJobView) -> str:
 
 
 def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
-    """What the ranks of a job wait for outside of it, by the newest look at their Ray job, where
-    that is told, or may be in a moment; None where a rank itself holds it up and has not been told
-    of, or nothing is known since it fell silent."""
+    """What the ranks of a job wait for outside of it, by the newest look at their Ray job, if that
+    has been reported or may be in a moment. None if a rank itself holds the job up and that is not
+    reported yet, or if nothing is known since the job fell silent."""
     ray_job = ray_job_of(view, job)
     if ray_job is None or (ray_job.looked_at or 0.0) <= job.moved_at():
         return None
@@ -495,7 +495,7 @@ def _members(root: WaitRoot) -> set[ProcessId]:
 
 
 def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:
-    """The Ray job that the ranks of a job are actors of, or run below an actor of."""
+    """The Ray job whose actors are the ranks of a job, or run above them."""
     if (above := _above(view, job)) is not None:
         return view.ray.job_of(above)
     for rank in job.live:
@@ -512,7 +512,7 @@ def _above(view: ClusterView, job: JobView) -> RayTrack | None:
 
 
 def with_chain(view: ClusterView, job: JobView, verdict: Verdict) -> Verdict:
-    """A verdict about ranks that are Ray actors, with the chain that leads to its culprit."""
+    """A verdict about ranks that are Ray actors, with the wait chain that leads to its culprit."""
     ray_job = ray_job_of(view, job)
     if ray_job is None or verdict.chain:
         return verdict

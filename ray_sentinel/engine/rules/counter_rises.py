@@ -31,7 +31,7 @@ LINGER = 30.0
 
 
 class Rise(msgspec.Struct, frozen=True, kw_only=True):
-    """One counter of one device over a window."""
+    """How much one counter of one device rose over a window."""
 
     node: str
     host: str
@@ -52,7 +52,7 @@ class Rise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RiseRule(AlertRule):
-    """Warns of each counter that rose by ``least`` within ``seconds``, its thresholds."""
+    """Warns about each counter that rose by ``least`` within ``seconds`` (its thresholds)."""
 
     severity: ClassVar[Severity]
     kind: ClassVar[FaultKind]
@@ -79,16 +79,16 @@ class RiseRule(AlertRule):
         )
 
     def severity_of(self, rise: Rise) -> Severity:
-        """The rule's, unless its counters differ."""
+        """The severity of a rise; that of the rule unless its counters differ."""
         return self.severity
 
     def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
-        """Whether a rise of ``least`` and more is worth an alert."""
+        """Whether a rise of ``least`` or more deserves an alert."""
         return True
 
     def rises(self, view: ClusterView, now: float, seconds: float, least: float) -> Iterator[Rise]:
-        """Every counter that rose by ``least`` within ``seconds``, on nodes with ranks. What it
-        counted before it was first seen (since boot) is no rise."""
+        """Every counter that rose by ``least`` within ``seconds`` on nodes with ranks. What it had
+        counted before it was first seen (since boot) is not a rise."""
         for node, telemetry in watched(view):
             for metric, words in self.metrics:
                 for labels, series in telemetry.get(metric, now):
@@ -112,8 +112,8 @@ class RiseRule(AlertRule):
 
 
 class GpuMemoryErrors(RiseRule):
-    """Uncorrectable memory errors (ECC, RAS) kill the process that used the memory, or falsify
-    what it computes."""
+    """Uncorrectable memory errors (ECC, RAS) kill the process that used the memory, or corrupt its
+    results."""
 
     name = "gpu.memory_errors"
     severity = "critical"
@@ -131,7 +131,7 @@ class GpuMemoryErrors(RiseRule):
 
 
 class GpuNvlink(RiseRule):
-    """A link between GPUs that replays is slow, and may go down.
+    """A link between GPUs that replays packets is slow, and may go down.
 
     Errors after which it recovers, or that lose data, have thresholds of their own.
     """
@@ -163,7 +163,7 @@ class GpuNvlink(RiseRule):
 
 
 class GpuPcieErrors(RiseRule):
-    """Correctable errors of a GPU's PCIe link (AER) are everyday; these are not."""
+    """Correctable errors (AER) of a GPU's PCIe link are common; the ones counted here are not."""
 
     name = "gpu.pcie_errors"
     severity = "warning"
@@ -181,7 +181,7 @@ class GpuPcieErrors(RiseRule):
 
 
 class HostOomKill(RiseRule):
-    """If the kernel killed a rank, its exit says so; if it killed a dataloader worker, the rank
+    """If the kernel killed a rank, its exit shows that; if it killed a dataloader worker, the rank
     waits for it."""
 
     name = "host.oom_kill"
@@ -209,7 +209,7 @@ class NetRdmaRetryExhausted(RiseRule):
 
 
 class NetRdmaAckTimeout(RiseRule):
-    """RDMA waits in vain for acknowledgements: packets are lost, or a peer is gone."""
+    """RDMA acknowledgements time out: packets are lost, or a peer is gone."""
 
     name = "net.rdma_ack_timeout"
     severity = "warning"
@@ -220,7 +220,7 @@ class NetRdmaAckTimeout(RiseRule):
 
 
 class NetRdmaRetransmit(RiseRule):
-    """RDMA sends much again: a cable or transceiver is bad, or the path is congested."""
+    """RDMA retransmits a lot: a cable or transceiver is bad, or the path is congested."""
 
     name = "net.rdma_retransmit"
     severity = "warning"
@@ -236,7 +236,7 @@ class NetRdmaRetransmit(RiseRule):
 
 
 class NetRdmaCongestion(RiseRule):
-    """Others share the path; congestion control at work is no fault."""
+    """Other traffic shares the path. Congestion control doing its work is not a fault."""
 
     name = "net.rdma_congestion"
     severity = "info"

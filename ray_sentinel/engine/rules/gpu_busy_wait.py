@@ -13,7 +13,7 @@ from ray_sentinel.model.alert import Alert
 
 
 class GpuBusyWait(AlertRule):
-    """The GPUs that do not wait while most do are those that are waited for.
+    """GPUs that do not wait while most of the others do are the ones being waited for.
 
     Thresholds: ``silence_seconds`` of the job; ``share`` of its GPUs that must be waiting.
     """

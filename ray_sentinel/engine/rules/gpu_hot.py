@@ -1,4 +1,4 @@
-"""gpu.hot: a GPU is hotter than any should be, whatever its peers are."""
+"""gpu.hot: a GPU is hotter than any GPU should be, whatever its peers show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ray_sentinel.model.thresholds import GPU_HOT
 
 
 class GpuHot(AlertRule):
-    """Where all cards are hot, the cooling of the rack fails, and no card stands out.
+    """If all cards are hot, the cooling of the rack has failed, and no card stands out.
 
     Thresholds: above ``celsius`` all through the last ``seconds``.
     """

@@ -1,4 +1,4 @@
-"""gpu.idle: GPUs that a running job was given and that do nothing."""
+"""gpu.idle: GPUs that were assigned to a running job and do nothing."""
 
 from __future__ import annotations
 

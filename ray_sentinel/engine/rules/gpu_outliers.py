@@ -1,4 +1,5 @@
-"""Rules on one GPU of a job whose value differs from its peers': equal work shows equal values."""
+"""Rules on one GPU of a job whose value differs from its peers': equal work should show equal
+values."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ AT_WORK = 0.3
 
 
 class OutlierRule(AlertRule):
-    """Warns of each GPU whose median over ``seconds`` is too far from the median of its peers'."""
+    """Warns about each GPU whose median over ``seconds`` is too far from the median of its
+    peers."""
 
     metric: ClassVar[str]
     labels: ClassVar[dict[str, str]] = {}
@@ -86,7 +88,7 @@ def median_of_others(ordered: Sequence[float], value: float) -> float:
 
 
 class GpuClockOutlier(OutlierRule):
-    """A GPU at work is clocked well below its peers: the job waits for it in every step."""
+    """A working GPU is clocked well below its peers: the job waits for it in every step."""
 
     name = "gpu.clock_outlier"
     metric = "hw_gpu_clock_mhz"

@@ -18,7 +18,7 @@ ECC = frozenset({"48", "63", "64", "92", "94", "95"})
 
 
 class GpuXid(AlertRule):
-    """Fatal ones explain a job that stops; others are shown with what they mean.
+    """Fatal Xids explain why a job stopped; others are shown with their meaning.
 
     Thresholds: ``seconds`` for which an error is shown.
     """

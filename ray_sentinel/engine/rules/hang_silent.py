@@ -13,7 +13,7 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
 class HangSilent(Rule):
-    """A suspicion, to be confirmed by stacks: silence alone accuses nobody."""
+    """A suspicion that stacks must confirm: silence alone accuses nobody."""
 
     name = "hang.silent"
 

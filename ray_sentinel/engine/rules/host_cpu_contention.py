@@ -11,7 +11,7 @@ from ray_sentinel.model.alert import Alert
 
 
 class HostCpuContention(AlertRule):
-    """Something else runs on the host; the ranks there are late to every collective.
+    """Other work runs on the host; the ranks there are late to every collective.
 
     Thresholds: ``factor`` times the usual number of runnable threads and ``above`` it, at the
     median over ``seconds``; what is usual is learned from at least ``learn_seconds`` before.

@@ -12,7 +12,7 @@ from ray_sentinel.model.thresholds import BLOCKED_PROCESSES
 
 
 class HostDstate(AlertRule):
-    """A mount that hangs, or a driver; a function of the GPU driver points to it.
+    """A mount or a driver hangs; a function of the GPU driver points to the latter.
 
     Thresholds: ``processes`` in one function, at the median over ``seconds``.
     """

@@ -10,7 +10,7 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
 class NodeLost(Rule):
-    """Hard evidence. A node that is or was drained, or that had no rank, is nobody's loss."""
+    """Hard evidence. A node that is or was being drained, or that had no rank, is not reported."""
 
     name = "node.lost"
 

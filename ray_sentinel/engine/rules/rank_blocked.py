@@ -12,7 +12,7 @@ PROOF = Proof(rule="rank.blocked", kind="kernel-blocked", what="is blocked in th
 
 
 class RankBlocked(Rule):
-    """Hard evidence: disk sleep of seconds is no disk any more.
+    """Hard evidence: an uninterruptible sleep of many seconds is not normal disk latency.
 
     Thresholds: ``seconds`` in state D without a break, and least silence of the job.
     """

@@ -1,4 +1,4 @@
-"""rank.gil-held: a rank's interpreter cannot run, because something in C keeps the GIL."""
+"""rank.gil-held: a rank's interpreter cannot run, because C code keeps the GIL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROOF = Proof(
 
 
 class RankGilHeld(Rule):
-    """Hard evidence where the companion thread's stamp is old and that thread waits for the GIL.
+    """Hard evidence if the companion thread's stamp is old and that thread waits for the GIL.
 
     Thresholds: ``silence_seconds``: least silence of the job; a moment's hold is everyday.
     """

@@ -1,4 +1,4 @@
-"""ray.deaths: an actor or the driver of a Ray job has ended, and nobody wanted it."""
+"""ray.deaths: an actor or the driver of a Ray job has ended unintentionally."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ray_sentinel.model.ray_deaths import RayDeath
 
 
 class RayDeaths(Rule):
-    """Names the first that ended; who ended because of it is an echo."""
+    """Names the first that ended; those that ended because of it are echoes."""
 
     name = "ray.deaths"
 

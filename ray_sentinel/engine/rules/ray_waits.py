@@ -1,4 +1,4 @@
-"""ray.waits: in a Ray job, what the others wait for does not go on."""
+"""ray.waits: in a Ray job, the process or resource that the others wait for makes no progress."""
 
 from __future__ import annotations
 

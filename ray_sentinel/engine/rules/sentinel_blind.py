@@ -10,7 +10,7 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
 class SentinelBlind(Rule):
-    """Our own trouble, not the job's: it names nobody, and is over when the agent is back.
+    """A problem of the sentinel, not of the job: it names nobody, and ends when the agent is back.
 
     Thresholds: ``seconds`` without a snapshot; an agent that was killed is back in a few.
     """

@@ -13,7 +13,7 @@ from ray_sentinel.model.alert import Alert
 
 
 class ServeStalled(AlertRule):
-    """Replicas of a deployment serve each for itself: nobody waits for a rank, so no case opens.
+    """Replicas of a deployment serve independently: nobody waits for a rank, so no case is opened.
 
     Thresholds: ``seconds`` in which no request came, ended, or moved on from the queue.
     """

@@ -25,7 +25,8 @@ class StallOutsideThresholds(Thresholds, frozen=True, kw_only=True):
 
 
 class StallOutside(Rule):
-    """Names nobody: a service, a file system or a scheduler that all wait for is no rank."""
+    """Names nobody: what all ranks wait for is a service, a file system or a scheduler, not a
+    rank."""
 
     name = "stall.outside"
     Thresholds = StallOutsideThresholds

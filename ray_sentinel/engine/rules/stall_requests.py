@@ -1,4 +1,4 @@
-"""stall.requests: an inference engine has requests, and none of its own figures changes."""
+"""stall.requests: an inference engine has requests, and none of its counters changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
 class StallRequests(Rule):
-    """A suspicion: stacks tell whether a rank is stuck, or nobody hands the requests on.
+    """A suspicion: stacks tell whether a rank is stuck, or nobody passes the requests on.
 
     Thresholds: ``seconds`` for which requests run or wait while nothing is counted.
     """

@@ -1,4 +1,4 @@
-"""Rules on the scalars that ranks pass to ``step()``, which are told by their names."""
+"""Rules on the scalars that ranks pass to ``step()``, which are recognised by their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ray_sentinel.model.alert import Alert
 
 
 class TrainLoss(AlertRule):
-    """A scalar with "loss" in its name is no longer a number, or is far above what it was.
+    """A scalar with "loss" in its name is no longer a number, or is far above its earlier values.
 
     ``factor`` times the median before, and ``above`` it at least, over ``looks`` in a row.
     """

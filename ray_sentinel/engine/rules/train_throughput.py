@@ -11,7 +11,7 @@ from ray_sentinel.model.alert import Alert
 
 
 class TrainThroughput(AlertRule):
-    """Compares the median of the last steps with the best that the job has kept up.
+    """Compares the median of the last steps with the best median that the job has sustained.
 
     Thresholds: ``ratio`` of the best median that was learned, in ``looks`` in a row, five seconds
     apart.

@@ -36,7 +36,7 @@ class AlertRule(Rule):
 
     @abc.abstractmethod
     def look(self, view: ClusterView, now: float) -> Iterable[Alert]:
-        """Everything that is wrong now, also when it was said before."""
+        """Every fault that exists now, including those reported before."""
 
     def alert(
         self,
@@ -50,7 +50,7 @@ class AlertRule(Rule):
         port: str = "",
         since: float = 0.0,
     ) -> Alert:
-        """One of this rule."""
+        """An alert of this rule."""
         return Alert(
             rule=self.name,
             severity=severity,
@@ -65,18 +65,18 @@ class AlertRule(Rule):
 
 
 class AlertBook(msgspec.Struct, dict=True):
-    """The alerts that last. Changed only by the engine. The rules are given by ``bind``."""
+    """The current alerts. Only the engine changes it. ``bind`` sets the rules."""
 
     open: dict[tuple[str, str, str, str, str], tuple[Alert, float]] = {}
     """By ``Alert.key``, with the time at which it was last raised."""
     looked_at: float = 0.0
 
     def bind(self, rules: Iterable[Rule]) -> None:
-        """Take the rules, of which those on telemetry are evaluated here."""
+        """Set the rules; those on telemetry are evaluated here."""
         self._rules = [rule for rule in rules if isinstance(rule, AlertRule)]
 
     def look(self, view: ClusterView, now: float, failures: Failures) -> None:
-        """Evaluate the rules, if it is time. One that fails is told to ``failures``."""
+        """Evaluate the rules, if it is time. A rule that fails is reported to ``failures``."""
         if now - self.looked_at < LOOK_EVERY:
             return
         self.looked_at = now
@@ -95,8 +95,8 @@ class AlertBook(msgspec.Struct, dict=True):
         return tuple(sorted((alert for alert, _ in self.open.values()), key=lambda a: a.since))
 
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
-        """Those about a job: its own, and those of the hosts that its ranks are on, but for other
-        jobs' GPUs. Each says which of the job's ranks have the GPU."""
+        """The alerts about a job: its own, and those of the hosts that its ranks are on, except
+        about other jobs' GPUs. Each says which of the job's ranks have the GPU."""
         alerts = [alert for alert in self.all() if not alert.job or alert.job == job.job]
         if not alerts:
             return ()

@@ -1,4 +1,4 @@
-"""The newest value of each GPU that telemetry has, also of those that report no more."""
+"""The newest values of each GPU that telemetry has, including GPUs that no longer report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _NUMBER = re.compile(r"[0-9]+")
 def gpu_map(
     telemetry: Telemetry, quantity: GpuQuantity, now: float, lock: AbstractContextManager[object]
 ) -> GpuMap:
-    """``lock`` is taken for one node at a time, so that who changes the numbers hardly waits."""
+    """The newest values of all GPUs. ``lock`` is taken for one node at a time, so that whoever
+    changes the values hardly waits."""
     with lock:
         node_ids = list(telemetry.nodes)
     rows = []
@@ -79,5 +80,5 @@ def _by_gpu(node: NodeTelemetry, name: str, kind: str = "") -> dict[str, Telemet
 
 
 def by_number(name: str) -> str:
-    """So that node-9 comes before node-10."""
+    """A sort key that puts node-9 before node-10."""
     return _NUMBER.sub(lambda number: number[0].rjust(12, "0"), name)

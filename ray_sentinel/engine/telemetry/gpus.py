@@ -68,7 +68,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> GpuState:
-        """Busy-waiting is full utilisation at a power near rest."""
+        """What the GPU does. Busy-waiting is full utilisation at a power near idle."""
         if self.power is None or self.utilisation is None or self.work <= 0:
             return "unclear"
         low = self.power <= self.rest + WAIT_SHARE * max(self.work - self.rest, 0.0)
@@ -80,7 +80,8 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuLevels(msgspec.Struct, dict=True):
-    """What was learned of each GPU, in watts, by node and index. Changed only by the engine."""
+    """The power levels learned for each GPU, in watts, by node and index. Only the engine changes
+    it."""
 
     work: dict[tuple[str, str], float] = {}
     rest: dict[tuple[str, str], float] = {}
@@ -90,7 +91,8 @@ class GpuLevels(msgspec.Struct, dict=True):
         self._placed_at = 0.0
 
     def places(self, telemetry: Telemetry, job: JobView, now: float) -> list[GpuPlace]:
-        """The GPUs that the job's ranks were given; where they do not say, all of their nodes."""
+        """The GPUs that were assigned to the job's ranks; where the ranks do not say, all GPUs of
+        their nodes."""
         if self._placed_at != now:
             self._placed_at, self._places = now, {}
         if job.key not in self._places:
@@ -98,7 +100,7 @@ class GpuLevels(msgspec.Struct, dict=True):
         return self._places[job.key]
 
     def learn(self, telemetry: Telemetry, jobs: Iterable[JobView], now: float) -> None:
-        """Look at all jobs: those at work show what work draws, idle GPUs what rest draws."""
+        """Learn from all jobs: working ones show the power at work, idle GPUs the power at rest."""
         for job in jobs:
             working = job.at_work(now)
             for node_id, index, node in self.places(telemetry, job, now):
@@ -114,7 +116,7 @@ class GpuLevels(msgspec.Struct, dict=True):
                     self.work[key] = power if old is None else old + LEARN * (power - old)
 
     def forget(self, node_id: str) -> None:
-        """The node left long ago."""
+        """Drop a node that left long ago."""
         for levels in (self.work, self.rest):
             for key in [key for key in levels if key[0] == node_id]:
                 del levels[key]

@@ -36,13 +36,13 @@ MOST_TOLD = 12
 
 
 def came_first(case: Case, alert: Alert) -> bool:
-    """It began before the job stopped, and not long before."""
+    """Whether the alert began before the job stopped, but not long before."""
     stop = case.job.moved_at()
     return stop - LONG_BEFORE <= alert.since <= stop + BEFORE
 
 
 def weigh_alerts(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
-    """Add what telemetry shows to the scores: against ranks, or as context."""
+    """Add the telemetry's evidence to the scores: against ranks, or as context."""
     stop = case.job.moved_at()
     for alert in case.alerts[:MOST_TOLD]:
         first = came_first(case, alert)
@@ -59,13 +59,14 @@ def weigh_alerts(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankV
 
 
 def device_kind(case: Case, rank: int) -> FaultKind | None:
-    """The kind of fault of a rank's device, where telemetry shows one that came first."""
+    """The kind of fault of a rank's device, if telemetry shows one that began before the stop."""
     kinds = [a.kind for a in case.alerts if rank in a.ranks and came_first(case, a)]
     return next((kind for kind in NAMED if kind in kinds), None)
 
 
 def blame_hardware(judgement: Judgement, case: Case) -> Judgement:
-    """The judgement, with a device or a port named where it names nobody and one was broken."""
+    """The judgement, naming a device or a port if it names nobody and one was broken before the
+    stop."""
     verdict = judgement.verdict
     if verdict.kind != "unknown" or verdict.culprits or judgement.decision == "dismiss":
         return judgement

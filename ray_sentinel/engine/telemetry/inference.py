@@ -1,4 +1,4 @@
-"""The load that inference servers report: their requests, and whether these make progress."""
+"""The load that inference servers report: their requests, and whether they make progress."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ asked for every five seconds."""
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Requests of a server now, and for how many seconds they have been there without any of its
-    figures having changed."""
+    """The current requests of a server, and for how many seconds there have been requests without
+    any change in its counters."""
 
     running: int
     waiting: int
@@ -41,7 +41,8 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def requests(self) -> int:
-        """Both kinds; an engine that has none has nothing to do, whatever its stacks look like."""
+        """Running and waiting requests. An engine without any has nothing to do, whatever its
+        stacks look like."""
         return self.running + self.waiting
 
     def __str__(self) -> str:
@@ -50,7 +51,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def loads(view: ClusterView, now: float) -> dict[str, Load]:
-    """By job, of the servers that tell."""
+    """The load by job, of the servers that report it."""
     requests: dict[str, dict[str, float]] = {}
     seen: dict[str, float] = {}
     moved: dict[str, float] = {}
@@ -69,7 +70,7 @@ def loads(view: ClusterView, now: float) -> dict[str, Load]:
 
 
 class ServedRequests(msgspec.Struct, frozen=True):
-    """What is usual of the requests of a server that is at work on one."""
+    """The usual request times of a server that is working on a request."""
 
     longest: float
     """Seconds: none that was answered took longer."""
@@ -79,7 +80,7 @@ class ServedRequests(msgspec.Struct, frozen=True):
 
 
 def served(view: ClusterView, now: float) -> dict[str, ServedRequests]:
-    """By job, of the servers that tell, and that have a request now."""
+    """The requests by job, of the servers that report them and have one now."""
     running = {job for job, load in loads(view, now).items() if load.running}
     longest: dict[str, float] = {}
     ended: dict[str, float] = {}
@@ -97,8 +98,8 @@ def served(view: ClusterView, now: float) -> dict[str, ServedRequests]:
 
 
 def deployment_of(kind: str) -> str:
-    """The job name of the deployment that an actor of the class ``kind`` is a replica of; empty
-    where it is none.
+    """The job name of the deployment of which an actor of the class ``kind`` is a replica; empty if
+    it is none.
 
     >>> deployment_of("ServeReplica:default:Model")
     'serve-default-Model'
@@ -108,7 +109,7 @@ def deployment_of(kind: str) -> str:
 
 
 def below_actors(view: ClusterView, now: float) -> dict[ProcessId, EngineWork]:
-    """What the engines below processes of Ray do."""
+    """What the engines that run below Ray processes do."""
     told = loads(view, now)
     return {
         track.process: EngineWork(

@@ -1,4 +1,4 @@
-"""The newest state of each RDMA port that telemetry has, also of those that report no more."""
+"""The newest state of each RDMA port that telemetry has, including ports that no longer report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STATE = "hw_rdma_port_state"
 
 
 def port_map(telemetry: Telemetry, now: float, lock: AbstractContextManager[object]) -> PortMap:
-    """``lock`` is taken for one node at a time, as for GPUs."""
+    """The newest state of all ports. ``lock`` is taken for one node at a time, as for GPUs."""
     with lock:
         node_ids = list(telemetry.nodes)
     rows = []

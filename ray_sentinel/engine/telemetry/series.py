@@ -1,9 +1,9 @@
-"""The series of each node over the last half hour, and the events that its collectors told.
+"""The series of each node over the last half hour, and the events that its collectors reported.
 
-They are kept once, for the rules and for the embedded history: what a node sampled together has its
-times once, and an array of numbers for each series. All nodes' together have a bound in bytes. A
-counter's absolute value says nothing (it may be old from boot): only what it rose by since it was
-first seen.
+They are stored once, for the rules and for the embedded history: the samples that a node takes
+together share their times, and each series is an array of numbers. The size of all nodes' series
+together is bounded in bytes. The absolute value of a counter means nothing (it may date from boot);
+only its rise since it was first seen counts.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ HostRow = tuple[float, str, dict[SeriesKey, float]]
 
 
 class TelemetrySeries(NamedTuple):
-    """One series, oldest first. Its values are those of the last of the times; what was absent or
-    no finite number is left out by all methods."""
+    """One series, oldest sample first. Its values belong to the last of the times. All methods skip
+    samples that are absent or not finite."""
 
     times: Floats
     """On the coordinator's clock."""
@@ -95,13 +95,13 @@ class TelemetrySeries(NamedTuple):
 
     @property
     def at(self) -> float:
-        """When the newest value came; -inf where there is none."""
+        """When the newest value was sampled; -inf without one."""
         place = self._newest()
         return self.times[place] if place else -math.inf
 
     @property
     def since(self) -> float:
-        """When the oldest value came; inf where there is none."""
+        """When the oldest value was sampled; inf without one."""
         first = len(self.times) - len(self.values)
         for place, value in enumerate(self.values, first):
             if math.isfinite(value):
@@ -118,16 +118,16 @@ class TelemetrySeries(NamedTuple):
         return statistics.median(values) if len(values) >= least else None
 
     def covers(self, now: float, seconds: float) -> bool:
-        """Its samples begin before the last ``seconds`` (nearly), and it still comes."""
+        """Whether its samples begin (nearly) before the last ``seconds``, and still arrive."""
         at, since = self.at, self.since
         return since < at and now - at <= seconds and now - since >= seconds - EVERY
 
     def settled(self, now: float, seconds: float) -> float | None:
-        """The median of the last ``seconds``; None where it was not sampled over all of them."""
+        """The median of the last ``seconds``; None if they are not fully covered by samples."""
         return self.level(now, seconds) if self.covers(now, seconds) else None
 
     def rise(self, now: float, seconds: float) -> float:
-        """By how much a counter rose over the last ``seconds``; a fall is a restart, from 0."""
+        """How much a counter rose over the last ``seconds``. A fall counts as a restart from 0."""
         begin = self._compared(now, seconds)
         # Nearly all counters stand still nearly always, which is seen without a look at each.
         lately = self.values[begin:] if begin else None
@@ -144,7 +144,7 @@ class TelemetrySeries(NamedTuple):
         return next(rises, None)
 
     def usual_rate(self, now: float, skip: float) -> float | None:
-        """Rise per second over all that was before the last ``skip`` seconds."""
+        """The rise per second over the time before the last ``skip`` seconds."""
         older = [(at, value) for at, value in self.samples if now - at > skip]
         if len(older) < 4 or older[-1][0] - older[0][0] < skip:
             return None
@@ -206,7 +206,7 @@ def _by_name(labels: Labels) -> Mapping[str, str]:
 
 
 class Column(msgspec.Struct):
-    """One series of a stream, whose values are those of the last of its times."""
+    """One series of a stream; its values belong to the last of the stream's times."""
 
     key: SeriesKey
     values: Floats = msgspec.field(default_factory=Floats)
@@ -216,7 +216,7 @@ class Column(msgspec.Struct):
 
 
 class SampleStream(msgspec.Struct):
-    """Series of a node that come together: times, and a column for each."""
+    """Series of a node that are sampled together: the times, and a column for each series."""
 
     sender: str = ""
     number: int = 0
@@ -231,19 +231,19 @@ class SampleStream(msgspec.Struct):
 
     @property
     def size_bytes(self) -> int:
-        """That its samples take, at most."""
+        """The most bytes that its samples take."""
         return 8 * len(self.times) * (1 + len(self.columns))
 
     @property
     def held(self) -> TableHeld:
-        """What is known of the sender's table."""
+        """How much of the sender's key table is known."""
         return TableHeld(sender=self.sender, table=self.table, size=self.size)
 
     def take(self, batch: SampleBatch, at: float) -> bool:
-        """What a node sampled at ``at``; returns whether there are other series now.
+        """Store what a node sampled at ``at``. Returns whether the set of series has changed.
 
-        A batch that comes late is left out, and one with values of keys that are not known: its
-        sender learns from ``held`` that it must send them.
+        A batch that comes late is dropped, and so is one with values of unknown keys: its sender
+        learns from ``held`` that it must send them.
         """
         same = batch.sender == self.sender
         if same and batch.number <= self.number:
@@ -281,17 +281,17 @@ class SampleStream(msgspec.Struct):
         self.expire(at)
 
     def expire(self, now: float) -> None:
-        """Let go of samples that are too old, also where no new ones come."""
+        """Drop samples that are too old, even if no new ones arrive."""
         if old := self.expired(now):
             self.drop(old)
 
     def expired(self, now: float) -> int:
-        """How many samples are too old, where they are enough to let them go."""
+        """How many samples are too old, if there are enough of them to drop."""
         old = bisect_left(self.times, now - KEPT_SECONDS)
         return old if old >= SLACK or old == len(self.times) else 0
 
     def drop(self, number: int) -> None:
-        """Let the oldest ``number`` samples of every series go."""
+        """Drop the oldest ``number`` samples of every series."""
         del self.times[:number]
         for column in self.columns:
             del column.values[: max(0, len(column.values) - len(self.times))]
@@ -318,15 +318,15 @@ class SampleStream(msgspec.Struct):
         self.times[begin:end] = self.times[begin:end:every]
 
     def tidy(self) -> int:
-        """Let go of series that are not sent and have no samples any more: network devices and
-        mounts come and go with containers. Returns how many there were."""
+        """Drop series that are no longer sent and have no samples: network devices and mounts come
+        and go with containers. Returns how many."""
         rest = self.columns[self.size :]
         kept = [column for column in rest if not all(map(math.isnan, column.values))]
         self.columns[self.size :] = kept
         return len(rest) - len(kept)
 
     def row(self, at: float) -> dict[SeriesKey, float]:
-        """The values of one moment."""
+        """The values at one moment."""
         place = bisect_left(self.times, at) - len(self.times)
         if not place or self.times[place] != at:
             return {}
@@ -354,14 +354,14 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         self._held: list[ReferenceType[HeldNode]] = []
 
     def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> HeldNode:
-        """It as it is now, to be packed by ``pack`` when that is asked for, or before it changes;
-        not at all where nobody wants it any more."""
+        """The current series, which ``pack`` packs on request or before they change; never if
+        nobody wants them any more."""
         held = HeldNode(self, pack)
         self._held = [*(one for one in self._held if one() is not None), ReferenceType(held)]
         return held
 
     def before_change(self) -> None:
-        """Called before anything of it is changed."""
+        """Called before anything in it changes."""
         if self._held:
             for held in filter(None, (one() for one in self._held)):
                 held.keep()
@@ -369,7 +369,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
     @property
     def size_bytes(self) -> int:
-        """That its samples take, at most."""
+        """The most bytes that its samples take."""
         return sum(stream.size_bytes for stream in self.streams.values())
 
     @property
@@ -409,7 +409,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         return None
 
     def take(self, batch: SampleBatch, at: float) -> None:
-        """What it sampled of one stream at ``at``."""
+        """Store what the node sampled of one stream at ``at``."""
         if self.streams.setdefault(batch.stream, SampleStream()).take(batch, at):
             self.forget_lookups()
         if at - self.tidied_at >= GONE:
@@ -418,21 +418,21 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 self.forget_lookups()
 
     def expire(self, now: float) -> None:
-        """Let go of samples that are too old, also where no new ones come."""
+        """Drop samples that are too old, even if no new ones arrive."""
         for stream in self.streams.values():
             if stream.expired(now):
                 self.before_change()
                 stream.expire(now)
 
     def forget_lookups(self) -> None:
-        """There are other series now, or the same in other places."""
+        """Discard cached lookups, because series were added, removed or moved."""
         self._named = None
         self._labelled.clear()
         self._matching.clear()
 
     def rows(self, after: float, seconds: float) -> Iterator[Row]:
-        """What it said later than ``after``, every ``seconds`` about, oldest first; what came at
-        one moment in several streams is one row."""
+        """The samples after ``after``, about every ``seconds``, oldest first. Samples of several
+        streams at one moment are one row."""
         streams = [self.streams[name] for name in STREAMS if name in self.streams]
         newer = [set(one.times[bisect_right(one.times, after) :]) for one in streams]
         whole = newer[-1] if "history" in self.streams else set()
@@ -460,7 +460,7 @@ def _move_together(streams: list[SampleStream]) -> None:
 
 
 class HeldNode:
-    """The series of a node as they were at one moment. Not safe for several threads."""
+    """The series of a node at one moment. Not thread-safe."""
 
     def __init__(self, node: NodeTelemetry, pack: Callable[[NodeTelemetry], bytes]) -> None:
         self._node: NodeTelemetry | None = node
@@ -477,14 +477,14 @@ class HeldNode:
         return sum(8 * len(column.values) for stream in streams for column in stream.columns)
 
     def packed(self) -> bytes:
-        """As they were then. Raises what packing them raised."""
+        """The packed series of that moment. Raises what packing them raised."""
         self.keep()
         if self._failure is not None:
             raise self._failure
         return self._data
 
     def keep(self) -> None:
-        """Pack them now, where that was not done yet."""
+        """Pack the series now, if that was not done yet."""
         node, self._node = self._node, None
         if node is None:
             return
@@ -495,7 +495,7 @@ class HeldNode:
 
 
 class Telemetry(msgspec.Struct):
-    """All nodes. Changed only by the cluster view."""
+    """The series of all nodes. Only the cluster view changes it."""
 
     nodes: dict[str, NodeTelemetry] = {}
     bounded_at: float = 0.0
@@ -505,8 +505,9 @@ class Telemetry(msgspec.Struct):
     def take(
         self, snapshot: Snapshot, now: float, offset: float, most_bytes: int = MOST_BYTES
     ) -> None:
-        """What a snapshot brought; ``offset``: the coordinator's clock minus the node's. All nodes'
-        samples take ``most_bytes``, and what a minute brings."""
+        """Store the samples in a snapshot. ``offset`` is the coordinator's clock minus the node's.
+        The samples of all nodes together take at most ``most_bytes``, plus what arrives in a
+        minute."""
         node = self.nodes.setdefault(snapshot.node.id, NodeTelemetry())
         node.before_change()
         node.host = snapshot.node.host
@@ -548,8 +549,8 @@ class Telemetry(msgspec.Struct):
                     stream.drop(math.ceil(min(1.0, excess / there) * len(stream.times)))
 
     def shed(self, name: StreamName, now: float, least_seconds: float) -> bool:
-        """Let go of the older half of what streams of this name have, but of nothing of the last
-        ``least_seconds``; whether there was something."""
+        """Drop the older half of the samples in streams of this name, but nothing from the last
+        ``least_seconds``. Returns whether anything was dropped."""
         old: list[tuple[NodeTelemetry, SampleStream, int]] = []
         for node in self.nodes.values():
             stream = node.streams.get(name)
@@ -568,7 +569,7 @@ class Telemetry(msgspec.Struct):
         return True
 
     def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> dict[str, HeldNode]:
-        """All nodes as they are now: see ``NodeTelemetry.hold``."""
+        """All nodes at this moment: see ``NodeTelemetry.hold``."""
         return {node_id: node.hold(pack) for node_id, node in self.nodes.items()}
 
     def rows(
@@ -578,8 +579,8 @@ class Telemetry(msgspec.Struct):
         seconds: float,
         lock: AbstractContextManager[object],
     ) -> Iterator[HostRow]:
-        """What nodes sent after ``until``, which is by node and moved on; of others after
-        ``begin``. About every ``seconds`` one of each node, oldest first.
+        """What nodes sent after ``until``, a time for each node that is moved forward; for other
+        nodes, after ``begin``. About one row every ``seconds`` for each node, oldest first.
 
         ``lock`` is taken for ``ROWS_AT_ONCE`` of them at a time, so that who changes the numbers
         hardly waits: those of half an hour take seconds to minutes to make.
@@ -602,17 +603,17 @@ class Telemetry(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """Bytes that its samples take, at most; their names come on top."""
+        """The most bytes that its samples take; their names come on top."""
         return sum(node.size_bytes for node in self.nodes.values())
 
     def held(self, node_id: str) -> dict[StreamName, TableHeld]:
-        """What is known of the tables of keys that a node sends."""
+        """How much is known of the key tables that a node sends."""
         return {name: stream.held for name, stream in self.of(node_id).streams.items()}
 
     def forget(self, node_id: str) -> None:
-        """The node left long ago."""
+        """Drop a node that left long ago."""
         self.nodes.pop(node_id, None)
 
     def of(self, node_id: str) -> NodeTelemetry:
-        """A node's series; none where it is not known."""
+        """A node's series; empty if the node is unknown."""
         return self.nodes.get(node_id) or NodeTelemetry()

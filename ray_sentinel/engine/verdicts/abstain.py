@@ -1,4 +1,5 @@
-"""A case in which no rank has enough against it: a stall, a blind spot, or no fault at all."""
+"""Verdicts on cases in which no rank has enough evidence against it: a stall, a blind spot, or no
+fault at all."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ SLOW_TIMEOUTS = 4.0
 
 
 def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
-    """Judge a case in which no rank has enough against it."""
+    """Judge a case in which no rank has enough evidence against it."""
     job = case.job
     proven_echo = case.findings.get("rank.exited")
     if proven_echo is not None:

@@ -1,4 +1,5 @@
-"""How a rank ended: in peace, by itself, by somebody else, or because somebody else had ended."""
+"""How a rank ended: normally, by itself, through somebody else, or because another process had
+ended."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ KILLED = 3
 
 
 def is_abnormal(exit_: Exit) -> bool:
-    """It did not end in peace: a signal, a status other than 0, or no last words at all."""
+    """Whether the end was not normal: a signal, a status other than 0, or no last words at all."""
     if exit_.signal is not None:
         return True
     if exit_.code is not None:
@@ -74,19 +75,20 @@ def is_abnormal(exit_: Exit) -> bool:
 
 
 def left_by_itself(exit_: Exit) -> bool:
-    """It ended in peace; or aborted on its way out, as native threads do when the interpreter ends
-    while peers still talk to them."""
+    """Whether it ended normally, or aborted on its way out, as native threads do when the
+    interpreter ends while peers still talk to them."""
     said_exit = exit_.last_words is not None and exit_.last_words.kind == "exit"
     return not is_abnormal(exit_) or (exit_.signal == SIGABRT and said_exit)
 
 
 def is_silent(exit_: Exit) -> bool:
-    """An attached rank that could not say a last word, and whose status nobody saw: killed."""
+    """Whether it was killed: an attached rank without last words whose exit status nobody saw."""
     return exit_.code is None and exit_.signal is None and exit_.last_words is None
 
 
 def violence(exit_: Exit) -> int:
-    """How surely an end came from outside: peers of a dead rank abort or raise, as echoes do."""
+    """How certain it is that the end came from outside. Peers of a dead rank abort or raise, as
+    echoes."""
     if exit_.signal == SIGKILL or is_silent(exit_):
         return KILLED
     own_words = exit_.last_words is not None and exit_.last_words.kind == "exception"
@@ -96,51 +98,52 @@ def violence(exit_: Exit) -> int:
 
 
 def has_own_words(exit_: Exit) -> bool:
-    """An exception ended it, and it said which."""
+    """Whether an exception ended it, and is known."""
     return exit_.last_words is not None and exit_.last_words.kind == "exception"
 
 
 def is_echo(exit_: Exit) -> bool:
-    """It ended because a peer had gone, by its own words, or because it was told to."""
+    """Whether it ended because a peer had gone, by its own words, or because it was told to."""
     return exit_.signal in ASKED_TO_END or bool(PEER_LOST.search(final_words(exit_)))
 
 
 def is_mismatch(exit_: Exit) -> bool:
-    """It ended because it and a peer were not in the same collective: either may be wrong."""
+    """Whether it ended because it and a peer were not in the same collective: either may be
+    wrong."""
     return bool(MISMATCH.search(final_words(exit_)))
 
 
 def was_overrun(exit_: Exit) -> bool:
-    """It was sent more than it had asked for: its own call was wrong, or that of a peer."""
+    """Whether it received more than it had asked for: its own call or a peer's was wrong."""
     return bool(OVERRUN.search(final_words(exit_)))
 
 
 def is_unclear(exit_: Exit) -> bool:
-    """It ended by a mismatch, or aborted without a word as communication libraries do: in an
-    innocent rank as often as not."""
+    """Whether it ended by a mismatch, or aborted without a word as communication libraries do;
+    innocent ranks do so as often as culprits."""
     return is_mismatch(exit_) or (exit_.signal == SIGABRT and not final_words(exit_))
 
 
 def is_cause(exit_: Exit) -> bool:
-    """Nothing speaks for its being the fault of another."""
+    """Whether nothing suggests that another process caused it."""
     return not is_echo(exit_) and not is_unclear(exit_)
 
 
 def has_final_words(exit_: Exit) -> bool:
-    """It is known what it said at its end."""
+    """Whether its last words are known."""
     return bool(final_words(exit_))
 
 
 def final_words(exit_: Exit) -> str:
-    """What it said at its end: the exception, or else what its standard error ends with."""
+    """Its last words: the exception, or else the end of its standard error."""
     if exit_.last_words is not None and exit_.last_words.kind == "exception":
         return exit_.last_words.text
     return closing_lines(exit_.last_output)
 
 
 def raised_in(output: str) -> str:
-    """The exception by which a program ended, by what it wrote last: its name and what it says;
-    empty where there was none, or somebody wanted it to end."""
+    """The exception by which a program ended, found in its last output: its name and message; empty
+    if there was none, or if somebody ended the program on purpose."""
     if _INTERRUPTED.search(output):
         return ""  # what falls over it, or fails while it is handled, is its consequence
     told = [
@@ -153,7 +156,7 @@ def raised_in(output: str) -> str:
 
 
 def closing_lines(output: str) -> str:
-    """The exception, or else what native code said, of what a program wrote last."""
+    """The exception, or else the error of native code, in the last output of a program."""
     _, listed, tail = output.rpartition(_TRACEBACK)
     lines = tail.splitlines()
     if listed:

@@ -1,4 +1,4 @@
-"""Which of a job's exits was the cause: the first, the violent, the one that left, or nobody's."""
+"""Which of a job's exits was the cause: the first, the violent one, the one that left, or none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QUIET_SECONDS = 3.0
 
 
 def unannounced(view: ClusterView, job: JobView, exits: Ends, now: float) -> Ends:
-    """The exits of a job that no announced end of a node explains, in their order."""
+    """The exits of a job that no announced end of a node explains, in order."""
     spans = [
         (at - BEFORE_SECONDS, at + FOLLOW_SECONDS)
         for at, exit_ in exits
@@ -58,7 +58,7 @@ def unannounced(view: ClusterView, job: JobView, exits: Ends, now: float) -> End
 
 
 def note_departed(view: ClusterView) -> None:
-    """Mark the ranks that ended with their nodes, as was announced."""
+    """Mark the ranks that ended with their nodes as announced."""
     leaving = {key for key, node in view.nodes.items() if node.leaving_since is not None}
     for job in view.jobs.values() if leaving else ():
         job.departed = {
@@ -104,7 +104,7 @@ ALL_KILLED_WITHIN = 2.0
 
 
 def all_killed(job: JobView) -> bool:
-    """Whether all ranks were killed within a moment: somebody ended the whole job."""
+    """Whether all ranks were killed within a moment, so that somebody ended the whole job."""
     moments = [at for at, exit_ in job.exits if violence(exit_) == KILLED]
     if any(exit_.oom_killed for _, exit_ in job.exits) or len(moments) < len(job.ranks):
         return False
@@ -112,8 +112,8 @@ def all_killed(job: JobView) -> bool:
 
 
 def ended_alone(job: JobView, exits: Ends, abnormal: Ends) -> Ends:
-    """Some of one node's ranks were told to end, and others fell for it: who ends a job, or a
-    node, tells all of them."""
+    """Whether only some of a node's ranks were told to end, and others fell because of it. Whoever
+    ends a job or a node tells all ranks."""
     told = [(at, exit_) for at, exit_ in exits if exit_.signal in ASKED_TO_END]
     if not told or exits[0] != told[0] or not at_most_a_third(len(told), len(job.ranks)):
         return []
@@ -125,7 +125,7 @@ def ended_alone(job: JobView, exits: Ends, abnormal: Ends) -> Ends:
 
 
 def first_causes(abnormal: Ends, *, cross_node_seconds: float, together_seconds: float) -> Ends:
-    """The exits that are no echo: the first, and what was killed together with it."""
+    """The exits that are not echoes: the first, and those killed together with it."""
     own = [(at, exit_) for at, exit_ in abnormal if is_cause(exit_)]
     if is_unclear(abnormal[0][1]):
         # Whoever fell into a mismatch first is not thereby its cause, and those that follow
@@ -151,7 +151,7 @@ def first_causes(abnormal: Ends, *, cross_node_seconds: float, together_seconds:
 def leavers(
     job: JobView, exits: Ends, abnormal: Ends, *, cross_node_seconds: float, left_seconds: float
 ) -> Ends:
-    """Ranks that left by themselves right before all the others lost a peer: it was them."""
+    """Ranks that left by themselves right before all the others lost a peer, and so caused it."""
     abnormal = [(at, exit_) for at, exit_ in abnormal if not left_by_itself(exit_)]
     if not abnormal:
         return []
@@ -172,7 +172,7 @@ def leavers(
 
 
 def sent_too_much(job: JobView, abnormal: Ends) -> RankView | None:
-    """The one rank that was not sent more than it had asked for, while all others were."""
+    """The one rank that did not receive more than it had asked for, while all others did."""
     overrun = {exit_.rank.process for _, exit_ in abnormal if was_overrun(exit_)}
     spared = [view for process, view in job.ranks.items() if process not in overrun]
     everyone = len(job.ranks) >= (job.world_size or 0)

@@ -1,4 +1,4 @@
-"""What is decided about a case, and the parts of a verdict that every case has."""
+"""The decision on a case, and the parts that every verdict has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_OTHERS = 8
 
 
 class EvidenceScores:
-    """What counts for and against whom, by process."""
+    """The evidence for and against each process, with its weight."""
 
     def __init__(self) -> None:
         self._lines: dict[ProcessId | None, list[EvidenceItem]] = {}
@@ -40,35 +40,34 @@ class EvidenceScores:
     def add(
         self, process: ProcessId | None, source: str, text: str, weight: float, rank: int | None
     ) -> None:
-        """One line; ``process`` None for context that concerns nobody in particular."""
+        """Add one line. ``process`` is None for context that concerns no process in particular."""
         item = EvidenceItem(source=source, text=text, rank=rank, weight=weight)
         self.put(process, item)
 
     def put(self, process: ProcessId | None, item: EvidenceItem) -> None:
-        """A line that a rule wrote."""
+        """Add a line that a rule wrote."""
         self._lines.setdefault(process, []).append(item)
 
     def score(self, process: ProcessId) -> float:
-        """The sum of what is known about a process."""
+        """The sum of the weights for a process."""
         return sum((item.weight for item in self._lines.get(process, ())), 0.0)
 
     def named(self) -> list[ProcessId]:
-        """Who has enough against them, the worst first."""
+        """The processes with enough evidence against them, the worst first."""
         accused = [p for p in self._lines if p is not None and self.score(p) >= NAMED]
         return sorted(accused, key=lambda process: (-self.score(process), process))
 
     def by_score(self) -> list[tuple[ProcessId, float, tuple[EvidenceItem, ...]]]:
-        """Every process of which something is known, with its score and its lines, the worst
-        first."""
+        """Every process with evidence, its score and its lines, the worst first."""
         known = [(p, self.score(p), tuple(items)) for p, items in self._lines.items() if p]
         return sorted(known, key=lambda one: (-one[1], one[0]))
 
     def context(self) -> tuple[EvidenceItem, ...]:
-        """The lines that concern nobody in particular."""
+        """The lines that concern no process in particular."""
         return tuple(self._lines.get(None, ()))
 
     def lines(self, first: Iterable[ProcessId]) -> tuple[EvidenceItem, ...]:
-        """The lines about ``first``, then the context, then some of what concerns the others."""
+        """The lines about ``first``, then the context, then some lines about the others."""
         order: list[ProcessId | None] = [*first, None]
         told = [item for process in order for item in self._lines.get(process, ())]
         rest = sorted(p for p in self._lines if p is not None and p not in order)
@@ -77,7 +76,7 @@ class EvidenceScores:
 
 
 def confidence(score: float) -> float:
-    """How sure a score makes us, 0..1."""
+    """The confidence (0..1) that a score justifies."""
     return round(min(MOST, 1.0 - math.pow(0.5, max(score, 0.0) / HALF)), 3)
 
 
@@ -100,7 +99,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
-    """One line for each place in which innocent ranks are."""
+    """One line for each place in which innocent ranks wait."""
     places: dict[str, list[int]] = {}
     waits = case.recorder.waits if case.recorder is not None else ()
     for wait in waits:
@@ -118,8 +117,8 @@ def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
 
 
 def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:
-    """The stacks that show it: those of the named, then one of each place where others are, with
-    who they are."""
+    """The stacks that support the verdict: those of the named ranks, then one for each place where
+    others are, with their ranks."""
     own: list[StackFact] = []
     places: dict[tuple[str, ...], list[RankId]] = {}
     firsts: dict[tuple[str, ...], StackFact] = {}

@@ -1,4 +1,4 @@
-"""What culprits wrote last, told among the next steps."""
+"""What culprits wrote last, quoted in the next steps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MOST_TOLD = 4
 def with_last_lines(
     verdict: Verdict, logs: Iterable[RankLog], before: Iterable[RankLog] = ()
 ) -> Verdict:
-    """The verdict whose steps say what its culprits wrote last, where that is known, in place of
-    sending the reader to look for it; ``before`` are the logs that its steps tell already."""
+    """The verdict with what its culprits wrote last, if known, in place of the steps that send the
+    reader to look for it. ``before`` are the logs that the steps already quote."""
     by_process: dict[tuple[str, int | None, int | None], RankLog] = {
         (log.host, log.rank, log.pid): log for log in logs
     }

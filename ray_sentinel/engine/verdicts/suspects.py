@@ -1,8 +1,8 @@
 """Who holds the job up: all evidence of a case, weighed into one verdict.
 
-The culprit is the one that the others wait for. So what counts against a rank is that it stands
-still *outside* what its peers wait in; that it is silent counts against nobody. Proof from the
-process table weighs most, then the flight recorder, then stacks.
+The culprit is the rank that the others wait for. So what counts against a rank is that it stands
+still *outside* the operation in which its peers wait; silence alone counts against nobody. Proof
+from the process table weighs most, then the flight recorder, then stacks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RAS_WAITS = -2.0
 
 
 def weigh_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
-    """Add the lines of RAS to the scores."""
+    """Add the lines of NCCL's RAS to the scores."""
     facts = case.ras
     if facts is None:
         return
@@ -65,7 +65,7 @@ def weigh_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView
 
 
 def ras_mismatches(case: Case) -> set[int]:
-    """World ranks that RAS names for having called other collectives than their peers."""
+    """World ranks that RAS names because they called other collectives than their peers."""
     culprits = case.ras.culprits if case.ras is not None else ()
     return {c.rank for c in culprits if c.rank is not None and c.kind == "collective-mismatch"}
 
@@ -81,7 +81,7 @@ BY_RECORDER: dict[RecorderKind, FaultKind] = {
 def fault_kind(
     view: RankView, fact: StackFact | None, movement: Movement, recorder: RecorderKind | None
 ) -> FaultKind:
-    """The most certain word on why a rank stands still. ``movement``: of its stack."""
+    """The most certain reason why a rank stands still. ``movement`` is that of its stack."""
     if view.exit is not None and recorder != "collective-mismatch":
         return "oom-killed" if view.exit.oom_killed else "rank-dead"
     if not view.alive and recorder != "collective-mismatch":
@@ -137,7 +137,7 @@ TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
 
 
 def weigh(case: Case, now: float) -> EvidenceScores:
-    """All that is known about the ranks of a case, as one scores."""
+    """The scores of all evidence about the ranks of a case."""
     scores = EvidenceScores()
     by_rank = views_by_rank(case)
     _from_findings(case, scores, by_rank)
@@ -151,7 +151,7 @@ def weigh(case: Case, now: float) -> EvidenceScores:
 
 
 def views_by_rank(case: Case) -> dict[int, RankView]:
-    """World rank → its process; where a number is there twice, the live one seen last."""
+    """World rank → its process; if a number occurs twice, the live process that was seen last."""
     found: dict[int, RankView] = {}
     for view in case.job.ranks.values():
         old = found.get(view.rank.id.rank)
@@ -323,7 +323,7 @@ def _from_steps(case: Case, scores: EvidenceScores) -> None:
 
 
 def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
-    """Whom the flight recorder accuses.
+    """The ranks that the flight recorder accuses.
 
     gloo's does not record transfers: a rank that waits in one seems to have nothing to wait for.
     """
@@ -343,13 +343,14 @@ def _transfers(case: Case, view: RankView | None) -> bool:
 
 
 def recorder_kinds(case: Case) -> dict[int, RecorderKind]:
-    """World rank → what the flight recorder says of it, else NCCL's RAS."""
+    """World rank → the fault kind by the flight recorder, or else by NCCL's RAS."""
     told: dict[int, RecorderKind] = dict.fromkeys(ras_mismatches(case), "collective-mismatch")
     return told | {culprit.rank: culprit.kind for culprit in reversed(recorded(case))}
 
 
 def kinds_of(case: Case, views: Sequence[RankView]) -> list[FaultKind]:
-    """The kind of fault of each of these ranks: what was proven, else what the evidence says."""
+    """The kind of fault of each of these ranks: the proven one, or else the one that the evidence
+    suggests."""
     called = recorder_kinds(case)
     early = joining(case) or not (case.job.training() or _trained(case))
     return [
@@ -390,7 +391,7 @@ def _trained(case: Case) -> bool:
 
 
 def joining(case: Case) -> bool:
-    """Some rank still waits for others to join the job."""
+    """Whether some rank still waits for others to join the job."""
     facts = (case.latest(view.rank.process) for view in case.job.live)
     return any(fact is not None and fact.waits_for_others and _joins(fact) for fact in facts)
 

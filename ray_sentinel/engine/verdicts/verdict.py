@@ -1,4 +1,4 @@
-"""From the weighed evidence of a case to a decision: name somebody, say "nobody", or wait."""
+"""From the weighed evidence of a case to a decision: name a rank, name nobody, or wait."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ SPARED_TIMEOUTS = 4.0
 
 
 def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> Judgement:
-    """Weigh a case. ``host_of`` maps node ids to host labels; ``proven``: hard findings still hold.
+    """Weigh a case. ``host_of`` maps node ids to host labels; ``proven`` is whether hard findings
+    still hold.
 
     Pure: the same case gives the same judgement.
     """
