@@ -1,1 +1,1 @@
-"""Pure: a tool's bytes in, facts out (py-spy, gdb, flight recorder, logs)."""
+"""Pure: the output of a tool (py-spy, gdb, flight recorder, logs) in, facts out."""

@@ -1,4 +1,4 @@
-"""The layouts in which checkpoints are written, by the names of their folders and files."""
+"""Checkpoint layouts, recognised by the names of their folders and files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FILES = (
 
 
 def key_of(path: str) -> Key | None:
-    """The checkpoint that a file (a relative path) belongs to, or None."""
+    """The checkpoint to which a file (a relative path) belongs, or None."""
     return _folder_key(path.split("/")) or _file_key(path)
 
 

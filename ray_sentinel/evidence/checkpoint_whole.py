@@ -1,4 +1,4 @@
-"""Whether a checkpoint is whole, by what its writer writes last."""
+"""Whether a checkpoint is complete, by the file that its writer writes last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAST_WRITTEN = {
 
 
 def refined(layout: Layout, names: Collection[str]) -> Layout:
-    """The layout, now that the files' names below its folder are known."""
+    """The layout, determined again once the names of the files below its folder are known."""
     if any(name.endswith(".distcp") for name in names):
         return "dcp"
     if any("_CHECKPOINT_METADATA" in name or "ocdbt" in name for name in names):
@@ -35,10 +35,10 @@ def why_incomplete(
     sizes: Sequence[tuple[str, int]],
     alone: bool = True,
 ) -> str:
-    """Why the checkpoint at ``root`` counts as half-written; empty where it is whole.
+    """Why the checkpoint at ``root`` counts as half-written; empty if it is complete.
 
-    ``names`` are its files relative to it, ``sizes`` (path, bytes) of the same files. ``alone``: no
-    checkpoint beside it holds a trainer's state.
+    ``names`` are its files relative to it, ``sizes`` the (path, bytes) of the same files. ``alone``
+    is whether no neighbouring checkpoint holds a trainer's state.
     """
     if _TMP.search(root.rsplit("/", 1)[-1]):
         return "it is a temporary folder or file"
@@ -59,7 +59,7 @@ def why_incomplete(
 
 
 def holds_state(names: Collection[str]) -> bool:
-    """Whether a trainer of Transformers' saved its state, as it does last."""
+    """Whether the state of a Transformers trainer was saved, which it does last."""
     return _any_named(names, _LAST_WRITTEN["transformers"])
 
 

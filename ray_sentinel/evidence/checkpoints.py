@@ -39,7 +39,7 @@ _TRACKERS = (
 
 
 class FolderEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file below the checkpoint folder. ``path`` is relative, with ``/``."""
+    """A file below the checkpoint folder. ``path`` is relative and uses ``/``."""
 
     path: str
     size: int = 0
@@ -47,7 +47,7 @@ class FolderEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint. ``modified`` is the newest of its files' times."""
+    """One checkpoint. ``modified`` is the newest modification time of its files."""
 
     step: int
     path: str
@@ -220,7 +220,7 @@ def _tracked_steps(links: Mapping[str, str], texts: Mapping[str, str]) -> dict[s
 
 
 def is_tracker(path: str) -> bool:
-    """Whether a file names the newest checkpoint, by its name."""
+    """Whether a file's name marks it as one that names the newest checkpoint."""
     return path.rsplit("/", 1)[-1] in _TRACKERS
 
 

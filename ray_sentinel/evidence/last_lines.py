@@ -1,4 +1,4 @@
-"""What the last lines of a rank's output say of its end: the exception, or the crash."""
+"""What the last lines of a rank's output say about its end: the exception, or the crash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONSEQUENCE = 80
 
 
 def telling_line(texts: Sequence[str]) -> str:
-    """The line that says what ended the process; empty where none does.
+    """The line that says what ended the process; empty if none does.
 
     >>> telling_line(["step 7", "Traceback (most recent call last):",
     ...     '  File "train.py", line 3, in <module>', "ValueError: no such batch"])

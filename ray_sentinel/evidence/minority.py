@@ -1,20 +1,20 @@
-"""How many of so many are the exception: one line for what one witness shows of equals.
+"""How many of a set of equals can be the exception: one bound for each kind of evidence.
 
-Where the odd ones have been compared one by one with the others (counts, calls, times), they are
-the exception up to a quarter, as NCCL's RAS draws it too. Where it is known only that they stand
-apart, or are a step behind, up to a third. Other bounds mean other things and stay where they are:
-fewer than half have a fault of their own in sight (an error, a state), or look unlike the rest by
-the tables of frames, and half or more speak for a cause that all share.
+If the odd ones were compared one by one with the others (counts, calls, times), they are the
+exception up to a quarter, as in NCCL's RAS. If it is only known that they stand apart, or are a
+step behind, up to a third. Bounds with another meaning stay where they are: fewer than half have a
+visible fault of their own (an error, a state), or look unlike the rest by the tables of frames;
+half or more suggest a cause that all share.
 """
 
 from __future__ import annotations
 
 
 def most_odd(size: int) -> int:
-    """The largest number of ``size`` equals that can be the exception; one always can."""
+    """The largest number of ``size`` equals that can be the exception; at least one."""
     return max(1, size // 4)
 
 
 def at_most_a_third(count: int, size: int) -> bool:
-    """Whether ``count`` of ``size`` are few enough to stand apart."""
+    """Whether ``count`` out of ``size`` are few enough to be the exception."""
     return 3 * count <= size

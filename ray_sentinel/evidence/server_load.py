@@ -1,4 +1,4 @@
-"""What a server's own metrics say of its load: requests, tokens, cache.
+"""A server's load by its own metrics: requests, tokens, cache.
 
 The names are those that SGLang (``--enable-metrics``; docs.sglang.io, Production Metrics) and vLLM
 (docs.vllm.ai, Metrics) serve under ``/metrics``, and those of Ray Serve (docs.ray.io, Monitor Your
@@ -51,7 +51,7 @@ data-parallel attention they are numbered through all replicas, not from 0 in ea
 
 
 class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """All replicas behind one endpoint together. None: not told."""
+    """All replicas behind one endpoint together. None: not reported."""
 
     running: float | None = None
     """Requests that are being worked on."""
@@ -69,8 +69,8 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_load(text: str) -> ServerLoad:
-    """An engine's. Raises InputError for a text that holds none of the known figures, or cannot be
-    parsed."""
+    """The load of an engine. Raises InputError for a text that contains none of the known figures,
+    or cannot be parsed."""
     replicas: dict[tuple[str, str], list[Sample]] = {}
     for sample in _samples(_LINE, text):
         # SGLang tells some figures once more for each priority.
@@ -98,7 +98,7 @@ def parse_load(text: str) -> ServerLoad:
 
 
 def parse_serve(text: str) -> dict[str, ServerLoad]:
-    """Of every deployment of Ray Serve that a node's metrics tell of, by ``serve-APP-DEPLOYMENT``.
+    """The load of every Ray Serve deployment in a node's metrics, by ``serve-APP-DEPLOYMENT``.
 
     Raises InputError where they cannot be parsed.
     """

@@ -1,8 +1,8 @@
-"""Xids by what NVIDIA says must be done at once.
+"""Xids classified by the immediate action that NVIDIA recommends.
 
-https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, column "Immediate Action".
-What is in no class here is a warning: newer drivers bring new numbers. Rules, alerts and the
-diagnosis go by this table.
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, column "Immediate Action". An
+Xid in no class is a warning, because newer drivers bring new numbers. Rules, alerts and the
+diagnosis use this table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HANDLED = (63, 106, 107, 121, 162, 163)
 
 
 def severity(number: int) -> Literal["critical", "warning", "info"]:
-    """What the alert rules, the engine and the diagnosis call an Xid."""
+    """The severity of an Xid for the alert rules, the engine and the diagnosis."""
     if number in RESET + SERVICE:
         return "critical"
     return "info" if number in APPLICATION + HANDLED else "warning"

@@ -1,1 +1,1 @@
-"""TensorBoard event files: framing with checksums, scalars, and what is known of a run. Pure."""
+"""TensorBoard event files: framing with checksums, scalars, and the state of a run. Pure."""

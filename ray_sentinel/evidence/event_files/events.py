@@ -39,12 +39,12 @@ MAX_TEXT = 1 << 20
 
 
 class MalformedEvent(ValueError):
-    """The bytes are no ``EventRecord``, though their checksum holds."""
+    """The bytes are not an ``EventRecord``, although their checksum is right."""
 
 
 class Scalar(msgspec.Struct, frozen=True, gc=False):
-    """One value of one tag. ``plugin`` is what its metadata names, "" where it has none: TensorFlow
-    writes them only with a tag's first value."""
+    """One value of one tag. ``plugin`` is the plugin in its metadata, "" without any: TensorFlow
+    writes the metadata only with a tag's first value."""
 
     tag: str
     value: float
@@ -52,8 +52,8 @@ class Scalar(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventRecord(msgspec.Struct, frozen=True, gc=False):
-    """One record: ``wall_time`` in Unix seconds, ``others`` are tags that are no scalars, ``texts``
-    the (tag, text) of those that are texts."""
+    """One record: ``wall_time`` in Unix seconds, ``others`` the tags that are not scalars,
+    ``texts`` the (tag, text) pairs of text tags."""
 
     wall_time: float
     step: int

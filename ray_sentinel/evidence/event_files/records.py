@@ -30,7 +30,7 @@ def masked(data: bytes) -> int:
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """What a stretch of a file holds."""
+    """The records in a part of a file."""
 
     records: list[bytes]
     consumed: int
@@ -63,10 +63,11 @@ _lengths = _Lengths()
 
 
 def scan(data: bytes) -> Scan:
-    """The whole records at the start of ``data``; what is corrupt is skipped to the next good one.
+    """The complete records at the start of ``data``; corrupt bytes are skipped up to the next good
+    record.
 
-    A record that is cut by the end of ``data`` is left, and so is a corrupt one that no good one
-    follows: more bytes, or the same ones read again, may make it whole.
+    A record that is cut off at the end of ``data`` is left for the next call, and so is a corrupt
+    one that no good one follows: more bytes, or the same bytes read again, may complete it.
     """
     records: list[bytes] = []
     at = corrupt = 0
@@ -92,7 +93,7 @@ def scan(data: bytes) -> Scan:
 
 
 def next_good(data: bytes, start: int) -> int | None:
-    """Where the next record begins whose checksums hold as far as it is there."""
+    """Where the next record begins whose checksums are right as far as it is present."""
     return _Search(data).next_good(start)
 
 

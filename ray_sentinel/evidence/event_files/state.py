@@ -1,4 +1,4 @@
-"""What is known of one run's scalars: the newest value of each tag, and the training's step."""
+"""The state of one run's scalars: the newest value of each tag, and the training's step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def metric_name(tag: str) -> str:
 
 
 class Latest(msgspec.Struct):
-    """A tag's newest value, its step, and how many values came so far; ``place`` among the tags."""
+    """A tag's newest value, its step, and the number of its values so far; ``place`` is its
+    position among the tags."""
 
     value: float
     step: int
@@ -32,7 +33,7 @@ class Latest(msgspec.Struct):
 
 
 class RunState:
-    """Takes the events of a run in the order in which they were written."""
+    """Processes the events of a run in the order in which they were written."""
 
     def __init__(self) -> None:
         self.tags: dict[str, Latest] = {}
@@ -41,10 +42,10 @@ class RunState:
         self._most: Latest | None = None
 
     def take(self, event: EventRecord) -> list[tuple[str, float]]:
-        """Note an event; its scalars as (tag, value).
+        """Record an event. Returns its scalars as (tag, value).
 
-        TensorFlow says with the first value of a tag what kind it is: one that is no scalar stays
-        none, even where a later value is a single number.
+        TensorFlow gives the kind of a tag with its first value: a tag that is not a scalar stays
+        so, even if a later value is a single number.
         """
         self._others.update(event.others)
         taken = []
@@ -69,8 +70,8 @@ class RunState:
 
     @property
     def step(self) -> int | None:
-        """The training's step: of the tag that is written most often, the first of equals.
+        """The training's step: that of the tag that is written most often, the first among equals.
 
-        Other tags count otherwise: evaluations by epoch, Megatron's "vs samples" by samples.
+        Other tags count differently: evaluations by epoch, Megatron's "vs samples" by samples.
         """
         return self._most.step if self._most is not None else None

@@ -16,7 +16,7 @@ from ray_sentinel.evidence.flight_recorder.groups import ProcessGroups
 
 
 def settle(dumps: dict[int, RankDump], groups: ProcessGroups) -> dict[int, RankDump]:
-    """The dumps, with the parts of finished batches taken out of what is pending."""
+    """The dumps, with the parts of finished batches removed from the pending operations."""
     batched = _batched_kinds(dumps, groups)
     finished = _finished_at_both_ends(dumps, groups)
     result = {}

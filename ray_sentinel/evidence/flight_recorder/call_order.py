@@ -1,10 +1,11 @@
-"""Two ranks that wait for each other in different collectives: whose call came out of turn.
+"""Two ranks that wait for each other in different collectives: whose call was out of order.
 
-Where transfers are not recorded, ranks that wait in them seem to stand, and the circle does not
-close. But a rank that sits in one call, while its peer waits for it in another, made its call too
-early, or its peer did: those that came to either of the two calls say which comes first.
-Stages of a pipeline may make other numbers of calls in a step, so that one number is another place
-in the program there: only who had come as far in the one counter when it came to the other may say.
+Where transfers are not recorded, ranks that wait in them seem to stand still, and the cycle does
+not close. But if a rank sits in one call while its peer waits for it in another, one of the two
+made its call too early; ranks that have made either of the two calls show which comes first. Stages
+of a pipeline may make different numbers of calls in a step, so the same number is not the same
+place in their programs. Only ranks that had come equally far in one counter when they reached the
+other call are compared.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _MOST_ASKED = 64
 
 
 def out_of_turn(world: World, waits: Waits, circles: Circles) -> dict[int, str]:
-    """Ranks whose call came too early, with the reason.
+    """Ranks whose call was too early, with the reason.
 
-    Only where at least two other ranks of the same program came to either of the two calls, and all
-    made the peers' call first.
+    Only if at least two other ranks of the same program made either of the two calls, and all of
+    them made the peers' call first.
     """
     culprits: dict[int, str] = {}
     due_calls = [op for op in waits.operations.values() if op.key[0] == "collective"]

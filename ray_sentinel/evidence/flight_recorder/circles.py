@@ -1,4 +1,4 @@
-"""Closed circles of waiters: nobody outside is left to blame, so a wrong call was made inside."""
+"""Closed cycles of waiters: nobody outside is left to blame, so a wrong call was made inside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_VOTERS = 24
 
 
 class CircleJudgement(msgspec.Struct, frozen=True):
-    """Of one circle: who broke it, or why that cannot be told."""
+    """The judgement on one cycle: who broke it, or why that is unknown."""
 
     culprits: dict[int, str] = {}
     """rank → reason."""
@@ -40,7 +40,7 @@ class CircleJudgement(msgspec.Struct, frozen=True):
 
 
 class Circles:
-    """Judges circles by what their members called, compared with each other and with equals."""
+    """Judges cycles by what their members called, compared with each other and with equal ranks."""
 
     def __init__(self, world: World, waits: Waits, equals: Equals) -> None:
         self._world = world
@@ -49,7 +49,7 @@ class Circles:
         self._calls: dict[int, dict[tuple[Kind, bool, int], Entry]] = {}
 
     def judge(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
-        """Judge the ranks of a circle and the operations that they are held in."""
+        """Judge the ranks of a cycle and the operations that they wait in."""
         remark = ""
         for operation in operations:
             if operation.key[0] == "collective":
@@ -102,7 +102,8 @@ class Circles:
         return any(place.collective.evicted or place.p2p.evicted for place in places)
 
     def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
-        """Those of ``ranks`` whose call, or whose calls before it, differ from their equals'."""
+        """Those of ``ranks`` whose call, or whose earlier calls, differ from those of their
+        equals."""
         differing = self._differs_from_equals(ranks, operations)
         return differing if differing.culprits else self._strayed(ranks, operations)
 
@@ -330,7 +331,7 @@ class Circles:
         return votes.pop() if len(votes) == 1 else None
 
     def order_votes(self, one: Call, other: Call, voters: list[int]) -> list[bool]:
-        """Of each rank that came to either of two calls, whether ``one`` was the first."""
+        """For each rank that made either of the two calls, whether ``one`` came first."""
         votes = []
         for rank in voters[:_MOST_VOTERS]:
             first = self._called(rank, *one[0], one[1])
@@ -344,8 +345,8 @@ class Circles:
         return votes
 
     def made_before(self, rank: int, one: Call, other: Call) -> int | None:
-        """The number that a rank had come to in ``one``'s counter when it made the call before
-        ``other``; None where its dump does not show that call."""
+        """The number that a rank had reached in the counter of ``one`` when it made the call before
+        ``other``; None if its dump does not show that call."""
         counter, number = other
         if number == 1:
             return 0

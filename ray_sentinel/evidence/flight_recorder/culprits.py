@@ -1,4 +1,4 @@
-"""The reasoning, in its order: who is waited for and waits for nobody, and why.
+"""The reasoning, in order: who is waited for and waits for nobody, and why.
 
 1. Waited for, waiting for nobody: it stopped in its own code.
 2. Its device or watchdog did not complete what its peers completed.
@@ -33,7 +33,7 @@ _HIDDEN = 0.75
 
 
 class Findings(msgspec.Struct):
-    """What the reasoning found."""
+    """The result of the reasoning."""
 
     culprits: dict[int, RecorderCulprit] = {}
     confidence: float = 1.0

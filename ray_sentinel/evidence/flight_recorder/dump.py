@@ -1,4 +1,4 @@
-"""One rank's dump, reduced to what the reasoning needs: what is pending, and how far it came.
+"""One rank's dump, reduced to what the reasoning needs: what is pending, and how far the rank came.
 
 A dump holds up to thousands of finished operations; only the last of each counter is kept, so that
 a thousand ranks fit into memory. ``history`` parses the rest again for the few ranks that need it.
@@ -23,7 +23,7 @@ from ray_sentinel.evidence.flight_recorder.versions import modern
 
 
 class RankDump(msgspec.Struct, kw_only=True):
-    """What one rank's dump says."""
+    """The content of one rank's dump."""
 
     rank: int
     configs: dict[str, GroupConfig]
@@ -47,12 +47,12 @@ class RankDump(msgspec.Struct, kw_only=True):
 
 
 def read(rank: int, data: bytes) -> RankDump:
-    """Parse one dump. Raises InputError where nothing of it can be used."""
+    """Parse one dump. Raises InputError if nothing in it is usable."""
     return reduced(rank, load(data))
 
 
 def history(data: bytes) -> list[Entry]:
-    """Every operation in the dump, batches folded, in the order of issue."""
+    """Every operation in the dump in the order of issue, with batches folded."""
     entries = [
         entry
         for place, raw in enumerate(modern(entries_of(load(data).data))[0])
@@ -63,7 +63,7 @@ def history(data: bytes) -> list[Entry]:
 
 
 def reduced(rank: int, raw: RawDump) -> RankDump:
-    """What is kept of a dump's tree."""
+    """The part of a dump's tree that is kept."""
     entries = entries_of(raw.data)
     rows, blind = modern(entries)
     open_rows, closed_rows = _split(rows)
@@ -189,7 +189,7 @@ def _keep_later(last: dict[tuple[int, bool], Entry], entry: Entry) -> None:
 
 
 def fold(entries: list[Entry]) -> list[Entry]:
-    """Entries of one batch, made into one operation that has the state of its closing entry.
+    """Entries of one batch as one operation, with the state of its closing entry.
 
     All parts carry one sequence number; the parts themselves stay "scheduled" for ever, and the
     closing ``coalesced`` entry, recorded last, is what the watchdog follows.

@@ -1,4 +1,4 @@
-"""One recorded operation, in our words."""
+"""One recorded operation, in this package's own terms."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
     @property
     def seq(self) -> int:
-        """Its number in the counter that it belongs to."""
+        """Its sequence number in the counter that it belongs to."""
         return self.p2p_seq if self.p2p else self.collective_seq
 
     @property
@@ -105,7 +105,8 @@ class Entry(msgspec.Struct, kw_only=True):
 
     @property
     def told_size(self) -> int | None:
-        """How many members its sizes tell of: what all gather is so many times what one gives."""
+        """The group size that its element counts imply: an all-gather's output is that many times
+        its input."""
         counts = {"all_gather": self.numels, "reduce_scatter": self.numels[::-1]}.get(self.op)
         if counts is None:
             return None
@@ -142,7 +143,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 def number(value: Any) -> int | None:
-    """A signed int of 64 bits, from an int or (as JSON writes status) its text; else None."""
+    """A signed 64-bit int from an int or (as JSON writes status) its text; otherwise None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -154,7 +155,7 @@ def number(value: Any) -> int | None:
 
 
 def parse(raw: Mapping[str, Any], place: int) -> Entry | None:
-    """The entry, or None where it names no operation. ``place`` stands in for a missing record_id.
+    """The entry, or None if it names no operation. ``place`` replaces a missing record_id.
 
     Fields changed over the versions: before 2.0 one ``seq_id`` served for both counters, and
     ``process_group`` was a bare name or absent; ``is_p2p`` came later still.

@@ -88,7 +88,7 @@ def _compare(facts: RecorderFacts, moved: list[int]) -> RecorderFacts:
 
 
 def history_of(dumps: Mapping[int, bytes], rank: int) -> list[Entry]:
-    """Every operation of a rank's dump; empty where it cannot be read (any more)."""
+    """Every operation in a rank's dump; empty if it cannot be read (any more)."""
     try:
         return history(dumps[rank])
     except InputError:
@@ -103,7 +103,8 @@ def reason(
     history: Callable[[int], list[Entry]] | None = None,
     written: Mapping[int, float] | None = None,
 ) -> RecorderFacts:
-    """The same, from dumps that were already read; ``history`` gives a rank's whole dump again."""
+    """The explanation from dumps that have already been read; ``history`` returns the whole history
+    of a rank's dump."""
     world = World(dumps, world_size, history)
     waits = Waits(world)
     if moved := moving(world):

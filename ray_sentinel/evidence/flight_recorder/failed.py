@@ -1,4 +1,4 @@
-"""Dumps that ranks left when their collectives had failed: whose call was the wrong one.
+"""Dumps that ranks left when their collectives had failed: whose call was wrong.
 
 Once a connection breaks, every pending operation ends with an error. gloo's recorder marks those
 "retired" like the ones that went well, so what is pending, and for whom, can no longer be read off.
@@ -39,7 +39,7 @@ class _Call(NamedTuple):
 def explain_failed(
     dumps: Mapping[int, bytes], *, overrun: Collection[int] = (), world_size: int | None = None
 ) -> RecorderFacts:
-    """Who called something else, from the dumps (rank → pickle or JSON) of ranks that failed.
+    """Who made a different call, from the dumps (rank → pickle or JSON) of ranks that failed.
 
     ``overrun`` are the ranks that were sent more than they had asked for: each, or the peer that
     sent it, made a wrong call. They leave no dump themselves where that aborts the process. Never

@@ -1,7 +1,7 @@
-"""Which of a rank's own group numbers means which group.
+"""Maps each rank's own group numbers to groups.
 
 ``pg_status`` and an entry's ``pg_id`` carry each rank's own numbers; groups are known by name. An
-entry shows both, and so ties them; between the ties both run in the order of creation.
+entry has both and so links them; between two known links, both lists are in the order of creation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ties = dict[int, dict[int, int]]
 
 
 def find(local: Local, group: tuple[str, str]) -> int | None:
-    """The group that an entry names: by name and description, else by a name used once."""
+    """The group that an entry names: by name and description, or else by a name used only once."""
     if group in local:
         return local[group]
     same = {ident for (name, _), ident in local.items() if name == group[0]}
@@ -32,7 +32,7 @@ def find(local: Local, group: tuple[str, str]) -> int | None:
 
 
 def tie(dumps: Mapping[int, RankDump], by_name: dict[int, Local], kinds: list[Kind]) -> Ties:
-    """For every rank: its own group number → group id. ``kinds`` are by group id."""
+    """For every rank, its own group number → group id. ``kinds`` are by group id."""
     ties = {rank: _by_entries(dump, by_name[rank]) for rank, dump in dumps.items()}
     _by_place(dumps, by_name, ties)
     for rank, dump in dumps.items():

@@ -1,7 +1,7 @@
-"""Which process groups there are, across ranks that name and number them each in their own way.
+"""The process groups, identified across ranks that each name and number them in their own way.
 
 A group's name may differ between its members, or be shared by different groups; ``pg_id`` is each
-rank's own creation number; gloo leaves the list of members out. What members agree on identifies a
+rank's own creation number; gloo omits the list of members. What members agree on identifies a
 group: its name and ranks, or its description and ranks.
 """
 
@@ -55,12 +55,12 @@ class ProcessGroups(msgspec.Struct, kw_only=True):
     by_rank: dict[int, list[int]] = {}
 
     def of(self, rank: int) -> list[ProcessGroup]:
-        """The groups that a rank is a member of."""
+        """The groups of which a rank is a member."""
         return [self.groups[ident] for ident in self.by_rank.get(rank, ())]
 
 
 def say_ranks(ranks: Iterable[int], most: int = 12) -> str:
-    """ "0-3,8": runs shortened, long lists cut."""
+    """Ranks for people: "0-3,8", with runs abbreviated and long lists cut."""
     ordered = sorted(set(ranks))
     texts = runs(ordered)
     return ",".join(texts[:most]) + (f",... {len(ordered)} in all" if len(texts) > most else "")
@@ -91,7 +91,7 @@ class _Intern:
 
 
 def identify(dumps: Mapping[int, RankDump], world_size: int | None = None) -> ProcessGroups:
-    """Find the groups, and tie every rank's own group numbers to them."""
+    """Find the groups, and map every rank's own group numbers to them."""
     world = _world(dumps, world_size)
     groups: list[ProcessGroup] = []
     by_name = _configured(dumps, groups)

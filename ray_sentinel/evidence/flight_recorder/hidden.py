@@ -1,4 +1,4 @@
-"""Culprits that hold nobody yet: whoever would wait for them is held by another culprit first."""
+"""Culprits for whom nobody waits yet, because whoever would is held up by another culprit first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEEPEST = 256
 
 
 class Hidden:
-    """Looks for ranks that stopped of themselves behind the ones that are waited for."""
+    """Finds ranks that stopped by themselves behind the ones that are waited for."""
 
     def __init__(self, world: World, waits: Waits, equals: Equals) -> None:
         self._world = world
@@ -24,10 +24,11 @@ class Hidden:
         self.remarks: list[str] = []
 
     def idle(self, known: Container[int]) -> dict[int, str]:
-        """Ranks with nothing pending that have not made a call which others made and queue for.
+        """Ranks with nothing pending that have not made a call which others made and wait to
+        execute.
 
-        Nothing that is recorded holds such a rank. Empty where equals of it that nobody queues for
-        stand where it stands: then they wait for something outside. Rank → reason.
+        Nothing that is recorded holds such a rank. Empty if equal ranks for which nobody waits
+        stand at the same point: then they all wait for something outside. Rank → reason.
         """
         free = {
             rank

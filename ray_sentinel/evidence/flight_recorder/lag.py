@@ -1,4 +1,5 @@
-"""Ranks that have not completed what their peers completed, and whether a dead peer explains it."""
+"""Ranks that have not completed what their peers completed, and whether a dead peer explains
+that."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Lag:
         self._world = world
 
     def explain(self, rank: int, operation: Operation, dead: set[int]) -> list[int | Key]:
-        """Whom a laggard waits for: the dead that share all its unfinished work, or nobody.
+        """Whom a laggard waits for: the dead ranks that share all its unfinished work, or nobody.
 
         ``dead`` are ranks that others wait for and that wait for nobody.
         """

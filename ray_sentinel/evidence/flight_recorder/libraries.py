@@ -1,4 +1,5 @@
-"""Dumps of several libraries of one job: NCCL's recorder does not see who waits in gloo's."""
+"""Dumps of several communication libraries of one job: NCCL's recorder does not see who waits in
+gloo's operations."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from ray_sentinel.model.recorder import RecorderFacts
 
 
 def library(dumps: Mapping[int, bytes]) -> str:
-    """Whose operations a set of dumps holds: "nccl", "gloo", ...; empty where no dump shows any."""
+    """The library whose operations a set of dumps holds: "nccl", "gloo", ...; empty if no dump
+    shows any."""
     for rank in dumps:
         try:
             dump = read(rank, dumps[rank])
@@ -25,9 +27,10 @@ def library(dumps: Mapping[int, bytes]) -> str:
 
 
 def combine(facts: Sequence[RecorderFacts]) -> RecorderFacts:
-    """One explanation from each library's own, the main one first.
+    """One explanation from those of each library, the main one first.
 
-    A rank that stands still in the eyes of one library, and waits in another, is a waiter there.
+    A rank that stands still according to one library and waits according to another is a waiter in
+    the first.
     """
     waiting = {wait.rank for one in facts for wait in one.waits}
     culprits = {c.rank: c for one in facts for c in one.culprits if c.rank not in waiting}

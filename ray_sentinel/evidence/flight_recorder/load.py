@@ -1,4 +1,5 @@
-"""Bytes of one dump to plain data: pickle or JSON, of any version, and never any code.
+"""From the bytes of one dump (pickle or JSON, any version) to plain data, without executing any
+code.
 
 PyTorch writes a dump as a protocol-2 pickle of dicts, lists, strings and numbers
 (``c10d::FlightRecorder::dump``), or the same tree as JSON (``dump_json``). No class is needed for
@@ -35,7 +36,7 @@ _BROKEN = (
 
 
 class ClassRefusedError(pickle.UnpicklingError):
-    """A pickle that names a class or function, as one that runs code must."""
+    """A pickle that names a class or function, as one that runs code must do."""
 
 
 def _refuse(module: str, name: str) -> NoReturn:
@@ -72,8 +73,8 @@ class RawDump(msgspec.Struct, frozen=True):
 def load(data: bytes) -> RawDump:
     """The tree of one dump.
 
-    A truncated pickle is read as far as it goes, and ``problem`` says so. Raises InputError, with
-    what is wrong and what to do but without the file's name, which the caller knows.
+    A truncated pickle is read as far as it goes, and ``problem`` says so. Raises InputError that
+    says what is wrong and what to do, but not the file's name, which the caller knows.
     """
     if not data.strip():
         raise InputError("is empty: the rank ended before it wrote anything, or the disk is full")

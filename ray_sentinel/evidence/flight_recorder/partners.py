@@ -1,4 +1,4 @@
-"""Sends and receives: who the partner is, and what it has done of the pair."""
+"""Sends and receives: who the partner is, and how far it is with its half of the pair."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Partners:
         self._pending: dict[tuple[int, int], list[tuple[str, int, Entry, Entry]]] = {}
 
     def of(self, rank: int, entry: Entry) -> list[Partner]:
-        """Both ends' states for an operation or for every part of a batch."""
+        """The states of both ends for an operation, or for every part of a batch."""
         group = self._world.group_of(rank, entry)
         if group is None:
             return []

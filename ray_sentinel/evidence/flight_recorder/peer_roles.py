@@ -1,9 +1,9 @@
-"""Ranks that play the same part, and what their counters say of each other.
+"""Ranks with the same role, and what a comparison of their counters shows.
 
-Equals run one program, so they make one sequence of calls; how far each came is a point on it. A
-rank whose counters lie beside that sequence made another call. A rank that stands further back than
-an equal that waits for the same is held by nothing that the equal is not held by: it stopped of
-itself.
+Equal ranks run one program, so they make one sequence of calls, and each is at some point of it. A
+rank whose counters do not lie on that sequence made a different call. A rank that is further back
+than an equal rank waiting for the same operation stopped by itself: whatever holds it up would also
+hold up the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ComesFirst = Callable[[Call, Call, list[int]], bool | None]
 
 
 class Equals:
-    """Roles of all ranks, and comparisons between ranks of one role."""
+    """The roles of all ranks, and comparisons between ranks of one role."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -47,11 +47,11 @@ class Equals:
         self._counters: dict[int, dict[Counter, CounterProgress]] = {}
 
     def of(self, rank: int) -> Iterator[int]:
-        """The other ranks that play the same part."""
+        """The other ranks with the same role."""
         return (other for other in self.roles[self._role[rank]] if other != rank)
 
     def role(self, rank: int) -> Role:
-        """The part that a rank plays."""
+        """The role of a rank."""
         return self._role[rank]
 
     def _look_at_kinds(self) -> tuple[set[Kind], set[Kind]]:
@@ -107,7 +107,8 @@ class Equals:
     def path(self, rank: int, record: int) -> dict[Counter, int]:
         """How much a rank had enqueued in every kind of group when it made one call.
 
-        From what the dump shows before and after that call, so it needs no finished operations.
+        It is derived from what the dump shows before and after that call, so it needs no finished
+        operations.
         """
         spans: dict[Counter, list[tuple[int, int]]] = {}
         dump = self.world.dumps[rank]
@@ -147,9 +148,10 @@ class Equals:
         return self._classes[role]
 
     def stopped_early(self, rank: int) -> list[int]:
-        """Equals that went on where this rank stopped though they wait for the same.
+        """Equal ranks that went on where this rank stopped, although they wait for the same
+        operation.
 
-        Empty where as many equals stand where this rank stands: then something holds them all.
+        Empty if as many equal ranks stand where this rank stands: then something holds them all up.
         """
         mine = self.pending(rank)
         evicted = (
@@ -172,9 +174,9 @@ class Equals:
         return beyond if len(beyond) >= len(classes[mine]) else []
 
     def odd_ones(self, ranks: Iterable[int], comes_first: ComesFirst) -> list[int]:
-        """The ranks without which all equals lie on one sequence; empty if that is not clear.
+        """The ranks without which all equal ranks lie on one sequence; empty if that is ambiguous.
 
-        Where two contradict each other alone, the order in which their equals made the two calls
+        If only two contradict each other, the order in which their equals made the two calls
         decides.
         """
         stands = self._stands({self._role[rank] for rank in ranks})
@@ -197,7 +199,7 @@ class Equals:
         return sorted(odd)
 
     def stand_alike(self, rank: int, others: Iterable[int]) -> list[int]:
-        """Those of the others that are equals and have enqueued exactly as much."""
+        """Those of the other ranks that are equal and have enqueued exactly as much."""
         mine = self._stand(rank)
         return [
             other

@@ -17,7 +17,7 @@ from ray_sentinel.evidence.flight_recorder.tables import GroupStatus
 
 
 class CounterProgress(msgspec.Struct, kw_only=True):
-    """One rank in one group, one counter. None is unknown, never zero."""
+    """One rank's progress in one group by one counter. None means unknown, never zero."""
 
     enqueued: int | None = None
     done: int | None = None
@@ -30,7 +30,7 @@ class CounterProgress(msgspec.Struct, kw_only=True):
 
 
 class GroupPosition(msgspec.Struct):
-    """One rank in one group: both counters."""
+    """One rank's progress in one group, by both counters."""
 
     collective: CounterProgress
     p2p: CounterProgress

@@ -1,4 +1,5 @@
-"""A dump in the form that travels: what the reasoning keeps of it, some hundredth of its bytes.
+"""A dump in the form that is sent between nodes: what the reasoning needs, about a hundredth of the
+bytes.
 
 A dump of 2,000 operations is a megabyte and more; of a thousand ranks, every few seconds, no single
 process should take that. So each node reads its own ranks' dumps and sends this form. Everything
@@ -92,15 +93,15 @@ class _Columns(msgspec.Struct, array_like=True):
 
 
 def is_reduced(data: bytes) -> bool:
-    """Whether these bytes are this form, of whatever version."""
+    """Whether these bytes are of this form, of whatever version."""
     return data[: len(_NAME)] == _NAME
 
 
 def reduce(data: bytes, *, brief: bool = False) -> bytes:
-    """This form of a dump (pickle or JSON); a ``brief`` one tells no operations but those that
-    ``read`` gives. A dump that cannot be read becomes the error that says so.
+    """A dump (pickle or JSON) in this form. A ``brief`` one contains only the operations that
+    ``read`` returns. A dump that cannot be read becomes the error that says so.
 
-    Raises InputError where it holds what cannot be written.
+    Raises InputError if it holds something that cannot be written.
     """
     try:
         try:
@@ -118,13 +119,13 @@ def reduce(data: bytes, *, brief: bool = False) -> bytes:
 
 
 def without_operations(data: bytes) -> bytes:
-    """The same without the operations that went well: a rank's history is not known then."""
+    """The same form without the operations that succeeded; the rank's history is then unknown."""
     parts = _parts(data)
     return MARK + msgspec.msgpack.encode((parts[0], b"", b""))
 
 
 def read(rank: int, data: bytes) -> RankDump:
-    """What a dump says, from its own bytes or from this form. Raises InputError."""
+    """The content of a dump, from its own bytes or from this form. Raises InputError."""
     if not is_reduced(data):
         return whole.read(rank, data)
     head = _unpack(_parts(data)[0], _Head)
@@ -146,7 +147,7 @@ def read(rank: int, data: bytes) -> RankDump:
 
 
 def history(data: bytes) -> list[Entry]:
-    """Every operation, batches folded, in the order of issue; empty where the form has none.
+    """Every operation in the order of issue, with batches folded; empty if the form has none.
 
     Raises InputError.
     """
@@ -159,7 +160,7 @@ def history(data: bytes) -> list[Entry]:
 
 
 def operations(data: bytes) -> Iterator[Timed]:
-    """Every operation as the dump has it, batches not folded. Raises InputError."""
+    """Every operation as in the dump, with batches not folded. Raises InputError."""
     if not is_reduced(data):
         yield from _timed(whole.entries_of(load(data).data))
         return

@@ -1,7 +1,7 @@
 """Ranks whose call differs from that of their peers, whether or not the calls completed.
 
-Members of a group make the same call under the same number: who called with another size, another
-dtype or another operation is wrong where the others agree.
+Members of a group make the same call under the same number. A rank that made it with another size,
+dtype or operation is wrong if the others agree.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Calls = dict[tuple[int, int], dict[int, Entry]]
 
 
 def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> dict[int, str]:
-    """Ranks whose call is another than that of most members, with the reason.
+    """Ranks whose call differs from that of most members, with the reason.
 
-    ``entries`` are the calls of each rank that are compared; by default its latest.
+    ``entries`` are the calls of each rank to compare; by default its latest ones.
     """
     if entries is None:
         entries = {rank: collectives(world, rank) for rank in world.dumps}
@@ -84,7 +84,7 @@ def _agreed(world: World, calls: Calls, group: ProcessGroup, seq: int) -> set[Si
 
 
 def collectives(world: World, rank: int) -> list[Entry]:
-    """The latest collectives of a rank: what is pending, and the last of each group."""
+    """A rank's latest collectives: the pending ones, and the last one of each group."""
     dump = world.dumps[rank]
     return [entry for entry in (*dump.last_done.values(), *dump.pending) if not entry.p2p]
 

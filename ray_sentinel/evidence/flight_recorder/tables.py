@@ -1,4 +1,4 @@
-"""The two tables of a dump: which groups the rank knows, and how far it came in each."""
+"""The two tables of a dump: the groups that the rank knows, and how far it came in each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 def read_configs(value: Any) -> dict[str, GroupConfig]:
-    """``pg_config``, by name; empty for anything else than a table."""
+    """``pg_config`` by name; empty if it is not a table."""
     if not isinstance(value, Mapping):
         return {}
     result = {}
@@ -69,7 +69,7 @@ def _plausible(ranks: list[int]) -> tuple[int, ...] | None:
 
 
 def read_status(value: Any) -> dict[int, GroupStatus]:
-    """``pg_status``, by the rank's own number of the group; empty for anything else."""
+    """``pg_status`` by the rank's own number of the group; empty if it is not a table."""
     if not isinstance(value, Mapping):
         return {}
     result = {}

@@ -1,8 +1,8 @@
-"""Entries of old versions, in the terms of later ones.
+"""Converts entries of old versions to the terms of later ones.
 
-Version 2.0 split ``seq_id`` into a counter for collectives and one for transfers; ``is_p2p`` came
-after that. Before, one counter served for both, so members count the same collective differently;
-the very first versions name no groups either.
+Version 2.0 split ``seq_id`` into a counter for collectives and one for transfers; ``is_p2p`` was
+added after that. Before, one counter served for both, so members count the same collective
+differently; the very first versions do not name groups either.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ _TRANSFERS = ("send ", "recv ")
 
 
 def modern(rows: list[Any]) -> tuple[list[Any], bool]:
-    """The rows with ``is_p2p``, and whether what cannot be compared between ranks was left out."""
+    """The rows with ``is_p2p``, and whether rows that cannot be compared between ranks were left
+    out."""
     if not rows or "is_p2p" in rows[0] or "profiling_name" not in rows[0]:
         return rows, False
     result: list[Any] = []

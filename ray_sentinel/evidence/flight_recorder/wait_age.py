@@ -1,8 +1,8 @@
-"""Whether the waits in the dumps are too young to tell a hang from a job that runs.
+"""Whether the waits in the dumps are too young to tell a hang from a running job.
 
-A dump says when each call was made (``time_created_ns``), but not when it was itself written: that
-is its file's time. In a job that runs, a rank waits for the slowest of its peers, and hardly longer
-than from one such call to the next.
+A dump contains when each call was made (``time_created_ns``), but not when it was itself written;
+that is its file's time. In a running job, a rank waits for the slowest of its peers, and hardly
+longer than from one such call to the next.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _CLOCK = 0.1
 
 
 def too_young(world: World, waits: Waits, written: Mapping[int, float]) -> str:
-    """Why no wait in the dumps is a hang yet, as a sentence; empty where one may be, or where the
-    age of one is not known. ``written`` is when each rank's dump was, in Unix seconds."""
+    """Why no wait in the dumps is a hang yet, as a sentence; empty if one may be, or if the age of
+    one is unknown. ``written`` is when each rank's dump was written, in Unix seconds."""
     longest, told = 0.0, ""
     for rank, keys in waits.fronts.items():
         if not keys:

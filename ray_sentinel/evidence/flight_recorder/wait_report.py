@@ -11,7 +11,8 @@ MOST_NAMED = 256
 
 
 def tell_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[RecorderWait, ...]:
-    """For every rank that is held in an operation and is no culprit: which, and by whom."""
+    """For every rank that waits in an operation and is not a culprit: which operation, and for
+    whom."""
     result = []
     told: dict[Key, tuple[str, tuple[int, ...]]] = {}
     for rank, keys in waits.fronts.items():

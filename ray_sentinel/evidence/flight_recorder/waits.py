@@ -1,8 +1,8 @@
-"""Who waits for whom: a graph of ranks and of the operations that they are held in.
+"""Who waits for whom: a graph of ranks and the operations in which they wait.
 
-A rank is held in its oldest pending operation. That operation leads on to every member that has not
-enqueued it, or that is held in an older operation of its own; where all members are inside it, it
-leads to all of them, and they form a circle. The ends of the graph are what the others wait for.
+A rank waits in its oldest pending operation. That operation leads on to every member that has not
+enqueued it, or that waits in an older operation of its own; if all members are inside it, it leads
+to all of them, and they form a cycle. The ends of the graph are what the others wait for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[Literal["collective", "p2p"], int, int, int]
 
 
 class Operation(msgspec.Struct, kw_only=True):
-    """One operation that some rank is held in."""
+    """One operation in which some rank waits."""
 
     key: Key
     group: int
@@ -49,7 +49,7 @@ class Operation(msgspec.Struct, kw_only=True):
 
 
 class Waits:
-    """The graph. ``fronts`` are the operations that each rank is held in."""
+    """The graph. ``fronts`` are the operations in which each rank waits."""
 
     def __init__(self, world: World) -> None:
         self.world = world

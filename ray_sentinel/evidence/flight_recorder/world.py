@@ -1,4 +1,4 @@
-"""Everything known, in one place, and who has done what in one collective."""
+"""Everything that is known about the job, and what each rank has done in one collective."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ class World:
         self._entries: dict[int, dict[int, dict[int, Entry]]] = {}
 
     def history(self, rank: int) -> list[Entry]:
-        """Every operation in a rank's dump; what is kept of it where it cannot be read again."""
+        """Every operation in a rank's dump, or only the kept part if the dump cannot be read
+        again."""
         kept = [*self.dumps[rank].last_done.values(), *self.dumps[rank].pending]
         return (self._history(rank) if self._history else []) or kept
 
     @property
     def unrecorded_p2p(self) -> bool:
-        """Whether ranks send and receive without a record: gloo numbers such calls, no more."""
+        """Whether ranks send and receive without a record: gloo only counts such calls."""
         return any(
             entry.library == "gloo" and entry.op_id != entry.collective_seq
             for dump in self.dumps.values()
@@ -66,7 +67,7 @@ class World:
         )
 
     def says_nothing(self, rank: int) -> bool:
-        """No dump, or one without a single entry or counter."""
+        """Whether there is no dump, or one without a single entry or counter."""
         dump = self.dumps.get(rank)
         return dump is None or not (dump.pending or dump.last_done or dump.status)
 
@@ -74,12 +75,12 @@ class World:
         return self.groups.groups[ident]
 
     def group_of(self, rank: int, entry: Entry) -> ProcessGroup | None:
-        """The group that a rank's entry belongs to."""
+        """The group of a rank's entry."""
         ident = self.groups.by_pg[rank].get(entry.pg)
         return None if ident is None else self.group(ident)
 
     def place(self, rank: int, ident: int) -> GroupPosition:
-        """How far a rank came in a group; all unknown where nothing says."""
+        """How far a rank came in a group; unknown where no data is available."""
         return self.table.get((rank, ident), _NOTHING)
 
     def state(self, rank: int, ident: int, seq: int) -> State:
@@ -113,11 +114,12 @@ class World:
         return self._members[key]
 
     def entry(self, rank: int, ident: int, seq: int) -> Entry | None:
-        """A rank's own record of a collective, where it is pending or the last done."""
+        """A rank's own record of a collective, if it is pending or the last completed one."""
         return self.calls(rank, ident).get(seq)
 
     def calls(self, rank: int, ident: int) -> dict[int, Entry]:
-        """A rank's own records of a group's collectives, pending or the last done, by number."""
+        """A rank's own records of a group's collectives that are pending or the last completed one,
+        by number."""
         if rank not in self.dumps:
             return {}
         if rank not in self._entries:

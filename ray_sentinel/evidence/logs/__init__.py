@@ -1,1 +1,1 @@
-"""Facts from log text: what lines mean, who failed first, what echoes it. Pure: text comes in."""
+"""Facts from log text: what lines mean, who failed first, and what follows from that. Pure."""

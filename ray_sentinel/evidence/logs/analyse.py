@@ -43,7 +43,7 @@ _REMEDY = (
 
 
 def went_on(case: LogAnalysis) -> bool:
-    """Steps were made up to the end of the logs, and no error in them was fatal.
+    """The answer where steps were made up to the end of the logs, and no error in them was fatal.
 
     Only for a case in which no long silence was found.
     """
@@ -58,7 +58,7 @@ def went_on(case: LogAnalysis) -> bool:
 
 
 def as_cut(told: Triage, case: LogAnalysis) -> Triage:
-    """``told`` with words that claim no death."""
+    """The answer, reworded so that it claims no death."""
     step = told.progress.last_step
     where = f" (step {step})" if step is not None else ""
     errors = "and survived the errors in them" if case.survived else "without an error"
@@ -91,7 +91,7 @@ def analyse(
     question: Question | None = None,
     line_number: LineNumber = lambda file, offset: None,
 ) -> Triage:
-    """The answer for the files of one job; an empty sequence is answered with unknown-death."""
+    """The answer for the files of one job; unknown-death if there are no files."""
     question = question or Question()
     shifts = clock_shifts(files)
     moved = [shifted(facts, by) for facts, by in zip(files, shifts, strict=True)]

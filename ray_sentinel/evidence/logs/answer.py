@@ -88,7 +88,7 @@ def answer(
 ) -> Triage:
     """The answer that the job failed, or ended, as ``kind`` because of ``cause``.
 
-    ``quiet``: nothing moved for long; ``after``: the errors after the end of training;
+    ``quiet``: whether nothing moved for long; ``after``: the errors after the end of training;
     ``underlying``: how a job that stood still was ended.
     """
     phase = case.phase.phase if case.phase else ""

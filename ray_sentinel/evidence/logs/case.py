@@ -1,4 +1,4 @@
-"""The state of one analysis: what is known of the job, and how a hit is shown."""
+"""The state of one analysis: what is known about the job, and how a hit is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = 400
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What the analysis is told beside the files."""
+    """The input of the analysis other than the files."""
 
     now: float | None = None
     """The reader's time; None for an archive of unknown age."""
@@ -36,7 +36,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogAnalysis(msgspec.Struct, kw_only=True):
-    """One analysis under way."""
+    """One analysis in progress."""
 
     files: list[FileFacts]
     catalogue: Catalogue
@@ -50,8 +50,8 @@ class LogAnalysis(msgspec.Struct, kw_only=True):
 
     @property
     def started(self) -> bool:
-        """Whether training, or a serving engine, had begun its work when the job ended: not while
-        ranks come together anew after steps that an earlier attempt made."""
+        """Whether training, or a serving engine, was at work when the job ended. A new attempt
+        whose ranks are still joining has not started, even after steps of an earlier attempt."""
         phase = self.phase
         if phase is not None and phase.phase in _COMING_TOGETHER and self.training.steps:
             trouble = [hit.time for hit in self.fatal if hit.time is not None and is_trouble(hit)]
@@ -61,7 +61,7 @@ class LogAnalysis(msgspec.Struct, kw_only=True):
 
     @property
     def end(self) -> float | None:
-        """The last time that any file bears."""
+        """The latest time in any file."""
         return max((f.last_time for f in self.files if f.last_time is not None), default=None)
 
     def show(self, hit: Hit, note: str) -> LogLine:

@@ -1,10 +1,9 @@
 """Finds the first cause among the errors of a job; the others are its echoes.
 
-Errors come in cascades: one rank fails, its peers lose their connections, wait until a time-out,
-and are ended by the launcher; the driver reports what it heard. Classes form tiers by how much
-they explain. Among the errors that training did not survive the earliest counts, unless one of a
-higher tier, printed a little later (or at any time, for what the kernel or the scheduler says),
-explains it.
+Errors come in cascades: one rank fails; its peers lose their connections, wait until a timeout, and
+are ended by the launcher; the driver reports what it received. Classes form tiers by how much they
+explain. The earliest error that training did not survive counts, unless one of a higher tier,
+printed a little later (or at any time, if the kernel or the scheduler reports it), explains it.
 """
 
 from __future__ import annotations
@@ -80,25 +79,26 @@ _PASSED_ON = frozenset({"exit-by-launcher", "python-wrapper"})
 
 
 def tier(kind: str) -> int:
-    """0 explains most."""
+    """The tier of a class of failure; 0 explains most."""
     return next((n for n, kinds in enumerate(_TIERS) if kind in kinds), len(_TIERS))
 
 
 def class_of(hit: Hit, started: bool) -> str:
-    """The hit's class; some signatures mean another one while no step has been made."""
+    """The hit's class; some signatures mean another one as long as no step has been made."""
     if not started and hit.signature.at_startup:
         return hit.signature.at_startup
     return hit.signature.kind
 
 
 def is_trouble(hit: Hit) -> bool:
-    """A cause or a symptom: neither an echo nor harmless nor a note."""
+    """Whether the hit is a cause or a symptom, not an echo, harmless or a note."""
     return hit.signature.role in ("cause", "symptom")
 
 
 def in_order(hits: Sequence[Hit]) -> list[Hit]:
-    """By time. A hit has that of the last date before it in its file. Where there is none, it
-    comes before what its own file dates later, and never before what another file dates."""
+    """The hits by time. A hit has the time of the last date before it in its file. Without one, it
+    comes before everything with a later date in its own file, and never before what another file
+    dates."""
     return sorted(hits, key=_placed(hits))
 
 
@@ -119,7 +119,7 @@ def _placed(hits: Sequence[Hit]) -> Callable[[Hit], tuple[float, int, int]]:
 
 
 def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
-    """The hit that explains the others; None where there is no trouble among ``hits``."""
+    """The hit that explains the others; None if there is no trouble among ``hits``."""
     trouble = in_order([hit for hit in hits if is_trouble(hit)])
     if not trouble:
         echoes = in_order([hit for hit in hits if hit.signature.role == "echo"])
@@ -190,7 +190,7 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
 
 
 def reports_lost_peer(hit: Hit) -> bool:
-    """The line says that another process went, and nothing of why it did."""
+    """Whether the line says that another process is gone, and nothing about why."""
     return hit.signature.peer_lost or _PEER_WENT.search(hit.text) is not None
 
 
@@ -259,7 +259,7 @@ def _others(one: Origin, other: Origin) -> bool:
 
 
 def ended_by_signal(hit: Hit) -> str:
-    """The signal's name, where the hit reports an exit by one."""
+    """The signal's name if the hit reports an exit by one."""
     if hit.exit is not None:
         return signal_name(hit.exit.code)
     code = hit.groups.get("code", "")

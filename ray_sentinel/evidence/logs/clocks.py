@@ -1,7 +1,7 @@
 """Shifts the times of all files of a job to one clock.
 
-Nodes may log in different time zones. A file whose first and last time both lie off the others' by
-the same whole number of half hours is moved onto their clock, unless it is another run's.
+Nodes may log in different time zones. A file whose first and last time both differ from the others'
+by the same multiple of half an hour is shifted to their clock, unless it belongs to another run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SOME_STEPS = 3
 
 
 def round_zone(seconds: float) -> float:
-    """The nearest difference that two time zones may have."""
+    """The nearest difference that two time zones can have, in seconds."""
     return round(seconds / _HALF_HOUR) * _HALF_HOUR
 
 

@@ -1,8 +1,9 @@
 """Who failed first: rank, node, process and device of the first cause.
 
-A line speaks against the process that printed it, against one that it names, or against nobody. A
-watchdog's time-out speaks against nobody: there the ranks' collective numbers decide. Nobody is
-named where the lines do not tell: an innocent rank named is worse than a culprit missed.
+A line is evidence against the process that printed it, against one that it names, or against
+nobody. A watchdog's timeout is evidence against nobody: there the ranks' collective numbers decide.
+Nobody is named if the lines do not show who it was: naming an innocent rank is worse than missing a
+culprit.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ may."""
 def name_culprits(
     cause: Hit, kind: str, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
 ) -> tuple[LogCulprit, ...]:
-    """The culprits behind ``cause``, the likeliest first; empty where the logs do not tell."""
+    """The culprits behind ``cause``, the likeliest first; empty if the logs do not show any."""
     processes = ProcessIndex(files)
     if cause.signature.id == "exit-abort" and _by_watchdog(hits):
         return _lagging(hits, files, processes, world)

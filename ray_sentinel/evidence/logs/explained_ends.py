@@ -1,9 +1,9 @@
 """Reports of a process's end that the process's own output explains.
 
-A process that lost its peer ends with an exit code or, in a library, with SIGABRT. What reports
-such an end tells nothing new and accuses nobody. The same holds for an exit code whose report
-names no rank, such as srun's table of the tasks that ran torchrun, and for one that may be that of
-a nameless process that lost its peer. SIGSEGV and SIGKILL are no way to end after an error: they
+A process that lost its peer ends with an exit code or, in a library, with SIGABRT. A report of such
+an end adds nothing and accuses nobody. The same holds for an exit code whose report names no rank,
+such as srun's table of the tasks that ran torchrun, and for one that may belong to an unnamed
+process that lost its peer. Processes do not end by SIGSEGV or SIGKILL after an error: such reports
 stay.
 """
 
@@ -38,9 +38,9 @@ _UCX = re.compile(r"\[(?P<host>[\w.-]{1,255}):0*(?P<pid>\d{1,9})(?::\d+)+\]")
 
 
 def with_explained_ends(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
-    """``hits``, in which ends that their process explained are echoes that accuse nobody.
+    """``hits``, with ends that their process explained turned into echoes that accuse nobody.
 
-    Where nothing else is trouble, the loss of a peer is, in whatever words a library tells it.
+    If nothing else is trouble, the loss of a peer is, in whatever words a library reports it.
     """
     processes = ProcessIndex(files)
     lost: dict[int, list[tuple[Hit, Origin]]] = {}
@@ -66,7 +66,7 @@ def with_explained_ends(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list
 
 
 def explained(row: Hit) -> bool:
-    """The report tells of an end that its process explained."""
+    """Whether the report is about an end that its process explained."""
     return row.signature.id in _ENDS and row.signature.accuses == "nobody"
 
 

@@ -54,7 +54,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     moving: bool = False
 
     def split(self, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
-        """(before, after) the end of training; all are before it where there is none."""
+        """(before, after) the end of training; all hits are before it if there is none."""
         if self.marker is None:
             return list(hits), []
         before = [hit for hit in hits if not _after(hit, self.marker)]
@@ -62,7 +62,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing moved for ``seconds``; ``before_end`` until somebody ended the job."""
+    """Nothing moved for ``seconds``; for ``before_end`` seconds until somebody ended the job."""
 
     seconds: float
     before_end: bool
@@ -71,7 +71,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 def find_ending(
     files: Sequence[FileFacts], training: TrainingTimeline, now: float | None, *, live: bool
 ) -> Ending:
-    """Look for a line that says that training ended well, and that no later step belies."""
+    """Find a line that says that training ended normally, and that no later step contradicts."""
     markers = [h for f in files for h in f.hits if h.signature.kind == "completed"]
     for marker in sorted(markers, key=lambda h: (h.time or 0.0, h.offset), reverse=True):
         if not _goes_on(marker, files, training):
@@ -202,7 +202,7 @@ def silence(
     *,
     live: bool,
 ) -> Silence | None:
-    """The time from the last progress to the last sign of life, where it is far too long."""
+    """The time from the last progress to the last sign of life, if it is far too long."""
     own = [f for f in files if f.file.kind != "kernel"]  # a machine lives on without the job
     ends = [f.last_time for f in own if f.last_time is not None]
     if not ends:

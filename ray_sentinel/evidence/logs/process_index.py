@@ -1,4 +1,4 @@
-"""Maps ranks, local ranks, pids and hosts to each other, as far as any line names them."""
+"""Maps ranks, local ranks, pids and hosts to each other, as far as lines name them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3}
 
 
 class ProcessIndex:
-    """Which pid is which rank on which host, as far as any line said."""
+    """Which pid is which rank on which host, as far as lines show."""
 
     def __init__(self, files: Sequence[FileFacts]) -> None:
         self._by_pid: dict[int, list[Origin]] = {}
@@ -44,7 +44,7 @@ class ProcessIndex:
                 self._by_local.setdefault(origin.local_rank, []).append(origin)
 
     def device_rank(self, origin: Origin) -> int | None:
-        """The local rank whose device a nameless process of a job of several ranks speaks of.
+        """The local rank whose device an unnamed process in a job of several ranks mentions.
 
         Launchers give local rank N device N. Device 0 tells nothing: a process that is shown a
         single device calls it 0.
@@ -53,7 +53,7 @@ class ProcessIndex:
         return int(origin.gpu) or None if nameless and self._several else None
 
     def complete(self, origin: Origin) -> Origin:
-        """``origin`` with what else is known of the same process."""
+        """``origin``, completed by what else is known about the same process."""
         found = origin
         if origin.pid is not None:
             for other in self._by_pid.get(origin.pid, ()):
@@ -77,14 +77,14 @@ def _one_node(files: Sequence[FileFacts]) -> bool:
 
 
 def may_be(one: Origin, other: Origin) -> bool:
-    """On the same host and in the same task of srun, as far as both say."""
+    """Whether both may be on the same host and in the same srun task."""
     return same_place(one, other) and (
         one.task is None or other.task is None or one.task == other.task
     )
 
 
 def same_place(one: Origin, other: Origin) -> bool:
-    """On the same host, as far as both say."""
+    """Whether both may be on the same host."""
     return not (one.ip and other.ip and one.ip != other.ip) and not (
         one.host and other.host and one.host != other.host
     )

@@ -1,4 +1,4 @@
-"""What is known of one log file after it was read."""
+"""What is known about one log file after it has been read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ray_sentinel.model.triage import LogException
 
 
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file and what its name says."""
+    """A file and what its name shows."""
 
     label: str
     """The path as it is shown."""
@@ -29,7 +29,7 @@ class LogFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A line (or block) that shows a signature."""
+    """A line (or block) that matches a signature."""
 
     file: int
     offset: int
@@ -66,7 +66,7 @@ class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileFacts(msgspec.Struct, kw_only=True):
-    """Everything the analysis needs of one file; bounded however large the file is."""
+    """Everything the analysis needs about one file; bounded however large the file is."""
 
     file: LogFile
     hits: list[Hit] = []

@@ -24,7 +24,7 @@ _EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
 def split_survived(
     hits: Sequence[Hit], files: Sequence[FileFacts], training: TrainingTimeline, completed: bool
 ) -> tuple[list[Hit], list[Hit]]:
-    """(those that training did not survive, those that it did)."""
+    """(errors that training did not survive, errors that it did)."""
     needed = 1 if completed else SURVIVED_STEPS
     past: list[Hit] = []
     fatal: list[Hit] = []
@@ -112,7 +112,8 @@ def _shows_work(work: Hit, wait: Hit, waits: Sequence[Hit], works: Sequence[Hit]
 
 
 def tolerated(hits: Sequence[Hit], past: Sequence[Hit]) -> list[Hit]:
-    """Warnings that training got over before: the last of them is as little a cause."""
+    """Warnings that training got over before; the last of them is no more a cause than the earlier
+    ones."""
     warned = [hit.signature for hit in past if hit.signature.severity == "warning"]
     known = {signature.id for signature in warned if signature.kind not in _EACH_COUNTS}
     return [hit for hit in hits if hit.signature.id in known]

@@ -73,7 +73,7 @@ _LONGEST = 2000
 
 
 def read_header(head: bytes) -> dict[str, str]:
-    """The first value of each fact in the front of a log."""
+    """The first value of each fact at the beginning of a log."""
     text = head[:_HEAD].decode("utf-8", "replace")
     found: dict[str, str] = {}
     for name, pattern in _FACTS:
@@ -140,9 +140,9 @@ class Scanner:
         self._movement = MovementReader(self.out, catalogue.marks)
 
     def feed(self, data: bytes, base: int, limit: int, *, thorough: bool = True) -> None:
-        """Look at the lines of ``data`` that begin before ``limit``; what follows is only context.
+        """Examine the lines of ``data`` that begin before ``limit``; the rest is only context.
 
-        ``base`` is the file's offset of ``data[0]``, which must be a line's first byte.
+        ``base`` is the file's offset of ``data[0]``, which must be the first byte of a line.
         """
         if self._began is None and self._dated is None:
             front = data[:_FRONT].decode("utf-8", "replace").split("\n")[:_FRONT_LINES]
@@ -166,7 +166,7 @@ class Scanner:
         )
 
     def ends(self, head: bytes, tail: bytes, tail_base: int) -> None:
-        """Note when the file begins and ends, and what its header says."""
+        """Record when the file begins and ends, and the facts in its header."""
         out = self.out
         out.first_time = first_time(head[:_FRONT].split(b"\n")[:_FRONT_LINES], self.year)
         out.last_times = last_times(tail[-_BACK:].split(b"\n"), self.year, _LAST_TIMES, self._began)
@@ -179,7 +179,7 @@ class Scanner:
         out.facts = read_header(head)
 
     def result(self) -> FileFacts:
-        """The facts of everything fed."""
+        """The facts from everything that was fed."""
         self.out.hits = self._errors.hits.kept()
         self.out.counts = self._errors.hits.counts
         if self._movement.counts_by_ends:

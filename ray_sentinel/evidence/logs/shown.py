@@ -18,7 +18,7 @@ _RANKS = 64
 def evidence(
     case: LogAnalysis, cause: Hit | None, hits: Sequence[Hit], ranks: Sequence[int | None]
 ) -> tuple[LogLine, ...]:
-    """The first cause, what the culprits said, then one line of each other signature."""
+    """The first cause, what the culprits wrote, then one line for each other signature."""
     if cause is None:
         lines = [case.show(hit, "trouble") for hit in _one_each(hits, set())[:_EVIDENCE]]
         return tuple(_last_signs(case) + lines)

@@ -1,4 +1,4 @@
-"""What the reasoning looks at, and what it has come to."""
+"""The input and the conclusions of the reasoning about RAS answers."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ class RasContext:
 
     @property
     def open(self) -> bool:
-        """Nothing has been concluded yet."""
+        """Whether nothing has been concluded yet."""
         return self.kind == "no-mismatch"
 
     def conclude(self, kind: RasKind, confidence: float) -> None:
-        """Say what it is, unless that is known already."""
+        """Set the conclusion, unless there is one already."""
         if self.open:
             self.kind, self.confidence = kind, confidence
 
     def say(self, line: str) -> None:
-        """One sentence of the reasoning."""
+        """Add one sentence of the reasoning."""
         self.evidence.append(line)
 
     def identity(self, look: CommunicatorView, member: Member) -> object:
-        """Equal for one rank in all its communicators, where its process is known."""
+        """Equal for one rank in all its communicators, if its process is known."""
         return member.place or (look.last.key, member.rank)
 
     def who(self, look: CommunicatorView, member: Member) -> str:
-        """A member for people."""
+        """A member in words for people."""
         rank = self.names.of_member(look.last, member)
         own = f"rank {rank}" if rank is not None else f"its rank {member.rank}"
         where = f" (pid {member.pid} on {member.host})" if member.place is not None else ""
         return own + where
 
     def accuse(self, look: CommunicatorView, member: Member, kind: RasKind, reason: str) -> None:
-        """Name a member, once."""
+        """Accuse a member; at most once."""
         culprit = RasCulprit(
             rank=self.names.of_member(look.last, member),
             host=member.host,
@@ -65,7 +65,8 @@ class RasContext:
 
 
 def minority(look: CommunicatorView, count: int) -> bool:
-    """So many of a communicator's ranks are fewer than half; one of two may be, too."""
+    """Whether ``count`` out of ``size`` ranks of a communicator are fewer than half; one of two
+    counts too."""
     return 2 * count < look.last.size or (count == 1 and look.last.size == 2)
 
 

@@ -1,9 +1,9 @@
-"""Launch counts within one communicator: who is behind, who called something else.
+"""Launch counts within one communicator: who is behind, and who called something else.
 
 Every rank of a communicator must launch the same collectives in the same order. Counts are taken at
-the launch on the host, rank by rank while the job runs, so a difference of one or two is no news in
-a job that moves. In one that stands still, whoever has launched less is what the others wait for.
-Sends and receives are not counted at all.
+the launch on the host, rank by rank while the job runs, so a difference of one or two means nothing
+in a job that moves. In one that stands still, the others wait for whoever has launched less. Sends
+and receives are not counted at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Split:
 
 
 def split(look: CommunicatorView) -> Split | None:
-    """How the ranks of a communicator differ; None where they do not, or nothing is known."""
+    """How the ranks of a communicator differ; None if they do not, or nothing is known."""
     members = [m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT")]
     if len(members) < 2:
         return None

@@ -1,7 +1,7 @@
-"""Processes that RAS takes for dead, or that do not answer it.
+"""Processes that RAS considers dead, or that do not answer it.
 
-A process that cannot be reached is missing at once, and dead for good after some 60 seconds. Where
-there are dead ones, those that are only missing went later: they may be echoes.
+A process that cannot be reached is missing at once, and declared dead after some 60 seconds. If
+there are dead ones, those that are only missing went later and may be echoes.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _name_members(context: RasContext) -> None:
 
 
 def judge_unlisted(context: RasContext) -> None:
-    """Ranks that the answer leaves out altogether. While a communicator is made that is usual; in
-    one that stands still in two polls, who stays away is what the others wait for."""
+    """Name ranks that the answer leaves out altogether. That is normal while a communicator is
+    created; in one that stands still in two polls, the others wait for whoever is missing."""
     for look in context.looks:
         if not look.last.unlisted:
             continue

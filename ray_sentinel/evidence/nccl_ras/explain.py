@@ -54,7 +54,7 @@ def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFac
 
 
 def watchdogs(name: str, data: bytes) -> list[str]:
-    """What PyTorch's watchdog wrote into the same file: it knows which collective timed out."""
+    """What PyTorch's watchdog wrote into the same file; it knows which collective timed out."""
     if b"atchdog" not in data:
         return []
     lines = data.decode("utf-8", "replace").split("\n")
@@ -75,7 +75,7 @@ def watchdogs(name: str, data: bytes) -> list[str]:
 def reason(
     polls: Sequence[Poll], *, problems: Sequence[str] = (), ranks: Known | None = None
 ) -> RasFacts:
-    """The same, from polls that were already read."""
+    """The explanation from polls that have already been read."""
     told = [*problems, *(line for poll in polls for line in poll.problems)]
     if not polls:
         return RasFacts(

@@ -1,6 +1,6 @@
 """Errors that ranks of a communicator report.
 
-A "remote process error" says that somebody else has gone. Any other is the rank's own.
+A "remote process error" means that another process is gone. Any other error is the rank's own.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def is_event(value: dict[str, Any]) -> bool:
 
 
 def poll_of(document: Document, name: str = "") -> Poll:
-    """An answer to STATUS. What is not understood is said in ``problems``."""
+    """The poll in an answer to STATUS. ``problems`` says what was not understood."""
     value = document.value
     problems: list[str] = []
     if document.cut:
@@ -82,7 +82,7 @@ def poll_of(document: Document, name: str = "") -> Poll:
 
 
 def death_of(value: dict[str, Any]) -> RasProcess | None:
-    """The process that an event of monitoring mode says is dead; None for other events."""
+    """The process that a monitoring event reports dead; None for other events."""
     peer = value["peer"]
     host, pid = peer.get("host"), _count(peer.get("pid"))
     if value["event"] != "PEER_DEAD" or not isinstance(host, str) or pid is None:

@@ -24,7 +24,7 @@ Accused = tuple[Split, Member]
 
 
 def judge_counts(context: RasContext) -> None:
-    """Name those that are behind and wait for nobody."""
+    """Name the ranks that are behind and wait for nobody."""
     splits = [found for look in context.looks if (found := split(look)) is not None]
     if not splits:
         return None

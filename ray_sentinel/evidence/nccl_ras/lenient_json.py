@@ -1,8 +1,8 @@
-"""JSON documents in a text that may hold other things, lack commas, or end anywhere.
+"""JSON documents in a text that may contain other things, lack commas, or be cut off anywhere.
 
-NCCL 2.28.9 leaves out a comma in the entries of ``missing_ranks``. Commas carry no meaning that the
-brackets, keys and values do not: a document that a strict parser refuses is read again with commas
-as spaces. A document that is cut keeps what is whole; containers left open are marked.
+NCCL 2.28.9 leaves out a comma in the entries of ``missing_ranks``. Commas carry no meaning beyond
+that of brackets, keys and values: a document that a strict parser rejects is read again with commas
+as spaces. A truncated document keeps its complete part; containers left open are marked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _strict = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 class Document(msgspec.Struct, kw_only=True):
-    """One JSON object of a text."""
+    """One JSON object in a text."""
 
     value: dict[str, Any]
     repaired: bool = False
@@ -43,7 +43,7 @@ class Document(msgspec.Struct, kw_only=True):
 
 
 def documents(text: str) -> Iterator[Document]:
-    """The JSON objects of ``text`` in their order; what lies between them is passed over."""
+    """The JSON objects in ``text``, in order; anything between them is skipped."""
     at = refused = 0
     while (found := _START.search(text, at)) is not None:
         document, at = _read(text, found.start(), strictly=refused < _MOST_REFUSED)

@@ -37,12 +37,12 @@ _FIRST = re.compile(r"[NR]CCL version \d|Job summary|Communicators\.\.\.")
 
 
 def is_output(text: str) -> bool:
-    """Whether a text holds such an output."""
+    """Whether a text contains output of RAS."""
     return any(mark in text for mark in MARKS) or EVENT.search(text) is not None
 
 
 def polls_of(text: str, name: str = "") -> list[Poll]:
-    """The outputs in a text, in their order: there may be several, one below the other."""
+    """The outputs in a text, in order: there may be several, one after the other."""
     pieces: list[list[str]] = [[]]
     stage = 0
     for line in _ENDLESS.sub(r"\1", text).splitlines():
@@ -67,7 +67,7 @@ HINT = "it is no output of ncclras or rcclras, nor of STATUS on port 28028, as t
 def read(data: bytes, name: str = "") -> list[Poll]:
     """The polls in one file, oldest first.
 
-    Raises InputError where there is none; it does not name the file.
+    Raises InputError without the file's name if there is none.
     """
     text = data[:MOST_BYTES].decode("utf-8", "replace")
     if "\x00" in text:
@@ -125,7 +125,7 @@ def _wide(data: bytes) -> str:
 
 
 def in_order(polls: Iterable[Poll]) -> list[Poll]:
-    """Oldest first where all say their time, else as given."""
+    """Oldest first if all have their time, otherwise as given."""
     found = list(polls)
     if all(poll.timestamp for poll in found):
         found.sort(key=lambda poll: poll.timestamp)

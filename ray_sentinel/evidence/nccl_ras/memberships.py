@@ -1,7 +1,7 @@
 """Ranks that are not yet, or no longer, in a communicator that others use.
 
-While a communicator is made or torn down its ranks differ for a moment, and that is no fault. Only
-what two polls show alike means something.
+While a communicator is created or destroyed, its ranks differ for a moment, which is not a fault.
+Only what two polls show alike means something.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS: dict[RasKind, str] = {
 
 
 def judge_memberships(context: RasContext) -> None:
-    """Name the few that stay out of step with the others' states."""
+    """Name the few ranks whose state differs from that of the others."""
     for look in context.looks:
         by_state: dict[str, list[Member]] = {}
         for member in look.last.members:

@@ -13,9 +13,9 @@ from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Poll
 
 
 class CommunicatorView:
-    """A communicator in the last poll that has it, and in the first (None where it was seen once).
+    """A communicator in the last poll that has it, and in the first (None if it was seen once).
 
-    ``apart``: seconds between the two, where the answers tell their time.
+    ``apart``: seconds between the two, if the answers have their time.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class CommunicatorView:
         return self._old.get(rank)
 
     def moved(self, member: Member) -> bool | None:
-        """Whether a rank has launched anything between the polls; None where nothing tells."""
+        """Whether a rank has launched anything between the polls; None if that is unknown."""
         old = self._old.get(member.rank)
         if old is None:
             return None

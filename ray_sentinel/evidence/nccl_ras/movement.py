@@ -1,4 +1,4 @@
-"""Whether anything moves at all, and what is left to say where nothing was found."""
+"""Whether anything moves at all, and what can be said if nothing was found."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ray_sentinel.evidence.nccl_ras.context import RasContext
 
 
 def judge_table(context: RasContext) -> None:
-    """What the table says of communicators that the output does not describe."""
+    """Report communicators that are in the table but not described in the output."""
     last = context.polls[-1]
     bad = sum(row.communicators for row in last.rows if row.errors)
     if bad > len(context.looks):

@@ -1,4 +1,4 @@
-"""One answer of the RAS service, whatever format it came in."""
+"""One answer of the RAS service, in whatever format."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> Place | None:
-        """Its process and GPU, where known."""
+        """Its process and GPU, if known."""
         if not self.host or self.pid is None:
             return None
         return self.host, self.pid, -1 if self.gpu is None else self.gpu
@@ -81,7 +81,7 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Its name for people."""
         return f"communicator {self.hash or '?'} of {self.size} ranks"
 
 
@@ -123,7 +123,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bare_hash(text: str) -> str:
-    """A communicator's hash as 16 hexadecimal digits: text and JSON write it differently.
+    """A communicator's hash as 16 hexadecimal digits; text and JSON write it differently.
 
     >>> bare_hash("0xae94423cfbb2ef4")
     '0ae94423cfbb2ef4'

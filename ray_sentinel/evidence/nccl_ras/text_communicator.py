@@ -1,4 +1,4 @@
-"""A communicator as the text output tells of it, put together from groups of ranks."""
+"""A communicator in the text output, assembled from groups of ranks."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class RankSet:
         self._places: dict[int, tuple[str, int | None, int | None]]
 
     def bind(self, places: dict[int, tuple[str, int | None, int | None]]) -> RankSet:
-        """Let it note where ranks are."""
+        """Set where the ranks' places are recorded."""
         self._places = places
         return self
 
     def add(
         self, rank: int, host: str = "", pid: int | None = None, gpu: int | None = None
     ) -> None:
-        """A rank of the group is named."""
+        """Add a named rank to the group."""
         self.named.add(rank)
         if host or rank not in self._places:
             self._places[rank] = host, pid, gpu
 
 
 class Draft:
-    """What has been read of one communicator."""
+    """What has been read about one communicator."""
 
     def __init__(self, hash_: str) -> None:
         self.hash = hash_
@@ -42,7 +42,8 @@ class Draft:
         self._places: dict[int, tuple[str, int | None, int | None]] = {}
 
     def takes(self, value: int | str) -> bool:
-        """Whether that can be said of the subject: a damaged answer has states among the counts."""
+        """Whether the subject can have such a value: a damaged answer has states among the
+        counts."""
         return self.subject.startswith("count ") == isinstance(value, int)
 
     def group(self, subject: str, count: int, value: int | str) -> RankSet:
@@ -52,7 +53,7 @@ class Draft:
         return made
 
     def finish(self, size: int) -> Communicator:
-        """The communicator; ``size`` from the table's row, 0 where there was none."""
+        """The communicator; ``size`` is from the table's row, 0 if there was none."""
         highest = max(self._places, default=-1) + 1
         counted = max((sum(g.count for g in found) for found in self.groups.values()), default=0)
         size = min(max(size, highest, counted), MOST_RANKS)

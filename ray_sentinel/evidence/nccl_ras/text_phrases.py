@@ -1,4 +1,4 @@
-"""The phrases of the text output, as patterns, and what they say of ranks.
+"""The phrases of the text output, as patterns, and what they mean for ranks.
 
 Formats: ``rasClientRunInit`` and ``rasClientRunComms`` in ``src/ras/client_support.cc``; 2.24 and
 2.25 say ``The missing rank: 21``, ``collective operation counts`` and ``UNKNOWN`` for ``NOCOMM``.
@@ -43,7 +43,7 @@ TIMEOUTS = re.compile(r"Encountered (\d+) communication timeout")
 
 
 def said_of_one(what: str) -> int | str | None:
-    """What the line of a single rank says of it; None where it only lists the rank."""
+    """What the line of a single rank says about it; None if it only lists the rank."""
     if (found := ONE_COUNT.search(what)) is not None:
         return int(found[1])
     if ONE_NONE.search(what) is not None:
@@ -55,7 +55,7 @@ def said_of_one(what: str) -> int | str | None:
 
 
 def status_of(text: str) -> State:
-    """A rank's status by the word for it; empty where the word is none that is known."""
+    """A rank's status from its word in the text; empty if the word is unknown."""
     known: dict[str, State] = {
         "INIT": "INIT",
         "RUNNING": "RUNNING",

@@ -13,7 +13,7 @@ from ray_sentinel.evidence.nccl_ras.text_communicator import Draft, RankSet
 
 
 class RasTextReader:
-    """What the lines so far have said."""
+    """The state after the lines read so far."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class RasTextReader:
         )
 
     def read(self, lines: Iterable[str]) -> Poll | None:
-        """The poll; None where the lines hold nothing of it."""
+        """The poll; None if the lines contain nothing of one."""
         for line in lines:
             if "Job summary" in line:
                 self.summary = True

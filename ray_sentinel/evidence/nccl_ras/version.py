@@ -1,4 +1,4 @@
-"""Which versions of NCCL may be asked, and how. Asking is not harmless everywhere.
+"""Which versions of NCCL may be queried, and how. Querying is not harmless in all of them.
 
 * 2.26: a query while communicators are made has crashed jobs.
 * 2.27 and 2.28: RAS walks wrongly over communicators with missing ranks, and reads beyond its
@@ -21,7 +21,7 @@ Version = tuple[int, int, int]
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """Whether to ask, and why (not)."""
+    """Whether to query, and why (not)."""
 
     ask: bool
     reason: str
@@ -30,7 +30,7 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Version | None:
-    """``2.27.3+cuda12.9`` as numbers; None where it is none.
+    """``2.27.3+cuda12.9`` as numbers; None if it is not a version.
 
     >>> parse("2.27.3+cuda12.9")
     (2, 27, 3)
@@ -42,7 +42,7 @@ def parse(text: str) -> Version | None:
 
 
 def gate(text: str, poll: str = "auto", library: str = "NCCL") -> Gate:
-    """Whether a library of this version may be asked. ``poll``: "auto", "always" or "never".
+    """Whether a library of this version may be queried. ``poll``: "auto", "always" or "never".
 
     RCCL takes its RAS from NCCL and counts its versions alike.
     """

@@ -1,9 +1,9 @@
 """World ranks: a communicator numbers its own ranks; people know the job's.
 
-A process and its GPU are the same rank in every communicator. Where somebody gives the job's ranks
-(host, pid → rank), those count. Else the communicator that holds every GPU of the job, as
-``torch.distributed``'s default group does, numbers them; a process that it does not show has no
-number then. Else the numbers of the largest communicator that a rank is in are used, and it is said
+A process and its GPU are the same rank in every communicator. If the caller gives the job's ranks
+(host, pid → rank), those count. Otherwise the communicator that holds every GPU of the job, as the
+default group of ``torch.distributed`` does, numbers them, and a process outside it has no number.
+Otherwise the numbers in the largest communicator of each rank are used, and the explanation says
 so.
 """
 
@@ -47,7 +47,7 @@ class Names:
         )
 
     def of_member(self, communicator: Communicator, member: Member) -> int | None:
-        """The world rank of a member; None where it cannot be told."""
+        """The world rank of a member; None if it is unknown."""
         if self._known:
             return self._given(member.host, member.pid)
         if communicator.key in self._by_key:

@@ -1,1 +1,1 @@
-"""What programs on a node print of its GPUs, its transport and Ray, read into facts."""
+"""What programs on a node print about its GPUs, its transport and Ray, parsed into facts."""

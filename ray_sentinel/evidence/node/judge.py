@@ -1,8 +1,8 @@
-"""From what nodes, Ray and the coordinator show to one report: healthy, or the issues.
+"""Turns what nodes, Ray and the coordinator show into one report: healthy, or the issues.
 
-The trap that this looks for first: a job that Ray calls RUNNING while its GPUs do nothing. Either
-nobody asked Ray for GPUs (a script started by ``ray job submit`` gets none by itself), or they are
-allotted and idle.
+The problem that this looks for first is a job that Ray calls RUNNING while its GPUs do nothing.
+Either nobody requested GPUs from Ray (a script started by ``ray job submit`` gets none by itself),
+or they are allotted and idle.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _IDLE = (
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that could be looked at; None and empty for what could not."""
+    """Everything that could be examined; None or empty for what could not."""
 
     status: Status | None = None
     nodes: tuple[NodeView, ...] = ()
@@ -58,7 +58,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(seen: Seen) -> Health:
-    """The report. Healthy is what has no issue."""
+    """The report. It is healthy if it has no issue."""
     gpu = _gpus(seen.nodes)
     transport = judge_transport([(n.host, n.transport, n.devices) for n in seen.nodes])
     issues = (
@@ -102,7 +102,7 @@ def checkpoint_health(folder: str, facts: CheckpointFacts) -> CheckpointHealth:
 
 
 def trap_of(who: str, resources: RayResources | None, gpu: GpuHealth | None) -> str:
-    """What is wrong where something runs and no GPU works for it; empty where that is not so."""
+    """What is wrong if something runs and no GPU works for it; otherwise empty."""
     busy = gpu is not None and (gpu.busy > 0 or gpu.avg_utilization is None)
     if resources is not None and resources.gpus_total > 0 and resources.gpus_allotted == 0:
         if not busy:
@@ -202,7 +202,7 @@ def _too_hot(node: NodeView) -> list[tuple[str, float]]:
 
 
 def grave_lines(node: NodeView, now: float) -> list[KernelLine]:
-    """What the kernel said lately of a lost GPU or of memory that ran out, each fault once."""
+    """Recent kernel lines about a lost GPU or exhausted memory, one for each fault."""
     return each_once(
         line
         for line in node.kernel

@@ -1,4 +1,4 @@
-"""Many lines of the kernel's log, one fault: each OOM kill and each lost GPU is told once.
+"""Merges the many kernel log lines of one fault: each OOM kill and each lost GPU is reported once.
 
 A kill is "NAME invoked oom-killer" (the process that asked for memory, not the one that dies), the
 "oom-kill:constraint=" summary, "Killed process PID", and "oom_reaper: reaped process PID"
@@ -54,7 +54,8 @@ class _Fault(msgspec.Struct):
 
 
 def each_once(lines: Iterable[KernelLine]) -> list[KernelLine]:
-    """One line a fault, in the order in which they began; a line that belongs to none stays."""
+    """One line for each fault, in the order in which they began; a line that belongs to none
+    stays."""
     faults: list[_Fault] = []
     for line in lines:
         worth, key = _place(line)

@@ -46,7 +46,7 @@ class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Its name and its uuid, for people."""
+        """Its name and its UUID, for people."""
         return f"{self.state.name} {self.state.uuid}"
 
 
@@ -64,12 +64,12 @@ class SmiAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def processes(self) -> tuple[GpuProcess, ...]:
-        """What computes on any of them."""
+        """The processes that compute on any of them."""
         return tuple(process for gpu in self.gpus for process in gpu.processes)
 
 
 def parse(text: str) -> SmiAnswer:
-    """Read the XML, whatever is printed around it. Raises InputError where it is none."""
+    """Read the XML, whatever is printed around it. Raises InputError if there is none."""
     # A document type would let entities be declared; nvidia-smi's names only a DTD, unneeded.
     start, end = text.find("<nvidia_smi_log"), text.rfind(_END)
     if start < 0:

@@ -1,4 +1,4 @@
-"""``ray status`` and ``ray job status`` read into facts.
+"""Parses ``ray status`` and ``ray job status`` into facts.
 
 ``ray status`` prints, of every version since 1.0 (``python/ray/autoscaler/_private/util.py``,
 ``format_info_string``), a paragraph ``Usage:`` (or ``Total Usage:``) with lines such as
@@ -21,7 +21,7 @@ _HOW: dict[str, JobState] = {"succeeded": "SUCCEEDED", "failed": "FAILED", "was 
 
 
 def read_status(text: str) -> RayResources | None:
-    """What Ray has, gave away and is asked for; None where ``text`` is no status.
+    """What Ray has, has allotted, and is asked for; None if ``text`` is not a status.
 
     Bundles of placement groups count as allotted, whether tasks use them or not.
     """
@@ -53,7 +53,7 @@ def read_status(text: str) -> RayResources | None:
 
 
 def read_job_status(text: str, job_id: str) -> JobState:
-    """The job's state; UNKNOWN where ``text`` does not tell."""
+    """The job's state; UNKNOWN if ``text`` does not contain it."""
     for match in _DONE.finditer(text):
         if match["id"] == job_id:
             return _HOW[match["how"]]

@@ -1,5 +1,5 @@
-"""Runtime environments in Ray's own words: what one is made of, and which its agent's log says are
-being built (``runtime_env_agent.py`` of Ray)."""
+"""Runtime environments in Ray's own format: what one consists of, and which ones the log of its
+agent shows as being built (``runtime_env_agent.py`` of Ray)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _GIVEN_UP = "runtime_env creation failed "
 
 
 def described(serialized: str) -> str:
-    """What must be fetched or installed for an environment, of Ray's JSON of it; empty where
-    nothing is known of that. What else is in it (variables) is not told.
+    """What must be downloaded or installed for an environment, from Ray's JSON of it; empty if that
+    is unknown. Other contents (variables) are left out.
 
     >>> described('{"pip": {"packages": ["torch", "vllm==0.9"]}, "env_vars": {"HF_TOKEN": "x"}}')
     'pip: torch, vllm==0.9'
@@ -68,8 +68,8 @@ def _named(value: object) -> Iterator[str]:
 
 
 def open_builds(log: str) -> dict[str, datetime | None]:
-    """The environments that the end of an agent's log says were begun and not ended, in Ray's text,
-    each with the time of its begin, in its machine's time zone."""
+    """The environments that were begun and not ended, by the end of an agent's log, in Ray's text,
+    each with the time of its begin in its machine's time zone."""
     found: dict[str, datetime | None] = {}
     failed = ""
     for line in log.splitlines():
@@ -98,7 +98,7 @@ def _time(head: str) -> datetime | None:
 
 
 def last_word(log: str) -> str:
-    """What the end of a log says last, without its time and masked.
+    """The last message in a log, masked and without its time.
 
     >>> last_word("2026-01-02 03:04:05,678\\tINFO pip.py:7 -- Installing\\n")
     'Installing'

@@ -63,7 +63,8 @@ def _failed(text: str) -> bool:
 
 
 def read_transport(lines: Iterable[LogLine]) -> TransportLines:
-    """What the lines say together; several connections of unlike kind: the slower one counts."""
+    """The transport that the lines show together; of several different connections, the slowest
+    counts."""
     said = _Said()
     slow: LogLine | None = None
     for line in lines:
@@ -113,9 +114,9 @@ def _kind(name: str, text: str) -> Transport:
 def judge_transport(
     seen: Iterable[tuple[str, TransportLines, tuple[DeviceTraffic, ...]]],
 ) -> TransportHealth | None:
-    """Over all nodes (host, its lines, its devices): None where nothing at all is known.
+    """The transport over all nodes (host, its lines, its devices); None if nothing at all is known.
 
-    NCCL's word counts first, then counters that move: a device that is there is no device in use.
+    NCCL's own lines count first, then counters that move: a device that exists need not be in use.
     """
     devices: dict[str, None] = {}
     evidence: list[str] = []

@@ -41,7 +41,7 @@ _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem",
 def classify(
     trace: StackTrace, reader: StackReader | None = None, tid: int | None = None
 ) -> StackFact:
-    """What one tool's stacks of one process say; ``tid`` is the thread that trains, if known."""
+    """What one tool's stacks of one process show; ``tid`` is the thread that trains, if known."""
     reader = reader or StackReader()
     fact = StackFact(
         process=trace.process,
@@ -90,11 +90,11 @@ def classify(
 
 
 def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = None) -> StackFact:
-    """What several tools' stacks of one process, of one round, say together.
+    """What several tools' stacks of one process, from one round, show together.
 
     The tool that explains most decides what the process does; its place in the code is taken from
-    py-spy where there is one, for that is what two rounds have in common.
-    Raises ValueError without a trace.
+    py-spy if possible, because that is what two rounds have in common. Raises ValueError without a
+    trace.
     """
     if not traces:
         raise ValueError("no traces of the process")
@@ -270,7 +270,7 @@ def _known(values: Iterable[T | None]) -> T | None:
 
 
 def by_process(traces: Iterable[StackTrace]) -> dict[ProcessId, list[StackTrace]]:
-    """Traces grouped by process, in the order in which the processes were first met."""
+    """Traces grouped by process, in the order in which the processes first appear."""
     found: dict[ProcessId, list[StackTrace]] = {}
     for trace in traces:
         found.setdefault(trace.process, []).append(trace)

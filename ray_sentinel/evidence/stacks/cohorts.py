@@ -89,10 +89,10 @@ def _collective_place(fact: StackFact) -> tuple[str, tuple[str, ...]]:
 
 
 def left_the_crowd(view: StacksContext) -> RuleAnswer | None:
-    """Most stand in one place where they may wait for others, and a few wait in a collective.
+    """Most stand in one place where they may be waiting for others, and a few wait in a collective.
 
-    Stacks look like this where the backward pass hides the collective in which all but the few are:
-    had these joined it, it would have ended. Only where no rank is active.
+    Stacks look like this if the backward pass hides the collective that most of the ranks are in:
+    had the few joined it, it would have ended. Only if no rank is active.
     """
     few, crowd = view.waiting, view.doubtful
     if not few or view.elsewhere or view.unread or len(crowd) < max(2, 2 * len(few)):
@@ -134,7 +134,7 @@ def aborting(view: StacksContext) -> RuleAnswer | None:
 
 
 def all_wait(view: StacksContext) -> RuleAnswer | None:
-    """Everybody waits for somebody: the cause is not in these stacks."""
+    """Everybody waits for somebody, so the cause is not in these stacks."""
     if not view.waiting or view.elsewhere or len(view.waiting) <= len(view.doubtful):
         return None
     reasons = [wait_sentence(view)]

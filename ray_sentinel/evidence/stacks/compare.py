@@ -1,4 +1,4 @@
-"""Two looks at the same processes: what moved is slow, what stood still may be stuck."""
+"""Compares two looks at the same processes: what moved is slow, what stood still may be stuck."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ seen once."""
 
 
 def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement]:
-    """For each process how it moved over the rounds, oldest first.
+    """How each process moved over the rounds, oldest first.
 
-    Only looks through the same kind of tool are compared: native frames are in one and not in the
+    Only looks with the same kind of tool are compared: native frames are in one and not in the
     other.
     """
     seen: dict[ProcessId, list[StackFact]] = {}
@@ -28,8 +28,8 @@ def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement
 
 
 def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
-    """The processes whose telling thread, where it is not the main one, was put on a CPU between
-    two looks, and does more than to look whether what it waits for has come."""
+    """The processes whose informative thread, where it is not the main one, was put on a CPU
+    between two looks and does more than check whether what it waits for has come."""
     seen: dict[tuple[ProcessId, int], set[int]] = {}
     for facts in rounds:
         for fact in facts:
@@ -95,7 +95,7 @@ def _in_place(one: StackFact, other: StackFact) -> bool:
 
 
 def function_of(place: str) -> str:
-    """A place without its line: ``step (train.py:7)`` → ``step (train.py``. A name of C++ that
-    comes without a line (``c10d::Work::wait``) stays whole."""
+    """A place without its line: ``step (train.py:7)`` → ``step (train.py``. A C++ name that comes
+    without a line (``c10d::Work::wait``) stays whole."""
     head, colon, tail = place.rpartition(":")
     return head if colon and tail.rstrip(")").isdigit() else place

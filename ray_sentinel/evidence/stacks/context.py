@@ -1,4 +1,4 @@
-"""The ranks' processes at the last look, sorted, and the sentences that describe them."""
+"""The ranks' processes in the last look, sorted, and the sentences that describe them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RuleAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StacksContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The ranks' processes at the last look, sorted by what they wait for."""
+    """The ranks' processes in the last look, sorted by what they wait for."""
 
     facts: tuple[StackFact, ...]
     movements: Mapping[ProcessId, Movement]
@@ -67,14 +67,15 @@ class StacksContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.movements.get(fact.process) in ("stuck", "in-place")
 
     def moved(self, fact: StackFact) -> bool:
-        """Whether the process went elsewhere between two looks."""
+        """Whether the process's place changed between two looks."""
         return self.movements.get(fact.process) == "moved"
 
 
 def build_context(
     facts: Sequence[StackFact], movements: Mapping[ProcessId, Movement]
 ) -> StacksContext:
-    """Sort ``facts`` (one a process) into who waits, who does not, and who cannot be told."""
+    """Sort ``facts`` (one for each process) into those that wait, those that do not, and those for
+    which that is unknown."""
     waiting, elsewhere, doubtful, unread = [], [], [], []
     for fact in facts:
         if not fact.signature and not fact.kernels:
@@ -101,7 +102,7 @@ def build_context(
 
 
 def fault_kind(fact: StackFact, movement: Movement = "unknown") -> FaultKind:
-    """The kind of fault that a process is in, given that the others wait for it."""
+    """The kind of fault of a process, given that the others wait for it."""
     if fact.keeps_gil:
         return "gil-held"
     if movement == "moved":
@@ -116,7 +117,7 @@ def half(view: StacksContext) -> int:
 
 
 def common_kind(kinds: Sequence[FaultKind]) -> FaultKind:
-    """The kind that most culprits have; the first of them where they are even."""
+    """The kind that most culprits have; the first of them in a tie."""
     return Counter(kinds).most_common(1)[0][0]
 
 

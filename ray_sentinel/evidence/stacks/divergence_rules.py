@@ -77,7 +77,7 @@ def _two_halves(view: StacksContext) -> bool:
 
 
 def beside_doubtful(view: StacksContext) -> RuleAnswer | None:
-    """Nobody is known to wait, most may wait, and the others are known to be elsewhere.
+    """Nobody is known to wait, most may be waiting, and the others are known to be elsewhere.
 
     Stacks look like this where the device or the backward pass hides the collective.
     """
@@ -107,7 +107,7 @@ def beside_doubtful(view: StacksContext) -> RuleAnswer | None:
 
 
 def device(view: StacksContext) -> RuleAnswer | None:
-    """All wait, and the lists of kernels differ for few devices: these compute, or do nothing."""
+    """All wait, and few devices have other kernels than the rest: these compute, or do nothing."""
     listed = [fact for fact in view.waiting + view.doubtful if fact.kernels_listed]
     computing = [f for f in listed if not all(map(is_collective_kernel, f.kernels))]
     waiting = [f for f in listed if f.kernels and f not in computing]
@@ -133,7 +133,7 @@ def _other_kernel(fact: StackFact) -> str:
 
 
 def doubtful(view: StacksContext) -> RuleAnswer | None:
-    """Some wait for others; a few are where it cannot be told whether they wait."""
+    """Some wait for others; for a few it is unknown whether they wait."""
     few = view.doubtful
     if not view.waiting or not few or 2 * len(few) >= len(view.waiting) + len(few):
         return None

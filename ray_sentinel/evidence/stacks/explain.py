@@ -27,7 +27,7 @@ SOURCE = "stacks"
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the stacks say. No culprits with kind "unknown" or "stall" is an answer."""
+    """What the stacks show. No culprits with kind "unknown" or "stall" is a valid answer."""
 
     kind: FaultKind
     confidence: float
@@ -46,10 +46,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
-    """Explain the looks at one job's processes, oldest first; each holds one fact a process.
+    """Explain the looks at one job's processes, oldest first; each holds one fact for each process.
 
-    The last look at each process counts; earlier ones tell what moved. A process that is missing
-    from the last round is judged by its last look. Facts of several jobs must be explained apart.
+    The last look at each process counts; earlier ones show what moved. A process that is missing in
+    the last round is judged by its last look. Facts of several jobs must be explained separately.
     """
     last: dict[ProcessId, StackFact] = {}
     for facts in rounds:

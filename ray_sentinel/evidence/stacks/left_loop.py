@@ -1,12 +1,12 @@
-"""One rank stands behind a loop in which all others still are, and everybody waits for others.
+"""One rank is behind a loop in which all others still are, and everybody waits for others.
 
-So it looks where one rank had fewer batches than the others, or left the loop by a wrong way: each
-waits in a collective or a transfer of its own, and only the order of the program tells who is past
-the rest. The order is read off the program's text (``blocks``), where the node had it.
+This happens if one rank had fewer batches than the others, or left the loop by mistake: each waits
+in a collective or a transfer of its own, and only the order of the program shows who is past the
+rest. The order is read from the program's text (``blocks``), if the node had it.
 
-Nobody is judged who is in an outer loop together with the others: it may as well be a round behind
-them, and wait in a group of its own for one that has gone on without it. Nor where the loop stands
-under an ``if``: who is past that need never have been in it.
+Nobody is judged who is in an outer loop together with the others: it may be a round behind them,
+and wait in a group of its own for one that has gone on without it. Nor if the loop is inside an
+``if``: a rank that is past that need never have been in it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def left_the_loop(view: StacksContext) -> RuleAnswer | None:
 
 
 def _form(fact: StackFact) -> _Form:
-    """What ``_past`` looks at."""
+    """The places of ``fact`` and the blocks around each, which are all that ``_past`` compares."""
     return fact.signature, tuple(map(fact.blocks.get, fact.signature))
 
 

@@ -1,4 +1,4 @@
-"""Rules for sets in which nobody is seen to wait for ranks: the frames may be in no table."""
+"""Rules for sets in which nobody is seen waiting for ranks: the frames may be in no table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ray_sentinel.model.stacks import StackFact
 
 
 def same_outside(view: StacksContext) -> RuleAnswer | None:
-    """All stand at the same place outside of any collective."""
+    """All are at the same place outside any collective."""
     if len(view.facts) < 2 or view.waiting or view.unread:
         return None
     if len({(fact.activity, fact.signature) for fact in view.facts}) > 1:
@@ -78,7 +78,7 @@ def outlier(view: StacksContext) -> RuleAnswer | None:
 
 
 def alone(view: StacksContext) -> RuleAnswer | None:
-    """One process: there is nobody to compare it with."""
+    """There is only one process, and none to compare it with."""
     if len(view.facts) != 1:
         return None
     (fact,) = view.facts

@@ -1,6 +1,7 @@
-"""Equal stacks of many ranks, kept once: the other files only say whose theirs are equal to.
+"""Stores equal stacks of many ranks once: the other files only name the file that theirs are equal
+to.
 
-A file that stands for another begins like any py-spy dump of its process and then names the other
+A file that refers to another begins like any py-spy dump of its process and then names the other
 file, which lies beside it.
 """
 
@@ -20,7 +21,8 @@ _LEAST = 400
 
 
 def fold(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files, with py-spy's stacks that another file of these has already put into one line.
+    """The files, with a py-spy dump replaced by one line where another of the files has the same
+    stacks.
 
     Process and thread numbers do not count; functions, files, lines, names and states do. What
     several nodes have folded can be folded again: the result is that of all their files at once.
@@ -56,7 +58,7 @@ def _reference(head: bytes, name: str) -> bytes:
 
 
 def refers_to(text: str) -> str:
-    """The name of the file whose stacks this one's are the same as, or ""."""
+    """The name of the file that has the same stacks as this one, or ""."""
     match = _SAME.search(text[:4_000])
     return match["name"] if match else ""
 

@@ -1,4 +1,4 @@
-"""Many processes' places in the code as classes and as one merged tree, with counts.
+"""The places of many processes in the code, as classes and as one merged tree, with counts.
 
 The idea of merging stacks into a prefix tree whose branches carry sets of ranks is that of STAT
 (Arnold et al., "Stack Trace Analysis for Large Scale Debugging", IPDPS 2007).
@@ -15,7 +15,7 @@ from ray_sentinel.model.stacks import Activity, StackFact
 
 
 class StackClass(msgspec.Struct, frozen=True, kw_only=True):
-    """Processes that stand at the same place and do the same."""
+    """Processes that are at the same place and do the same."""
 
     signature: tuple[str, ...]
     activity: Activity
@@ -26,12 +26,12 @@ class StackClass(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many processes it has."""
+        """The number of its processes."""
         return len(self.members)
 
 
 class TreeNode(msgspec.Struct, kw_only=True):
-    """A place in the merged tree, with how many processes pass through it."""
+    """A place in the merged tree, with the number of processes that pass through it."""
 
     place: str
     count: int = 0
@@ -41,7 +41,7 @@ class TreeNode(msgspec.Struct, kw_only=True):
 
 
 def classes(facts: Iterable[StackFact]) -> tuple[StackClass, ...]:
-    """Facts grouped by place, activity and operation: those that do not wait for others first.
+    """Facts grouped by place, activity and operation, those that do not wait for others first.
 
     Within that the rarer class comes first, for a culprit is seldom in the majority.
     """
@@ -74,7 +74,7 @@ def classes(facts: Iterable[StackFact]) -> tuple[StackClass, ...]:
 
 
 def merge(stack_classes: Sequence[StackClass]) -> TreeNode:
-    """The prefix tree over the classes' signatures; its root passes every process."""
+    """The prefix tree over the classes' signatures; every process passes its root."""
     root = TreeNode(place="")
     for index, item in enumerate(stack_classes):
         root.count += item.count
@@ -97,7 +97,7 @@ def render(
     naming: Callable[[Iterable[StackFact]], str] | None = None,
 ) -> str:
     """The tree as text: unbranched runs on one level, each branch with its count and members, who
-    are named by ``naming``, else as ranks."""
+    are named by ``naming``, or else as ranks."""
     naming = naming or who
     lines: list[str] = []
     # A list of what is left to draw, not recursion: stacks may be thousands of frames deep.
@@ -141,6 +141,6 @@ def who(members: Iterable[StackFact], limit: int = 12) -> str:
 
 
 def place_of(fact: StackFact) -> str:
-    """Where in the code a process stands, for people: its innermost Python frame if it has one."""
+    """Where in the code a process is, for people: its innermost Python frame if it has one."""
     python = (place for place in reversed(fact.signature) if place.endswith(")"))
     return next(python, fact.signature[-1] if fact.signature else "")[:200]

@@ -1,8 +1,8 @@
-"""Who holds the others up, judged from where the processes of one job stand.
+"""Who holds the others up, judged by where the processes of one job are.
 
-Every rule answers with a ``RuleAnswer`` or with None; ``judge`` asks them in the order of their
-strength. No rule names more than half of the processes, and none names a process that is known to
-wait for others, but where its collective is another one than everybody else's.
+Every rule returns a ``RuleAnswer`` or None; ``judge`` tries them in the order of their strength. No
+rule names more than half of the processes, and none names a process that is known to wait for
+others, unless it waits in another collective than everybody else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ray_sentinel.model.stacks import StackFact
 
 
 def judge(view: StacksContext) -> RuleAnswer:
-    """The first rule that has an answer; "unknown" is one."""
+    """The answer of the first rule that has one; "unknown" is a valid answer."""
     for rule in _RULES:
         if answer := rule(view):
             return answer

@@ -1,4 +1,4 @@
-"""When ranks arrive at their collectives → who is slow, and what it costs the job."""
+"""From when ranks arrive at their collectives: who is slow, and what that costs the job."""
 
 from ray_sentinel.evidence.stragglers.explain import explain
 

@@ -37,8 +37,8 @@ class ArrivalTable(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Call(NamedTuple):
-    """Of one rank: when it called a collective, how long its device was in it (NaN where that was
-    not measured), and what it does (operation, element counts, data types)."""
+    """One rank's call of a collective: when it was made, how long its device was in it (NaN if not
+    measured), and what it does (operation, element counts, data types)."""
 
     created: float
     duration: float
@@ -50,7 +50,7 @@ Calls = dict[str, dict[int, dict[int, Call]]]
 
 
 def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Calls, list[str]]:
-    """All collectives that need everyone. What could not be read is said in the second part."""
+    """All collectives that need every rank. The second part says what could not be read."""
     calls: Calls = {}
     problems: list[str] = []
     for rank in sorted(dumps):
@@ -65,7 +65,7 @@ def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Calls, l
 
 
 def tables(calls: Calls) -> list[ArrivalTable]:
-    """Every group that has enough in common; the one that tells most comes first."""
+    """Every group with enough collectives in common; the most informative one comes first."""
     found = [table for group, of in calls.items() if (table := _table(group, of)) is not None]
     return sorted(found, key=lambda t: (-len(t.ranks), -len(t.created), t.group))
 

@@ -1,10 +1,10 @@
 """How long each rank was busy between two collectives, instead of waiting for the others.
 
-A collective that needs everyone lets go when the last rank has called it. So from there to a rank's
-own next call it is busy, and from its call to the last one's it waits. In a job of one straggler
-all others wait, and its own waiting is nil: the wall time of a step is the same for all, the busy
-time is not. Where devices measured how long they were in a collective, the shortest stay is that of
-the rank that came last, and what others stayed longer is their waiting.
+A collective that needs every rank ends when the last rank has called it. From then to a rank's own
+next call it is busy, and from its call to the last one's it waits. In a job with one straggler all
+others wait, and the straggler does not: the wall time of a step is the same for all, the busy time
+is not. If devices measured how long they were in a collective, the shortest stay is that of the
+rank that came last, and what others stayed longer is their waiting time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ray_sentinel.evidence.stragglers.arrivals import ArrivalTable, Floats
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Seconds by interval between two collectives; of each rank, in the table's order."""
+    """Seconds for each interval between two collectives and each rank, in the table's order."""
 
     busy: Floats
     """Intervals × ranks. Single ones may be negative where devices were timed; sums count."""
@@ -28,7 +28,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Intervals."""
 
     def latest(self, count: int) -> Times:
-        """Of the last ``count`` intervals."""
+        """The times of the last ``count`` intervals."""
         return Times(busy=self.busy[-count:], waits=self.waits[-count:], wall=self.wall[-count:])
 
     def saved_without(self, columns: list[int]) -> float:
@@ -44,8 +44,8 @@ def times(
 ) -> Times:
     """Busy and waiting times, from one group's collectives.
 
-    What a rank waited for meanwhile in ``others`` (its tensor or data parallel group) is no work of
-    its own either: a rank that waits there for a slow peer is late here, like the peer.
+    The time that a rank waited in ``others`` (its tensor or data parallel group) does not count as
+    its work either: a rank that waits there for a slow peer is late here, like the peer.
     ``offsets`` are seconds to add to each rank's clock.
     """
     created = _on_one_clock(table, offsets)

@@ -45,9 +45,9 @@ def explain(
 ) -> StragglerFacts:
     """Who is slow, from each rank's flight-recorder dump (rank → pickle or JSON).
 
-    ``hosts`` tells a slow node from a slow rank. ``offsets`` are seconds to add to the clock of
-    each rank's host; without, clocks are taken to agree. ``window`` limits it to the last so many
-    collectives. Never raises for what a dump holds.
+    ``hosts`` distinguishes a slow node from a slow rank. ``offsets`` are seconds to add to the
+    clock of each rank's host; without them, clocks are assumed to agree. ``window`` limits it to
+    the last so many collectives. Never raises for what a dump contains.
     """
     calls, problems = read(dumps, names or {})
     groups = tables(calls)
@@ -75,7 +75,8 @@ def judge(
     window: int = 0,
     problems: list[str] | None = None,
 ) -> StragglerFacts:
-    """The same, from the table of one group, and those of others that its ranks are in."""
+    """The explanation from the table of one group, and those of other groups that its ranks are
+    in."""
     seen = times(table, others, offsets)
     if window:
         seen = seen.latest(window)

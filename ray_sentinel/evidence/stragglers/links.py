@@ -1,8 +1,8 @@
-"""Groups whose transfers are slow, among groups that do the same.
+"""Groups whose transfers are slow, compared with groups that do the same.
 
-Who comes last to a collective waits for nobody in it: how long its device stays is the time of the
-transfer itself. Tensor, data or pipeline parallel groups of one size that move the same, between as
-many hosts, should take the same time; one that takes longer, always, has a slow link.
+The last rank to reach a collective waits for nobody in it: how long its device stays is the time of
+the transfer itself. Tensor, data or pipeline parallel groups of one size that move the same amount
+between as many hosts should take the same time; one that always takes longer has a slow link.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Like = tuple[Signature, int, int]
 
 
 class SlowLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose transfers are slow."""
+    """The group whose transfers are slow."""
 
     ranks: tuple[int, ...]
     host: str = ""
@@ -52,7 +52,8 @@ class _Group(msgspec.Struct, eq=False):
 
 
 def slow_link(calls: Calls, hosts: Mapping[int, str]) -> SlowLink | None:
-    """None where devices were not timed, or nothing can be compared, or nothing stands out."""
+    """The slow link; None if devices were not timed, nothing can be compared, or nothing stands
+    out."""
     found = [_slow(alike) for alike in _families(calls, hosts).values()]
     links = [link for link in found if link is not None]
     return max(links, key=lambda link: link.seconds, default=None)

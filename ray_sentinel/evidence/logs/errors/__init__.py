@@ -1,1 +1,1 @@
-"""Lines that report errors and ends: the catalogue, and what it finds."""
+"""Lines that report errors and exits: the catalogue of signatures, and what it finds."""

@@ -20,10 +20,10 @@ from ray_sentinel.evidence.logs.training.phases import PhaseMark, compile_marks
 
 
 class WordSearch:
-    """Looks for fixed words, all at once."""
+    """Searches for fixed words, all at once."""
 
     def __init__(self, words: Sequence[bytes]) -> None:
-        """``words``: not empty, in lower case, none of them empty."""
+        """``words`` must not be empty; each is lower-case and not empty."""
         self.words = tuple(words)
         self._automaton = BytesAhoCorasick(words, implementation=Implementation.DFA)
 
@@ -92,7 +92,7 @@ _ROLE_ORDER = {"cause": 1, "symptom": 2, "echo": 3, "note": 4}
 
 
 class SignatureMatch(msgspec.Struct, frozen=True):
-    """One entry that a line shows, with what its named groups caught."""
+    """One entry that a line matches, with its captured named groups."""
 
     signature: Signature
     groups: dict[str, str]
@@ -108,8 +108,8 @@ class Catalogue:
         marks: Iterable[PhaseMark] = (),
         own: Iterable[tuple[str, Signature]] = (),
     ) -> None:
-        """``signatures`` are (where it was read, entry), ``own`` those of a user's file, whose
-        words are looked for themselves; a later id replaces an earlier one.
+        """``signatures`` are (source, entry) pairs, ``own`` those of a user's file, whose words are
+        searched for separately; a later id replaces an earlier one.
 
         Raises ConfigError for an entry that cannot be used.
         """
@@ -149,7 +149,7 @@ class Catalogue:
         return {word: tuple(rules.values()) for word, rules in words.items()}
 
     def get(self, name: str) -> Signature:
-        """The entry called ``name``. Raises ConfigError where a user's file took it away."""
+        """The entry called ``name``. Raises ConfigError if a user's file removed it."""
         try:
             return self.by_id[name]
         except KeyError:
@@ -160,9 +160,9 @@ class Catalogue:
         return self._by_name[name]
 
     def search(self, text: str, file_kind: str = "") -> SignatureMatch | None:
-        """The entry that says most about ``text``: by role, then by weight; a harmless one over
-        all but a note of completion. None where no entry, or only a harmless one, knows the line:
-        see ``is_harmless``."""
+        """The entry that says most about ``text``: by role, then by weight. A harmless entry takes
+        precedence over all but a note of completion. None if no entry matches the line, or only a
+        harmless one: see ``is_harmless``."""
         lower = text.lower()
         best: SignatureMatch | None = None
         best_key = (9, 0)
@@ -201,7 +201,7 @@ class Catalogue:
     def search_frames(
         self, frames: Iterable[str], *, connections: bool = False
     ) -> Signature | None:
-        """What the place of an exception tells, by the entries for frames; None if nothing.
+        """What the place of an exception shows, by the entries for frames; None if none matches.
 
         ``connections``: by the entries that say what a failed connection was for.
         """
@@ -212,7 +212,7 @@ class Catalogue:
         return max(fits, key=lambda signature: signature.weight, default=None)
 
     def harmless(self, text: str, file_kind: str = "") -> Signature | None:
-        """The harmless entry that knows ``text``, or None."""
+        """The harmless entry that matches ``text``, or None."""
         lower = text.lower()
         for rule in self._harmless:
             signature = rule.signature
@@ -223,6 +223,6 @@ class Catalogue:
         return None
 
     def advice_for(self, kind: str, phase: str = "") -> tuple[Advice, ...]:
-        """What to do about a class, the advice for this very phase first."""
+        """What to do about a class; advice for exactly this phase comes first."""
         fits = [a for a in self.advice if a.kind == kind and a.phase in ("", phase)]
         return tuple(sorted(fits, key=lambda a: a.phase == ""))

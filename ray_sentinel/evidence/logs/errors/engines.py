@@ -1,4 +1,4 @@
-"""Messages of a serving engine: started, working, without a request, shut down.
+"""Messages of a serving engine: started, working, idle, shut down.
 
 A server makes no steps: these lines are its progress and its end.
 """
@@ -18,13 +18,13 @@ _NEAR_BYTES = 4096
 
 
 def last_served(files: Sequence[FileFacts], *, at_rest: bool = True) -> Hit | None:
-    """The last line that shows an engine at work or, with ``at_rest``, ready for it."""
+    """The last line that shows an engine at work or, with ``at_rest``, ready for work."""
     wanted = ENGINE_UP if at_rest else {"engine-works"}
     return _last([hit for facts in files for hit in facts.hits if hit.signature.id in wanted])
 
 
 def served_to_end(files: Sequence[FileFacts], end: float | None) -> Hit | None:
-    """The last such line, where it stands at the end of the logs."""
+    """The last such line, if it is at the end of the logs."""
     hit = last_served(files)
     if hit is None:
         return None
@@ -34,7 +34,7 @@ def served_to_end(files: Sequence[FileFacts], end: float | None) -> Hit | None:
 
 
 def shut_down(files: Sequence[FileFacts]) -> Hit | None:
-    """The server's word that it ended cleanly, where no engine served afterwards."""
+    """The server's message that it shut down cleanly, if no engine served afterwards."""
     stopped = [hit for facts in files for hit in facts.hits if hit.signature.id == _STOPPED]
     told, served = _last(stopped), last_served(files)
     if told is None or served is None:

@@ -44,7 +44,8 @@ _SOON = 8
 
 
 def escaped_lines(text: str, head: str, origin: Origin) -> list[ScannedLine]:
-    """The lines of the value that begins with ``head``; empty where none is escaped in ``text``."""
+    """The lines of the value that begins with ``head``; empty if ``text`` has no escaped line
+    breaks."""
     start = text.find(head)
     if start < 0 or _BREAK not in text[start + len(head) : start + len(head) + _SOON]:
         return []
@@ -102,7 +103,7 @@ _GATHERED = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d
 
 
 class ErrorScanner:
-    """Looks at single lines of a file, and adds what they say to its facts."""
+    """Examines single lines of a file, and adds what they say to its facts."""
 
     def __init__(self, out: FileFacts, index: int, catalogue: Catalogue) -> None:
         kind = out.file.kind
@@ -115,7 +116,7 @@ class ErrorScanner:
         self._exits = ExitHits(out, index, catalogue, self.hits)
 
     def look(self, chunk: Chunk, start: int, at: int) -> None:
-        """Judge the line that begins at ``start``; a trigger word stands at ``at``."""
+        """Examine the line that begins at ``start`` and has a trigger word at ``at``."""
         if chunk.base + start in self._taken:
             return
         raw = chunk.line(start, at)
@@ -130,7 +131,7 @@ class ErrorScanner:
             self._shapes.ignore(shape)
 
     def forget_before(self, offset: int) -> None:
-        """No line before this offset of the file will be looked at any more."""
+        """No line before this offset of the file will be examined any more."""
         self._taken = {taken for taken in self._taken if taken >= offset}
 
     def _understand(self, line: ScannedLine, shape: bytes, chunk: Chunk, start: int) -> bool:

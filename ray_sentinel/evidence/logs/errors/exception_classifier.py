@@ -36,7 +36,7 @@ one of these failed, or nothing of the program yet."""
 
 
 class ExceptionClassifier:
-    """Judges chains of exceptions in a file of one kind."""
+    """Classifies chains of exceptions in a file of one kind."""
 
     def __init__(self, catalogue: Catalogue, file_kind: str) -> None:
         self._catalogue, self._kind = catalogue, file_kind
@@ -44,7 +44,8 @@ class ExceptionClassifier:
     def judge(
         self, block: Traceback, lines: Sequence[ScannedLine]
     ) -> tuple[Raised, SignatureMatch]:
-        """The exception of the chain that says most, and its signature; ``block`` has one."""
+        """The exception of the chain that says most, and its signature; ``block`` has at least
+        one."""
         fallback: tuple[Raised, SignatureMatch] | None = None
         for raised in first_cause(block):
             found = self._at_its_place(raised, self._search(raised, lines))
@@ -62,14 +63,15 @@ class ExceptionClassifier:
         return fallback
 
     def bare(self, kind: str) -> SignatureMatch:
-        """The entry for an exception's line whose traceback is not there."""
+        """The entry for an exception's line without a traceback."""
         name = "python-wrapper" if is_wrapper(kind) else "python-exception"
         return SignatureMatch(self._catalogue.get(name), {})
 
     def groups(
         self, found: SignatureMatch, chosen: Raised, lines: Sequence[ScannedLine]
     ) -> dict[str, str]:
-        """Facts that stand on the lines after the exception's own too, in a message of several."""
+        """The named groups of the match, also from the further lines of a message of several
+        lines."""
         groups = dict(found.groups)
         rule = self._catalogue.rule(found.signature.id)
         for line in _message_after(chosen, lines):

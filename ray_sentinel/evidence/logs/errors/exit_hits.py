@@ -26,8 +26,8 @@ class ExitHits:
         self._out, self._index, self._catalogue, self._hits = out, index, catalogue, hits
 
     def table(self, chunk: Chunk, start: int) -> list[int]:
-        """The file's offsets of the lines of the table that begins at ``start``; none if there is
-        no table."""
+        """The offsets in the file of the lines of the table that begins at ``start``; none if there
+        is no table."""
         offsets, lines = chunk.window(start)
         rows = read_table(lines, 0, chunk.year)
         for row in rows:
@@ -39,7 +39,7 @@ class ExitHits:
         return [chunk.base + offset for offset in offsets[: last + 1]]
 
     def folded_row(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
-        """Whether ``line`` is a row of the table that a log service wrote onto one line."""
+        """Whether ``line`` is a row of a table that a log service joined into one line."""
         root = TABLE_MARKS[0] in chunk.line_before(start).text
         row = read_row(line.text, chunk.year, root=root)
         if row is not None:

@@ -1,8 +1,8 @@
 """How processes ended, as launchers report it: torchrun's failure table, srun, mpirun, DeepSpeed.
 
-torchrun prints a table (``torch/distributed/elastic/multiprocessing/errors``): one paragraph a
-failed rank, the first observed one under "Root Cause". A rank that died by SIGTERM was ended by
-the launcher; one that died by SIGABRT mostly ended itself after a watchdog's time-out.
+torchrun prints a table (``torch/distributed/elastic/multiprocessing/errors``): one paragraph for
+each failed rank, the first observed one under "Root Cause". A rank that died by SIGTERM was ended
+by the launcher; one that died by SIGABRT usually ended itself after a watchdog's timeout.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TABLE_MARKS = ("Root Cause (first observed failure)", "Failures:")
 
 
 class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
-    """One process's end. ``code`` below zero is a signal's number, negated."""
+    """One process's end. A negative ``code`` is the negated number of a signal."""
 
     code: int | None = None
     rank: int | None = None
@@ -62,7 +62,7 @@ class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def signal_name(code: int | None) -> str:
-    """``SIGKILL`` for -9 or 137; empty where it is no signal."""
+    """``SIGKILL`` for -9 or 137; empty if it is not a signal."""
     if code is None:
         return ""
     number = -code if code < 0 else code - 128 if code > 128 else 0
@@ -90,7 +90,7 @@ def killed_by_launcher(row: ProcessExit, rows: Sequence[ProcessExit]) -> bool:
 
 
 def read_table(lines: Sequence[ScannedLine], start: int, year: int) -> tuple[ProcessExit, ...]:
-    """The rows of torchrun's failure table from ``lines[start]`` on."""
+    """The rows of torchrun's failure table that begins at ``lines[start]``."""
     rows: list[ProcessExit] = []
     current: dict[str, str] = {}
     root = False
@@ -114,7 +114,7 @@ def read_table(lines: Sequence[ScannedLine], start: int, year: int) -> tuple[Pro
 
 
 def read_row(text: str, year: int, *, root: bool) -> ProcessExit | None:
-    """A row of torchrun's table that stands on one line: log services fold the paragraphs.
+    """A row of torchrun's table that is on one line, because a log service joined the paragraph.
 
     ``root``: the line before it announces the root cause.
     """

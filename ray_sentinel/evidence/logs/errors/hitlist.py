@@ -20,7 +20,7 @@ class HitList:
         self._last: dict[str, deque[Hit]] = {}
 
     def add(self, hit: Hit) -> None:
-        """Count ``hit``, and keep it where it is among the first or the last."""
+        """Count ``hit``, and keep it if it is among the first or the last."""
         name = hit.signature.id
         self.counts[name] = self.counts.get(name, 0) + hit.repeated
         first = self._first.setdefault(name, [])
@@ -30,7 +30,7 @@ class HitList:
             self._last.setdefault(name, deque(maxlen=KEEP)).append(hit)
 
     def kept(self) -> list[Hit]:
-        """All that were kept, in the file's order."""
+        """All hits that were kept, in the file's order."""
         hits = [hit for kept in self._first.values() for hit in kept]
         hits += [hit for kept in self._last.values() for hit in kept]
         return sorted(hits, key=lambda hit: hit.offset)

@@ -18,7 +18,7 @@ _STEP_ENDED = frozenset({"srun-task-ended", "slurm-step-cancelled"})
 
 
 def without_tasks(files: Sequence[FileFacts]) -> list[FileFacts]:
-    """The files, where torchrun started the ranks without srun's numbers taken for ranks."""
+    """The files, with srun's task numbers not taken for ranks where torchrun started the ranks."""
     if not any(is_of_torchrun(hit) for facts in files for hit in facts.hits):
         return list(files)
     replace = msgspec.structs.replace
@@ -33,18 +33,18 @@ def without_tasks(files: Sequence[FileFacts]) -> list[FileFacts]:
 
 
 def is_of_torchrun(hit: Hit) -> bool:
-    """Whether the line is torchrun's word on how ranks ended."""
+    """Whether the line is torchrun's report of how ranks ended."""
     told = hit.exit is not None or hit.signature.id in TORCHRUN
     return told or _ELASTIC in hit.text
 
 
 def is_of_srun(hit: Hit) -> bool:
-    """Whether the line is srun's word on how tasks ended."""
+    """Whether the line is srun's report of how tasks ended."""
     return hit.exit is None and _SRUN.search(hit.text) is not None
 
 
 def ended_by_srun(hits: Sequence[Hit], echo: Signature) -> list[Hit]:
-    """``hits``, where the tasks that srun killed because a step was over are marked by ``echo``."""
+    """``hits``, with the tasks that srun killed because a step was over marked as ``echo``."""
     ends = [hit for hit in hits if _ends_step(hit)]
     return [
         msgspec.structs.replace(hit, signature=echo)

@@ -78,7 +78,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def harmless(self) -> bool:
-        """Whether the line is none of the trouble it looks like."""
+        """Whether the line only looks like trouble."""
         return self.role == "harmless"
 
 

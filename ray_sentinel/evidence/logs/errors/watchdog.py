@@ -48,7 +48,7 @@ _MANY = 7
 
 
 class RankWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank's watchdog said of one process group. Absent facts are None."""
+    """What one rank's watchdog reported about one process group. Facts that are absent are None."""
 
     rank: int
     group: str = ""
@@ -69,7 +69,8 @@ class Laggard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_work(text: str, rank: int | None) -> RankWork | None:
-    """What a watchdog line says; ``rank`` is the printing process's where the line has none."""
+    """The facts in a watchdog line; ``rank`` is that of the printing process if the line has
+    none."""
     group, named = "", _RANK.search(text)
     if match := _GROUP.search(text):
         # In a subgroup the number after "Rank" is the rank in the group, not in the world.
@@ -102,7 +103,7 @@ def laggards(
     world_size: int | None = None,
     heard: Collection[int] | None = None,
 ) -> tuple[Laggard, ...]:
-    """The ranks that the others wait for, as far as the lines tell; empty where they do not.
+    """The ranks that the others wait for, as far as the lines show; empty if they do not.
 
     Each process group is judged by itself. More than half of a group's ranks are never named.
     ``heard`` are the ranks whose output was read; None is all.

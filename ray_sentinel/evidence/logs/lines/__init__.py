@@ -1,1 +1,1 @@
-"""One line, or a few, of a log: prefixes, times, levels, tracebacks."""
+"""One or a few lines of a log: prefixes, times, levels, tracebacks."""

@@ -1,4 +1,4 @@
-"""A piece of a log as bytes: its lines, blocks of lines, and the times around a line."""
+"""A part of a log as bytes: its lines, blocks of lines, and the times around a line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MAYBE_DATED = re.compile(rb"\d:[0-5]\d:\d|[12]\d{9}|\(autoscaler \+")
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of a line. ``own``: it stands on the line; else it is that of the last dated line
-    before it, and ``next`` that of the first one after it. Unix seconds."""
+    """The time of a line, in Unix seconds. ``own`` is whether the line itself has it; otherwise it
+    is that of the last dated line before, and ``next`` that of the first one after."""
 
     time: float | None = None
     own: bool = False
@@ -35,9 +35,9 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of a file. ``data[0]`` is a line's first byte, at the file's offset ``base``; a time
-    without a year is taken as one of ``year``, and the age of a Ray driver counts from ``began``,
-    Unix seconds."""
+    """Bytes of a file. ``data[0]`` is the first byte of a line, at the file's offset ``base``. A
+    time without a year is taken to be in ``year``; the age of a Ray driver counts from ``began``
+    (Unix seconds)."""
 
     data: bytes
     base: int
@@ -51,13 +51,13 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """The last date of the file before the pieces asked for so far."""
 
     def line(self, start: int, at: int) -> bytes:
-        """The line from ``start`` on; of a long one what is around ``at``."""
+        """The line that begins at ``start``; of a long one, the part around ``at``."""
         end = self.data.find(b"\n", at)
         raw = self.data[start : len(self.data) if end < 0 else end]
         return raw[max(0, at - start - MAX_LINE // 2) :][:MAX_LINE] if len(raw) > MAX_LINE else raw
 
     def window(self, start: int, reach: int = BLOCK) -> tuple[list[int], list[ScannedLine]]:
-        """Offsets within ``data`` and lines of the text of ``reach`` bytes from ``start`` on."""
+        """Offsets within ``data`` and lines of the ``reach`` bytes of text from ``start`` on."""
         offsets, lines = [], []
         for at, raw in split_lines(self.data[start : start + reach]):
             offsets.append(start + at)
@@ -70,7 +70,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         return [parse_line(raw[:MAX_LINE].decode("utf-8", "replace")) for raw in part]
 
     def line_before(self, start: int) -> ScannedLine:
-        """The line before the one that begins at ``start``; an empty one at the front."""
+        """The line before the one that begins at ``start``; empty for the first."""
         end = max(0, start - 1)
         begin = self.data.rfind(b"\n", 0, end) + 1
         return parse_line(self.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
@@ -83,7 +83,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     def when(self, text: str, start: int, *, far: bool = False) -> When:
         """The time of the line ``text`` that begins at ``start``.
 
-        ``far``: the last date before it counts however far it is, also one before this piece.
+        ``far``: use the last date before it however far away it is, even one before this chunk.
         """
         own = line_time(text, self.year, self.began)
         if own is not None:
@@ -93,7 +93,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         return When(time=before, next=self._first_from(end) if end else None)
 
     def last_date(self, start: int) -> float | None:
-        """Unix seconds of the last date of the file before ``start``, or None."""
+        """Unix seconds of the last date in the file before ``start``, or None."""
         own = start // _PIECE
         if self._may_be_dated(own):
             found = self._piece(own)
@@ -162,8 +162,8 @@ _BEHIND_BAR = re.compile(rb"(%\|[^\n\]]{0,300}<[^\n\]]{0,200})\]([A-Za-z0-9(\[*]
 
 
 def one_a_line(data: bytes) -> bytes:
-    """``data``, as long as it was, with a line of its own for each state of a progress bar and for
-    what stands behind one.
+    """``data`` in its original length, with each state of a progress bar, and whatever follows one,
+    on a line of its own.
 
     >>> one_a_line(b"3%|# | 3/99 [00:01<00:30, 3.1it/s]Killed")
     b'3%|# | 3/99 [00:01<00:30, 3.1it/s\\nKilled'
@@ -203,7 +203,7 @@ def long_lines(data: bytes) -> int:
 def last_times(
     lines: Sequence[bytes], year: int, most: int, began: float | None = None
 ) -> tuple[float, ...]:
-    """Unix seconds of the last ``most`` of ``lines`` that bear a time, the last one first."""
+    """Unix seconds of the last ``most`` of ``lines`` that have a time, the last one first."""
     found: list[float] = []
     for raw in reversed(lines):
         when = first_time((raw,), year, began)
@@ -215,7 +215,7 @@ def last_times(
 
 
 def first_time(lines: Iterable[bytes], year: int, began: float | None = None) -> float | None:
-    """Unix seconds of the first of ``lines`` that bears a time, or None; see ``line_time``."""
+    """Unix seconds of the first of ``lines`` that has a time, or None; see ``line_time``."""
     for raw in lines:
         text = raw[:_TIME_IN].decode("utf-8", "replace")
         when = line_time(text, year, began) if raw else None
@@ -225,8 +225,8 @@ def first_time(lines: Iterable[bytes], year: int, began: float | None = None) ->
 
 
 def line_time(text: str, year: int, began: float | None) -> float | None:
-    """Unix seconds of the time that the line ``text`` bears, also as the age of a Ray driver that
-    ``began`` at that time; else None."""
+    """Unix seconds of the time in the line ``text``, also from the age of a Ray driver that
+    ``began`` at that time; otherwise None."""
     when = parse_time(text, year)
     if when is None and began is not None and (age := driver_age(text)) is not None:
         return began + age

@@ -1,4 +1,4 @@
-"""The level that a log line gives itself."""
+"""The level that a log line states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _REACH = 4000
 
 
 def level(text: str) -> str:
-    """ "debug", "info", "warning" or "error" as the line's front says; empty where it does not.
+    """ "debug", "info", "warning" or "error" if the beginning of the line states it; otherwise
+    empty.
 
     >>> level("[2024-05-01 10:00:00,123 E 12 34] (raylet) x.cc:1: y")
     'error'
@@ -52,5 +53,5 @@ def level(text: str) -> str:
 
 
 def is_quiet(text: str) -> bool:
-    """Whether the line calls itself information only."""
+    """Whether the line states that it is only information."""
     return level(text) in ("info", "debug")

@@ -77,7 +77,7 @@ _PID_TAIL = re.compile(r"\(pid=(?P<pid>\d+)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?")
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Who printed a line, as far as it says."""
+    """Who printed a line, as far as the line shows it."""
 
     rank: int | None = None
     local_rank: int | None = None
@@ -90,7 +90,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The number that srun or mpirun gave: the rank too, unless the task is a launcher of ranks."""
 
     def filled(self, other: Origin) -> Origin:
-        """This one, its gaps filled from ``other``."""
+        """This origin, with its gaps filled from ``other``."""
         return Origin(
             rank=self.rank if self.rank is not None else other.rank,
             local_rank=self.local_rank if self.local_rank is not None else other.local_rank,
@@ -103,7 +103,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def of_launcher(self) -> Origin:
-        """This one, where srun's tasks are launchers: their numbers are no ranks."""
+        """This origin where srun's tasks are launchers, so that their numbers are not ranks."""
         if self.task is None or self.rank != self.task:
             return self
         return msgspec.structs.replace(self, rank=None)
@@ -113,7 +113,7 @@ NOBODY = Origin()
 
 
 class ScannedLine(msgspec.Struct, frozen=True):
-    """``text`` without prefixes; ``repeated`` is 1 for a line that stands for itself."""
+    """``text`` without prefixes; ``repeated`` is 1 for a line that was not folded."""
 
     text: str
     origin: Origin = NOBODY
@@ -123,19 +123,19 @@ class ScannedLine(msgspec.Struct, frozen=True):
 
 
 def is_streamed(line: ScannedLine) -> bool:
-    """Whether the line bears Ray's prefix ``(Actor pid=...)``."""
+    """Whether the line has Ray's prefix ``(Actor pid=...)``."""
     return bool(line.origin.actor and line.origin.pid)
 
 
 def strip_escapes(text: str) -> str:
-    """``text`` without terminal escape sequences and carriage returns at its end."""
+    """``text`` without terminal escape sequences and without carriage returns at its end."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     return text.rstrip("\r\n")
 
 
 def parse_line(raw: str) -> ScannedLine:
-    """Take one line apart.
+    """Split one line into prefixes and text.
 
     >>> parse_line("(Trainer pid=7, ip=10.0.0.2) [rank3]: boom [repeated 7x across cluster]").text
     'boom'
@@ -182,7 +182,8 @@ def _rank_in(body: str, numbered: bool) -> str | None:
 
 
 def launcher_prefix(text: str, at: int) -> re.Match[str] | None:
-    """What a launcher or a collector of logs wrote at ``at``; None where nothing is known there."""
+    """The prefix that a launcher or log collector wrote at ``at``; None if none is recognised
+    there."""
     first = text[at : at + 1]
     if first == "(":
         return _RAY_SYSTEM.match(text, at) or _RAY.match(text, at)
@@ -243,7 +244,7 @@ def _number(text: str | None) -> int | None:
 
 
 def named_process(text: str) -> Origin:
-    """The process that a message speaks of: ``(pid=12, ip=10.0.0.2...``."""
+    """The process that a message mentions: ``(pid=12, ip=10.0.0.2...``."""
     match = _PID_TAIL.search(text)
     if match is None:
         return NOBODY

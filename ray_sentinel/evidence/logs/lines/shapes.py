@@ -1,4 +1,4 @@
-"""Line shapes (text without its digits), by which repeated chatter is skipped at little cost."""
+"""Line shapes (text without its digits), by which repeated chatter is skipped cheaply."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _DIGITS = b"0123456789"
 
 
 def shape_of(raw: bytes) -> bytes:
-    """The front of a line without its digits."""
+    """The beginning of a line without its digits."""
     return raw[:400].translate(None, _DIGITS)
 
 
 class KnownShapes:
-    """What the catalogue answered to each shape so far."""
+    """What the catalogue has returned for each shape so far."""
 
     def __init__(self, catalogue: Catalogue, file_kind: str) -> None:
         self._catalogue, self._kind = catalogue, file_kind
@@ -27,23 +27,23 @@ class KnownShapes:
         self._known: dict[bytes, tuple[CompiledSignature, int]] = {}
 
     def is_ignored(self, shape: bytes) -> bool:
-        """Whether lines of this shape matched nothing often enough."""
+        """Whether lines of this shape have matched nothing often enough."""
         return self._unknown.get(shape, 0) >= _PATIENCE
 
     def ignore(self, shape: bytes) -> None:
-        """Such a line matched nothing."""
+        """Record that such a line matched nothing."""
         if len(self._unknown) < MOST_SHAPES:
             self._unknown[shape] = self._unknown.get(shape, 0) + 1
 
     def harmless(self, shape: bytes) -> str:
-        """The id of the harmless entry that knew this shape often enough, else empty."""
+        """The id of the harmless entry that matched this shape often enough, or empty."""
         known = self._known.get(shape)
         if known is None or known[1] < _KNOWN_AFTER or not known[0].signature.harmless:
             return ""
         return known[0].signature.id
 
     def search(self, text: str, shape: bytes) -> SignatureMatch | None:
-        """The catalogue's answer; for a shape that got the same one often, only that is tried."""
+        """The catalogue's answer; if a shape often had the same one, only that entry is tried."""
         known = self._known.get(shape)
         if known is not None and known[1] >= _KNOWN_AFTER:
             groups = known[0].search(text, text.lower())

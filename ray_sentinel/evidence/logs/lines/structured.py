@@ -18,13 +18,13 @@ _FIELDS = (
 
 
 def named_fields(text: str) -> dict[str, str]:
-    """Who printed the object, as far as its own fields say: ``rank``, ``local``, ``host``."""
+    """Who printed the object, as far as its own fields show: ``rank``, ``local``, ``host``."""
     found = ((key, field.search(text)) for key, field in _FIELDS)
     return {key: match[1] for key, match in found if match is not None}
 
 
 def undocked(raw: str) -> str:
-    """A line of Docker's json-file driver as the kubelet's own format would have it."""
+    """A line of Docker's json-file driver, in the kubelet's own format."""
     match = _DOCKER.match(raw)
     if match is None:
         return raw

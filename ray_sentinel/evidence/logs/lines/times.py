@@ -67,7 +67,7 @@ _LOOK = 160
 
 
 def parse_time(line: str, year: int = 1970) -> float | None:
-    """Unix seconds of the first time in the front of ``line``, or None.
+    """Unix seconds of the first time at the beginning of ``line``, or None.
 
     >>> parse_time("2024-05-01 10:00:00,500 INFO x")
     1714557600.5
@@ -91,7 +91,7 @@ def parse_time(line: str, year: int = 1970) -> float | None:
 
 
 def driver_age(line: str) -> float | None:
-    """Seconds since the Ray driver began, where ``line`` is its autoscaler's; else None.
+    """The age in seconds of the Ray driver whose autoscaler wrote ``line``; None for other lines.
 
     >>> driver_age("(autoscaler +1h2m3s) Resized to 64 CPUs.")
     3723.0
@@ -103,8 +103,8 @@ def driver_age(line: str) -> float | None:
 
 
 def driver_began(lines: Iterable[str], year: int) -> float | None:
-    """Unix seconds when a Ray driver began, by its first word on its cluster, else by the first
-    date in ``lines``; None where they bear none."""
+    """Unix seconds when a Ray driver began, from its first message about its cluster, or else from
+    the first date in ``lines``; None without either."""
     first = None
     for line in lines:
         when = parse_time(line, year)
@@ -115,7 +115,7 @@ def driver_began(lines: Iterable[str], year: int) -> float | None:
 
 
 def find_year(text: str) -> int | None:
-    """The year of the last full date in ``text``: what dates without a year are taken for."""
+    """The year of the last full date in ``text``, which dates without a year are taken to be in."""
     found = None
     for match in _YEAR.finditer(text):
         found = int(match.group(1) or match.group(2))

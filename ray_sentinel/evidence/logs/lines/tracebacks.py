@@ -59,7 +59,7 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """As Python prints it."""
+        """The exception as Python prints it."""
         return f"{self.kind}: {self.message}" if self.message else self.kind
 
 
@@ -78,7 +78,7 @@ class Traceback(msgspec.Struct, frozen=True, kw_only=True):
 def parse_exception(text: str) -> tuple[str, str] | None:
     """(type, message) of a line such as ``ValueError: boom``, or None.
 
-    A type whose name ends as no usual exception's does is not known for one.
+    A type is only recognised if its name ends like that of a usual exception.
     """
     if len(text) > 40_000 or not text or text[0] in " \t":
         return None
@@ -92,7 +92,7 @@ def parse_exception(text: str) -> tuple[str, str] | None:
 
 
 def logged_exception(text: str) -> tuple[str, str] | None:
-    """As `parse_exception`, also where a logger wrote it after a time, a level of error, or both.
+    """As `parse_exception`, also if a logger put a time, an error level, or both before it.
 
     >>> logged_exception("2026-11-01 10:00:02 ERROR ValueError: boom")
     ('ValueError', 'boom')
@@ -102,7 +102,7 @@ def logged_exception(text: str) -> tuple[str, str] | None:
 
 
 def read_traceback(lines: Sequence[ScannedLine], start: int) -> Traceback | None:
-    """Read the block whose header stands on ``lines[start]``; None if there is none.
+    """Read the block whose header is at ``lines[start]``; None if there is none.
 
     ``lines`` may hold other processes' lines in between: only those of the same origin count.
     """
@@ -234,7 +234,7 @@ def first_cause(block: Traceback) -> Iterator[Raised]:
 
 
 def is_wrapper(kind: str) -> bool:
-    """Whether the exception only carries another one from a worker."""
+    """Whether the exception only transports another one from a worker."""
     name = kind.rsplit(".", 1)[-1] if "(" not in kind else kind
     return "RayTaskError" in name or name in {
         "ChildFailedError",

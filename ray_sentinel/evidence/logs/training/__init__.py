@@ -1,1 +1,1 @@
-"""What logs say of the training itself: steps, phases, how far it got."""
+"""What logs show about the training itself: steps, phases, how far it got."""

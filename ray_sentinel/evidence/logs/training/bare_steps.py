@@ -94,7 +94,7 @@ _COMPOSER = re.compile(r"^\W{0,4}batch=\d+(?:/\d+)?\]:\s*$")
 
 
 class SplitSteps:
-    """Joins the lines of one log, or of one writer in it, that tell of the same step."""
+    """Joins the lines of one log, or of one writer in it, that describe the same step."""
 
     def __init__(self) -> None:
         self._begun: ReportedStep | None = None
@@ -105,11 +105,11 @@ class SplitSteps:
 
     @property
     def found(self) -> bool:
-        """Whether the log tells the ends of its steps so."""
+        """Whether the log reports the end of steps on lines of their own."""
         return self._finished > 0
 
     def begin(self, step: ReportedStep, text: str) -> None:
-        """The line ``text`` gave the number of ``step``."""
+        """Record that the line ``text`` gave the number of ``step``."""
         if step.bare or _COMPOSER.match(text):
             self._begun, self._results = step, {}
             return
@@ -118,7 +118,7 @@ class SplitSteps:
             self._bar = step
 
     def take(self, text: str) -> ReportedStep | None:
-        """The step that the log's next line gives, or whose figures it ends; None if neither."""
+        """The step that the log's next line reports or completes; None if neither."""
         tells, step = self.read(text)
         if not tells:
             step = parse_any_step(text)
@@ -127,7 +127,7 @@ class SplitSteps:
         return step
 
     def read(self, text: str) -> tuple[bool, ReportedStep | None]:
-        """(whether the line tells of the step before it, that step if this line ends it)."""
+        """(whether the line is about the step before it, that step if this line completes it)."""
         if match := _DURATION.match(text):
             thousandth = match["unit"].lower() == "ms"
             return True, self._ended(float(match["seconds"]) / (1000 if thousandth else 1))
@@ -161,8 +161,8 @@ class SplitSteps:
 
 
 def parse_any_step(text: str) -> ReportedStep | None:
-    """The training step that ``text`` (one line without launcher prefixes) reports, or None; with
-    ``bare`` set where it says little more than a number."""
+    """The training step that ``text`` (one line without launcher prefixes) reports, or None.
+    ``bare`` is set if the line has little more than a number."""
     return parse_step(text) or _bare(text)
 
 
@@ -191,8 +191,8 @@ def _bare(text: str) -> ReportedStep | None:
 
 
 def surest(seen: Sequence[Item], step_of: Callable[[Item], ReportedStep]) -> list[Item]:
-    """The steps of one log that count, in their order: those with a loss or a duration; where no
-    line has one, the bare ones, if there are at least two and they grow."""
+    """The steps of one log that count, in order: those with a loss or a duration; if no line has
+    one, the bare ones, provided that there are at least two and they increase."""
     measured = [item for item in seen if not step_of(item).bare]
     if measured:
         return measured
@@ -200,7 +200,7 @@ def surest(seen: Sequence[Item], step_of: Callable[[Item], ReportedStep]) -> lis
 
 
 class LastStep:
-    """The last numbered step of a log that comes in pieces, by the rule of ``surest``."""
+    """The last numbered step of a log that arrives in parts, by the rule of ``surest``."""
 
     def __init__(self) -> None:
         self.step: ReportedStep | None = None
@@ -208,7 +208,7 @@ class LastStep:
         """The number of the last bare line, once there was one."""
 
     def feed(self, lines: Sequence[str]) -> None:
-        """Take the log's next lines."""
+        """Process the next lines of the log."""
         newest: ReportedStep | None = None
         numbers: list[int] = []
         for line in reversed(lines):

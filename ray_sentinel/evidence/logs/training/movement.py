@@ -1,4 +1,4 @@
-"""The steps and the phases of training that a piece of a log reports."""
+"""The steps and the phases of training that a part of a log reports."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class MovementReader:
 
     @property
     def counts_by_ends(self) -> bool:
-        """The log says when each step ended: its bars of one epoch count parts of a step."""
+        """Whether the log reports the end of each step; its bars of one epoch then count parts of a
+        step."""
         return self._split.found
 
     def read(self, chunk: Chunk) -> None:
-        """Note every step and every phase of the window."""
+        """Record every step and every phase in the window."""
         for start, raw in split_lines(chunk.data):
             shape = shape_of(raw)
             dull = self._dull.get(shape, 0)

@@ -76,7 +76,7 @@ def check_marks(marks: Iterable[PhaseMark], where: str) -> None:
 
 
 def compile_marks(marks: Iterable[PhaseMark]) -> tuple[CompiledMark, ...]:
-    """Ready to use; a later id replaces an earlier one."""
+    """The marks, compiled; a later id replaces an earlier one."""
     compiled: dict[str, CompiledMark] = {}
     for mark in marks:
         patterns = tuple(re.compile(text) for text in mark.pattern)
@@ -85,7 +85,7 @@ def compile_marks(marks: Iterable[PhaseMark]) -> tuple[CompiledMark, ...]:
 
 
 def find_phase(marks: Iterable[CompiledMark], text: str) -> PhaseMark | None:
-    """The mark that ``text`` shows, or None."""
+    """The mark that ``text`` matches, or None."""
     lower = text.lower()
     for item in marks:
         if any(word in lower for word in item.literals) and (

@@ -1,6 +1,6 @@
 """A start-up that is stuck: lines are still printed, but one phase lasts far beyond its limit.
 
-Where no line comes any more, the job stands still (``outcome.silence``); where one of the phase's
+If no line is printed any more, the job stands still (``outcome.silence``); if one of the phase's
 own bars or counts still grows, it is slow.
 """
 
@@ -47,7 +47,7 @@ def stuck_start(
     catalogue: Catalogue,
     end: float | None,
 ) -> StuckStart | None:
-    """The phase that goes on for too long; None where there was a step, or it is within limits.
+    """The phase that has lasted too long; None if there was a step, or it is within its limit.
 
     ``end``: the last sign of life, or the reader's own time where the job may live.
     """

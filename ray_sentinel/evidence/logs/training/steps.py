@@ -109,7 +109,7 @@ _FAR = 1e18
 
 
 class ReportedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step as a log line reports it. ``step`` counts as the framework counts."""
+    """One step as a log line reports it. ``step`` is numbered as the framework does."""
 
     step: int | None = None
     total: int | None = None
@@ -232,7 +232,8 @@ def _bar(text: str, match: re.Match[str]) -> ReportedStep | None:
 
 
 def whole(digits: str) -> int:
-    """The number, or one that is far beyond any count: thousands of digits are no error."""
+    """The integer in ``text``; thousands of digits give a number beyond any count instead of an
+    error."""
     return int(digits) if len(digits) <= 18 else int(_FAR)
 
 
@@ -262,7 +263,7 @@ def _thousandth(text: str) -> float | None:
 
 
 def parse_number(text: str) -> float | None:
-    """The number that ``text`` is, also nan and inf; None where it is none."""
+    """The number that ``text`` is, including nan and inf; None if it is not one."""
     if text[-2:] == ".0" and text[-3:-2].isalpha():
         text = text[:-2]  # a progress bar pads "nan" as it would a number
     try:

@@ -28,7 +28,7 @@ SURVIVED_STEPS = 3
 
 
 class TrainingTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """How training moved: the file that tells best, and the steps in it."""
+    """The course of training: the most informative file, and the steps in it."""
 
     file: int | None = None
     steps: tuple[StepSeen, ...] = ()
@@ -41,7 +41,7 @@ class TrainingTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_training(files: Sequence[FileFacts]) -> TrainingTimeline:
-    """Choose the series of steps that tells most, and learn the usual step."""
+    """Choose the most informative series of steps, and learn the usual duration of a step."""
     series = [(i, tuple(_moving(f.steps))) for i, f in enumerate(files) if f.steps]
     series = [(i, steps) for i, steps in series if steps]
     if not series:
@@ -71,7 +71,7 @@ def _latest(series: Sequence[Sequence[StepSeen]]) -> float | None:
 
 
 def latest_time(steps: Sequence[StepSeen]) -> float | None:
-    """When the last of ``steps`` was made at the latest; None where nothing tells.
+    """When the last of ``steps`` can have been made at the latest; None if nothing shows it.
 
     Bars bear no times: those after a dated line all inherit its time, however long they went on.
     """
@@ -111,7 +111,7 @@ def _moving(steps: Sequence[StepSeen]) -> list[StepSeen]:
 
 
 def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
-    """The median time of a step: as the lines say, else from their times."""
+    """The median time of a step: as the lines report it, or else from their times."""
     said = [seen.step.seconds for seen in steps if seen.step.seconds]
     usual = statistics.median(said) if said else None
     if usual is not None and usual < _ABSURD:
@@ -127,7 +127,7 @@ def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
 
 
 def steps_after(hit: Hit, files: Sequence[FileFacts], training: TrainingTimeline) -> int:
-    """How many different steps were made after ``hit``, as far as order can be told."""
+    """How many different steps were made after ``hit``, as far as the order is known."""
     own = _later_steps(files[hit.file].steps, hit.offset)
     if own and _streamed(files[hit.file], hit):
         # What other processes print reaches a Ray driver's log seconds late.
@@ -155,7 +155,7 @@ def _steps_since_end(file: int, files: Sequence[FileFacts], training: TrainingTi
 def steps_between(
     since: float, until: float, training: TrainingTimeline, beside: int | None = None
 ) -> int:
-    """How many different steps were made in that time, in all files but ``beside``."""
+    """How many different steps were made in that time, in all files except ``beside``."""
     margin = 2 * (training.step_seconds or 1.0) + 1.0
     made: set[float | int | None] = set()
     for index, steps in ((training.file, training.steps), *training.others):
@@ -193,7 +193,7 @@ def progress(
     end: float | None,
     total: int | None,
 ) -> StepProgress:
-    """The facts about steps; ``saved`` is the last complete checkpoint's step."""
+    """The facts about steps; ``saved`` is the step of the last complete checkpoint."""
     numbered = [s for s in training.steps if s.step.step is not None]
     if not numbered:
         return StepProgress(checkpoint_step=saved, total_steps=total)
@@ -245,7 +245,7 @@ def _lost_seconds(
 
 
 def last_phase(files: Sequence[FileFacts], training: TrainingTimeline) -> PhaseSeen | None:
-    """The phase reached: the latest mark, or training where steps came after it."""
+    """The last phase that was reached: the latest mark, or training if steps followed it."""
     marks = [
         (seen.time if seen.time is not None else -1.0, index, seen.offset, seen)
         for index, facts in enumerate(files)
@@ -264,8 +264,8 @@ def last_phase(files: Sequence[FileFacts], training: TrainingTimeline) -> PhaseS
 def phase_began(
     files: Sequence[FileFacts], training: TrainingTimeline, phase: PhaseSeen
 ) -> float | None:
-    """When ``phase`` began: at the first dated of its marks in its file after the last mark of
-    another phase and the last step. Each of a loader's lines may be such a mark."""
+    """When ``phase`` began: at the first dated one of its marks after the last mark of another
+    phase and the last step in the file. Each line of a loader may be such a mark."""
     began = phase.time
     index = next((i for i, facts in enumerate(files) if phase in facts.phases), None)
     if index is None:
@@ -290,7 +290,8 @@ def _later(mark: PhaseSeen, file: int, step: StepSeen, step_file: int | None) ->
 
 
 def slowdown(steps: Sequence[StepSeen]) -> tuple[float, float] | None:
-    """(earlier, later) seconds a step, if the last fifth is much and lastingly slower, else None.
+    """(earlier, later) seconds per step, if the last fifth is considerably and lastingly slower;
+    otherwise None.
 
     Spikes (checkpoints) do not count: medians are compared, and four of five late steps must be
     slower than nearly all early ones. The first steps (compilation) are left out.

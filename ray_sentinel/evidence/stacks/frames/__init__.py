@@ -1,1 +1,1 @@
-"""What frames and threads mean: which wait, which help, which tell."""
+"""What frames and threads mean: which wait, which only help, which show the rank's place."""

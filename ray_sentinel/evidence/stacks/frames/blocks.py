@@ -1,7 +1,7 @@
-"""Where in a function's text a line stands: in which loops, in which branches.
+"""Where in a function's text a line is: in which loops, in which branches.
 
-Two processes in one function, at two lines, can be put in order by its text: who stands behind a
-loop has left it, and who is in it has not. Read with Python's own parser (``ast``).
+Two processes in one function, at two lines, can be ordered by its text: one behind a loop has left
+it, and one inside has not. The text is read with Python's own parser (``ast``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class PythonSource:
-    """One file of Python. Raises ValueError where the text is none that this Python can read."""
+    """One Python file. Raises ValueError if this Python cannot parse the text."""
 
     def __init__(self, text: bytes | str) -> None:
         try:
@@ -36,7 +36,7 @@ class PythonSource:
         self._functions = [node for node in ast.walk(self._module) if isinstance(node, _FUNCTIONS)]
 
     def blocks(self, function: str, line: int) -> Blocks | None:
-        """What is around ``line`` within the function; None where it is in no such function."""
+        """The blocks around ``line`` within the function; None if it is in no such function."""
         name = last_name(function)
         if name == "<module>":
             return _unique(_around(self._module, line))
@@ -53,12 +53,12 @@ def is_loop(block: str) -> bool:
 
 
 def is_conditional(block: str) -> bool:
-    """Who is past it need not have been in it."""
+    """Whether a process that is past the block need not have been in it."""
     return block.startswith(CHOICE) or "handlers" in block
 
 
 def same_statement(one: str, other: str) -> bool:
-    """Two branches of one choice, or parts of one ``try``."""
+    """Whether two blocks are branches of one choice, or parts of one ``try``."""
     return one.split()[:2] == other.split()[:2]
 
 

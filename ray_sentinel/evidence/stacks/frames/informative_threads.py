@@ -1,4 +1,4 @@
-"""Which of a process's threads is at the place where its rank is: the one that tells."""
+"""Which of a process's threads shows where its rank is: the informative one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _NOBODY = 0
 
 
 class StackReader:
-    """Reads stacks, each distinct one once: the ranks of a job repeat a few thousand.
+    """Reads stacks, each distinct one once: the ranks of a job have a few thousand.
 
     Frames are remembered by identity first (the parsers share equal stacks), then by value.
     """
 
     def __init__(self, *, follows: bool = False) -> None:
-        """``follows``: where the main thread waits for another, whichever it is, and only one runs
-        code of the user's, that one tells. In a rank, which waits for its like rather than for
-        its own threads, a logger's would be taken for it."""
+        """``follows``: if the main thread waits for some other thread, and only one of the others
+        runs user code, that one is informative. For a rank, which waits for other ranks and not for
+        its own threads, this would pick a logger's thread."""
         self.follows = follows
         # The frames are kept with the answer, so that their id stays theirs.
         self._by_id: dict[int, tuple[rd.StackReading, tuple[Frame, ...]]] = {}
@@ -36,7 +36,7 @@ class StackReader:
         self._scores: dict[tuple[str, int, Delegate], int] = {}
 
     def read(self, frames: tuple[Frame, ...]) -> rd.StackReading:
-        """The reading of ``frames``."""
+        """The meaning of ``frames``."""
         known = self._by_id.get(id(frames))
         if known is not None:
             return known[0]
@@ -49,7 +49,8 @@ class StackReader:
     def best(
         self, threads: Sequence[ThreadStack], delegate: Delegate
     ) -> tuple[int, ThreadStack | None]:
-        """The thread besides the main one that does the work, and how sure; the first of equals."""
+        """The thread other than the main one that does the work, and how certain that is; the first
+        in a tie."""
         scores = self._scores
         top, chosen = _NOBODY, None
         for thread in threads:
@@ -83,7 +84,7 @@ class StackReader:
 
 
 def training_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | None:
-    """The thread that trains, where it is not the main one and a tool that sees Python says so."""
+    """The thread that trains, if it is not the main one and a tool that sees Python shows it."""
     for trace in traces:
         if trace.tool in _SEES_PYTHON:
             thread = telling_thread(trace.threads, reader)
@@ -93,7 +94,7 @@ def training_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | Non
 
 
 def telling_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | None:
-    """The thread that tells, where it is not the main one and a tool that sees Python says so."""
+    """The informative thread, if it is not the main one and a tool that sees Python shows it."""
     for trace in traces:
         if trace.tool in _SEES_PYTHON and trace.threads:
             thread = telling_thread(trace.threads, reader)

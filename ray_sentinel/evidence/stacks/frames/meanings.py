@@ -1,4 +1,4 @@
-"""What a known frame means; the rows that tell which frames are known stand in ``known_*.py``.
+"""What a known frame means; the rows that say which frames are known are in ``known_*.py``.
 
 ``level`` says how much a meaning explains. The innermost frame of the highest level decides:
 
@@ -22,7 +22,7 @@ Delegate = Literal["", "engine", "pool", "actor", "thread"]
 
 
 class Meaning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a known frame says."""
+    """The meaning of a known frame."""
 
     activity: Activity
     label: str
@@ -36,7 +36,8 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FramePattern(msgspec.Struct, frozen=True):
-    """Patterns and what they mean. ``file`` is searched in the path, and makes the row Python's."""
+    """Patterns and their meaning. ``file`` is searched for in the path, and makes the row apply to
+    Python frames."""
 
     meaning: Meaning
     function: str

@@ -1,4 +1,4 @@
-"""Function names as the compiler, the debugger and libc decorate them, made plain."""
+"""Function names with the decorations of compiler, debugger and libc removed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _unnested(name: str) -> str:
 
 
 def last_name(function: str) -> str:
-    """A Python function's own name: py-spy prints the qualified one since 3.11.
+    """A Python function's own name; py-spy prints the qualified one since 3.11.
 
     >>> last_name("DataLoader.__next__"), last_name("f.<locals>.g"), last_name("<module>")
     ('__next__', 'g', '<module>')
@@ -80,13 +80,13 @@ def last_name(function: str) -> str:
 
 
 def is_address(function: str) -> bool:
-    """Whether a debugger knew no name for the frame."""
+    """Whether a debugger had no name for the frame."""
     return bool(_ADDRESS.match(function))
 
 
 @lru_cache(maxsize=32_768)
 def place(frame: Frame) -> str:
-    """The frame in a form that is equal for equal places in the code, or "" if it has none.
+    """The frame in a form that is equal for equal places in the code; "" if it has none.
 
     Addresses differ between processes, and the interpreter's own frames between tools.
     """
@@ -100,7 +100,7 @@ def place(frame: Frame) -> str:
 
 
 def is_eval_loop(frame: Frame) -> bool:
-    """Whether a native frame is where CPython executes bytecode, and gives the GIL away when asked.
+    """Whether a native frame is where CPython executes bytecode and releases the GIL on request.
 
     Only debuggers show it: py-spy puts Python's frames there, and leaves libpython's others out.
     """
@@ -108,7 +108,7 @@ def is_eval_loop(frame: Frame) -> bool:
 
 
 def is_interpreter(frame: Frame) -> bool:
-    """Whether a native frame is only CPython going from one Python call to the next."""
+    """Whether a native frame is only CPython passing from one Python call to the next."""
     if not frame.native:
         return False
     name = plain(frame.function)

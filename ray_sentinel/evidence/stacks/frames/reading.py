@@ -87,7 +87,7 @@ KERNEL: tuple[FramePattern, ...] = (
 
 
 class StackReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What one stack says."""
+    """The meaning of one stack."""
 
     meaning: Meaning | None = None
     """None where no frame is known."""
@@ -100,7 +100,7 @@ class StackReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def level(self) -> int:
-        """How much the meaning explains; 0 where there is none."""
+        """How much the meaning explains; 0 if there is none."""
         return self.meaning.level if self.meaning else 0
 
 
@@ -131,7 +131,7 @@ _STANDARD = frozenset(sys.stdlib_module_names)
 
 @lru_cache(maxsize=65_536)
 def match(frame: Frame) -> FramePattern | None:
-    """The row that knows ``frame``, or None."""
+    """The row that matches ``frame``, or None."""
     if not frame.native:
         if frame.function == "<module>":
             return None  # a module's body runs when it is imported, whatever the module is for
@@ -152,7 +152,7 @@ def match(frame: Frame) -> FramePattern | None:
 
 
 def read(frames: tuple[Frame, ...]) -> StackReading:
-    """What ``frames`` (innermost first) say."""
+    """The meaning of ``frames`` (innermost first)."""
     decided = _decide(frames)
     if decided is None:
         return StackReading(signature=_signature(frames, 0), native_leaf=_native_leaf(frames))
@@ -221,7 +221,7 @@ def _inlined_gil_wait(frames: tuple[Frame, ...]) -> int | None:
 
 
 def runs_users_code(frames: Iterable[Frame]) -> bool:
-    """Whether Python code of the user's, not of a library that is known, is among some frames."""
+    """Whether any of the frames is Python code of the user, not of a known library."""
     return any(_is_users(frame) for frame in frames if match(frame) is None)
 
 
@@ -259,7 +259,7 @@ def _operation(frames: tuple[Frame, ...], index: int) -> str:
 
 @lru_cache(maxsize=4_096)
 def operation_name(function: str) -> str:
-    """The operation that a function's or a kernel's name carries, in PyTorch's spelling.
+    """The operation in the name of a function or kernel, in PyTorch's spelling.
 
     >>> operation_name("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
     'all_reduce'
@@ -289,7 +289,7 @@ _LETS_GO = re.compile(
 
 
 def lets_gil_go(frames: tuple[Frame, ...]) -> bool:
-    """Whether the thread is in a call of CPython's that releases the GIL while it blocks."""
+    """Whether the thread is in a CPython call that releases the GIL while it blocks."""
     for frame in frames:
         if not frame.native:
             # The functions of these files block only in calls that let the GIL go.

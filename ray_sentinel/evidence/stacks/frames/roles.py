@@ -1,4 +1,4 @@
-"""Threads and processes that only help: their stacks say nothing of where the rank stands."""
+"""Threads and processes that only help: their stacks do not show where the rank is."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _COMPILED_PROCESSES = tuple((re.compile(f), re.compile(p), w, i) for f, p, w, i 
 
 
 def is_helper(thread: ThreadStack) -> bool:
-    """Whether a thread serves a library: its place says nothing of the training's.
+    """Whether a thread serves a library, so that its place says nothing about the training.
 
     Never true of the main thread.
     """
@@ -107,7 +107,7 @@ def is_helper(thread: ThreadStack) -> bool:
 
 
 def helps(frames: tuple[Frame, ...]) -> bool:
-    """Whether frames are those of a library's own thread, or of a pool's idle one."""
+    """Whether frames are those of a library's own thread, or of an idle pool thread."""
     innermost = next((frame for frame in frames if not frame.native), None)
     if innermost is not None and _matches(innermost, "idle"):
         return True
@@ -135,7 +135,7 @@ def trains(thread: ThreadStack) -> bool:
 
 
 def runs_method(thread: ThreadStack) -> bool:
-    """Whether Ray runs a method of an actor in a thread: one of a concurrency group, or of an actor
+    """Whether Ray runs an actor's method in this thread: one of a concurrency group, or of an actor
     with ``max_concurrency`` (``actor_method_executor`` in Ray's ``function_manager.py``)."""
     return any(
         not frame.native
@@ -149,7 +149,7 @@ _ENGINE = re.compile(r"torch::autograd::(python::Python)?Engine::(thread_\w+|eva
 
 
 def of_engine(thread: ThreadStack) -> bool:
-    """Whether a thread is one of the autograd engine's: it runs hooks, or a node of the graph.
+    """Whether a thread belongs to the autograd engine: it runs hooks, or a node of the graph.
 
     Machine code started it, so its outermost Python frame is a hook, not a thread's ``_bootstrap``,
     and Python has no name for it.
@@ -170,7 +170,7 @@ _POOL_THREAD = re.compile(r"[\w.-]*[A-Za-z][\w.-]*_\d{1,4}")
 
 
 def works_in_pool(thread: ThreadStack) -> bool:
-    """Whether a thread is one of a pool's."""
+    """Whether a thread belongs to a pool."""
     if _POOL_THREAD.fullmatch(thread.name):
         return True
     frames = thread.frames
@@ -183,7 +183,7 @@ def works_in_pool(thread: ThreadStack) -> bool:
 
 
 def helper_process(trace: StackTrace) -> str:
-    """What a process is if it is no rank ("launcher", "dataloader worker"), else ""."""
+    """The role of a process that is not a rank ("launcher", "dataloader worker"), or ""."""
     main = next((thread for thread in trace.threads if thread.main), None)
     if main is not None:
         python = [frame for frame in main.frames if not frame.native]

@@ -1,1 +1,1 @@
-"""Each tool's output, read into the same records."""
+"""Parsers for each tool's output, all into the same records."""

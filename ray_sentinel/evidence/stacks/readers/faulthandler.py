@@ -38,14 +38,14 @@ _NAME = re.compile(r"\[(?P<bracket>[^\]]+)\]|\"(?P<quoted>[^\"]+)\"|(?P<plain>[A
 
 
 def looks_like(text: str) -> bool:
-    """Whether ``text`` holds frames of Python's own tracebacks."""
+    """Whether ``text`` contains frames of Python's own tracebacks."""
     if 'File "' not in text:
         return False
     return any(_FRAME.match(line) for line in tx.lines(text))
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
-    """All threads in ``text`` as one trace; the text carries no pid."""
+    """All threads in ``text`` as one trace; the text contains no pid."""
     threads: list[ThreadStack] = []
     header: re.Match[str] | None = None
     body: list[str] = []

@@ -1,4 +1,4 @@
-"""Which reader understands a tool's output: told by its content, the file's name only helps."""
+"""Which parser understands a tool's output: its content decides, the file's name only helps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ParseFunction = Callable[[str, ProcessId, float], tuple[StackTrace, ...]]
 
 
 class Format(msgspec.Struct, frozen=True):
-    """One layout: who recognises it and who reads it."""
+    """One layout: a function that recognises it and one that parses it."""
 
     name: str
     tool: Tool
@@ -62,12 +62,12 @@ _BY_PREFIX = {
 
 
 def recognise(text: str) -> Format | None:
-    """The format of ``text``, or None where it shows no sign of any."""
+    """The format of ``text``, or None if it shows no sign of any."""
     return next((item for item in FORMATS if item.looks_like(text)), None)
 
 
 def named(tool: str) -> Format | None:
-    """The format that a file name's first word promises: ``cudagdb`` → cuda-gdb."""
+    """The format in the first word of a file's name: ``cudagdb`` → cuda-gdb."""
     name = _BY_PREFIX.get(tool.lower(), tool)
     return next((item for item in FORMATS if item.name == name), None)
 
@@ -75,11 +75,11 @@ def named(tool: str) -> Format | None:
 def parse(
     data: bytes | str, process: ProcessId, at: float = 0.0, *, hint: str = ""
 ) -> tuple[StackTrace, ...]:
-    """Every process's stacks in one tool's output. Raises nothing: what is wrong is in ``error``.
+    """Every process's stacks in one tool's output. Never raises: ``error`` says what is wrong.
 
-    ``process`` says where the output is from; a pid of 0 is filled in where the text tells it.
-    ``hint`` is the tool that the file's name promises; the content decides where they differ, but
-    backtraces promised by cuda-gdb are taken as cuda-gdb's.
+    ``process`` is where the output is from; a pid of 0 is filled in if the text contains it.
+    ``hint`` is the tool in the file's name; the content decides where they differ, but backtraces
+    in a file named for cuda-gdb are taken as cuda-gdb's.
     """
     text = without_prefixes(tx.decode(data))
     promised = named(hint) if hint else None

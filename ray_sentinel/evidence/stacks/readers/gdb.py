@@ -45,7 +45,7 @@ _STARTS = re.compile(r"start_thread|clone3?|(std::)?execute_native_thread_routin
 
 
 def looks_like(text: str) -> bool:
-    """Whether ``text`` holds a backtrace of gdb's."""
+    """Whether ``text`` contains a gdb backtrace."""
     if "#" not in text:
         return False
     head = _JOINED.sub("\n", text)
@@ -55,7 +55,7 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
-    """The backtraces in ``text`` as one trace; ``process.pid`` is filled in where it is 0."""
+    """The backtraces in ``text`` as one trace; ``process.pid`` is filled in if it is 0."""
     threads = read_threads(text)
     said = process.pid or _pid(text)
     marked = _with_main(threads, said)

@@ -70,7 +70,7 @@ def looks_like(text: str) -> bool:
 
 
 def is_log(text: str) -> bool:
-    """Whether ``text`` is a kernel's log, which tells of tasks of any process of its host."""
+    """Whether ``text`` is a kernel log, which contains tasks of any process of its host."""
     return any(pattern.search(line) for line in tx.lines(text) for pattern in _REPORTS)
 
 
@@ -144,7 +144,7 @@ class _Text:
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
-    """All tasks in ``text``, as one trace a process: the kernel log may tell of several."""
+    """All tasks in ``text``, as one trace for each process: the kernel log may contain several."""
     said = _Text(process.pid)
     for line in tx.lines(text):
         said.take(line)

@@ -1,7 +1,7 @@
-"""The dumps of several ranks in one text, apart: by the launcher's prefixes, or by lines between.
+"""Splits a text with the dumps of several ranks, by launcher prefixes or by lines between them.
 
-A log of torchrun, srun, mpirun, pdsh or Ray says before each line whose it is, also where the lines
-of several ranks alternate. Who joins files by hand writes ``# rank: 3`` or ``=== rank 3 ===``
+A log of torchrun, srun, mpirun, pdsh or Ray states the origin of each line, even if the lines of
+several ranks alternate. People who join files by hand write ``# rank: 3`` or ``=== rank 3 ===``
 before each.
 """
 
@@ -35,7 +35,8 @@ _SHORTEST = 2
 
 
 class TextPart(msgspec.Struct, frozen=True):
-    """What one process, or one node, wrote of a text; where nothing is said, the whole text."""
+    """What one process, or one node, wrote in a text; the whole text if nothing states the
+    origin."""
 
     text: str
     rank: int | None = None
@@ -47,7 +48,7 @@ class TextPart(msgspec.Struct, frozen=True):
 
 
 def parts(text: str, holds_stacks: Callable[[str], bool]) -> tuple[TextPart, ...]:
-    """The parts of ``text`` that hold stacks; the text itself where no two do."""
+    """The parts of ``text`` that contain stacks; the text itself unless two do."""
     plain = without_prefixes(text)
     splits = [_by_heads(plain)] if plain is text else [_by_prefix(text), _by_heads(plain)]
     for split in splits:

@@ -1,8 +1,8 @@
-"""What launchers and collectors of logs put before each line that a process writes.
+"""The prefixes that launchers and log collectors put before each line that a process writes.
 
 A dump that was written to the log comes out of it with the rank (torchrun, srun, mpirun), the
-worker (Ray), the container (``docker compose logs``), the time (CRI, ``docker logs -t``, syslog)
-or a mail's ``> `` before each line. All are taken off, and the indentation is kept.
+worker (Ray), the container (``docker compose logs``), the time (CRI, ``docker logs -t``, syslog) or
+a mail's ``> `` before each line. All are removed, and the indentation is kept.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ _FOLDED = re.compile(
 
 
 def is_folded(text: str) -> bool:
-    """Whether Ray has printed a frame once for several workers: no worker's stack is whole then."""
+    """Whether Ray printed a frame once for several workers, so that no worker's stack is
+    complete."""
     return "across cluster]" in text and _FOLDED.search(text) is not None
 
 
 def without_prefixes(text: str) -> str:
-    """``text`` without what stands before its lines; unchanged where no stack stands behind one.
+    """``text`` without the prefixes of its lines; unchanged if there is no stack behind them.
 
     >>> without_prefixes('w-1  | Thread 7 (idle): "MainThread"\\nw-1  |     f (a.py:1)')
     'Thread 7 (idle): "MainThread"\\n    f (a.py:1)'
@@ -115,7 +116,7 @@ def _ends(line: str) -> Iterator[int]:
 
 
 def said_before(line: str) -> dict[str, str]:
-    """What the prefixes of ``line`` say of who printed it, by launchers' words for it."""
+    """What the prefixes of ``line`` state about who printed it, by the launchers' keywords."""
     said: dict[str, str] = {}
     at = 0
     for _ in range(_DEEPEST):

@@ -1,4 +1,4 @@
-"""A tool's complaint, turned into what is wrong and what helps."""
+"""Translates a tool's error message into what is wrong and what helps."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), text) for pattern, text i
 
 
 def known_problem(output: str) -> str:
-    """What a tool's complaint means and what helps, or an empty string."""
+    """What a tool's error message means and what helps; empty for an unknown one."""
     head = output[:20_000]
     return next((text for pattern, text in _PATTERNS if pattern.search(head)), "")
 
 
 def explain_output(tool: str, output: str) -> str:
-    """Why ``output`` holds no stacks: a known complaint, or its own first words."""
+    """Why ``output`` contains no stacks: a known error message, or its own first words."""
     if not output.strip():
         return f"{tool} wrote nothing"
     said = next((line.strip() for line in output[:20_000].splitlines() if line.strip()), "")

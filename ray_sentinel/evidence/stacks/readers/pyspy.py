@@ -50,7 +50,7 @@ _KEPT = 16_384
 
 
 def looks_like(text: str) -> bool:
-    """Whether ``text`` holds py-spy's text."""
+    """Whether ``text`` contains py-spy's text."""
     if _VERSION.search(text):
         return True
     headers = _HEADER.finditer(text)
@@ -58,9 +58,9 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
-    """One trace a process named in ``text`` (py-spy prints several with ``--subprocesses``).
+    """One trace for each process named in ``text`` (py-spy prints several with ``--subprocesses``).
 
-    A pid in the text stands over ``process.pid`` only where that is 0 or where there are several.
+    A pid in the text overrides ``process.pid`` only if that is 0 or the text has several.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n")
@@ -145,7 +145,7 @@ def _thread(header: re.Match[str], body: str) -> ThreadStack:
 
 
 def without_threads(text: str) -> str:
-    """``text`` without the lines that begin py-spy's threads: those of other tools are alike."""
+    """``text`` without the lines that begin py-spy's threads; those of other tools look alike."""
     return _HEADER.sub(lambda found: found[0] if _status(_said(found)) is None else "", text)
 
 
@@ -211,7 +211,7 @@ def _main_of(trace: StackTrace, pid: int) -> tuple[ThreadStack, ...]:
 
 
 def runs_module(frames: tuple[Frame, ...]) -> bool:
-    """Whether the outermost Python frame is a module's body, as only the main thread's is."""
+    """Whether the outermost Python frame is a module's body, which only the main thread has."""
     outermost = next((frame for frame in reversed(frames) if not frame.native), None)
     return outermost is not None and outermost.function == "<module>"
 

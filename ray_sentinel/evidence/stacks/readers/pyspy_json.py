@@ -18,14 +18,14 @@ from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 
 
 def looks_like(text: str) -> bool:
-    """Whether ``text`` begins as the JSON does."""
+    """Whether ``text`` begins like the JSON."""
     head = text[:4_000]
     start = head.find("[")
     return start >= 0 and '"frames"' in text and head[start + 1 :].lstrip()[:1] == "{"
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
-    """One trace a pid in the JSON; what cannot be read is named in ``error``."""
+    """One trace for each pid in the JSON; ``error`` says what cannot be read."""
     objects, complaint = _objects(text)
     by_pid: dict[int, list[dict[str, Any]]] = {}
     for item in objects:

@@ -31,14 +31,14 @@ _UNKNOWN_FILE = "???"
 
 
 def looks_like(text: str) -> bool:
-    """Whether ``text`` holds threads or frames of pystack's."""
+    """Whether ``text`` contains threads or frames of pystack."""
     if "Traceback for thread " not in text and "(Python) File " not in text:
         return False
     return any(_THREAD.match(line) or _FRAME.match(line) for line in tx.lines(text))
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
-    """All threads in ``text`` as one trace; the text carries no pid."""
+    """All threads in ``text`` as one trace; the text contains no pid."""
     threads: list[ThreadStack] = []
     header: re.Match[str] | None = None
     body: list[Frame] = []

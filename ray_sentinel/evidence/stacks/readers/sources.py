@@ -1,7 +1,7 @@
 """Whose stacks a file holds: host, pid and rank from its path and its first lines.
 
-Captures are named ``TOOL_HOST_PID.txt`` (``pyspy_node07_4711.txt``). Files named otherwise are
-taken too; then the host is empty and the pid is what the text says.
+Captures are named ``TOOL_HOST_PID.txt`` (``pyspy_node07_4711.txt``). Files with other names are
+accepted too; then the host is empty and the pid is that in the text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENGINE = re.compile(r"sglang::scheduler|VLLM::Worker|vllm.*Worker_TP", re.IGNOR
 
 
 class SourceLocation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file's path tells."""
+    """What a file's path shows."""
 
     tool: str = ""
     host: str = ""
@@ -42,7 +42,7 @@ class SourceLocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_path(path: str) -> SourceLocation:
-    """The tool, host, pid and rank that ``path`` names, as far as it does."""
+    """The tool, host, pid and rank in ``path``, as far as it has them."""
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     rank = _RANK_IN_PATH.findall(OTHER_RANK.sub("", path))
     known_rank = int(rank[-1]) if rank else None
@@ -102,7 +102,7 @@ def local_rank(command: str) -> int | None:
 
 
 def ranks_on_one_host(commands: Iterable[tuple[str, int, str]]) -> dict[tuple[str, int], int]:
-    """World ranks by (host, pid), where all processes are of one host: the ranks within it.
+    """World ranks by (host, pid) if all processes are on one host: the ranks within it.
 
     ``commands`` are (host, pid, command line). Empty where two processes claim one rank, or where
     several hosts are seen: then a node's ranks are not the job's.

@@ -1,5 +1,5 @@
-"""What all readers of tool output share: lines without terminal codes, frames kept once, the main
-thread marked."""
+"""Shared by all parsers of tool output: lines without terminal codes, frames kept once, the marked
+main thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NATIVE_SOURCE = re.compile(
 
 
 def decode(data: bytes | str) -> str:
-    """The tool's output as text; bytes that are no UTF-8 become U+FFFD."""
+    """The tool's output as text; bytes that are not UTF-8 become U+FFFD."""
     text = data if isinstance(data, str) else data.decode(_encoding(data), "replace")
     text = text.removeprefix("\ufeff")
     return _TERMINAL.sub("", text) if "\x1b" in text else text
@@ -80,12 +80,12 @@ def _one(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 
 def shared(frames: Iterable[Frame]) -> tuple[Frame, ...]:
-    """``frames`` as a tuple that is one object for equal stacks: ranks of a job repeat them."""
+    """``frames`` as a tuple that is one object for equal stacks; the ranks of a job repeat them."""
     return _one(tuple(frames)[:MAX_FRAMES])
 
 
 def mark_main(threads: Sequence[ThreadStack], index: int | None) -> tuple[ThreadStack, ...]:
-    """The threads, with the one at ``index`` as the only main one; none is where that is None."""
+    """The threads, with the one at ``index`` marked as the only main thread; with None, none is."""
     return tuple(
         thread if thread.main == (i == index) else msgspec.structs.replace(thread, main=i == index)
         for i, thread in enumerate(threads)
@@ -93,5 +93,5 @@ def mark_main(threads: Sequence[ThreadStack], index: int | None) -> tuple[Thread
 
 
 def number(text: str | None) -> int:
-    """A decimal number of a sane size, else 0."""
+    """A decimal number of plausible size, otherwise 0."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else 0
