@@ -51,8 +51,8 @@ _NICENESS = 10
 
 
 class Channel:
-    """Both directions to the runner. Receiving has a thread of its own, so that the end of stdin is
-    seen whatever the collector does."""
+    """Both directions to the runner. A thread of its own receives, so that the end of stdin is
+    noticed whatever the collector does."""
 
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
@@ -165,7 +165,7 @@ class CollectorLoop:
             collector.on_start = lambda pid: channel.send(ProgramStarted(pid))
 
     def hello(self) -> Hello:
-        """What the runner must know of the collector."""
+        """What the runner must know about the collector."""
         return Hello(
             interval=float(self._collector.interval),
             deadline=float(self._collector.deadline),
@@ -174,7 +174,7 @@ class CollectorLoop:
         )
 
     def run(self, ask: Ask) -> RunAnswer:
-        """One collection, whatever it does."""
+        """Run one collection, and catch whatever it raises."""
         collector = self._collector
         collector.context = msgspec.structs.replace(
             collector.context, ranks=ask.ranks, handed_on=ask.handed_on, cluster=ask.cluster
@@ -217,7 +217,7 @@ class CollectorLoop:
         return "ok", ""
 
     def close(self) -> None:
-        """Let the collector close what it holds."""
+        """Let the collector release its resources."""
         self._collector.close()
 
 
@@ -261,7 +261,7 @@ def _messages(inbox: SimpleQueue[ToChild]) -> Iterator[ToChild]:
 
 
 def main() -> int:
-    """Serve the runner until it says stop."""
+    """Serve the runner until it sends a stop."""
     channel = _channel()
     faulthandler.enable()
     handler = logging.StreamHandler()

@@ -1,8 +1,8 @@
-"""Which processes we have started, on disk: so that a runner that comes after one that was killed
+"""Records on disk of the processes that were started, so that a runner that follows a killed one
 ends what that one left, and counts what cannot be ended (D state) instead of adding to it.
 
-One small file per process in a folder on a local disk. A process is told apart from a later one of
-the same number by its start time and the machine's boot id.
+One small file for each process in a folder on a local disk. Its start time and the machine's boot
+id distinguish a process from a later one with the same number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_KNOWN = 4096
 
 
 class SpawnedGroup(msgspec.Struct, frozen=True):
-    """A process group and session, named by the pid of its leader and that one's start time (clock
+    """A process group and session, identified by the pid and the start time of its leader (clock
     ticks since boot, field 22 of ``/proc/<pid>/stat``)."""
 
     pid: int
@@ -53,7 +53,7 @@ class SpawnedGroup(msgspec.Struct, frozen=True):
 
 
 class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A collector's process and the groups that it started beside its own."""
+    """A collector's process and the groups that it started in addition to its own."""
 
     name: str
     boot_id: str
@@ -62,7 +62,7 @@ class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildRegistry:
-    """The records in ``folder``; None keeps no records. If the disk is full, only the record is
+    """The records in ``folder``; with None, none are kept. If the disk is full, only the record is
     lost."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -86,13 +86,13 @@ class ChildRegistry:
             log.warning("%s: cannot be written: %s", path, error.strerror)
 
     def remove(self, leader: SpawnedGroup) -> None:
-        """The process and its groups have ended."""
+        """Delete the record of a process that has ended with all its groups."""
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 (self._folder / str(leader.pid)).unlink()
 
     def leftovers(self) -> list[ChildRecord]:
-        """What an earlier runner left running; records of what has ended are removed."""
+        """What an earlier runner left running; records of ended processes are removed."""
         if self._folder is None or not self._folder.is_dir():
             return []
         found = []
@@ -110,17 +110,17 @@ class ChildRegistry:
 
 
 def group_of(pid: int, family: str = "") -> SpawnedGroup:
-    """The group that the living process ``pid`` leads."""
+    """The group led by the living process ``pid``."""
     stat = _stat(pid)
     return SpawnedGroup(pid, stat.start if stat is not None else 0, family)
 
 
 def members(group: SpawnedGroup) -> list[Key]:
-    """What there is of the group, by pid: its session, all that descends from its leader, and all
-    of its family that was left behind; the dead unreaped do not count.
+    """The processes of the group, by pid: its session, all descendants of its leader, and all
+    processes of its family that were left behind; zombies do not count.
 
     A collector's process is the subreaper of what it starts: while it lives, all of that descends
-    from it, daemons too, and nobody's memory is looked at.
+    from it, including daemons, and nobody's memory has to be read.
     """
     stats = all_stats()
     leader = stats.get(group.pid)
@@ -199,12 +199,13 @@ def _family(environ: bytes) -> str:
 
 
 def remaining(record: ChildRecord) -> int:
-    """How many of the record's processes are still there."""
+    """How many of the record's processes still exist."""
     return len({key for group in (record.leader, *record.groups) for key in members(group)})
 
 
 def kill(group: SpawnedGroup) -> None:
-    """SIGKILL all ``members`` of the group; its leader last, for what it started is known by it."""
+    """Send SIGKILL to all ``members`` of the group; to its leader last, because it identifies what
+    it started."""
     with contextlib.suppress(PermissionError):
         # Stopped, it can start no more.
         signals.send(group.pid, group.start, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""What descends from a process: found, ended, and reaped where nobody else does."""
+"""The descendants of a process: found, killed, and reaped if nobody else reaps them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ _ROUNDS = 8
 
 
 class Adopted:
-    """Ends of processes whose parents, started by this one, ended before them: we are their
-    subreaper (``man 2 PR_SET_CHILD_SUBREAPER``), so that the runner finds all that we started."""
+    """Reaps orphaned descendants of this process.
+
+    This process is made the subreaper of everything it starts (``man 2 PR_SET_CHILD_SUBREAPER``):
+    processes whose parents have ended become its children, so that the runner finds all of them. As
+    no code waits for such children, their zombies are reaped here.
+    """
 
     def __init__(self) -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
@@ -30,7 +34,8 @@ class Adopted:
         self._due = 0.0
 
     def reap(self) -> None:
-        """Now and then: a child that nobody has waited for since the last time is nobody's."""
+        """Reap zombies that nobody has waited for since the last search; at most one search in
+        ``REAP_SECONDS``."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -48,12 +53,12 @@ class Adopted:
 
 
 def key_of(stat: Stat) -> Key:
-    """Which process it is."""
+    """The identity of a process."""
     return stat.pid, stat.start
 
 
 def below(pid: int, stats: Mapping[int, Stat]) -> set[Key]:
-    """Children, their children and so on."""
+    """The children of a process, their children and so on."""
     children: dict[int, list[Stat]] = {}
     for stat in stats.values():
         children.setdefault(stat.parent, []).append(stat)
@@ -68,12 +73,12 @@ def below(pid: int, stats: Mapping[int, Stat]) -> set[Key]:
 
 
 def kill_below(pid: int) -> None:
-    """SIGKILL all that descends from a process."""
+    """Send SIGKILL to all descendants of a process."""
     kill_all(lambda: below(pid, all_stats()))
 
 
 def kill_all(find: Callable[[], Iterable[Key]]) -> None:
-    """SIGKILL what is found, and what these have started meanwhile."""
+    """Send SIGKILL to the processes found, and to those that they started meanwhile."""
     seen: set[Key] = set()
     for _ in range(_ROUNDS):
         new = [key for key in find() if key not in seen]

@@ -1,7 +1,7 @@
-"""Which collectors there are: entry points of installed packages, and files in plugin folders.
+"""Finds collectors: entry points of installed packages, and files in plugin folders.
 
-Nothing is imported here: an entry point names its class, and a Python file is read for the classes
-that it defines. So a plugin that breaks on import breaks only its own process.
+Nothing is imported here: an entry point names its class, and a Python file is parsed for the
+classes that it defines. So a plugin that breaks on import breaks only its own process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry_points() -> Iterator[CollectorSource]:
-    """The collectors of installed packages, by name; of two with one name the first is taken."""
+    """The collectors of installed packages, by name; the first of two with the same name counts."""
     seen: set[str] = set()
     for point in sorted(metadata.entry_points(group=GROUP), key=lambda point: point.name):
         if point.name not in seen:
@@ -66,10 +66,10 @@ def plugin_files(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def untrusted_folder(folder: Path) -> str:
-    """Why nothing in a plugin folder is run: others may write there; empty where it may be.
+    """Why nothing in a plugin folder is run: other users may write to it; empty if it may be run.
 
-    A folder that is not there, or that holds nothing like a plugin, is no problem of anybody's.
-    Raises OSError where it cannot be read.
+    A folder that does not exist, or that contains nothing like a plugin, is not a problem. Raises
+    OSError if it cannot be read.
     """
     try:
         check_trusted_folder(folder)
@@ -83,9 +83,10 @@ def untrusted_folder(folder: Path) -> str:
 
 
 def read_plugin(path: Path, *, to_run_here: bool = True) -> Plugin:
-    """Read one file and say what it holds. A file that cannot be used is told by ``problem``.
+    """Read one file and say what it contains. ``problem`` says why a file cannot be used.
 
-    What is ``to_run_here`` finds the modules beside it: so nobody else may write to its folder.
+    A file that is ``to_run_here`` can import the modules beside it, so no other user may be able to
+    write to its folder.
     """
     try:
         file = read_trusted(path, most=MAX_PLUGIN, in_closed_folder=to_run_here)
@@ -102,7 +103,7 @@ def read_plugin(path: Path, *, to_run_here: bool = True) -> Plugin:
 
 
 def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[CollectorSource]:
-    """The collectors that a file holds: a program is one, a Python file has one per class.
+    """The collectors in a file: a program is one, a Python file has one for each class.
 
     Raises InputError where there is none, saying why.
     """
@@ -130,9 +131,9 @@ def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[
 
 
 def collector_classes(path: Path, data: bytes) -> Iterator[tuple[str, str]]:
-    """(class, collector's name) of each collector that Python source defines at its top.
+    """(class, collector's name) of each collector that Python source defines at module level.
 
-    Raises InputError, with the line, for what is no Python.
+    Raises InputError with the line for invalid Python.
     """
     try:
         tree = ast.parse(data, str(path))

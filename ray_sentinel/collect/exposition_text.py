@@ -1,7 +1,7 @@
-"""Reads what a script plugin prints: Prometheus text, and its last line's state.
+"""Parses what a script plugin prints: Prometheus text, and the state in its last line.
 
-Each line is read by itself, so that garbage costs only the lines that it stands on, and can be
-named. Histograms and summaries pass as the plain series that they consist of.
+Each line is parsed by itself, so that garbage costs only the lines that it is in, and can be named.
+Histograms and summaries pass as the plain series that they consist of.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 
 class ScriptOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run of a script said."""
+    """The output of one run of a script."""
 
     families: tuple[Family, ...] = ()
     state: str | None = None
@@ -33,7 +33,7 @@ class ScriptOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> ScriptOutput:
-    """A script's stdout. Never raises: what cannot be read is told in ``problems``, by line."""
+    """Parse a script's stdout. Never raises: ``problems`` lists what cannot be parsed, by line."""
     lines = text.splitlines()
     while lines and not lines[-1].strip():
         lines.pop()

@@ -1,7 +1,7 @@
 """From what a collector yields to families that can be served: checked, cleaned and bounded.
 
-Pure. Nothing that a collector yields is trusted: a value that is no number, a label that is no
-UTF-8 or endless, a name that no parser would take, the same series twice, a million series.
+Pure. Nothing that a collector yields is trusted: a value that is not a number, a label that is not
+UTF-8 or endless, a name that no parser would accept, the same series twice, a million series.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Gathering:
         self.problems: list[str] = []
 
     def take(self, items: Iterable[object]) -> None:
-        """Take all that ``items`` yields, up to the limits; exceptions of ``items`` are passed
+        """Collect all that ``items`` yields, up to the limits; exceptions from ``items`` are passed
         on."""
         for item in items:
             self._add(item)
@@ -45,7 +45,7 @@ class Gathering:
         )
 
     def problem(self, text: str) -> None:
-        """Note what is wrong with the yield; each text once, and not too many of them."""
+        """Record what is wrong with the output; each text once, and a limited number of them."""
         text = clean(text)[:500]
         if len(self.problems) < self._limits.problems and text not in self.problems:
             self.problems.append(text)

@@ -42,7 +42,7 @@ def collector_class(source: CollectorSource) -> type[Collector]:
 
 
 def make(setup: Setup) -> Collector:
-    """Make the collector. Raises Skip where it asks to be left out, ConfigError for its options,
+    """Create the collector. Raises Skip if it asks to be left out, ConfigError for its options,
     InputError for its source, and whatever its own code raises."""
     kind = collector_class(setup.source)
     context = Context(

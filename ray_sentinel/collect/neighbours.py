@@ -1,7 +1,7 @@
-"""Modules that lie beside a plugin's file, imported only where nobody else can have written them.
+"""Modules that lie beside a plugin's file, imported only if no other user can have written them.
 
-The folder is not put on ``sys.path``: each module in it is judged when it is imported, its source
-read from the file that was judged, and no byte code beside it is read or written.
+The folder is not put on ``sys.path``: each module in it is checked when it is imported, its source
+is read from the file that was checked, and no byte code beside it is read or written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_MODULE = 32 << 20
 
 
 def let_import_from(folder: str) -> None:
-    """Let modules of ``folder`` (absolute) be imported, after all others of their name."""
+    """Make modules of ``folder`` (absolute) importable, after all others of the same name."""
     known = [finder for finder in sys.meta_path if isinstance(finder, _Neighbours)]
     if any(finder.folder == folder for finder in known):
         return

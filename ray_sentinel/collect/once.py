@@ -1,4 +1,4 @@
-"""Collectors run once, here, on a live machine or on a captured tree."""
+"""Runs collectors once, here, on a live machine or on a captured tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOST_NAME = 255
 
 
 class Roots(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine's files are."""
+    """The folders that hold a machine's files."""
 
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
@@ -34,7 +34,8 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """It is this machine; else a captured tree, and nothing beside it may be read."""
+        """Whether they are this machine's; otherwise a captured tree, and nothing outside it may be
+        read."""
         return self == Roots()
 
 
@@ -64,9 +65,9 @@ def collect_once(
     state_dir: Path | None = None,
     cluster: Callable[[], RayCluster | None] = lambda: None,
 ) -> list[CollectorResult]:
-    """Run each collector once, side by side, each in a process of its own under its deadline.
+    """Run each collector once, in parallel, each in a process of its own under its deadline.
 
-    ``cluster`` asks Ray's control store, for those that want to know what it says.
+    ``cluster`` asks Ray's control store, for collectors that want to know about the cluster.
     """
     clock = SystemClock()
     logs: dict[str, list[str]] = {}
@@ -94,7 +95,7 @@ def collect_once(
 
 
 def host_of(roots: Roots) -> str:
-    """The short host name of the machine that the files are of."""
+    """The short host name of the machine that the files are from."""
     if not roots.live and (name := _stored_name(roots.proc / "sys/kernel/hostname")):
         return name
     return socket.gethostname().split(".")[0]

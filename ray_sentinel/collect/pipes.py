@@ -1,4 +1,4 @@
-"""The runner's ends of a collector's pipes: never waited for, watched by one selector."""
+"""The runner's ends of a collector's pipes: non-blocking, watched by one selector."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PipeEnd:
         return self._pipe.closed
 
     def watch(self, on: bool = True) -> None:
-        """Have the handler called when the pipe is ready, or no longer."""
+        """Set whether the handler is called when the pipe is ready."""
         if on is not self._watched and not self.closed:
             self._watched = on
             if on:
@@ -46,7 +46,8 @@ class PipeEnd:
                 self._selector.unregister(self._pipe)
 
     def read(self, size: int) -> bytes | None:
-        """Read what is there; empty at the end, None if nothing is there now or it is closed."""
+        """Read the available bytes; empty at the end, None if there are none now or it is
+        closed."""
         if self.closed:
             return None
         try:
@@ -55,7 +56,7 @@ class PipeEnd:
             return None
 
     def write(self, data: bytes | bytearray) -> int | None:
-        """Write; returns how many bytes were taken, None if the other side has closed."""
+        """Write. Returns how many bytes were accepted, None if the other side has closed."""
         try:
             return os.write(self._pipe.fileno(), data)
         except BlockingIOError:
@@ -71,7 +72,8 @@ class PipeEnd:
 
 
 class StderrLog:
-    """A process's stderr, cut into lines and bounded, and where it says that the process hung."""
+    """A process's stderr, split into bounded lines, and the place where the process hung if that is
+    in it."""
 
     def __init__(
         self, selector: selectors.BaseSelector, pipe: IO[bytes], on_line: Callable[[str], None]
@@ -83,7 +85,7 @@ class StderrLog:
         self._end.watch()
 
     def read(self) -> None:
-        """Read what is there."""
+        """Read the available bytes."""
         data = self._end.read(1 << 16)
         if data is None:
             return
@@ -103,13 +105,13 @@ class StderrLog:
             self._end.watch(False)
 
     def refill(self) -> None:
-        """A new run begins: it may log again."""
+        """Reset the limit of logged lines, because a new run begins."""
         self._room = LOG_LIMIT
         self._end.watch()
 
     def where(self) -> str:
-        """Where the process stood when its own timer ended it: " in FUNCTION (FILE:LINE)", else
-        empty. Format: CPython's ``faulthandler.dump_traceback_later``, innermost frame first."""
+        """Where the process was when its own timer ended it: " in FUNCTION (FILE:LINE)", or empty.
+        Format: CPython's ``faulthandler.dump_traceback_later``, innermost frame first."""
         text = self._tail.decode("utf-8", "replace")
         start = text.rfind("Timeout (")
         if start < 0:
@@ -120,6 +122,6 @@ class StderrLog:
         return f" in {frame[3]} ({os.path.basename(frame[1])}:{frame[2]})" if frame else ""
 
     def close(self) -> None:
-        """Take the last lines and close."""
+        """Log the last lines and close."""
         self.read()
         self._end.close()

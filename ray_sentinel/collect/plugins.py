@@ -1,8 +1,8 @@
-"""The folders of a user's plugins: what lies in them now, each version kept as a copy of its own.
+"""The folders of a user's plugins: their current files, each version kept as a copy of its own.
 
-A process runs from the copy, so that a version that works can be started again after the file was
-replaced by one that does not. A folder on a shared file system may hang: this is called from a
-thread where that hurts nobody.
+A process runs from the copy, so that a working version can be started again after its file was
+replaced by a broken one. A folder on a shared file system may hang: this module is called from a
+thread that may wait.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from ray_sentinel.trusted_path import check_trusted_folder
 
 
 def plugins_of(config: Config) -> tuple[Plugin, ...]:
-    """The files of the configured plugin folder; none where there is no folder.
+    """The files of the configured plugin folder; none if there is no folder.
 
-    A folder that others may write to is told as a whole, by the ``problem`` of one for its path.
+    A folder that other users may write to is reported as a whole, by the ``problem`` of one entry
+    for its path.
     """
     folder = plugin_folder(config)
     if why := untrusted_folder(folder):
@@ -62,10 +63,10 @@ def plugin_folder(config: Config) -> Path:
 
 
 def install_plugin(folder: Path, name: str, data: bytes) -> Path:
-    """Put a plugin into ``folder`` so that nobody ever sees half of it; returns its path.
+    """Put a plugin into ``folder`` atomically; returns its path.
 
-    A program (``#!`` or ELF) is made executable. Raises InputError for a name that is no plain file
-    name, or where the folder cannot be written, or others may write to it too.
+    A program (``#!`` or ELF) is made executable. Raises InputError for a name that is not a plain
+    file name, or if the folder cannot be written, or other users may write to it too.
     """
     if not _NAME.match(name):
         raise InputError(
@@ -90,10 +91,10 @@ def install_plugin(folder: Path, name: str, data: bytes) -> Path:
 
 
 class PluginFolders:
-    """Reads plugin folders again and again; only files that changed are read twice.
+    """Reads plugin folders repeatedly; only files that changed are read again.
 
-    A file in a later folder stands for one of the same name in an earlier one. ``copies`` is a
-    folder of our own on a local disk.
+    A file in a later folder replaces one of the same name in an earlier one. ``copies`` is a folder
+    of our own on a local disk.
     """
 
     def __init__(self, folders: Sequence[Path], copies: Path) -> None:
@@ -104,7 +105,7 @@ class PluginFolders:
         nothing that lies in one of them is run."""
 
     def scan(self) -> tuple[Plugin, ...]:
-        """The plugins as they are now, in the order of their file names."""
+        """The current plugins, in the order of their file names."""
         try:
             refused = {folder: untrusted_folder(folder) for folder in self._folders}
             files = plugin_files(folder for folder, why in refused.items() if not why)

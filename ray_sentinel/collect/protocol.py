@@ -30,7 +30,7 @@ class FrameError(Exception):
 
 
 class CollectorSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a collector's code is."""
+    """Where the code of a collector is."""
 
     name: str
     kind: SourceKind
@@ -59,7 +59,7 @@ class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
-    """Runner to process, first of all: what to be."""
+    """Runner to process, first message: which collector to run."""
 
     source: CollectorSource
     host: str
@@ -111,13 +111,14 @@ class ProgramStarted(msgspec.Struct, frozen=True, tag="started"):
 
 
 class Happened(msgspec.Struct, frozen=True, tag="happened"):
-    """Process to runner, as soon as they are yielded: events are not lost with a failed run."""
+    """Process to runner, as soon as they are yielded: events, so that they are not lost with a
+    failed run."""
 
     events: tuple[Event, ...]
 
 
 class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
-    """Process to runner: how a run went. Sequence 0 answers the setup, where that failed."""
+    """Process to runner: the result of a run. Sequence 0 answers the setup, if that failed."""
 
     sequence: int
     outcome: Outcome

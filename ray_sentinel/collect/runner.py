@@ -1,8 +1,8 @@
-"""Runs every collector of this node in a process of its own, and serves what they last said.
+"""Runs every collector of this node in a process of its own, and serves their last results.
 
 One thread does it all through a selector: it starts processes, asks them, reads their answers and
-kills those that are late. It never waits for a disk that may hang: plugin folders are looked at,
-and logs are written, by two threads of their own.
+kills those that are late. It never waits for a disk that may hang: two threads of their own read
+plugin folders and write logs.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ much."""
 
 
 class Logbook:
-    """Lines go to ``folder/collector-NAME.log``; None writes nothing."""
+    """Writes lines to ``folder/collector-NAME.log``; nothing if ``folder`` is None."""
 
     def __init__(self, folder: Path | None, *, max_bytes: int = MAX_BYTES) -> None:
         self._files = LogFiles(folder, max_bytes=max_bytes) if folder is not None else None
 
     def write(self, name: str, text: str) -> None:
-        """Note a line of collector ``name``; never waits."""
+        """Queue a line of collector ``name``; never waits."""
         if self._files is not None:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             self._files.write(f"collector-{name}", f"{stamp} {mask(text)}")
 
     @property
     def problem(self) -> str:
-        """Problems with these logs, for people; empty while all is well."""
+        """Problems with these logs, for people; empty if there are none."""
         return self._files.problem if self._files is not None else ""
 
     def close(self, timeout: float = 1.0) -> None:
-        """Write what is waiting, for at most ``timeout`` seconds."""
+        """Write what is queued, for at most ``timeout`` seconds."""
         if self._files is not None:
             self._files.close(timeout)
 
@@ -78,7 +78,7 @@ begins need not start a dozen interpreters at once."""
 
 
 class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a runner works."""
+    """The folders and limits of a runner."""
 
     host: str
     run_dir: Path
@@ -160,7 +160,7 @@ class Runner:
         )
 
     def start(self) -> None:
-        """Begin. What an earlier runner left running is ended first."""
+        """Start. What an earlier runner left running is ended first."""
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._woken)
@@ -190,33 +190,33 @@ class Runner:
 
     @property
     def log_problem(self) -> str:
-        """Why lines of the collectors' logs are missing; empty while all is well."""
+        """Why lines of the collectors' logs are missing; empty if none are."""
         return self._logbook.problem
 
     def set_ranks(self, ranks: Sequence[Rank]) -> None:
-        """The ranks of this node, for the runs to come."""
+        """Set this node's ranks for the following runs."""
         self._around.ranks = tuple(ranks)
 
     def set_handed_on(self, moment: float | None) -> None:
-        """When samples with a time of their own were last taken, for the runs to come."""
+        """Set when samples with a time of their own were last read, for the following runs."""
         self._around.handed_on = moment
 
     def set_cluster(self, cluster: RayCluster) -> None:
-        """What Ray's control store said, for the runs to come."""
+        """Set what Ray's control store reported, for the following runs."""
         self._around.cluster = lambda: cluster
 
     def statuses(self) -> tuple[CollectorStatus, ...]:
-        """How every collector fares, by name."""
+        """The status of every collector, by name."""
         return self._statuses
 
     def refused_plugins(self) -> tuple[str, ...]:
-        """Which files and folders of plugins are not run because others can write to them."""
+        """The plugin files and folders that are not run because other users can write to them."""
         return self._slots.refused_files
 
     def install_plugin(self, name: str, data: bytes) -> Path:
-        """Put a plugin on this node, past any shared file system; it runs within a moment.
+        """Put a plugin on this node, without any shared file system; it runs within a moment.
 
-        Raises InputError for a bad name, or where the disk refuses.
+        Raises InputError for a bad name, or if the disk refuses it.
         """
         path = install_plugin(self._pushed, name, data)
         self._look.set()

@@ -52,7 +52,7 @@ Phase = Literal["waiting", "starting", "ready", "running", "ending", "stuck", "s
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds; what the collector or the configuration says."""
+    """Durations in seconds, from the collector or the configuration."""
 
     interval: float = 10.0
     deadline: float = 5.0
@@ -61,7 +61,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule:
-    """One collector's process. ``step`` says what to do; the other methods say what came of it.
+    """One collector's process. ``step`` says what to do; the other methods report the result.
 
     All ``now`` are seconds of one clock that never goes back. ``unkillable`` processes may be left
     from an earlier life of the runner.
@@ -88,7 +88,7 @@ class Schedule:
 
     @property
     def at(self) -> float | None:
-        """When ``step`` next has something to say, if nothing else happens; None for never."""
+        """When ``step`` next returns something, if nothing else happens; None for never."""
         return None if self.phase == "skipped" else self._at
 
     @property
@@ -127,7 +127,7 @@ class Schedule:
         self.phase, self._at = "waiting", self._due
 
     def hello(self, now: float, timing: Timing) -> None:
-        """The collector is made, and says its interval and deadline."""
+        """The collector has been created, and has sent its interval and deadline."""
         self.timing = timing
         self._due = now
         self.phase, self._at = "ready", now
@@ -140,9 +140,9 @@ class Schedule:
     def answered(
         self, now: float, outcome: Outcome, message: str = "", pause: float = 0.0
     ) -> ScheduleStep | None:
-        """It answered, and wants to be left alone for ``pause`` seconds; KILL is returned where its
-        process has no further use. One that asked to be left out ends by itself, and is killed only
-        if it does not."""
+        """It answered, and asks not to be called for ``pause`` seconds. Returns KILL if its process
+        has no further use. One that asked to be left out ends by itself, and is killed only if it
+        does not."""
         if outcome == "skip":
             self._for_good, self.message = True, message
             self.failures = 0
@@ -167,7 +167,7 @@ class Schedule:
         return None
 
     def closed(self, now: float, why: str = "", where: str = "") -> ScheduleStep | None:
-        """Its side of the pipe has ended, or brought what nobody can read (``why``).
+        """Its side of the pipe has ended, or sent something unreadable (``why``).
 
         A process that ends after its deadline was ended by its own timer; ``where`` says in what.
         """
@@ -184,7 +184,7 @@ class Schedule:
         return ScheduleStep.KILL
 
     def ended(self, now: float, epitaph: str = "") -> None:
-        """The killed process has gone; ``epitaph`` says how, where nothing else is known."""
+        """The killed process has ended; ``epitaph`` says how, if nothing else is known."""
         self.unkillable = 0
         if self._for_good:
             self.phase = "skipped"
@@ -194,7 +194,7 @@ class Schedule:
         self.phase, self._at = "waiting", max(now, self._due)
 
     def still_alive(self, now: float, count: int) -> None:
-        """``count`` of its processes are still there although they were killed."""
+        """``count`` of its processes still exist although they were killed."""
         if self.phase == "ending" and now < self._killed + KILL_GRACE:
             self._at = now + CHECK_SECONDS
             return
@@ -214,7 +214,7 @@ class Schedule:
         return ScheduleStep.KILL
 
     def retire(self, now: float) -> None:
-        """It is not wanted any more: its process is ended, and no other one started."""
+        """It is no longer wanted: end its process, and start no other."""
         self._for_good = True
         self._end(now)
 

@@ -30,7 +30,7 @@ _RESERVE = 0.9
 
 
 class ScriptCollector(Collector):
-    """Runs the program and reads what it prints."""
+    """Runs the program and parses what it prints."""
 
     name = "script"
     dynamic: ClassVar[tuple[str, ...]] = ("",)
@@ -44,13 +44,13 @@ class ScriptCollector(Collector):
         self._state = ""
 
     def configure(self, source: CollectorSource) -> None:
-        """Say which program to run, before the first collection."""
+        """Set the program to run, before the first collection."""
         self._source = source
         if self._state_file is not None and self._state_file.is_file():
             self._state = self._state_file.read_text("utf-8", "replace")
 
     def collect(self) -> Iterable[Family]:
-        """One run. Raises Skip, NoData, TimeoutError, or InputError for a failed program."""
+        """Run once. Raises Skip, NoData, TimeoutError, or InputError for a failed program."""
         if self._source is None:
             raise InputError("the script collector was not told which program to run")
         origin = Path(self._source.origin or self._source.target)
@@ -117,10 +117,10 @@ class ScriptCollector(Collector):
 
 
 def interpreter(program: Path, origin: Path) -> list[str]:
-    """The command that runs ``program``: its ``#!`` line is read here, for the copy that we run
-    may lie where nothing may be executed.
+    """The command that runs ``program``. Its ``#!`` line is read here, because the copy that we run
+    may be on a file system without execute permission.
 
-    Raises InputError for an interpreter that is not there, or a file that is no program.
+    Raises InputError for a missing interpreter, or a file that is not a program.
     """
     with program.open("rb") as file:
         head = file.read(256)

@@ -1,4 +1,5 @@
-"""What the runner serves about its collectors: a blind watcher must not look healthy. Pure."""
+"""Metrics about the collectors themselves: a monitor that sees nothing must not look healthy.
+Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ STATES = ("running", "skipped", "quarantined", "stuck")
 
 
 def families(statuses: Iterable[CollectorStatus]) -> Iterator[Family]:
-    """The families that tell how the collectors fare."""
+    """The metric families about the state of the collectors."""
     statuses = list(statuses)
     found: dict[Metric, list[Sample]] = {}
     for status in statuses:

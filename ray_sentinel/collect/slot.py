@@ -1,8 +1,8 @@
 """One collector by name: the version that runs, and a new one on trial beside it.
 
-A changed plugin is tried first: its process is started and asked once, while the one that runs is
-left alone, but not asked. It takes over only if that succeeds; otherwise the old one goes on, and
-the status says what was wrong with the new one.
+A changed plugin is tried first: its process is started and asked once, while the running version
+keeps its process but is not asked. The new one takes over only if that succeeds; otherwise the old
+one continues, and the status says what was wrong with the new one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ray_sentinel.model.metrics import CollectorStatus, Family
 
 
 class CollectorSlot:
-    """A collector, whatever version of it runs."""
+    """A collector, whichever version of it runs."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class CollectorSlot:
 
     @property
     def finished(self) -> bool:
-        """It was retired, and nothing of it is left."""
+        """Whether it was retired, and nothing of it is left."""
         return self._leaving and self.current.finished and not self._retired
 
     def step(self, now: float) -> bool:
-        """Do what is due; True if something has changed since the last call."""
+        """Do what is due. Returns True if something has changed since the last call."""
         self.current.step(now, may_ask=self.candidate is None)
         for version in self._others():
             version.step(now)
@@ -80,7 +80,7 @@ class CollectorSlot:
         return True
 
     def reload(self, source: CollectorSource, now: float) -> None:
-        """The file has another version: try it, once."""
+        """Try a new version of the file, once."""
         self._waiting = None
         if source.digest == self.current.source.digest and self.candidate is None:
             self._tried_digest, self.note = source.digest, ""
@@ -107,7 +107,7 @@ class CollectorSlot:
         self.current.restart(now)
 
     def retire(self, now: float) -> None:
-        """End it for good; ``finished`` tells when it is over."""
+        """End it for good; ``finished`` says when that is complete."""
         self._leaving = True
         for version in self._versions():
             version.retire(now)
@@ -120,7 +120,7 @@ class CollectorSlot:
         return self.current.last.families
 
     def status(self) -> CollectorStatus:
-        """How it fares."""
+        """Its status."""
         current, schedule = self.current, self.current.schedule
         messages = (self.note, current.message(), *self.refused)
         return CollectorStatus(

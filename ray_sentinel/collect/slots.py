@@ -1,4 +1,4 @@
-"""All collectors of a node by name: follows the plugin folders, and records which collector owns
+"""All collectors of a node by name. Follows the plugin folders, and records which collector owns
 which metric. Called on the runner's thread only."""
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Owners:
         self._owners: dict[str, tuple[Party, set[str]]] = {}
 
     def claim(self, source: CollectorSource, metrics: Iterable[str]) -> None:
-        """The collector yields ``metrics``; it owns those that are free, and no others any more."""
+        """The collector yields ``metrics``: make it the owner of those that are free, and of no
+        others."""
         self.release(source.name)
         party = party_of(source)
         for metric in metrics:
@@ -62,14 +63,14 @@ class Owners:
                 held[1].add(source.name)
 
     def release(self, collector: str) -> None:
-        """The collector yields nothing any more."""
+        """The collector yields nothing any more: free its metrics."""
         for metric, (_, names) in list(self._owners.items()):
             names.discard(collector)
             if not names:
                 del self._owners[metric]
 
     def owner(self, metric: str) -> str:
-        """The names of the collectors that own ``metric``, for people; empty for a free one."""
+        """The names of the collectors that own ``metric``, for people; empty if it is free."""
         if metric.startswith(OURS) or metric in RUNNER_METRICS:
             return "the agent itself"
         held = self._owners.get(metric)
@@ -108,11 +109,11 @@ class Slots:
 
     @property
     def empty(self) -> bool:
-        """Nothing runs, and nothing is being ended."""
+        """Whether nothing runs, and nothing is being ended."""
         return not self._slots and not self._leaving
 
     def step(self, now: float) -> bool:
-        """Do what is due; True if something has changed."""
+        """Do what is due. Returns True if something has changed."""
         changed = [slot for slot in self._slots.values() if slot.step(now)]
         for slot in self._leaving:
             slot.step(now)
@@ -125,7 +126,7 @@ class Slots:
         return bool(changed)
 
     def add(self, source: CollectorSource, wait: float = 0.0) -> None:
-        """Run a collector, from ``wait`` seconds on, unless the configuration says otherwise."""
+        """Run a collector, after ``wait`` seconds, unless the configuration disables it."""
         settings = self._settings(source.name)
         if settings is not None and settings.enabled:
             left = tuple(record for record in self.leftovers if record.name == source.name)
@@ -138,19 +139,19 @@ class Slots:
                 slot.restart(now)
 
     def retire(self, now: float) -> None:
-        """End all of them; ``empty`` tells when it is over."""
+        """End all of them; ``empty`` says when that is complete."""
         for slot in list(self._slots.values()):
             self._remove(slot, now)
 
     def families(self) -> Iterator[Family]:
-        """What may be served."""
+        """The families that may be served."""
         for slot in self._slots.values():
             for family in slot.families():
                 if self._owners.may_serve(slot.name, family.metric.name):
                     yield family
 
     def statuses(self) -> tuple[CollectorStatus, ...]:
-        """How every collector fares, by name; what cannot be used is there too."""
+        """The status of every collector, by name, including those that cannot be used."""
         broken = (
             CollectorStatus(name=name, state="quarantined", success=False, message=problem)
             for name, problem in {**self._problems, **self._file_problems}.items()
@@ -159,7 +160,8 @@ class Slots:
         return tuple(sorted(found, key=lambda status: status.name))
 
     def update_plugins(self, plugins: Iterable[Plugin], problem: str, now: float) -> None:
-        """The plugin folders hold ``plugins`` now; ``problem`` says why they cannot be read."""
+        """Set the current content of the plugin folders; ``problem`` says why they cannot be
+        read."""
         self._file_problems = {os.sep: problem} if problem else {}
         plugins = tuple(plugins)
         refused = (plugin.problem for plugin in plugins if plugin.untrusted)

@@ -28,7 +28,7 @@ KEPT_INTERVALS = 3
 
 
 class LastResult:
-    """How the last run went, and the families of the last good one."""
+    """The result of the last run, and the families of the last good one."""
 
     def __init__(self) -> None:
         self.tried = False
@@ -51,7 +51,7 @@ class LastResult:
         self._fresh_at = 0.0
 
     def answered(self, answer: RunAnswer, now: float, wall: float) -> None:
-        """A run ended by itself, ``now`` (monotonic) or at ``wall`` (Unix seconds)."""
+        """A run ended by itself, at ``now`` (monotonic) or ``wall`` (Unix seconds)."""
         self.tried, self.misconfigured = True, answer.misconfigured
         self.outcome, self.problems = answer.outcome, answer.problems
         if answer.outcome == "skip":
@@ -70,7 +70,7 @@ class LastResult:
         self.tried, self.success, self.error = True, False, why
 
     def inherit(self, older: LastResult) -> None:
-        """Take over the families of the version before, if this one had nothing new."""
+        """Take over the families of the previous version, if this one had nothing new."""
         if self.outcome == "nodata":
             self.families = self._last_families = older._last_families
 
@@ -80,11 +80,11 @@ class LastResult:
         return (self.success, self.problems, self.families)
 
     def expiry(self, interval: float) -> float:
-        """When the families become too old (monotonic seconds); infinity where there are none."""
+        """When the families become too old (monotonic seconds); infinity if there are none."""
         return self._fresh_at + KEPT_INTERVALS * interval if self.families else math.inf
 
     def complaint(self) -> str:
-        """The problem of the last run; empty where there was none."""
+        """The problem of the last run; empty if there was none."""
         if self.success is False:
             return self.error
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
@@ -107,7 +107,7 @@ class Version:
         leftovers: tuple[ChildRecord, ...] = (),
         wait: float = 0.0,
     ) -> None:
-        """``leftovers`` are processes of an earlier runner that could not be killed; the process is
+        """``leftovers`` are processes of an earlier runner that could not be killed. The process is
         started after ``wait`` seconds."""
         self.source = source
         self._leftovers = leftovers
@@ -140,12 +140,12 @@ class Version:
 
     @property
     def finished(self) -> bool:
-        """It was retired, and nothing of it is left."""
+        """Whether it was retired, and nothing of it is left."""
         return self._retired and self._worker is None
 
     @property
     def over(self) -> bool:
-        """It was retired, and anything left of it cannot be ended."""
+        """Whether it was retired, and what may be left of it cannot be ended."""
         return self.finished or (self._retired and self.schedule.phase == "stuck")
 
     @property
@@ -155,17 +155,17 @@ class Version:
 
     @property
     def judgeable(self) -> bool:
-        """A run has ended, well or not, or the process has, and it is known how."""
+        """Whether a run, or the process, has ended, well or not, and how is known."""
         return self.last.tried and self.schedule.phase != "ending"
 
     def release_events(self) -> None:
-        """The trial is over: pass on the events that waited, and those to come at once."""
+        """The trial is over: pass on the events that were held back, and later ones at once."""
         held, self.held_events = self.held_events, None
         if held:
             self._around.on_events(tuple(held))
 
     def message(self) -> str:
-        """Why it is not well, or empty."""
+        """Why it does not work; empty if it does."""
         if self.schedule.state in ("skipped", "quarantined", "stuck"):
             return self.schedule.message or self.last.error
         return self.last.complaint()
@@ -191,8 +191,8 @@ class Version:
             self._check(now)
 
     def retire(self, now: float) -> None:
-        """End the process for good, letting it close if it can; ``finished`` tells when it is
-        over."""
+        """End the process for good, letting it close if it can; ``finished`` says when that is
+        complete."""
         if self._retired:
             return
         self._retired = True

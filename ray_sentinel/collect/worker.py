@@ -1,4 +1,4 @@
-"""One collector's process as the runner holds it: started, spoken to, killed; never waited for."""
+"""One collector's process in the runner: start, communicate, kill; never waits."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from ray_sentinel.progress.discovery.environment import IDENTITY_VARIABLES, ROLE
 def child_environment(
     environ: Mapping[str, str], path: Sequence[str], family: str
 ) -> dict[str, str]:
-    """The variables that a collector's process starts with: what the agent can import it can too,
-    nothing takes it for a rank, and what it starts is known by ``family``."""
+    """The environment of a collector's process: it can import what the agent can, is not taken for
+    a rank, and what it starts is identified by ``family``."""
     found = {name: value for name, value in environ.items() if name not in IDENTITY_VARIABLES}
     found[ROLE_VARIABLE] = "collector"
     found[FAMILY_VARIABLE] = family
@@ -48,7 +48,7 @@ def child_environment(
 
 
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):
-    """Receives what a process sends."""
+    """Callbacks for what a process sends."""
 
     message: Callable[[FromChild], None]
     log: Callable[[str], None]
@@ -58,7 +58,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectorProcess:
-    """A collector's process. ``selector`` calls for it: each key's data is a function."""
+    """A collector's process. The ``selector`` calls its handlers: each key's data is a function."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CollectorProcess:
         children: ChildRegistry,
         environ: Mapping[str, str],
     ) -> None:
-        """Start the process. Raises OSError or SentinelError where that cannot be."""
+        """Start the process. Raises OSError or SentinelError if that is not possible."""
         self._name, self._handlers, self._children = setup.source.name, handlers, children
         self._frames: Frames[FromChild] = Frames(FromChild)
         self._outbox = bytearray()
@@ -106,7 +106,8 @@ class CollectorProcess:
         self._write()
 
     def kill(self) -> None:
-        """SIGKILL the process and all that it started; ``gone`` tells when they have ended."""
+        """Send SIGKILL to the process and all that it started; ``gone`` says when they have
+        ended."""
         # What it started is found by it: it goes last.
         for group in (*self._groups, self._leader):
             kill(group)
@@ -123,7 +124,7 @@ class CollectorProcess:
         return True
 
     def remaining(self) -> int:
-        """How many of its processes are there."""
+        """How many of its processes still exist."""
         found = {key for group in (self._leader, *self._groups) for key in members(group)}
         return len(found)
 
@@ -137,7 +138,7 @@ class CollectorProcess:
         return f"ended with status {status}"
 
     def where(self) -> str:
-        """Where it hung, as far as its log tells: " in FUNCTION (FILE:LINE)", or empty."""
+        """Where it hung, if its log shows that: " in FUNCTION (FILE:LINE)", or empty."""
         return self._log.where()
 
     def _read(self) -> None:

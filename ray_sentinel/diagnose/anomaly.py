@@ -27,7 +27,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     promql: str = ""
 
     def link(self, role: Role) -> Link:
-        """As a member of a causal chain."""
+        """The anomaly as a member of a causal chain."""
         return Link(
             role=role,
             text=self.text,
@@ -40,7 +40,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fact(self) -> Figure:
-        """As a line of evidence."""
+        """The anomaly as a line of evidence."""
         return Figure(
             text=self.text,
             metric=self.metric,

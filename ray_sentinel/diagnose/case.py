@@ -97,7 +97,7 @@ class JobCase:
 
     @cached_property
     def superseded(self) -> Bools:
-        """(T,) cells whose steps were done again after a restart."""
+        """(T,) cells whose steps were repeated after a restart."""
         return timeline.superseded(self.line, self.times)
 
     @cached_property

@@ -40,7 +40,7 @@ class CheckpointPause(msgspec.Struct, frozen=True):
 
 
 class SlowStep(msgspec.Struct, frozen=True):
-    """A step that took long: began at ``start``, ended at ``end``."""
+    """A step that took long, from ``start`` to ``end``."""
 
     start: float
     end: float

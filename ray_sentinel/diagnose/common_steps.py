@@ -1,5 +1,5 @@
 """Training curves of two jobs at the same steps: the loss of a step does not depend on how long the
-job stayed there."""
+job took to get there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray_sentinel.diagnose.series import Bools, Floats
 
 
 def inside(case: JobCase, steps: tuple[float, float]) -> Bools:
-    """(T,) the steady cells of the common steps, without those that were done again."""
+    """(T,) the steady cells of the common steps, without those that were repeated."""
     return case.steady & _reached(case, steps)
 
 
@@ -24,8 +24,8 @@ def _reached(case: JobCase, steps: tuple[float, float]) -> Bools:
 def at_common_steps(
     first: JobCase, second: JobCase, key: str, steps: tuple[float, float]
 ) -> tuple[Floats, Floats]:
-    """A curve of both jobs at the same steps (N,): those of the one that tells fewer of them,
-    between two steps of the other on the line between its values."""
+    """A curve of both jobs at the same steps (N,): those of the job that recorded fewer, with the
+    other's values interpolated linearly."""
     one, other = _by_step(first, key, steps), _by_step(second, key, steps)
     if not one[0].size or not other[0].size:
         return np.empty(0), np.empty(0)

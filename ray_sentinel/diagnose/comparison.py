@@ -31,16 +31,16 @@ def apart(one: Floats, other: Floats) -> float:
 
 
 def paired(one: Floats, other: Floats) -> float:
-    """The same for values of the same steps: changes that both jobs go through do not count as
-    noise."""
+    """The standard error of the difference of paired values at the same steps: changes that both
+    jobs go through do not count as noise."""
     return float(stats.sigma(other - one) / one.size**0.5)
 
 
 def delta_of(
     metric: str, title: str, unit: str, one: Floats, other: Floats, error: float | None = None
 ) -> Delta:
-    """The difference of two sets of values; ``error`` is its standard error, by default of levels
-    that have nothing to do with each other."""
+    """The difference of two sets of values; ``error`` is its standard error, by default that of two
+    independent levels."""
     a, b = stats.middle(one), stats.middle(other)
     error = apart(one, other) if error is None else error
     size = abs(b - a)
@@ -129,7 +129,7 @@ def _range(side: Side) -> tuple[float, float] | None:
 
 
 def overlap(first: Side, second: Side) -> tuple[float, float] | None:
-    """The steps that both jobs did; None where there are none."""
+    """The steps that both jobs did; None if there are none."""
     one, other = _range(first), _range(second)
     if one is None or other is None:
         return None
@@ -230,7 +230,8 @@ def _logged(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delt
 
 
 def thread_leak(first: Side, second: Side) -> float:
-    """Runnable threads that every host of the second job has more than the first's; else 0."""
+    """How many more runnable threads every host of the second job has than the first job's; 0 if
+    none."""
     if first.case is None or second.case is None:
         return 0.0
     levels = []

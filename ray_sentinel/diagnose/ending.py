@@ -1,8 +1,8 @@
 """How a job ended, by its planned steps and its last messages.
 
 The training's own series end with its last step, whether it was done, was killed, or still runs: no
-silence after it is seen. What the job was to do, and what it writes when it is done, tells more;
-the rest is said to be unknown.
+silence after it is visible. The planned number of steps, and what the job writes when it is done,
+show more; otherwise the end is reported as unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLOSING = ("tb_train_train_runtime", "tb_train_runtime")
 
 
 class RunEnding(msgspec.Struct, frozen=True):
-    """``text`` for people; ``early``: fewer steps were done than planned, and no more come;
+    """``text`` is for people; ``early``: fewer steps were done than planned, and no more will come;
     ``done``: all of them were."""
 
     text: str
@@ -31,7 +31,7 @@ class RunEnding(msgspec.Struct, frozen=True):
 
 
 def told(case: JobCase) -> RunEnding | None:
-    """What is known of the end; None where other series or the logs tell of it."""
+    """What is known about the end; None if other series or the logs show it."""
     line, logs = case.line, case.logs
     if not line.trained or case.options.window is not None or logs.failure or logs.summary:
         return None

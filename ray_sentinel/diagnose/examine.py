@@ -39,9 +39,9 @@ def examine(
     chosen: Playbook | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> DiagnosisReport:
-    """Diagnose a job. ``chosen`` is the only playbook to run; else all that apply are.
+    """Diagnose a job. ``chosen`` is the only playbook to run; without it, all that apply are run.
 
-    Raises InputError where the source holds no series at all.
+    Raises InputError if the source has no series at all.
     """
     options = options or DiagnoseOptions()
     case = JobCase(_view(source, options, progress), logs, options)

@@ -35,7 +35,8 @@ EXPECTED: dict[str, frozenset[str]] = {
 
 
 def check_job(case: JobCase) -> str:
-    """Steps and losses of the series against the log's ``completed step`` lines; empty without."""
+    """Compare the steps and losses of the series with the log's ``completed step`` lines; empty
+    without any."""
     logged, line = case.logs.steps, case.line
     if not logged:
         return ""
@@ -81,7 +82,7 @@ def _losses(case: JobCase) -> tuple[int, int]:
 
 
 def confirm_triage(logs: LogFacts, diagnosis: Diagnosis) -> str:
-    """Whether the series confirm what the log says went wrong; empty where it says nothing."""
+    """Whether the series confirm what the log says went wrong; empty if it says nothing."""
     if not logs.failure:
         return ""
     expected = EXPECTED.get(logs.failure)

@@ -47,7 +47,7 @@ class LoggedStep(msgspec.Struct, frozen=True):
 
 
 class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts from the main log, the ranks' logs and Ray's worker logs. Empty where there is none."""
+    """Facts from the main log, the ranks' logs and Ray's worker logs; empty without any."""
 
     config: dict[str, str] = {}
     """``Config param NAME: VALUE`` lines."""
@@ -82,12 +82,12 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def planned_steps(self) -> float | None:
-        """How many steps the job was to do, by its configuration; None where it does not say."""
+        """How many steps the job was to do, by its configuration; None if it does not say."""
         return self._number(PLANNED)
 
     @property
     def planned_epochs(self) -> float | None:
-        """How many epochs the job was to do, by its configuration; None where it does not say."""
+        """How many epochs the job was to do, by its configuration; None if it does not say."""
         return self._number(EPOCHS)
 
     @property
@@ -102,9 +102,9 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_of_both(self) -> bool:
-        """Whether what is reached first of steps and epochs ends the job, as with Lightning.
+        """Whether the job ends when it reaches either its steps or its epochs, as with Lightning.
 
-        With Transformers the epochs do not count where there is a number of steps.
+        With Transformers, epochs do not count if a number of steps is set.
         """
         return any(f"{above}max_epochs" in self._settings for above in _ABOVE)
 

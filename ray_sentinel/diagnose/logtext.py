@@ -211,7 +211,7 @@ def _is_number(text: str) -> bool:
 
 
 def init_waves(lines: Iterable[str], year: int = 1970) -> int:
-    """How many times, apart from each other, a worker made communicators.
+    """How many times, separated by pauses, a worker created communicators.
 
     A fresh start makes two waves (start-up, training); one more after a restore from a single
     replica is the sign of communicators that are never destroyed.
@@ -242,7 +242,7 @@ _WORKER_LINES = (
 
 
 def count_lines(lines: Iterable[str]) -> dict[str, int]:
-    """How often a worker's log says what is worth comparing between jobs."""
+    """How often a worker's log contains each message worth comparing between jobs."""
     found: dict[str, int] = {}
     for line in lines:
         for pattern, what in _WORKER_LINES:
@@ -252,7 +252,8 @@ def count_lines(lines: Iterable[str]) -> dict[str, int]:
 
 
 def worker_facts(name: str, lines: Iterable[str]) -> list[Figure]:
-    """Lines of a worker's log that bear on the series: restores by broadcast, NCCL warnings."""
+    """Lines of a worker's log that help to interpret the series: restores by broadcast, NCCL
+    warnings."""
     found: list[Figure] = []
     for line in lines:
         if _RESTORE.search(line) or _NCCL_WARN.search(line):
@@ -307,5 +308,5 @@ def _counted(
 
 
 def merged(main: LogFacts, **more: object) -> LogFacts:
-    """The main log's facts with others beside them."""
+    """The main log's facts, combined with those of other logs."""
     return msgspec.structs.replace(main, **more)

@@ -80,7 +80,8 @@ class SeriesPanel(msgspec.Struct, frozen=True):
         )
 
     def per_host(self, reduce: Callable[[Floats, int], Floats]) -> tuple[tuple[str, ...], Floats]:
-        """Hosts and an (H, T) array: the rows of each host reduced, such as by ``stats.mean``."""
+        """Hosts and an (H, T) array: the rows of each host reduced, for example by
+        ``stats.mean``."""
         hosts = self.hosts
         out = np.full((len(hosts), self.times.size), np.nan)
         owner = np.array([row.host for row in self.rows])

@@ -30,14 +30,14 @@ Judgement = Literal["done", "early", "unclear"]
 
 
 class PlannedSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """Between ``least`` and ``most`` steps; ``text`` says it, as in "All of the ..."."""
+    """Between ``least`` and ``most`` steps; ``text`` describes them, as in "All of the ..."."""
 
     least: float
     most: float
     text: str
 
     def judge(self, reached: float, rise: float) -> Judgement:
-        """What the highest step written says about the plan, at ``rise`` steps from one to the
+        """What the highest recorded step means for the plan, with ``rise`` steps from one to the
         next.
 
         Steps may be counted from 0, and the last one falls between two that are logged.
@@ -49,7 +49,7 @@ class PlannedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_of(case: JobCase) -> PlannedSteps | None:
-    """The job's plan; None where nothing tells it."""
+    """The job's plan; None if nothing shows it."""
     steps, epochs = case.logs.planned_steps, case.logs.planned_epochs
     if steps is not None:
         plan: PlannedSteps | None = _exact(steps)
@@ -64,7 +64,7 @@ def plan_of(case: JobCase) -> PlannedSteps | None:
 
 
 def rise(case: JobCase) -> float:
-    """Steps from one that is written to the next."""
+    """Steps from one that is recorded to the next."""
     rises = np.diff(np.sort(np.unique(case.line.steps)))
     return float(np.median(rises)) if rises.size else 1.0
 

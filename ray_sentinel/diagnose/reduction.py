@@ -28,7 +28,7 @@ _GAUGES: dict[str, Reduce] = {
 
 
 def of_quantity(quantity: Quantity) -> Reduce:
-    """How cells of a view are made."""
+    """How cells of a view are reduced."""
     return _GAUGES.get(quantity.key, "last" if quantity.kind == "counter" else "avg")
 
 
@@ -49,7 +49,7 @@ def _quantity(metric: str, labels: Mapping[str, str]) -> Quantity | None:
 
 
 def of_series(metric: str, labels: Mapping[str, str]) -> Reduce:
-    """The same for any series, also one that no quantity reads.
+    """The same for any series, even one that no quantity reads.
 
     >>> of_series("hw_rdma_port_state", {}), of_series("my_requests_total", {})
     ('min', 'last')
@@ -61,7 +61,7 @@ def of_series(metric: str, labels: Mapping[str, str]) -> Reduce:
 
 
 def grows(metric: str) -> bool:
-    """Whether a series counts up, so that between two of its samples it lies between them.
+    """Whether a series counts up, so that its value between two samples lies between them.
 
     >>> grows("train_step"), grows("hw_load1")
     (True, False)

@@ -11,10 +11,10 @@ _EVALUATION = re.compile(
 
 
 def training_rows(panel: SeriesPanel) -> SeriesPanel:
-    """The panel without the runs of evaluations, where there are others.
+    """The panel without the runs of evaluations, if there are others.
 
     Keras writes ``train`` and ``validation`` beside each other, estimators ``eval``, with the same
-    tags in them: the loss of one is no sample of the other's.
+    tags in them: the loss of one is not a sample of the other's.
     """
     if not any(_evaluates(row) for row in panel.rows):
         return panel
@@ -23,7 +23,7 @@ def training_rows(panel: SeriesPanel) -> SeriesPanel:
 
 
 def evaluates(run: str) -> bool:
-    """Whether a run's folder is named as one of evaluations.
+    """Whether a run's folder is named like one of evaluations.
 
     >>> evaluates("exp1/validation"), evaluates("exp1/train")
     (True, False)

@@ -1,9 +1,9 @@
-"""The port through which time series are read, and the plain arrays that come through it.
+"""The interface through which time series are read, and the plain arrays that it returns.
 
-Whatever holds the series (a Prometheus, the embedded history, a list in memory) answers the same
-few questions, so that everything that reasons about series works on any of them. A value that is
-missing is NaN in an array; a sample whose own value was NaN or infinite is ±inf: "not finite" is a
-fact about the job, "not there" is a fact about the monitoring.
+Every source of series (a Prometheus, the embedded history, a list in memory) implements it, so that
+everything that reasons about series works on any of them. A missing value is NaN in an array; a
+sample whose own value was NaN or infinite is ±inf: "not finite" is a fact about the job, "missing"
+is a fact about the monitoring.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Selector(msgspec.Struct, frozen=True):
         return series_text(self.name, self.equal)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a series with these labels is meant."""
+        """Whether a series with these labels is selected."""
         return all(labels.get(key, "") == value for key, value in self.equal)
 
 
@@ -66,12 +66,12 @@ class Grid(msgspec.Struct, frozen=True):
 class TimeSeries(Protocol):
     """A source of time series.
 
-    Every method may raise UnreachableError; a family that is not there is empty, never an error.
+    Every method may raise UnreachableError; a missing family is empty, never an error.
     """
 
     @property
     def title(self) -> str:
-        """What it is, for people: a URL or a path."""
+        """Its name for people: a URL or a path."""
 
     @property
     def notes(self) -> Sequence[str]:

@@ -99,9 +99,9 @@ def middle(values: Floats) -> float:
 
 
 def background(values: Floats) -> float:
-    """What is usual among peers: the lower median of (N,), 0 for one alone.
+    """The usual value among peers: the lower median of (N,), 0 for a single one.
 
-    The lower one, so that of two peers the quiet one is the measure.
+    The lower one, so that the quiet one of two peers is the reference.
     """
     known = np.sort(values[np.isfinite(values)])
     return float(known[(known.size - 1) // 2]) if known.size > 1 else 0.0
@@ -207,6 +207,6 @@ def smoothed(values: Floats, width: int) -> Floats:
 
 
 def most_within(values: Floats, cells: int) -> float:
-    """The greatest sum of so many of ``values`` (T,) in a row; NaN counts as 0."""
+    """The largest sum of ``values`` (T,) over a window of that many cells; NaN counts as 0."""
     sums = np.concatenate(([0.0], np.cumsum(np.nan_to_num(values))))
     return float(np.max(sums[cells:] - sums[:-cells])) if sums.size > cells else float(sums[-1])

@@ -36,14 +36,15 @@ class ProgressStop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(case: JobCase) -> ProgressStop | None:
-    """The stop at the end of the data, else the longest pause that is no checkpoint; or None."""
+    """The stop at the end of the data, or else the longest pause that is not a checkpoint; or
+    None."""
     return _final(case) or _pause(case)
 
 
 def ended_by(case: JobCase, at: float) -> ProgressStop | None:
-    """The end of the job where it followed upon what happened ``at``; None where steps went on.
+    """The end of the job if it followed what happened ``at``; None if steps went on.
 
-    That no step was done any more is enough, however soon the data end after it.
+    It is enough that no step was done any more, however soon the data end after it.
     """
     stop = find(case)
     if stop is not None and stop.for_good:

@@ -1,7 +1,7 @@
-"""The sweep of a comparison: every source of contention in both jobs, host by host.
+"""Compares every source of contention in both jobs, host by host.
 
-Two jobs may have run on other hosts. So a host of the second is held against what is usual among
-the hosts of the first, and it stands out by more than those differ among each other.
+Two jobs may have run on different hosts. So a host of the second is compared with what is usual
+among the hosts of the first, and stands out if it exceeds their own differences.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Whose they are; empty where all have it."""
+        """The hosts concerned; empty if all are."""
         return () if self.everywhere else tuple(dict.fromkeys(row.host for row in self.rows))
 
     @property
@@ -145,8 +145,8 @@ def _named(row: SeriesOwner) -> str:
 def standing(
     first: JobCase, second: JobCase, steps: tuple[float, float], measure: SweepRow
 ) -> Standing | None:
-    """Who of the second job stands out over the common steps; None where nobody does, or one of
-    the jobs does not record it."""
+    """What stands out in the second job over the common steps; None if nothing does, or one of the
+    jobs does not record it."""
     if not measure.domain:
         return None
     _, usual_levels = levels(first, measure, steps)

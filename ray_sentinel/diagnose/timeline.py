@@ -51,7 +51,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trained(self) -> bool:
-        """The step rose at least twice."""
+        """Whether the step rose at least twice."""
         return self.advances.size >= 2
 
     @property
@@ -60,7 +60,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         return self.end - self.last_progress if self.last_progress is not None else 0.0
 
     def step_at(self, moment: float) -> float | None:
-        """The step reached at a moment."""
+        """The step reached at a given moment."""
         before = np.flatnonzero(self.advances <= moment)
         return float(self.steps[before[-1]]) if before.size else None
 
@@ -99,9 +99,9 @@ def build(step: SeriesPanel, step_time: SeriesPanel, presence: Bools, times: Flo
 
 
 def superseded(line: Timeline, times: Floats) -> Bools:
-    """(T,) cells whose steps were lost at a restart and done again after it.
+    """(T,) cells whose steps were lost at a restart and repeated after it.
 
-    Of a step that was done twice only the later time counts: the earlier one led nowhere.
+    For a step that was done twice only the later time counts: the earlier one led nowhere.
     """
     lost = np.zeros(times.size, dtype=bool)
     for restart in line.restarts:
@@ -178,7 +178,7 @@ def _stalls(
 
 
 def stall_limit(usual: float, advances: Floats, cell: float) -> float:
-    """Seconds without progress that make a pause a stall."""
+    """Seconds without progress from which a pause is a stall."""
     gap = stats.middle(np.diff(advances)) if advances.size > 1 else 0.0
     usual = usual if np.isfinite(usual) else 0.0
     return max(STALL_SECONDS, STALL_FACTOR * max(usual, gap), 4 * cell)

@@ -109,8 +109,8 @@ def groups(families: frozenset[str]) -> tuple[dict[str, int], tuple[str, ...]]:
 
 
 def missing(view: View) -> list[str]:
-    """Families that are not there, each with what cannot be said without it, and the log that may
-    tell why."""
+    """Missing families, each with what cannot be said without it, and the log that may explain
+    why."""
     alike = {"mem.used": ("mem.available", "mem.cgroup_used")}
     return [
         f"no {title} ({QUANTITIES[key].names[0].metric}): {lost}; see {log}"

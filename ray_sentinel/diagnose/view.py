@@ -144,7 +144,7 @@ class View:
         return self._panels[key]
 
     def hide(self, host: str, cells: Bools) -> None:
-        """Take these cells (T,) of the host's hardware series out of all panels."""
+        """Remove these cells (T,) of the host's hardware series from all panels."""
         before = self.hidden.get(host)
         self.hidden[host] = cells if before is None else before | cells
 

@@ -23,7 +23,7 @@ def moment(at: float) -> str:
 
 
 def spread(values: Sequence[float], unit: str) -> str:
-    """Least to greatest of the known values, for people.
+    """Smallest to largest of the known values, for people.
 
     >>> spread([300.2, 310.0], "W")
     '300-310 W'
@@ -66,7 +66,7 @@ def plain(
 
 
 def linked(anomalies: Iterable[Anomaly]) -> list[Link]:
-    """The first as the root, the others as what followed from it."""
+    """The first anomaly as the root, the others as its consequences."""
     return [
         anomaly.link("root" if index == 0 else "intermediate")
         for index, anomaly in enumerate(anomalies)

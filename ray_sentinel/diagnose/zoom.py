@@ -1,9 +1,10 @@
-"""A second read at full resolution around the onset, for jobs too long to be read so as a whole.
+"""A second read at full resolution around the onset, for jobs that are too long to be read so as a
+whole.
 
-A long job is judged over wide cells; what began when is then known to a cell. The playbook that
-explained it is asked again over the hours around the onset. Where it names the same cause and the
-same culprits there, its times take the place of the coarse ones; where it does not, that is said
-and nothing is changed: it has seen less of the job.
+A long job is judged with wide cells, so the onset is known to within a cell. The playbook that
+explained it is run again over the hours around the onset. If it finds the same cause and the same
+culprits there, its times replace the coarse ones; if not, a note says so and nothing is changed,
+because it has seen less of the job.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Zoom(msgspec.Struct, frozen=True):
 def zoom(
     case: JobCase, diagnosis: Diagnosis, playbook: ZoomablePlaybook, progress: Callable[[str], None]
 ) -> Zoom | None:
-    """Read again; None if the first read was as fine, or if there is no onset."""
+    """Read again; None if the first read was equally fine, or if there is no onset."""
     onset = diagnosis.onset
     if diagnosis.outcome != "found" or onset is None or case.cell <= WIDER * case.view.interval:
         return None
@@ -77,7 +78,7 @@ def _same(first: Diagnosis, second: Diagnosis) -> bool:
 
 
 def refined(first: Diagnosis, second: Diagnosis, cell: float) -> Diagnosis:
-    """``first`` with the times of ``second`` where both speak of the same moment."""
+    """``first`` with the times of ``second`` where both mean the same moment."""
     finer = {_name(link): link for link in reversed(second.chain)}
     chain = tuple(_closer(link, finer.get(_name(link)), cell) for link in first.chain)
     onset = first.onset

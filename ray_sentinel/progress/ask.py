@@ -1,8 +1,8 @@
 """Requests evidence from a rank's companion thread through its record.
 
-The way without a debugger: the rank's own Python stacks, and its flight recorder, for which there
-is no other way. It works while the interpreter runs; where it is held, ``held_stacks`` gives what
-faulthandler left, if the watchdog was armed before.
+This works without a debugger: the rank's own Python stacks, and its flight recorder, for which
+there is no other way. It works while the interpreter runs; if the GIL is held, ``held_stacks``
+returns what faulthandler left, if the watchdog was armed before.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _asking = threading.Lock()
 
 
 class NoAnswerError(SentinelError):
-    """The rank did not give what it was asked for; the message says why."""
+    """The rank did not return what was requested; the message says why."""
 
 
 class RecorderDump(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +58,9 @@ class RecorderDump(msgspec.Struct, frozen=True, kw_only=True):
 def ask_flight_recorder(
     view: RecordView, timeout: float = 5.0, *, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Have the rank leave its flight recorders, for ``each_left_recorder`` to read.
+    """Make the rank write its flight recorders, for ``each_left_recorder`` to read.
 
-    Blocks up to ``timeout`` seconds. Raises NoAnswerError, also where it has none.
+    Blocks up to ``timeout`` seconds. Raises NoAnswerError, also if the rank has none.
     """
     _ask(view, ProgressRequest.FLIGHT_RECORDER, timeout, sleep)
     if not has_left_recorder(view):
@@ -68,15 +68,15 @@ def ask_flight_recorder(
 
 
 def has_left_recorder(view: RecordView) -> bool:
-    """Whether the rank has left a flight recorder."""
+    """Whether the rank has written a flight recorder."""
     names = (answer_name(view.path.name, answer) for answer in _RECORDERS)
     return any(_size(view.path.with_name(name)) for name in names)
 
 
 def each_left_recorder(view: RecordView) -> Iterator[RecorderDump]:
-    """The flight recorders that were left already: a rank leaves them when an exception ends it.
+    """The flight recorders that exist already: a rank writes them when an exception ends it.
 
-    Each is read only when it is asked for. Raises NoAnswerError where it cannot be read.
+    Each is read only when it is requested. Raises NoAnswerError if it cannot be read.
     """
     for answer in _RECORDERS:
         if data := _read(view, answer):
@@ -95,7 +95,7 @@ def request_stacks(
 ) -> bytes:
     """The rank's Python stacks in the form of ``py-spy dump --json``.
 
-    Blocks up to ``timeout`` seconds. Raises NoAnswerError, naming what else there is.
+    Blocks up to ``timeout`` seconds. Raises NoAnswerError, naming what else is available.
     """
     _ask(view, ProgressRequest.STACKS, timeout, sleep)
     data = _read(view, STACKS_ANSWER)
@@ -105,17 +105,17 @@ def request_stacks(
 
 
 def arm_watchdog(view: RecordView, on: bool = True) -> None:
-    """Have the rank leave its stacks when its interpreter is held for 5 s. Does not wait.
+    """Make the rank write its stacks when its interpreter is held for 5 s. Does not wait.
 
-    For machines where ptrace is refused. Raises NoAnswerError where the record cannot be written.
+    For machines on which ptrace is refused. Raises NoAnswerError if the record cannot be written.
     """
     _write_request(view, ProgressRequest.WATCHDOG_ON if on else ProgressRequest.WATCHDOG_OFF)
 
 
 def held_stacks(view: RecordView) -> bytes:
-    """What faulthandler left since the interpreter was last seen to run, as text.
+    """What faulthandler wrote since the interpreter was last seen running, as text.
 
-    Raises NoAnswerError where there is nothing.
+    Raises NoAnswerError if there is nothing.
     """
     if not view.watchdog:
         raise NoAnswerError("the watchdog is not armed in this process")

@@ -21,7 +21,7 @@ UNSTAMPED = 5.0
 
 
 class Attached:
-    """Keeps track of the records that count, from one scan to the next."""
+    """Tracks the records that count, from one scan to the next."""
 
     def __init__(self, proc: Path = Path("/proc"), memory: ProcessMemory | None = None) -> None:
         self._proc = proc

@@ -23,15 +23,15 @@ from ray_sentinel.progress.stale import StaleRecords
 
 
 class Followed(msgspec.Struct, kw_only=True):
-    """A rank that is watched for its exit, and what was last known of it."""
+    """A rank whose exit is watched for, and what was last known about it."""
 
     rank: Rank
     view: RecordView | None = None
 
 
 class Departures:
-    """Watches ranks for their exits. ``views`` gives the newest record of a process, dead or alive;
-    ``outputs`` what it wrote at its end."""
+    """Watches ranks for their exits. ``views`` returns the newest record of a process, dead or
+    alive; ``outputs`` what it wrote at its end."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Departures:
         return key in self._told or self._exits.has_ended(key)
 
     def missing(self, key: Key) -> None:
-        """The process is a zombie: without pidfds nothing else shows that it ended."""
+        """Record that the process is a zombie: without pidfds nothing else shows that it ended."""
         self._exits.missing((key,))
 
     def drain(self) -> list[Exit]:
-        """The exits since the last call, in their order."""
+        """The exits since the last call, in order."""
         return [told for ended in self._exits.drain() if (told := self._tell(ended)) is not None]
 
     def follow(self, current: Mapping[Key, Followed], living: Collection[Key]) -> None:
@@ -87,7 +87,7 @@ class Departures:
         rank_of: Callable[[RecordView], Rank | None],
     ) -> list[Exit]:
         """Ranks that died before they were seen, by the records in ``dead``; deletes records that
-        nobody needs any more."""
+        are no longer needed."""
         exits = []
         untold: Iterable[RecordView] = self._stale.untold(
             dead, self._followed, self._monotonic(), owned

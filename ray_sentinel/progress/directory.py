@@ -30,7 +30,7 @@ class RecordError(SentinelError):
 
 
 def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Iterator[Path]:
-    """The folders in which records may lie, best first."""
+    """The folders in which records may be, best first."""
     if named := environ.get(RECORD_DIR_VARIABLE, ""):
         yield Path(named)
         return
@@ -43,14 +43,14 @@ def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) 
 
 
 def record_name(job: str, attempt: int, rank: int, pid: int, start: int) -> str:
-    """A file name for people; what counts is inside. One process never makes two."""
+    """A file name for people; what counts is the content. One process never creates two."""
     return f"{safe_name(job) or 'job'}-a{attempt}-r{rank}-{pid}-{start}{SUFFIX}"
 
 
 def open_directory(path: Path) -> int:
-    """The folder's descriptor; made with mode 0700 where missing.
+    """The folder's descriptor; it is created with mode 0700 if missing.
 
-    Raises RecordError where it is no folder of ours: another user could swap files in it.
+    Raises RecordError if it is not a folder of our own: another user could swap files in it.
     """
     try:
         if path.parent.is_dir():
@@ -69,7 +69,7 @@ def open_directory(path: Path) -> int:
 def create(directory: int, name: str, size: int) -> int:
     """A new file of ``size`` zero bytes, all of them allocated; returns its descriptor.
 
-    Raises OSError (ENOSPC where there is no room, EEXIST where the name is taken).
+    Raises OSError (ENOSPC if there is no room, EEXIST if the name is taken).
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(name, flags, 0o600, dir_fd=directory)
@@ -94,17 +94,18 @@ def _allocate(handle: int, size: int) -> None:
 
 
 def publish(directory: int, temporary: str, name: str) -> None:
-    """Give a whole file its name."""
+    """Give a complete file its name."""
     os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def temporary_name(name: str, pid: int) -> str:
-    """What process ``pid`` calls a file that is to be ``name`` while it is not whole."""
+    """The name that process ``pid`` gives a file until it is complete and can be called
+    ``name``."""
     return f".{name}.{pid}.new"
 
 
 def write_whole(directory: int, name: str, data: bytes) -> None:
-    """Write a file beside the records; readers see it whole or not at all.
+    """Write a file beside the records atomically.
 
     Raises OSError.
     """

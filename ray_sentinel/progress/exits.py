@@ -71,7 +71,7 @@ class ExitWatch:
         self._complained = False
 
     def watch(self, key: Key) -> None:
-        """Report this process's exit. One that is already gone is reported at once."""
+        """Report this process's exit. One that has already ended is reported at once."""
         if key in self._watched and key not in self._put_off:
             return
         handle: int | None = None
@@ -170,10 +170,10 @@ class ExitWatch:
         return self._noted(key)
 
     def drain(self) -> tuple[Ended, ...]:
-        """The exits since the last call, in their order.
+        """The exits since the last call, in order.
 
-        A zombie whose status we may not read is held back for a second, and all later ones with
-        it: the status may be known once its parent has reaped it.
+        A zombie whose status we may not read is held back for a second, and all later ones with it:
+        the status may become known once its parent has reaped it.
         """
         ready: list[Ended] = []
         with self._lock:

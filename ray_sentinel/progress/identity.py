@@ -8,7 +8,8 @@ from ray_sentinel.progress.rank.notes import clip
 
 
 class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who the rank is. Kept in its record as MessagePack, so later versions may add fields."""
+    """Which rank the process is. Kept in its record as MessagePack, so later versions may add
+    fields."""
 
     job: str
     rank: int
@@ -27,7 +28,7 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def assumed(self) -> bool:
-        """Nobody has said yet which rank it is; it may become known later."""
+        """Whether the identity is only assumed; it may become known later."""
         return self.source == "assumed"
 
 

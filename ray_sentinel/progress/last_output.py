@@ -39,7 +39,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class LastOutput:
-    """Notes the files at each poll. ``read`` is called once a process has ended."""
+    """Records the files at each poll. ``read`` is called once a process has ended."""
 
     def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:
         self._proc = str(proc)
@@ -49,7 +49,8 @@ class LastOutput:
         self._reading: Bounded[Key, str] = Bounded(patience, most=MOST_READS)
 
     def note(self, keys: Collection[Key]) -> None:
-        """Note the files of living processes; those of others are kept until ``forget``."""
+        """Record the files of living processes; those of other processes are kept until
+        ``forget``."""
         wanted = tuple(keys)
         found, _ = self._noting.run({"note": lambda: _seen(self._proc, wanted)} if wanted else {})
         for key, file in found.get("note", {}).items():
@@ -63,10 +64,10 @@ class LastOutput:
             self._sizes.pop(key, None)
 
     def read(self, key: Key) -> str | None:
-        """What it wrote at the end; "" where that is not known, or not known to be its own; None
-        where the file has not answered in time, and may later.
+        """What the process wrote at its end; "" if that is unknown, or not known to be its own;
+        None if the file has not answered in time and may do so later.
 
-        A file that several ranks write to tells nothing of one of them.
+        A file that several ranks write to says nothing about any one of them.
         """
         file = self._files.get(key)
         if file is None or self._is_shared(key, file):

@@ -37,7 +37,7 @@ _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class RecordReader:
-    """Keeps what it has open, so that reading a record again takes microseconds."""
+    """Keeps records open, so that reading one again takes microseconds."""
 
     def __init__(
         self,
@@ -68,9 +68,7 @@ class RecordReader:
         """What was found that is no record of ours; the caller takes and clears them."""
 
     def also(self, folders: Iterable[Path]) -> None:
-        """Look into these folders too, unless the folders were given: a rank was told to use
-        them.
-        """
+        """Search these folders too, unless the folders were given: a rank was told to use them."""
         if self._fixed is None:
             self._more.update(dict.fromkeys(folders, self._looks))
 
@@ -205,22 +203,22 @@ class RecordReader:
         view.this_namespace = view.header.pid_namespace == self._namespace
 
     def read_again(self, view: RecordView) -> None:
-        """Take what was written since the last scan, if the record is still open."""
+        """Read what was written since the last scan, if the record is still open."""
         if view.handle >= 0:
             with contextlib.suppress(UnreadableRecordError, OSError):  # what was read last stays
                 self._read(view)
 
     def rest(self, view: RecordView) -> None:
-        """Close a record that will not change any more; it stays known as it was last read."""
+        """Close a record that will not change any more; its last content is kept."""
         if view.handle >= 0:
             os.close(view.handle)
             view.handle = -1
             self._opened -= 1
 
     def remove(self, view: RecordView) -> None:
-        """Delete a dead process's record and answers. Files that are gone are no error.
+        """Delete a dead process's record and answers. Missing files are not an error.
 
-        Raises OSError where they may not be deleted.
+        Raises OSError if they may not be deleted.
         """
         self.rest(view)
         for answer in ANSWERS:

@@ -118,7 +118,7 @@ def store(buffer: bytearray | mmap, block: DoubleBuffer, sequence: int, data: by
 
 
 def load(first: bytes, second: bytes, block: DoubleBuffer) -> tuple[int, bytes] | None:
-    """The newest whole content of a block and its sequence number, from two copies.
+    """The newest complete content of a block and its sequence number, from two copies.
 
     None where it was never written.
     """
@@ -137,7 +137,7 @@ def load(first: bytes, second: bytes, block: DoubleBuffer) -> tuple[int, bytes] 
 
 
 def load_steps(first: bytes, second: bytes) -> Iterator[RecordedStep]:
-    """The whole entries of the ring, from two copies, in no order."""
+    """The complete entries of the ring, from two copies, in no order."""
     for start in range(STEPS_OFFSET, STEPS_OFFSET + STEPS * STEP.size, STEP.size):
         step = RecordedStep._make(STEP.unpack_from(first, start))
         if step.calls == 0 or step.calls != step.calls_again:

@@ -18,7 +18,7 @@ _WORDS = msgspec.msgpack.Decoder(ExitNote)
 
 
 class UnreadableRecordError(Exception):
-    """The file is no record, or one of another version; the message says which."""
+    """The file is not a record, or one of another version; the message says which."""
 
 
 def parse(data: bytes) -> record.RecordHeader:
@@ -81,10 +81,10 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
         return max(self.stamp, self.stepped, spoken, self.header.made_monotonic)
 
     def update(self, first: bytes, second: bytes, offset: float) -> None:
-        """Take over what two copies agree on; ``offset`` is Unix minus monotonic seconds.
+        """Apply what two copies agree on; ``offset`` is Unix minus monotonic seconds.
 
-        What is torn in this look keeps its earlier value. Raises UnreadableRecordError where a
-        whole block is not what a writer of this version stores.
+        What is torn in this look keeps its earlier value. Raises UnreadableRecordError if a
+        complete block is not what a writer of this version stores.
         """
         try:
             self._update_blocks(first, second)

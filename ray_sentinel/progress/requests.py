@@ -1,8 +1,8 @@
 """Requests to a rank's companion thread: two words in the record.
 
-The request word is written by the reader: a serial number in the upper 56 bits, a set of wishes in
-the lower 8. The companion does what is asked, leaves the results as files beside the record
-(``answer_name``), seen whole or not at all, and copies the word to the answer word.
+The reader writes the request word: a serial number in the upper 56 bits, a set of request flags in
+the lower 8. The companion carries out the requests, leaves the results as files beside the record
+(``answer_name``), each visible as a whole or not at all, and copies the word to the answer word.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ray_sentinel.progress.directory import SUFFIX
 
 
 class ProgressRequest(IntFlag):
-    """What can be asked for, alone or together."""
+    """What can be requested, alone or together."""
 
     FLIGHT_RECORDER = 1
     STACKS = 2
@@ -45,7 +45,7 @@ def pack_request(serial: int, wishes: ProgressRequest) -> int:
 
 
 def unpack_request(word: int) -> tuple[int, ProgressRequest]:
-    """Serial number and wishes of a word; wishes that this version does not know are dropped."""
+    """Serial number and request flags of a word; flags unknown to this version are dropped."""
     known = int(
         ProgressRequest.FLIGHT_RECORDER
         | ProgressRequest.STACKS
@@ -56,5 +56,5 @@ def unpack_request(word: int) -> tuple[int, ProgressRequest]:
 
 
 def answer_name(record: str, answer: str) -> str:
-    """The file of an answer beside the record called ``record``."""
+    """The file name of an answer beside the record called ``record``."""
     return f"{record.removesuffix(SUFFIX)}.{answer}"

@@ -33,7 +33,7 @@ class StaleRecords:
         self.problems: list[str] = []
 
     def told(self, key: Key, now: float) -> None:
-        """The exit of this process was reported."""
+        """Mark the exit of this process as reported."""
         self._told[key] = now
 
     def untold(
@@ -46,7 +46,7 @@ class StaleRecords:
         """The dead records that nobody watched and whose processes died a short time ago; each is
         returned once.
 
-        ``mine`` tells whose ranks this agent watches; others are left to their own agents.
+        ``mine`` says whether this agent watches a rank; others are left to their own agents.
         """
         found = []
         for view in dead:

@@ -109,20 +109,21 @@ class NodeWatch:
         """By the processes above their ranks: the jobs of inference engines."""
 
     def set_peers(self, raylets: Collection[int], strangers: Collection[int] = ()) -> None:
-        """The raylets (pids) of all agents that share this machine and PID namespace.
+        """Set the raylets (pids) of all agents that share this machine and PID namespace.
 
         ``strangers`` are raylets without an agent of ours, such as another cluster's: what descends
-        from them is theirs, but they take nothing else.
+        from them is theirs, but they get nothing else.
         """
         self._peers = frozenset(raylets)
         self._strangers = frozenset(strangers)
 
     def set_ray_workers(self, workers: Iterable[RayWorker]) -> None:
-        """The actors' processes on this node, as Ray knows them; replaces those of before."""
+        """Set the actors' processes on this node, as Ray knows them; replaces the previous ones."""
         self._workers = tuple(workers)
 
     def set_ray_drivers(self, drivers: Iterable[tuple[str, int]]) -> None:
-        """Address and pid of the drivers of all jobs, as Ray knows them; replaces the former."""
+        """Set address and pid of the drivers of all jobs, as Ray knows them; replaces the previous
+        ones."""
         self._drivers = tuple(drivers)
 
     def ray_processes(self) -> tuple[RayProcess, ...]:
@@ -133,12 +134,12 @@ class NodeWatch:
         )
 
     def ray_exits(self) -> tuple[RayExit, ...]:
-        """How those of them ended that have ended lately."""
+        """How those of Ray's processes ended that ended recently."""
         return self._ray_processes.exits(self._now())
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was new and wrong since the last call: files that are no records, and the like."""
+        """Problems that are new since the last call: files that are not records, and the like."""
         sources = (
             self.records.problems,
             self._attached.problems,
@@ -171,7 +172,7 @@ class NodeWatch:
 
     @property
     def serves(self) -> bool:
-        """Whether the last look saw replicas of Ray Serve under this agent's raylet."""
+        """Whether the last look found replicas of Ray Serve under this agent's raylet."""
         return any(
             process.arguments and process.arguments[0].startswith(REPLICA) and self._owns(process)
             for process in self._processes.values()

@@ -1,1 +1,1 @@
-"""Detectors: each reads a few quantities of a case and says what deviates, where and when."""
+"""Detectors: each reads a few quantities of a case and reports what deviates, where and when."""

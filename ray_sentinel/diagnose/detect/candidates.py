@@ -1,5 +1,5 @@
 """What could have made the job slow: every disturbance that was found, with the hosts or ports
-behind it."""
+responsible for it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 def joint(case: JobCase, panel: SeriesPanel, q: float = 0.5) -> Floats:
     """(T,) one curve from all rows; a sample that is not finite in any of them stays so.
 
-    What a restart has superseded is left out: it led nowhere, and is no level to fall back from.
+    What a restart has superseded is left out: it led nowhere, and is not a level to fall back from.
     """
     if panel.empty:
         return np.full(panel.times.size, np.nan)
@@ -42,7 +42,7 @@ def joint(case: JobCase, panel: SeriesPanel, q: float = 0.5) -> Floats:
 
 def told(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Bools, size: float,
          at: float | None = None, lasting: bool = True) -> Curve:  # fmt: skip
-    """What was seen in ``cells`` (T,), with the step at which it began."""
+    """A description of ``cells`` (T,), with the step at which they began."""
     first = int(np.flatnonzero(cells)[0])
     moment = float(case.times[first]) if at is None else at
     step = case.line.step_at(moment)
@@ -62,10 +62,10 @@ def told(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Bools, 
 
 def broken(case: JobCase, panel: SeriesPanel, curve: Floats, name: str, title: str, last: int
            ) -> tuple[list[Curve], Floats]:  # fmt: skip
-    """Where a curve is not finite, and the curve without that.
+    """Where a curve is not finite, and the curve without that part.
 
-    It is broken for good if its ``last`` known values are not finite. A gradient that overflowed
-    now and then is what a loss scaler looks for, and a batch that was skipped breaks nothing.
+    It is broken for good if its ``last`` known values are not finite. An occasional gradient
+    overflow is what a loss scaler looks for, and a batch that was skipped breaks nothing.
     """
     off = np.isinf(curve)
     found = []

@@ -43,7 +43,7 @@ FIRST_SHARE = 0.1
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU that moved away, from a moment on."""
+    """One GPU that moved away from the others, from a moment on."""
 
     kind: str
     """"hot", "clock", "power"."""
@@ -67,8 +67,8 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 def working(case: JobCase, panel: SeriesPanel) -> Bools:
     """(S, T) where each card of ``panel`` has work, as far as its utilisation is recorded.
 
-    A spare node, or the rollout nodes of a job whose trainers work, show what no load asks for.
-    Where nobody has work all are alike again.
+    A spare node, or the rollout nodes of a job whose trainers work, show values without any load.
+    Where nobody has work, all cards are comparable again.
     """
     util = case.view.panel("gpu.util")
     use = {(row.host, row.gpu): values for row, values in zip(util.rows, util.values, strict=True)}
@@ -200,7 +200,7 @@ def _drifts(case: JobCase, key: str, kind: str, *, least: float, sign: float) ->
 
 
 class _Away(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a card is away from its usual level, in the quantity's unit."""
+    """A period in which a card is away from its usual level, in the quantity's unit."""
 
     cells: Bools
     first: int
@@ -213,7 +213,8 @@ class _Away(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _away(case: JobCase, calm: Floats, least: float, sign: float) -> _Away | None:
-    """From the card's own (T,), smoothed; None where it stays, or is away throughout."""
+    """The period in which the card's smoothed values (T,) are at least ``least`` from its usual
+    level in the direction of ``sign``; None if there is none, or if it is the whole time."""
     shifts = find_shifts(calm, case.times, least=0.5 * least)
     if not shifts:
         return None

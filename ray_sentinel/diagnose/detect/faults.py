@@ -80,7 +80,7 @@ class DeviceErrors(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> float:
-        """When the first one was counted."""
+        """When the first error was counted."""
         return self.anomaly.at
 
 

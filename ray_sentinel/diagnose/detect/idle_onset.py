@@ -1,7 +1,7 @@
 """Hosts whose GPUs went idle for good well before those of the others.
 
-Where no log was collected, this is what tells a job that lost a task from one that was ended: after
-the end all rest alike, but the one that died rested first.
+Without a log, this distinguishes a job that lost a task from one that was ended: after the end all
+are idle alike, but the one that died was idle first.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Rested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first(case: JobCase) -> Rested | None:
-    """A minority that rested first, and with it the job's steps; None where all rested together,
+    """A minority that went idle first, and the job's steps with it; None if all went idle together,
     or some never did.
 
-    Where one of two rests first the other may have had something left to do: nobody is named.
+    If one of two goes idle first, the other may have had something left to do: nobody is named.
     """
     lasts = {host: stats.last_index(cells) for host, cells in _busy(case).items()}
     known = {host: last for host, last in lasts.items() if last is not None}

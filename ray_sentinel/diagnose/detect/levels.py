@@ -46,7 +46,7 @@ class StalledGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def states(case: JobCase, start: float, end: float) -> tuple[StalledGpu, ...]:
-    """Every GPU (or host, where utilisation is known per host only) in ``start`` to ``end``."""
+    """Every GPU (or host, if utilisation is only known by host) from ``start`` to ``end``."""
     power, util = case.view.panel("gpu.power"), case.view.panel("gpu.util")
     # Power that a GPU drew just before the stall, else over the whole time that it trained.
     before = case.steady & (case.times > start - LEAD_SECONDS) & (case.times <= start)

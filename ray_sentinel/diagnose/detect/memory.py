@@ -1,4 +1,4 @@
-"""Host memory: how it grew, how near the limit it came, and what was killed for it."""
+"""Host memory: how it grew, how close to the limit it came, and what was killed for it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LEAST_CELLS = 4
 
 
 class Spell(msgspec.Struct, frozen=True, kw_only=True):
-    """The job ran at ``factor`` times its best lasting step time from ``start`` to ``end``."""
+    """The job ran at ``factor`` times its best sustained step time from ``start`` to ``end``."""
 
     start: float
     end: float
@@ -35,7 +35,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepPace(msgspec.Struct, frozen=True, kw_only=True):
-    """Step times over time. ``relative`` (T,) is the step time over the best lasting level."""
+    """Step times over time. ``relative`` (T,) is the step time over the best sustained level."""
 
     known: bool
     best: float = float("nan")
@@ -52,7 +52,7 @@ class StepPace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def regressed(self) -> bool:
-        """Steps became slower in some spell, by enough to matter."""
+        """Whether steps became slower in some spell, by enough to matter."""
         return any(spell.risen and spell.factor >= 1.0 + REGRESSION for spell in self.spells)
 
     def cells(self, times: Floats) -> Bools:

@@ -15,7 +15,7 @@ from ray_sentinel.diagnose.wording import size
 
 
 class PressureMeasure(msgspec.Struct, frozen=True):
-    """A host gauge that tells of contention; ``least`` and ``relative`` as in ``find_shifts``."""
+    """A host gauge that shows contention; ``least`` and ``relative`` as in ``find_shifts``."""
 
     key: str
     domain: str
@@ -80,7 +80,7 @@ def find(case: JobCase) -> tuple[Pressure, ...]:
 
 
 def beside(case: JobCase) -> tuple[Pressure, ...]:
-    """Lasting rises of the measures that slow no step by themselves."""
+    """Lasting rises of measures that do not by themselves slow any step."""
     return _risen(case, BESIDE)
 
 

@@ -125,8 +125,8 @@ def limits(rates: Floats, least: float) -> Floats:
 
 
 def lasting(case: JobCase, flags: Bools, rate: Floats, limit: float, step: float) -> Bools:
-    """Runs of ``flags`` (T,), rates above the limit, that last at a mean above it too, or that
-    affect many packets: a burst of some dozens is every network's."""
+    """Runs of ``flags`` (T,), rates above the limit, that last with a mean above it too, or that
+    affect many packets: bursts of a few dozen occur in every network."""
     out = np.zeros_like(flags)
     for left, right in stats.runs(stats.joined(flags, _cells(case, JOIN_SECONDS))):
         above = int(flags[left:right].sum())

@@ -70,8 +70,8 @@ def restarts(case: JobCase) -> tuple[int, ...]:
 
 
 def without_warm_up(case: JobCase) -> str | None:
-    """What is odd where the configuration speaks of a warm-up, and the rate was flat from the
-    first step on; None where there is nothing odd."""
+    """What is odd if the configuration mentions a warm-up, and the rate was flat from the first
+    step on; None if nothing is odd."""
     steps = case.logs.warm_up_steps
     rate, known = _known(case)
     first = case.line.steps[0] if case.line.steps.size else np.inf

@@ -17,7 +17,7 @@ MISSED = 2
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host, or one GPU of it, that went away and did not return."""
+    """A host, or one GPU of it, that disappeared and did not return."""
 
     host: str
     gpu: str = ""
@@ -29,7 +29,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
 def hosts(case: JobCase) -> tuple[Lost, ...]:
     """Hosts whose series all end well before those of most others, the first one first.
 
-    A target that is scraped and answers nothing (``up`` 0) has gone as well.
+    A target that is scraped without success (``up`` 0) has disappeared as well.
     """
     if len(case.hosts) < 2:
         return ()

@@ -1,8 +1,8 @@
 """Trouble of TCP and of network cards, where the collectives run over them.
 
-Where RDMA carries the collectives, TCP is storage and control traffic, and its retransmits slow no
-step. Where there is no RDMA (none is recorded, its ports carry nothing, or the log says that NCCL
-took its sockets) they are suspects like a bad link.
+If RDMA carries the collectives, TCP is only storage and control traffic, and its retransmits slow
+no step. If there is no RDMA (none is recorded, its ports carry nothing, or the log says that NCCL
+uses sockets), they are suspects like a bad link.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def carry(case: JobCase) -> bool:
 
 
 def find(case: JobCase) -> tuple[TcpTrouble, ...]:
-    """Hosts and cards in trouble outside checkpoints, the worst first; empty where RDMA carries
-    the collectives."""
+    """Hosts and cards in trouble outside checkpoints, the worst first; empty if RDMA carries the
+    collectives."""
     if not carry(case):
         return ()
     found = [

@@ -1,4 +1,4 @@
-"""How much memory each host has in use, of what it may use: the machine's, or its container's."""
+"""How much memory each host uses of what it may use: the machine's, or its container's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ray_sentinel.model.thresholds import CONTAINER_FULL, CONTAINER_PRESSURE
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """One host's memory in bytes (T,), against the limit that it was nearest to."""
+    """One host's memory in bytes (T,), against the limit that it came closest to."""
 
     row: SeriesOwner
     panel: SeriesPanel
@@ -26,15 +26,15 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def host(self) -> str:
-        """The host whose memory it is."""
+        """The host's name."""
         return self.row.host
 
 
 def find(case: JobCase) -> tuple[Usage, ...]:
-    """One for each host whose memory is known, by host.
+    """One entry for each host whose memory is known, by host.
 
-    Where the container's kills were counted it is the container's; else the one nearest to its
-    limit, of those that are scarce.
+    If the container's kills were counted, it is the container's memory; otherwise the one closest
+    to its limit among those that run short.
     """
     own = {one.host: one for one in _machines(case)}
     killed = _killed(case)

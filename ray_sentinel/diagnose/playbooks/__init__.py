@@ -20,7 +20,7 @@ from ray_sentinel.model.diagnosis import Diagnosis
 
 
 class Playbook(Protocol):
-    """What a module in this folder offers."""
+    """What a module in this folder provides."""
 
     NAME: str
     ANALYSIS: str
@@ -45,7 +45,7 @@ def playbooks() -> list[Playbook]:
 
 
 def answer_of(playbook: Playbook, case: JobCase) -> Diagnosis:
-    """The playbook's answer, which bears its name."""
+    """The playbook's answer, labelled with its name."""
     answer = playbook.run(case)
     return msgspec.structs.replace(
         answer,
@@ -56,7 +56,7 @@ def answer_of(playbook: Playbook, case: JobCase) -> Diagnosis:
 
 
 def named(name: str) -> Playbook:
-    """The playbook called so. Raises UsageError, listing all, where there is none."""
+    """The playbook with that name. Raises UsageError, listing all, if there is none."""
     wanted = name.lower().replace("_", "-")
     for playbook in playbooks():
         if wanted in {playbook.NAME, playbook.ANALYSIS, *playbook.ALIASES}:

@@ -1,4 +1,5 @@
-"""What a collective hang's diagnosis holds beside its verdict: chain, facts, table, next steps."""
+"""The parts of a collective hang's diagnosis other than its verdict: chain, facts, table, next
+steps."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def answer(
     culprits: tuple[CauseLocation, ...] = (),
     roots: list[Anomaly] | None = None,
 ) -> Diagnosis:
-    """``text`` on ``context``; ``roots`` are what set it off, in any order."""
+    """A diagnosis with ``text`` on ``context``; ``roots`` are what set it off, in any order."""
     stop = context.stop
     roots = sorted(roots or [], key=lambda anomaly: anomaly.at)
     chain = wording.chain(roots, culprits, text, _stop_link(case, stop), _wait_link(context))

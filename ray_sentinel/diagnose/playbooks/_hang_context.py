@@ -17,7 +17,7 @@ SETTLE_SECONDS = 30.0
 
 
 class HangContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What is seen during the stop."""
+    """What is visible during the stop."""
 
     stop: ProgressStop
     states: tuple[StalledGpu, ...]
@@ -29,7 +29,7 @@ class HangContext(msgspec.Struct, frozen=True, kw_only=True):
     off_bus: tuple[series_end.Lost, ...]
 
     def share(self, state: str) -> float:
-        """The share of the GPUs that are still there and in this state."""
+        """The share of the remaining GPUs that are in this state."""
         there = [one for one in self.states if one.state != "gone"]
         return sum(one.state == state for one in there) / len(there) if there else 0.0
 
@@ -38,7 +38,7 @@ class HangContext(msgspec.Struct, frozen=True, kw_only=True):
         return [one for one in self.states if one.state == state]
 
     def silent_hosts(self) -> set[str]:
-        """The hosts of which no GPU is there any more."""
+        """The hosts of which no GPU is left."""
         return {one.host for one in self.states} - {
             one.host for one in self.states if one.state != "gone"
         }

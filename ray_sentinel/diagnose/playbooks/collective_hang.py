@@ -37,7 +37,7 @@ STILL_WORKING = 0.9
 
 
 def applies(case: JobCase) -> float:
-    """It stopped while it was being watched."""
+    """Whether the job stopped while it was being watched."""
     stop = case.once(stops.find)
     if stop is None:
         return 0.0
@@ -45,7 +45,7 @@ def applies(case: JobCase) -> float:
 
 
 def run(case: JobCase) -> Diagnosis:
-    """Which kind of hang it is, what set it off, and who."""
+    """Which kind of hang it is, what set it off, and who is responsible."""
     stop = case.once(stops.find)
     if stop is None:
         return _not_stopped(case)

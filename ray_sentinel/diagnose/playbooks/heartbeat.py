@@ -50,7 +50,8 @@ class HeartbeatLoss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def applies(case: JobCase) -> float:
-    """The log or the user mentions a heartbeat; or neither does, and the job ended suddenly."""
+    """Whether the log or the user mentions a heartbeat, or neither does and the job ended
+    suddenly."""
     if _spoken_of(case):
         return 1.0
     quiet = not case.logs.files
@@ -63,7 +64,7 @@ def _spoken_of(case: JobCase) -> bool:
 
 
 def run(case: JobCase) -> Diagnosis:
-    """The accused were alive, or were not."""
+    """Whether the accused tasks were alive."""
     if not _spoken_of(case) and case.options.crash_at is None:
         if not case.logs.files and (early := case.once(idle_onset.first)) is not None:
             return _unsaid(case, early)
@@ -138,7 +139,7 @@ def _ended_abruptly(case: JobCase) -> bool:
 
 
 def when(case: JobCase) -> HeartbeatLoss:
-    """From the options, else the log, else what the series show."""
+    """The moment from the options, or else the log, or else what the series show."""
     options, logs = case.options, case.logs
     crash = options.crash_at if options.crash_at is not None else logs.crash_at
     if crash is None:

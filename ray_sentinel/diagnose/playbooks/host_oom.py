@@ -30,12 +30,12 @@ STILL_GROWING = 0.2
 
 
 def applies(case: JobCase) -> float:
-    """Memory is recorded, or somebody was killed for it."""
+    """Whether memory is recorded, or a process was killed for lack of it."""
     return 0.6 if case.view.has("mem.oom") or case.once(usage.find) else 0.0
 
 
 def run(case: JobCase) -> Diagnosis:
-    """The way to the kill, or how near it came."""
+    """How memory grew until the kill, or how close it came to one."""
     kills, hosts = case.once(memory.kills), case.once(memory.find)
     if kills:
         return _killed(case, kills, hosts)

@@ -26,7 +26,7 @@ UNKNOWN = "not recorded"
 
 
 def report(case: JobCase, hosts: list[str]) -> str:
-    """One section a host, in Markdown."""
+    """One section for each host, in Markdown."""
     return "\n\n".join(_section(case, host) for host in hosts)
 
 
@@ -100,7 +100,7 @@ _CAUSES = {
 
 
 def applies(case: JobCase) -> float:
-    """There are error counters, or somebody went away."""
+    """Whether there are error counters, or a host disappeared."""
     seen = _counted(case) or any(map(case.once, (series_end.hosts, series_end.gpus, driver.find)))
     return 0.7 if case.hosts and seen else 0.0
 

@@ -65,8 +65,8 @@ class RasContext:
 
 
 def minority(look: CommunicatorView, count: int) -> bool:
-    """Whether ``count`` out of ``size`` ranks of a communicator are fewer than half; one of two
-    counts too."""
+    """Whether ``count`` ranks are a minority of a communicator: fewer than half; one of two counts
+    too."""
     return 2 * count < look.last.size or (count == 1 and look.last.size == 2)
 
 

@@ -87,7 +87,7 @@ IDENTITY_VARIABLES: frozenset[str] = VARIABLES - {
 
 
 class EnvironRank(msgspec.Struct, frozen=True, kw_only=True):
-    """What a launcher's variables say."""
+    """The values of a launcher's variables."""
 
     scheme: str
     rank: int
@@ -96,9 +96,9 @@ class EnvironRank(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rank_from(environ: Mapping[str, str]) -> EnvironRank | None:
-    """The rank that a launcher gave to the process; None where none did.
+    """The rank that a launcher assigned to the process; None if none did.
 
-    Variables that are no numbers, or out of range, count as not set: they come from outside.
+    Variables that are not numbers, or out of range, count as not set: they come from outside.
     """
     for scheme, rank_name, size_name, local_name in SCHEMES:
         rank = _number(environ, rank_name)
@@ -149,7 +149,7 @@ def _seen_from_outside(address: str, host: str) -> str:
 
 
 def attempt_from(environ: Mapping[str, str]) -> int:
-    """How often the job was restarted before this process; 0 where nobody counts."""
+    """How often the job was restarted before this process; 0 if nobody counts."""
     for name in _ATTEMPT_VARIABLES:
         number = _number(environ, name)
         if number is not None:

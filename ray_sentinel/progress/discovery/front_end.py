@@ -21,7 +21,7 @@ _PORT = re.compile(r"(?:^|\0)--port[=\0](\d{1,5})(?:\0|$)")
 
 
 def metrics_url(pid: int, engine: str) -> str:
-    """The URL of ``/metrics`` for a rank's process; "" where nothing above it listens there.
+    """The URL of ``/metrics`` for a rank's process; "" if nothing above it listens there.
 
     >>> metrics_url(1, "sglang")
     ''
@@ -47,7 +47,7 @@ def _serves(process: psutil.Process, engine: str) -> str:
 
 
 def port_of(arguments: Sequence[str]) -> int:
-    """``--port`` of a command line; 0 where it has none.
+    """``--port`` on a command line; 0 if it has none.
 
     >>> port_of(["vllm", "serve", "m", "--port", "9000"]), port_of(["--port=30001"]), port_of(["x"])
     (9000, 30001, 0)

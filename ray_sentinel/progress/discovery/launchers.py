@@ -78,7 +78,7 @@ def is_rays_command(arguments: Sequence[str]) -> bool:
 
 
 def up_to_a_launcher(process: Process, table: Mapping[int, Process]) -> Iterator[Key]:
-    """The ancestors from which it may have inherited variables: up to the nearest launcher, which
+    """The ancestors from which it may have inherited variables, up to the nearest launcher that
     assigns ranks of its own."""
     for pid, start in process.lineage:
         above = table.get(pid)
@@ -104,7 +104,8 @@ def _program(arguments: Sequence[str]) -> tuple[str, str]:
 
 
 def gave_out(above: EnvironRank, below: EnvironRank) -> bool:
-    """Whether a process with ``above`` is a launcher, seen from a descendant that has ``below``.
+    """Whether a process with the variables ``above`` is a launcher, judged by a descendant that has
+    ``below``.
 
     Children inherit variables; one that has another rank by another scheme, or a local rank where
     the one above has none, was given it by the one above or by something in between.

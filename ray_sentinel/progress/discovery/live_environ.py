@@ -49,7 +49,8 @@ class LiveEnviron:
         self._symbols: dict[tuple[int, int], int | None] = {}
 
     def read(self, pid: int) -> dict[str, str] | None:
-        """The launcher's variables in the present environment of ``pid``; None where refused.
+        """The launcher's variables in the current environment of ``pid``; None if the kernel
+        refuses.
 
         The environment may change while it is read: a torn variable is left out. None also if the
         process hangs, and its reader with it.
@@ -99,9 +100,9 @@ class LiveEnviron:
 
 
 def find_symbol(data: bytes | mmap.mmap) -> int | None:
-    """Value of ``environ`` in the dynamic symbols of a 64-bit little-endian ELF file.
+    """The value of ``environ`` in the dynamic symbols of a 64-bit little-endian ELF file.
 
-    None where it has none, or is another kind of file. Raises struct.error where it is cut off.
+    None if it has none, or is another kind of file. Raises struct.error if it is truncated.
     """
     if data[:6] != b"\x7fELF\x02\x01":
         return None

@@ -1,7 +1,7 @@
-"""Processes that carry a rank's variables but are no ranks: side-cars, a shell's commands.
+"""Processes that have a rank's variables but are not ranks: side-cars, a shell's commands.
 
-They have the same launcher variables as the rank, and only the libraries that they have loaded tell
-them apart: a rank has one that ranks compute or communicate with.
+They have the same launcher variables as the rank, and only the libraries that they have loaded
+distinguish them: a rank has one that ranks compute or communicate with.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ started may not have loaded anything yet."""
 
 
 class NonRanks:
-    """Remembers which processes are not ranks, because they outlive the rank."""
+    """Remembers which processes are not ranks, because they may outlive the rank."""
 
     def __init__(self, memory: ProcessMemory) -> None:
         self._memory = memory
@@ -36,8 +36,8 @@ class NonRanks:
         """Which processes share a rank number; the caller reads and clears this."""
 
     def ranks(self, found: Iterable[DiscoveredRank]) -> list[DiscoveredRank]:
-        """``found`` without processes that are not ranks; a number that remains twice is reported
-        once."""
+        """``found`` without processes that are not ranks; a number that still occurs twice is
+        reported once."""
         by_number: dict[tuple[str, int, int], list[DiscoveredRank]] = defaultdict(list)
         for item in found:
             by_number[item.job, item.attempt, item.rank].append(item)

@@ -38,10 +38,10 @@ def is_default_owner(own_raylet: int | None, all_raylets: Collection[int]) -> bo
 class Neighbours:
     """The raylets whose agents share this machine and PID namespace, once that is settled.
 
-    The coordinator says whose agents report to it. While it is new that is nobody, then a few: an
-    agent that believed it at once would take what descends from no raylet, and give it back later;
-    a rank would be two processes, of which one vanishes. So a list that lacks a living raylet is
-    believed only after ``seconds`` in which nothing was added.
+    The coordinator lists the agents that report to it. While it is new, it lists none, then a few.
+    An agent that believed it at once would claim processes that descend from no raylet, and give
+    them back later; a rank would become two processes, one of which vanishes. So a list that lacks
+    a living raylet is believed only after ``seconds`` in which nothing was added.
     """
 
     def __init__(self, seconds: float, now: float) -> None:
@@ -51,7 +51,7 @@ class Neighbours:
         self._settled: tuple[int, ...] = ()
 
     def tell(self, raylets: tuple[int, ...], now: float) -> bool:
-        """Take the coordinator's list; returns whether it changed."""
+        """Set the coordinator's list. Returns whether it changed."""
         if raylets == self._told:
             return False
         self._told, self._told_at = raylets, now

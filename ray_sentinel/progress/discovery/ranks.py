@@ -1,11 +1,12 @@
 """Finds the ranks on a machine from outside: which processes are ranks, and which merely inherited
 variables.
 
-Said by, in falling precedence: a live record (the process attached), Ray (the caller tells), the
-environment a process started with, an inference engine's title. Children inherit the variables, so
-the topmost interpreter of each (job, rank) is the rank: shells above it are no interpreters,
-dataloader workers below it are its children, also after it died. Launchers are no ranks, nor are
-Ray's own processes that inherited variables from the shell that started Ray, nor are ours.
+The sources, in order of precedence: a live record (the process attached), Ray (the caller provides
+it), the environment that a process started with, an inference engine's title. Children inherit
+variables, so the topmost interpreter of each (job, rank) is the rank: shells above it are not
+interpreters, and dataloader workers below it are its children, even after it died. Launchers are
+not ranks, nor are Ray's own processes that inherited variables from the shell that started Ray, nor
+are the sentinel's.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiscoveredRank(_Place, frozen=True, kw_only=True):
-    """A process that is a rank, and who says so."""
+    """A process that is a rank, and the source that says so."""
 
     process: Process
     source: str = "environ"
@@ -57,7 +58,7 @@ class DiscoveredRank(_Place, frozen=True, kw_only=True):
 
 
 class Claim(_Place, frozen=True, kw_only=True):
-    """A claim that a process is a rank, made by its record or by Ray."""
+    """A claim that a process is a rank, from its record or from Ray."""
 
     pid: int
     start: int
@@ -65,7 +66,7 @@ class Claim(_Place, frozen=True, kw_only=True):
     source: str = "record"
 
     def found(self, process: Process) -> DiscoveredRank:
-        """The rank, where its word is taken for ``process``."""
+        """The rank, if the claim is accepted for ``process``."""
         place = {name: getattr(self, name) for name in _Place.__struct_fields__}
         return DiscoveredRank(process=process, source=self.source, **place)
 

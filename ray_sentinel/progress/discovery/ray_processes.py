@@ -2,7 +2,7 @@
 
 Ray writes into a worker's title what runs there: "ray::Rollout.generate" during a call,
 "ray::Rollout" between two calls, "ray::IDLE" between two tasks (``setproctitle`` in Ray's
-``_raylet.pyx``). So a call's begin and end are seen without a word from the program.
+``_raylet.pyx``). So the begin and end of a call are visible without the program's cooperation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Seen(msgspec.Struct, kw_only=True):
 
 
 class RayProcessWatch:
-    """Keeps the last look at each process. One caller looks."""
+    """Remembers the last look at each process. Called by one thread."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RayProcessWatch:
         """Of those that ended, whose last output has not been read yet."""
 
     def exits(self, now: float) -> tuple[RayExit, ...]:
-        """How processes that were told have ended in the last ``TOLD_SECONDS``."""
+        """How reported processes ended in the last ``TOLD_SECONDS``."""
         for ended in self._exits.drain():
             process = self._told.pop(ended.key, None)
             if process is not None:
@@ -102,8 +102,8 @@ class RayProcessWatch:
         now: float,
         engines: Mapping[Key, str] | None = None,
     ) -> tuple[RayProcess, ...]:
-        """The workers below this node's raylet that have run anything, and the drivers among
-        ``drivers`` (address and pid) that are here; ``now`` is the agent's time. ``engines``: the
+        """The workers below this node's raylet that have run anything, and those of ``drivers``
+        (address and pid) that are on this machine. ``now`` is the agent's time; ``engines`` are the
         inference engines below processes."""
         here = {pid for address, pid in drivers if address == node.address}
         workers = [p for p in table.values() if self._is_worker(p)]

@@ -69,11 +69,11 @@ def in_process_group(names: Mapping[int, str]) -> bool:
 
 
 class TrainingThread:
-    """The thread that trains in a worker of Ray Train, whose main thread serves the controller.
+    """The thread that trains in a Ray Train worker, whose main thread serves the controller.
 
-    A thread that Python or Ray starts has its maker's name. Of those beside the main thread, the
-    one that ever used most CPU time from one look to the next: while training hangs, Ray's own
-    threads go on and in time outdo all that it used.
+    A thread that Python or Ray starts carries its creator's name. Of those other than the main
+    thread, it is the one that ever used most CPU time between two looks: while training hangs,
+    Ray's own threads go on and eventually exceed its total.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class TrainingThread:
         """CPU seconds; what a thread had used when it was first seen counts as one look's."""
 
     def find(self, pid: int, names: Mapping[int, str], proc: Path = Path("/proc")) -> int:
-        """Its thread id, of the threads ``names`` of process ``pid``; 0 where there is none."""
+        """The thread id among the threads ``names`` of process ``pid``; 0 if there is none."""
         used: dict[int, float] = {}
         for tid, name in names.items():
             if tid == pid or name != names.get(pid):
@@ -175,7 +175,7 @@ class RayRanks:
         attached: Collection[Key],
         now: float,
     ) -> tuple[Claim, ...]:
-        """The ranks among the processes, those in ``attached`` left out; ``now`` is monotonic."""
+        """The ranks among the processes, except those in ``attached``; ``now`` is monotonic."""
         told = {worker.pid: worker for worker in workers}
         candidates = {
             process.key: process for process in table.values() if self._may_be_rank(process)

@@ -52,7 +52,7 @@ def engine_ranks(table: Mapping[int, Process]) -> tuple[EngineRank, ...]:
     """The engines' ranks among the processes.
 
     Global ranks are counted as the engines do: tensor inside pipeline inside data parallel ranks.
-    Where a title names no ranks, they are counted in the order of their start.
+    If a title names no ranks, they are counted in the order of their start.
     """
     groups: dict[tuple[str, Key], list[_Part]] = {}
     parts = [part for process in table.values() if (part := _part(process)) is not None]

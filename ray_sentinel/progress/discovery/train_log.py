@@ -27,7 +27,7 @@ _WORLD = re.compile(rb"world_size=(\d{1,7})\b")
 
 
 class TrainWords(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray Train says about one worker."""
+    """What Ray Train's log says about one worker."""
 
     run: str
     rank: int
@@ -47,7 +47,8 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def read_words(pid: int, proc: Path = Path("/proc")) -> TrainWords | None:
-    """What Ray Train says about process ``pid``; None if it says nothing or we may not read it."""
+    """What Ray Train's log says about process ``pid``; None if it says nothing or we may not read
+    it."""
     for path in _logs(proc / str(pid)):
         try:
             with open(open_evidence(path, uid_of(pid, str(proc))), "rb") as file:
@@ -61,7 +62,8 @@ def read_words(pid: int, proc: Path = Path("/proc")) -> TrainWords | None:
 
 
 def has_log(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Whether Ray Train has begun a log for process ``pid``, so that it is a worker of Train's."""
+    """Whether Ray Train has begun a log for process ``pid``, which makes it one of Train's
+    workers."""
     return any(path.exists() for path in _logs(proc / str(pid)))
 
 

@@ -1,1 +1,1 @@
-"""What the kernel tells of a process."""
+"""What the kernel shows about a process."""

@@ -52,8 +52,8 @@ class ControlGroups:
         self._mounts = parse_mounts(_text(proc / "self/mounts"), controller)
 
     def of(self, pid: int | str) -> Iterator[tuple[str, Path, PurePosixPath]]:
-        """In the controller's hierarchy and in version 2's, under ``""``: where that is mounted,
-        and the process's group below it."""
+        """The folders of its groups in the controller's hierarchy and in version 2's (under
+        ``""``): the mount point, and the process's group below it."""
         groups = parse_cgroup(_text(self._proc / str(pid) / "cgroup"))
         for name, mount in self._mounts.items():
             group = PurePosixPath(groups.get(name, "..").lstrip("/"))
@@ -68,7 +68,7 @@ class ControlGroups:
 
 
 class Freezer:
-    """Answers for many processes."""
+    """Checks many processes."""
 
     def __init__(self, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
         self._groups = ControlGroups("freezer", proc, root)

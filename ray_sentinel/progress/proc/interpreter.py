@@ -49,7 +49,7 @@ class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def waited(now: ThreadSample, before: ThreadSample) -> float | None:
-    """Seconds between two looks that a thread waited for a CPU; None where that cannot be told."""
+    """Seconds between two looks for which a thread waited for a CPU; None if unknown."""
     if now.delay_seconds is None or before.delay_seconds is None:
         return None
     ran = (now.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0)
@@ -61,8 +61,8 @@ def waited(now: ThreadSample, before: ThreadSample) -> float | None:
 
 
 def may_have_waited(now: ThreadSample, before: ThreadSample) -> float | None:
-    """The most seconds between two looks that a thread can have waited for a CPU, with a wait that
-    goes on; None where that cannot be told."""
+    """The most seconds between two looks for which a thread can have waited for a CPU, including a
+    wait that is still going on; None if unknown."""
     told = waited(now, before)
     if told is None or now.state != "R":
         return told

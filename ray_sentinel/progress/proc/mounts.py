@@ -26,7 +26,7 @@ MOST_KNOWN = 1000
 
 
 class MountTable:
-    """Answers are kept: a folder is looked up once."""
+    """Looks folders up; answers are cached, so each folder is looked up once."""
 
     def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:
         self._table = proc / "self/mountinfo"
@@ -54,7 +54,8 @@ class MountTable:
 
 
 def kind_of(path: str, mountinfo: str) -> str:
-    """The type of the file system that a path without links is on; empty where it is not told.
+    """The type of the file system that a path without links is on; empty if the table does not show
+    it.
 
     >>> root = "1 0 8:1 / / rw - ext4 /dev/sda rw\\n"
     >>> table = root + "2 1 0:5 / /a\\\\040b rw shared:1 - nfs4 s:/ rw\\n"

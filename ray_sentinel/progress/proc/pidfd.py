@@ -29,7 +29,7 @@ _INFO_EXIT = 1 << 3
 def open_pidfd(pid: int, start: int, proc: Path = Path("/proc")) -> int | None:
     """A descriptor of exactly this process.
 
-    None where it is gone already. Raises OSError where the kernel has no such descriptors.
+    None if it has ended already. Raises OSError if the kernel has no such descriptors.
     """
     if not hasattr(os, "pidfd_open"):
         raise OSError(errno.ENOSYS, "this Python has no pidfd_open")
@@ -63,7 +63,7 @@ def _state(pid: int, start: int, proc: Path) -> str | None:
 
 
 def exit_status(handle: int) -> int | None:
-    """The wait status of a process that ended and was reaped; None while or where unknown."""
+    """The wait status of a process that ended and was reaped; None if it is not known (yet)."""
     buffer = bytearray(_INFO.size)
     struct.pack_into("@Q", buffer, 0, _INFO_EXIT)
     try:
@@ -76,7 +76,7 @@ def exit_status(handle: int) -> int | None:
 
 
 def zombie_status(pid: int, start: int, proc: Path = Path("/proc")) -> int | None:
-    """The wait status of a process that ended and was not reaped; None where unknown."""
+    """The wait status of a process that ended and was not reaped; None if unknown."""
     path = proc / str(pid) / "stat"
     try:
         owner = path.stat().st_uid
@@ -90,7 +90,8 @@ def zombie_status(pid: int, start: int, proc: Path = Path("/proc")) -> int | Non
 
 
 def describe(status: int | None) -> tuple[int | None, int | None]:
-    """Exit code and signal of a wait status; one of them is None, or both where it is unknown."""
+    """Exit code and signal of a wait status; one of them is None, or both if the status is
+    unknown."""
     if status is None:
         return None, None
     if os.WIFSIGNALED(status):

@@ -1,9 +1,9 @@
 """Reads the files of ``/proc`` that the kernel takes from a process's memory.
 
-The command line, the environment and the memory map lie behind a lock of the process's memory. A
-process that hangs in a driver may hold it for ever, and every reader waits with it (which is why
-``ps`` hangs on such machines). So they are read in other threads, and the caller goes on without
-them.
+The command line, the environment and the memory map are behind a lock on the process's memory. A
+process that hangs in a driver may hold that lock for ever, and every reader waits with it (which is
+why ``ps`` hangs on such machines). So they are read in other threads, and the caller goes on
+without them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ MAX_FILE = 1 << 20
 
 
 class Own(msgspec.Struct, frozen=True):
-    """What a process says about itself; None if it may not be read or is gone."""
+    """The command line and environment of a process; None if they may not be read or the process
+    has ended."""
 
     line: bytes | None
     """Its arguments, each ended by a zero byte; empty for threads of the kernel and zombies."""
@@ -46,7 +47,7 @@ class Own(msgspec.Struct, frozen=True):
 
 
 class ProcessMemory:
-    """Reads processes; one that hangs is left out until its reader is back."""
+    """Reads processes; one that hangs is skipped until its reader has returned."""
 
     def __init__(
         self,
@@ -65,11 +66,11 @@ class ProcessMemory:
         """Which processes cannot be read; the caller reads and clears this."""
 
     def own(self, keys: Iterable[Key]) -> dict[Key, Own]:
-        """What each process says about itself; those that hang are missing."""
+        """The command line and environment of each process; those that hang are missing."""
         return self._run(self._own, keys, self._read_own)
 
     def maps(self, keys: Iterable[Key]) -> dict[Key, bytes]:
-        """The memory map of each, empty where we may not look; those that hang are missing."""
+        """The memory map of each, empty if we may not read it; those that hang are missing."""
         return self._run(self._maps, keys, self._read_maps)
 
     def _run(
@@ -114,8 +115,8 @@ def memory_files(
 ) -> dict[int, bytes]:
     """``cmdline``, ``environ`` or ``maps`` of some processes, for code that must not wait for them.
 
-    Missing are those that are gone or not for us, and those that hang: these cost ``PATIENCE``
-    once, and are not read again before their reader is back. Any thread may call.
+    Processes that have ended or may not be read are missing, and so are those that hang: these cost
+    ``PATIENCE`` once, and are not read again before their reader has returned. Any thread may call.
     """
     root = os.fspath(proc)
 
@@ -131,12 +132,12 @@ def memory_files(
 
 
 def memory_file(pid: int, name: str, proc: str | os.PathLike[str] = "/proc") -> bytes | None:
-    """The same of one process; None where it is missing."""
+    """The same file of one process; None if it is missing."""
     return memory_files([pid], name, proc).get(pid)
 
 
 def read_file(proc: str, pid: int, name: str) -> bytes | None:
-    """A file of a process, ``MAX_FILE`` bytes at most; None where it is gone or not for us."""
+    """A file of a process, ``MAX_FILE`` bytes at most; None if it has ended or may not be read."""
     try:
         handle = os.open(f"{proc}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

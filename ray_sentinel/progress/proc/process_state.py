@@ -111,7 +111,7 @@ class StateReader:
         self._memory: dict[Key, _Memory] = {}
 
     def forget(self, alive: set[Key]) -> None:
-        """Forget all processes but these."""
+        """Drop all processes but these."""
         for key in self._memory.keys() - alive:
             del self._memory[key]
 

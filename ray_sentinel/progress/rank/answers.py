@@ -18,7 +18,7 @@ MAX_FRAMES = 256
 
 
 class AnswerError(Exception):
-    """There is nothing to give; the message says why."""
+    """There is nothing to return; the message says why."""
 
 
 def stacks() -> bytes:
@@ -63,8 +63,8 @@ def _frames(frame: FrameType | None) -> list[dict[str, Any]]:
 
 
 def flight_recorder(modules: Mapping[str, ModuleType] | None = None) -> dict[str, bytes]:
-    """PyTorch's flight recorder, by the name of the answer: NCCL's as the pickle that its own
-    watchdog would write, that of the other backends as JSON.
+    """PyTorch's flight recorders, by the name of the answer: NCCL's as the pickle that its own
+    watchdog would write, those of other backends as JSON.
 
     Nothing is imported: a process without torch has no recorder. Raises AnswerError.
     """

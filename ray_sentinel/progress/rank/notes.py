@@ -1,4 +1,5 @@
-"""Rarely written parts of a record, kept as MessagePack. Times are CLOCK_MONOTONIC seconds."""
+"""Records inside a rank's record that are rarely written, as MessagePack. Times are CLOCK_MONOTONIC
+seconds."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ import msgspec
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """The phase of a rank, and when it began."""
+    """The current phase of a rank, and when it began."""
 
     name: str
     since: float
 
 
 class ExitNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank left on its way out."""
+    """How a rank ended, written by itself on its way out."""
 
     at: float
     kind: Literal["exit", "exception", "detach"]

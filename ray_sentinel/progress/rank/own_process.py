@@ -1,4 +1,4 @@
-"""Facts about a process that its record is keyed by."""
+"""Facts about a process that identify its record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_DEPTH = 64
 def start_ticks(pid: int | str = "self", proc: Path = Path("/proc")) -> int:
     """Field 22 of ``/proc/<pid>/stat``: when the process started, in clock ticks since boot.
 
-    Raises OSError where the process is not there.
+    Raises OSError if the process does not exist.
     """
     return parse_stat((proc / str(pid) / "stat").read_bytes()).start
 

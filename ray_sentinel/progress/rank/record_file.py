@@ -31,7 +31,7 @@ class RecordFile(NamedTuple):
 
 
 def make(identity: RankIdentity, folders: Iterable[Path]) -> RecordFile:
-    """Make this process's record in the first of ``folders`` that takes it.
+    """Create this process's record in the first of ``folders`` that accepts it.
 
     Raises RecordError, naming each folder and what is wrong with it.
     """

@@ -30,7 +30,7 @@ class Watchdog:
     """The timer of one process."""
 
     def __init__(self, folder: int, name: str, delay: float = DELAY) -> None:
-        """``folder`` is a descriptor; the file is made at once. Raises OSError."""
+        """``folder`` is a descriptor; the file is created at once. Raises OSError."""
         self._delay = delay
         # Held from before a fork until after it, so that nobody starts the timer in between.
         self._lock = threading.Lock()

@@ -51,7 +51,7 @@ def resolve(
     environ: Mapping[str, str] = os.environ,
     modules: Mapping[str, ModuleType] | None = None,
 ) -> RankIdentity:
-    """Who this process is, from the arguments and from what else knows."""
+    """Which rank this process is, from the arguments and the other sources."""
     loaded = sys.modules if modules is None else modules
     answer = _ray_train(loaded) or _torch(loaded) or _launcher(environ) or _jax(loaded)
     if rank is not None:
@@ -84,10 +84,10 @@ def resolve(
 
 
 def is_sure(identity: RankIdentity, modules: Mapping[str, ModuleType] | None = None) -> bool:
-    """Whether the process is the rank that ``resolve`` takes it for.
+    """Whether the process certainly is the rank that ``resolve`` takes it for.
 
-    Not where nobody said so; nor in a driver of Ray that has but inherited what a pod or a Slurm
-    step gives to all that runs in it: it may be one that only starts the ranks.
+    Not if no source said so; nor in a Ray driver that merely inherited variables which a pod or a
+    Slurm step gives to everything in it: it may be one that only starts the ranks.
     """
     if identity.assumed:
         return False

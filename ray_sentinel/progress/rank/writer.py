@@ -40,10 +40,10 @@ from ray_sentinel.progress.rank.notes import ExitNote, Note, clip
 
 
 class Phased(Protocol):
-    """Is told when phases begin and end."""
+    """Receives the begin and end of phases."""
 
     def begin_phase(self, name: str) -> tuple[str, float]:
-        """Enter a phase; what it returns goes to ``end_phase``."""
+        """Enter a phase; the returned token goes to ``end_phase``."""
 
     def end_phase(self, token: tuple[str, float]) -> None:
         """Leave it."""
@@ -78,7 +78,7 @@ TRAIN = "train"
 
 
 class ProgressWriter:
-    """One rank's record, open for writing. Use from one thread: that which trains."""
+    """One rank's record, open for writing. Use it from one thread: the one that trains."""
 
     def __init__(self, identity: RankIdentity, *, strict: bool = False) -> None:
         """A writer without a file; see ``open``."""
@@ -231,14 +231,14 @@ class ProgressWriter:
         return Phase(self, name)
 
     def begin_phase(self, name: str) -> tuple[str, float]:
-        """Enter a phase; what it returns goes to ``end_phase``. For callbacks in pairs."""
+        """Enter a phase; the returned token goes to ``end_phase``. For callbacks in pairs."""
         token = (str(name), time.monotonic())
         self._phases.append(token)
         self._note_phase()
         return token
 
     def end_phase(self, token: tuple[str, float]) -> None:
-        """Leave the phase, wherever it stands in the nest; unknown tokens are ignored."""
+        """Leave the phase, wherever it is in the nesting; unknown tokens are ignored."""
         if token not in self._phases:
             return
         innermost = self._phases[-1] == token
@@ -273,7 +273,7 @@ class ProgressWriter:
         self._store(record.WORDS, msgspec.msgpack.encode(words))
 
     def stamp(self) -> None:
-        """The interpreter runs: called by the companion thread."""
+        """Record that the interpreter runs; called by the companion thread."""
         record.STAMP.pack_into(self._buffer, record.STAMP_OFFSET, time.monotonic())
 
     def set_number(self, offset: int, value: int) -> None:
@@ -293,7 +293,7 @@ class ProgressWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Write nowhere from now on, and leave the record as it is. Also for a forked child."""
+        """Write nothing from now on, and leave the record as it is. Also for a forked child."""
         mapped, self._map = self._map, None
         self._swap(bytearray(record.SIZE))
         if mapped is not None:
