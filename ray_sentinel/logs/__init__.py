@@ -1,1 +1,1 @@
-"""Reading logs: finding the files of a job, live or harvested, and giving them to the analysis."""
+"""Reading logs: finds the files of a job, live or harvested, and passes them to the analysis."""

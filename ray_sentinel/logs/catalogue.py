@@ -1,4 +1,4 @@
-"""Loads the catalogue that the package carries, and entries of the user's own."""
+"""Loads the catalogue that the package ships, and the user's own entries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _Entries = tuple[list[tuple[str, Signature]], list[Advice], list[PhaseMark]]
 
 
 def load_catalogue(files: Iterable[Path] = ()) -> Catalogue:
-    """The built-in catalogue with the entries of ``files`` added; equal ids replace.
+    """The built-in catalogue with the entries of ``files`` added; an entry replaces another of the
+    same id.
 
     Raises ConfigError, naming the file, the entry and the key.
     """

@@ -57,5 +57,5 @@ def _add(path: str, label: str, entries: list[FolderEntry], texts: dict[str, str
 
 
 def newest_checkpoint(root: Path) -> Checkpoint | None:
-    """The newest complete one below ``root``, or None."""
+    """The newest complete checkpoint below ``root``, or None."""
     return scan_checkpoints(root).latest_complete

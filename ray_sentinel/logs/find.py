@@ -35,19 +35,20 @@ _MAX_FILES = 50_000
 
 
 class FoundLog(msgspec.Struct, frozen=True):
-    """A file on disk and what its name says."""
+    """A file on disk and what its name shows."""
 
     path: Path
     file: LogFile
 
 
 def live_session(temp: Path | None = None) -> Path:
-    """Where the Ray session of this machine keeps its files.
+    """The folder of this machine's Ray session.
 
-    ``temp``, else ``RAY_TEMP_DIR``, is what ``ray start --temp-dir`` was given, ``RAY_TMPDIR`` the
-    folder above Ray's own. A given ``temp`` alone is looked at; it may also be the session itself.
+    ``temp``, or else ``RAY_TEMP_DIR``, is the value of ``ray start --temp-dir``; ``RAY_TMPDIR`` is
+    the folder above Ray's own. If ``temp`` is given, only that is searched; it may also be the
+    session itself.
 
-    Raises UnreachableError with the remedy where there is none.
+    Raises UnreachableError with the remedy if there is none.
     """
     if temp is not None:
         return _session_in(temp.expanduser())
@@ -78,8 +79,8 @@ def _session_in(temp: Path) -> Path:
 def find_logs(root: Path) -> tuple[FoundLog, ...]:
     """The logs at or below ``root``, in the order of their names.
 
-    Links to folders are followed only at the top (``session_latest``). Raises InputError where
-    there is nothing to read.
+    Links to folders are followed only at the top (``session_latest``). Raises InputError if there
+    is nothing to read.
     """
     root = root.expanduser()
     try:

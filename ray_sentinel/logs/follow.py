@@ -70,7 +70,7 @@ def _mark_of(line: ScannedLine, catalogue: Catalogue, file_kind: str) -> tuple[s
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A line, the file it comes from and its time, where it has one."""
+    """A line, the file it comes from, and its time if it has one."""
 
     label: str
     line: ViewLine
@@ -85,7 +85,7 @@ def last_lines(
     *,
     errors: bool,
 ) -> list[Shown]:
-    """The last ``count`` lines of each file that fit, merged by time where they have one."""
+    """The last ``count`` matching lines of each file, merged by time if they have one."""
     shown: list[tuple[float, int, int, Shown]] = []
     for number, item in enumerate(files):
         raw, problem = _tail(item, count, whole=errors)
@@ -111,7 +111,8 @@ def follow(
     more: Callable[[], bool] = lambda: True,
     interval: float = 0.5,
 ) -> Iterator[Shown]:
-    """New lines as they are written, until ``more`` says no. A file that shrinks starts anew."""
+    """New lines as they are written, until ``more`` returns False. A file that shrinks is read from
+    its start."""
     places = {item.found.path: item.found.path.stat().st_size for item in files}
     while more():
         for item in files:

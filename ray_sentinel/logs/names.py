@@ -1,4 +1,4 @@
-"""What a log's path says: its kind, and whose lines it holds.
+"""What a log's path shows: its kind, and whose lines it contains.
 
 Ray (``ray/_private/node.py``, ``log_monitor.py``): ``worker-<worker id>-<job id>-<pid>.out|err``,
 ``python-core-worker-<worker id>_<pid>.log``, ``raylet.out``, ``gcs_server.out``, ``monitor.log``,
@@ -80,7 +80,7 @@ def file_kind(path: PurePath) -> str:
 
 
 def file_origin(path: PurePath, parts: tuple[str, ...]) -> Origin:
-    """Whose lines the file holds; ``parts`` are the folders below the place that was asked for."""
+    """Whose lines the file contains; ``parts`` are the folders below the requested place."""
     name = path.name
     pod = next((match["pod"] for part in reversed(parts) if (match := _POD.match(part))), "")
     if match := _CONTAINER.match(name):

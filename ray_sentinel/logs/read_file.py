@@ -35,14 +35,14 @@ _HEAD, _TAIL = 256 << 10, 256 << 10
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """How many bytes of a file's two ends are looked at closely."""
+    """How many bytes at a file's two ends are examined closely."""
 
     head: int
     tail: int
 
 
 class FileMap(msgspec.Struct):
-    """Where the chunks of a file begin, and how many lines came before."""
+    """Where the chunks of a file begin, and how many lines come before each."""
 
     path: str
     packed: str = ""
@@ -50,7 +50,7 @@ class FileMap(msgspec.Struct):
     lines: list[int] = []
 
     def line_number(self, offset: int) -> int | None:
-        """The number of the line at ``offset``; None where it cannot be told any more."""
+        """The number of the line at ``offset``; None if it is not known any more."""
         chunk = max((n for n, at in enumerate(self.offsets) if at <= offset), default=None)
         if chunk is None:
             return None
@@ -78,9 +78,10 @@ def read_file(
     catalogue: Catalogue,
     advance: Callable[[int], None] = lambda size: None,
 ) -> FileAnswer:
-    """Read ``item``, closely all over or as far as ``reach``. ``advance`` is told bytes as they go.
+    """Read ``item``, all of it closely or as far as ``reach``. ``advance`` is called with the
+    number of bytes read.
 
-    What cannot be read becomes the facts' ``problem``; this never raises for a bad file.
+    ``problem`` of the facts says what cannot be read; this never raises for a bad file.
     """
     where = FileMap(str(item.path))
     scanner = Scanner(item.file, index, catalogue, _file_year(item.file.modified))

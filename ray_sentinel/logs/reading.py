@@ -36,30 +36,31 @@ _TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x7F)) | set(range(0x8
 
 
 class Readable(Protocol):
-    """What chunks are read from."""
+    """A source of chunks."""
 
     def read(self, size: int, /) -> bytes:
         """At most ``size`` bytes."""
 
     def seek(self, at: int, /) -> Any:
-        """Go on at ``at``."""
+        """Continue at ``at``."""
 
 
 def compression(path: Path) -> str:
-    """``.gz``, ``.xz``, ``.bz2``, ``.zst`` by the file's first bytes, else empty."""
+    """``.gz``, ``.xz``, ``.bz2``, ``.zst`` by the file's first bytes, or empty."""
     with path.open("rb") as file:
         front = file.read(8)
     return next((suffix for magic, suffix in _MAGIC if front.startswith(magic)), "")
 
 
 def is_binary(front: bytes) -> bool:
-    """Whether the first bytes of a file are no text (UTF-16 counts as binary)."""
+    """Whether the first bytes of a file are not text (UTF-16 counts as binary)."""
     part = front[:4096]
     return len(part.translate(None, _TEXT)) * 20 > len(part)
 
 
 def open_log(path: Path, packed: str) -> IO[bytes]:
-    """The file's plain bytes. Raises OSError, and InputError for zstd where nothing unpacks it."""
+    """The file's plain bytes. Raises OSError, and InputError for zstd if nothing can decompress
+    it."""
     if packed:
         return open_packed(path, packed)
     return path.open("rb", buffering=0)
@@ -70,7 +71,7 @@ def read_chunks(
 ) -> Iterator[tuple[int, bytes]]:
     """(offset, bytes of whole lines) from ``start`` to ``end``.
 
-    ``start`` must be a line's first byte. The last chunk may end within a line.
+    ``start`` must be the first byte of a line. The last chunk may end within a line.
     """
     offset, rest = start, b""
     position = start
@@ -117,7 +118,8 @@ def _skip_line(file: Readable, position: int, end: int | None) -> tuple[int, byt
 
 
 def line_start(file: IO[bytes], at: int) -> int:
-    """The first line start at or after ``at`` (0 is one); ``at`` itself if no line ends near."""
+    """The first start of a line at or after ``at`` (0 is one); ``at`` itself if no line ends
+    nearby."""
     if at <= 0:
         return 0
     file.seek(at - 1)

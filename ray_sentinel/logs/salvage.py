@@ -1,4 +1,4 @@
-"""Reads what is readable of a file that is truncated, damaged, or begins with a hole."""
+"""Reads the readable part of a file that is truncated, damaged, or begins with a hole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _PIECE = 64 << 10
 
 
 def told(problem: str, packed: str, *, partly: bool) -> str:
-    """What a reader is told of a damaged file, and what to do; ``packed`` as of ``compression``."""
+    """What a reader is told about a damaged file, and what to do; ``packed`` is as in
+    ``compression``."""
     again = "; copy it again from where it was packed" if packed else ""
     if problem.startswith(ENDLESS):
         again = "; unpack it by hand if it is a log"
@@ -23,7 +24,7 @@ def told(problem: str, packed: str, *, partly: bool) -> str:
 
 
 class Salvage:
-    """Reads ``file`` up to where it cannot be read any more; ``problem`` then says why."""
+    """Reads ``file`` until it cannot be read any further; ``problem`` then says why."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -33,7 +34,7 @@ class Salvage:
         self.problem = ""
 
     def read(self, size: int) -> bytes:
-        """``size`` bytes; fewer at the end, or where the rest is damaged."""
+        """``size`` bytes; fewer at the end, or if the rest is damaged."""
         parts: list[bytes] = []
         missing = size
         while missing > 0 and not self.problem:
@@ -58,7 +59,7 @@ class Salvage:
             self.problem = problem
 
     def seek(self, at: int) -> None:
-        """Go on at ``at``; a part that is damaged is met again when it is read."""
+        """Continue at ``at``; a damaged part is detected again when it is read."""
         self.problem = ""
         self._at = at
         try:
@@ -67,7 +68,8 @@ class Salvage:
             self.problem = str(error) or type(error).__name__
 
     def text_start(self) -> int:
-        """Where the text begins: logrotate's copytruncate leaves NULs where a writer goes on."""
+        """Where the text begins: logrotate's copytruncate leaves NUL bytes where a writer goes
+        on."""
         at = self._after_hole()
         self.seek(at)
         while data := self.read(CHUNK):

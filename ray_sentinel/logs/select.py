@@ -14,7 +14,7 @@ _FRONT = 16 << 10
 
 
 class LineFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for; empty fields ask for nothing."""
+    """The criteria; empty fields do not restrict anything."""
 
     rank: int | None = None
     node: str = ""
@@ -25,7 +25,7 @@ class LineFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def anything(self) -> bool:
-        """Whether all files will do."""
+        """Whether all files match."""
         return self == LineFilter()
 
 
@@ -37,21 +37,21 @@ class Described(msgspec.Struct, frozen=True):
 
 
 def describe(found: Iterable[FoundLog]) -> tuple[Described, ...]:
-    """Look into the front of Ray's worker files for ``:actor_name:`` and RANK."""
+    """Read the beginning of Ray's worker files for ``:actor_name:`` and RANK."""
     return tuple(Described(item, _with_front(item)) for item in found)
 
 
 def choose(described: Sequence[Described], wanted: LineFilter) -> tuple[Described, ...]:
-    """The files that may hold what is wanted.
+    """The files that may contain what is wanted.
 
-    A file that says of itself whose it is must agree; one that says nothing (a driver's log, which
-    holds lines of many) is kept when a rank, an actor, a pid or an ip is asked for.
+    A file that states its origin must match; one that does not (a driver's log, which contains
+    lines of many processes) is kept if a rank, an actor, a pid or an ip is requested.
     """
     return tuple(item for item in described if _fits(item, wanted))
 
 
 def line_fits(origin: Origin, file: Origin, wanted: LineFilter) -> bool:
-    """Whether a line is of what is wanted; ``origin`` is the line's, ``file`` the file's own."""
+    """Whether a line matches; ``origin`` is the line's, ``file`` the file's own."""
     whole = origin.filled(file)
     checks = (
         wanted.rank is None or wanted.rank in (whole.rank, whole.local_rank),

@@ -1,7 +1,8 @@
 """Distributes many large files over worker processes, one per core.
 
 A helper is this module run as a program: its task comes on stdin, the facts of its files go to
-stdout, both as MessagePack. It dies with us, and where one fails its files are read here.
+stdout, both as MessagePack. It dies with its parent, and if one fails its files are read by the
+parent.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class ReadTask(msgspec.Struct):
 
 
 def helpers_for(total: int, files: int) -> int:
-    """How many further processes ``total`` bytes in ``files`` files are worth on this machine."""
+    """How many additional processes are worthwhile for ``total`` bytes in ``files`` files on this
+    machine."""
     if total < WORTH_IT or files < 2:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -58,7 +60,7 @@ def read_shared(
     helpers: int,
     advance: Callable[[Piece, int], None],
 ) -> list[FileAnswer]:
-    """The answers for ``pieces``, in their order. ``advance`` is told bytes as they are read."""
+    """The answers for ``pieces``, in order. ``advance`` is called with the number of bytes read."""
     groups = _balanced(pieces, helpers + 1)
     answers: dict[int, FileAnswer] = {}
     with ThreadPoolExecutor(max(1, helpers), thread_name_prefix="log-helper") as pool:

@@ -1,8 +1,8 @@
-"""Reads all logs of a job and asks the analysis what happened.
+"""Reads all logs of a job and runs the analysis on them.
 
-Small jobs are read whole. Of large files the beginning and the end are looked at closely; the
-middle is passed over for a few telling words only, and sampled for steps; the answer says so. If
-that names no cause, the files are read again in whole, within a bound.
+Small jobs are read in full. Of large files the beginning and the end are examined closely; the
+middle is only searched for a few telling words, and sampled for steps; the answer says so. If that
+shows no cause, the files are read again in full, up to a limit.
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ def triage_path(
 ) -> Triage:
     """Read the logs at or below ``root`` and say what happened. ``now`` defaults to the clock.
 
-    ``helpers`` is how many further processes may read; None for as many as are worth it. They
+    ``helpers`` is how many additional processes may read; None for as many as are worthwhile. They
     load ``catalogues``, the user's files that ``catalogue`` was made with. ``beside`` holds more
-    logs of the same job (other nodes'), if any; ``unread`` says which of them could not be had.
-    Files in ``skip`` are no logs.
-    Raises InputError where there is nothing to read.
+    logs of the same job (from other nodes), if any; ``unread`` says which of them could not be
+    read. Files in ``skip`` are not logs. Raises InputError if there is nothing to read.
     """
     every = [*find_logs(root), *(find_logs(beside) if beside is not None else ())]
     found = [f for f in every if f.file.kind not in _SKIPPED_KINDS and f.path not in skip]

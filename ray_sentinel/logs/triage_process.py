@@ -1,9 +1,9 @@
 """Runs triage in a child process, for callers that must not block: supervisor and coordinator.
 
-Logs are what a job printed, in any size and shape. Reading them holds the interpreter's lock for
-long stretches; here it costs its own process only, which ends at a deadline, has a bound on its
-memory, and dies with us. It is this module run as a program; the answer goes to stdout as
-MessagePack, a reason why there is none to stderr.
+Logs are what a job printed, in any size and shape. Reading them holds the GIL for long stretches;
+here that affects only a separate process, which ends at a deadline, has limited memory, and dies
+with its parent. It is this module run as a program; the answer goes to stdout as MessagePack, a
+reason for its absence to stderr.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NOTHING_TO_READ = 3
 
 
 class UnreadError(InputError):
-    """What is there was not read to its end: too much of it, or of a shape that takes too long."""
+    """The logs could not be read to their end: there is too much, or reading takes too long."""
 
 
 def triage_in_process(root: Path, *, seconds: float, memory: int = MEMORY) -> Triage:
     """As ``triage.triage_path``, in a process that is killed after so many seconds, and that may
-    have so many bytes of ``memory``.
+    use so many bytes of ``memory``.
 
-    Raises InputError where there is nothing to read, UnreadError where it did not end well: the
+    Raises InputError if there is nothing to read, UnreadError if it did not end normally: the
     message says how.
     """
     command = process.python_module(

@@ -1,8 +1,8 @@
-"""Decompresses logs within limits: a file of 1 MB may unpack to 100 GB.
+"""Decompresses logs within limits: a file of 1 MB may decompress to 100 GB.
 
-Memory: each format is unpacked in pieces, with a window of at most ``WINDOW`` bytes. Time: no more
-than ``LEAST`` bytes, or ``RATIO`` times the file's own, are unpacked; that is far more than logs
-are packed to, and what is read until then is used.
+Memory: each format is decompressed in parts, with a window of at most ``WINDOW`` bytes. Time: no
+more than ``LEAST`` bytes, or ``RATIO`` times the file's own, are decompressed; logs never compress
+nearly as well, and what is read until then is used.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 def open_packed(path: Path, packed: str) -> IO[bytes]:
-    """The plain bytes of a file of the kind ``packed``: ".gz", ".xz", ".bz2", ".zst".
+    """The plain bytes of a file compressed as ``packed``: ".gz", ".xz", ".bz2", ".zst".
 
-    Reading raises one of ``READ_ERRORS`` for a torn or broken file, and for one that unpacks to too
-    much. Raises OSError, and InputError for zstd where nothing unpacks it.
+    Reading raises one of ``READ_ERRORS`` for a truncated or broken file, and for one that
+    decompresses to too much. Raises OSError, and InputError for zstd if nothing can decompress it.
     """
     openers: dict[str, Callable[[Path], Any]] = {
         ".gz": gzip.open,

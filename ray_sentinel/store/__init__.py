@@ -1,1 +1,1 @@
-"""Where time series are read from, and the Prometheus servers that we start."""
+"""The sources of time series, and the Prometheus servers that the sentinel starts."""

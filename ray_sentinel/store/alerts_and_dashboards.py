@@ -39,12 +39,12 @@ class AlertingRule(msgspec.Struct, frozen=True):
 
 
 def rules_file() -> str:
-    """The alert rules as YAML, as Prometheus reads them."""
+    """The alert rules as YAML, in Prometheus's format."""
     return (_FOLDER / RULES_FILE).read_text(encoding="utf-8")
 
 
 def prometheus_rule(namespace: str = "") -> str:
-    """The same as a PrometheusRule of the Prometheus operator (v1)."""
+    """The alert rules as a PrometheusRule of the Prometheus operator (v1)."""
     return operator_resource("PrometheusRule", namespace, _rules())
 
 
@@ -83,9 +83,10 @@ def dashboard(name: str) -> dict[str, Any]:
 
 
 def export_dashboards(folder: Path) -> list[Path]:
-    """Write all dashboards into ``folder``, which is made; files of ours in it are replaced.
+    """Write all dashboards into ``folder``, which is created if missing; our own files in it are
+    replaced.
 
-    Raises InputError where it cannot be written.
+    Raises InputError if it cannot be written.
     """
     written = []
     try:

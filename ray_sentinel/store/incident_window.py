@@ -17,15 +17,17 @@ the same cluster is none of its own."""
 
 
 def window_start(stop: float, job_since: float | None) -> float:
-    """Where to begin for a job that stopped at ``stop`` and was first seen at ``job_since``."""
+    """The start of the window for a job that stopped at ``stop`` and was first seen at
+    ``job_since``."""
     early = stop - BEFORE
     return early if job_since is None else max(early, min(job_since, stop) - LEAD)
 
 
 def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
-    """From half an hour before the last progress, or the job's begin, to a quarter after the end.
+    """From half an hour before the last progress, or the job's begin, to a quarter of an hour after
+    the end.
 
-    Raises InputError where the job's folder has no such incident.
+    Raises InputError if the job's folder has no such incident.
     """
     if folder is None:
         raise InputError("--incident needs the job's folder, not a URL")

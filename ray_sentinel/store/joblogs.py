@@ -40,9 +40,10 @@ class _State(msgspec.Struct):
 
 
 def saved_totals(folder: Path) -> tuple[Total, ...]:
-    """What the states in a job's folder and up to two below it give; damaged ones give nothing.
+    """The step totals in the trainer states in a job's folder, up to two levels deep; damaged ones
+    are ignored.
 
-    Of many those of the checkpoints with the highest numbers are read.
+    Of many, those of the checkpoints with the highest numbers are read.
     """
     found = itertools.chain.from_iterable(
         folder.glob(f"{depth}{NAME}") for depth in ("", "*/", "*/*/")
@@ -80,7 +81,7 @@ _MAIN = ("rank-0.log", "rank_0.log", "job.log", "train.log", "main.log", "output
 
 
 def read_logs(folder: Path | None) -> LogFacts:
-    """What the logs in a job's folder say; empty facts where there are none."""
+    """The facts in the logs of a job's folder; empty if there are none."""
     if folder is None or not folder.is_dir():
         return LogFacts()
     main = main_log(folder)
@@ -120,7 +121,7 @@ def main_log(folder: Path) -> Path | None:
 
 
 def read_ends(file: Path, head: int = HEAD, tail: int = TAIL) -> Iterator[str]:
-    """Lines of a file; of a large one only those of its front and of its end."""
+    """Lines of a file; of a large one only those at its beginning and end."""
     try:
         size = file.stat().st_size
         with file.open("rb") as stream:

@@ -36,7 +36,7 @@ HISTORY_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A source that is open, and the folder of its job where that is known."""
+    """An open source, and the folder of its job if known."""
 
     source: TimeSeries
     folder: Path | None
@@ -48,9 +48,9 @@ def open_source(
 ) -> Iterator[Opened]:
     """Open a Prometheus URL, the coordinator's URL, a job's folder, a history or an event file.
 
-    ``run`` is the one to take of event files of several training runs. What was started for it is
-    ended on leaving. Raises InputError where it is none of these, UnreachableError or
-    MissingPartError where it cannot be reached.
+    ``run`` is the one to use if the event files hold several training runs. What was started for it
+    is ended on leaving. Raises InputError if it is none of these, UnreachableError or
+    MissingPartError if it cannot be reached.
     """
     if where.startswith(("http://", "https://")):
         with _open_url(where, deadline) as opened:
@@ -174,7 +174,7 @@ def _open_folder(path: Path, binary: str, port: int, deadline: float, run: str) 
 
 
 def job_folder(given: Path, database: Path) -> Path:
-    """The job's folder, in which its logs lie, around its data folder."""
+    """The job's folder around its data folder, which contains its logs."""
     for folder in (database, *database.parents[:2]):
         if folder.name in {"prometheus", "data"}:
             continue

@@ -20,8 +20,8 @@ def parse_window(text: str, source: TimeSeries) -> tuple[float, float]:
     """``START..END``, a single moment, ``last-30m``, ``last-step`` or ``crash`` as Unix seconds.
 
     START and END may be ``step-N``: when that step was done. ``last-step`` begins half an hour
-    before the last step done. Raises UsageError where it is none of these, InputError where the
-    source has no data, or does not reach the step.
+    before the last step done. Raises UsageError if it is none of these, InputError if the source
+    has no data, or does not reach the step.
     """
     span = source.span()
     if span is None:
@@ -86,7 +86,7 @@ def parse_time(text: str) -> float:
 
 
 def last_step(source: TimeSeries, span: tuple[float, float]) -> float:
-    """When the step series rose last. Raises InputError where there is none."""
+    """When the step series last rose. Raises InputError if there is none."""
     step = max((span[1] - span[0]) / 2000.0, 10.0)
     for name in ("tb_step", "train_step"):
         if name not in source.families():

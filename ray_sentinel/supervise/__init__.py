@@ -1,1 +1,1 @@
-"""Run a training command, watch it, restart it from a checkpoint; checks before a run."""
+"""Runs a training command, watches it, restarts it from a checkpoint; checks before a run."""

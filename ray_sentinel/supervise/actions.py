@@ -9,7 +9,7 @@ from ray_sentinel.supervise.policy import ResumePoint
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it all."""
+    """How the run ended."""
 
     success: bool
     reason: str
@@ -28,7 +28,7 @@ class SupervisorAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choose(SupervisorAction, frozen=True):
-    """Say which checkpoint is the best, without these; answered by Offered."""
+    """Find the best checkpoint other than these; answered by Offered."""
 
     without: frozenset[ResumePoint] = frozenset()
 
@@ -55,17 +55,17 @@ class EndAttempt(SupervisorAction, frozen=True):
 
 
 class Clear(SupervisorAction, frozen=True):
-    """See whether GPUs, ports and actors are free; answered by Cleared."""
+    """Check whether GPUs, ports and actors are free; answered by Cleared."""
 
 
 class Announce(SupervisorAction, frozen=True):
-    """Tell people. ``event`` is set where they are to be notified too."""
+    """Tell people. ``event`` is set if it is also sent as a notification."""
 
     text: str
     event: str = ""
 
 
 class Finish(SupervisorAction, frozen=True):
-    """It is over."""
+    """The run is over."""
 
     result: RunResult

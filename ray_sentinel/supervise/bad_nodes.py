@@ -1,9 +1,9 @@
 """Which nodes are bad: the machine or its device failed, not only a rank on it. Pure.
 
-Asked are the sentinel's confirmed incidents and the triage of an attempt's output. A rank that
-crashed, was stopped, spins or sleeps says nothing against its node. Neither does one that waits for
-its GPU, as long as no counter or driver of that GPU says that it is broken: a kernel of the program
-may never end.
+The sources are the sentinel's confirmed incidents and the triage of an attempt's output. A rank
+that crashed, was stopped, spins or sleeps is no evidence against its node. Neither is one that
+waits for its GPU, as long as no counter or driver of that GPU reports a fault: a kernel of the
+program may never end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,252}[A-Za-z0-9])?")
 
 
 class BadNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that the next attempt is to do without."""
+    """A node that the next attempt must not use."""
 
     host: str
     """A host name or an address: letters, digits, ``.``, ``-``, ``_`` and ``:`` only."""
@@ -43,12 +43,12 @@ class BadNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_incidents(incidents: Iterable[Incident], job: str) -> tuple[BadNode, ...]:
-    """Those that the job's incidents blame; one of several incidents is there several times."""
+    """The bad nodes by the job's incidents; a node of several incidents occurs several times."""
     return tuple(node for one in incidents if one.job == job for node in of_incident(one))
 
 
 def of_incident(incident: Incident) -> tuple[BadNode, ...]:
-    """Those that one incident blames."""
+    """The bad nodes by one incident."""
     verdict = incident.verdict
     if verdict is None or incident.state not in CONFIRMED:
         return ()
@@ -81,7 +81,7 @@ def _fault_of_node(verdict: Verdict, culprit: Culprit) -> str:
 
 
 def of_triage(answer: Triage) -> tuple[BadNode, ...]:
-    """Those that the attempt's output blames."""
+    """The bad nodes by the attempt's output."""
     if answer.kind not in CLASSES or answer.confidence < SURE or answer.signature in PROGRAMS:
         return ()
     found: list[BadNode] = []
@@ -103,7 +103,7 @@ def _named(host: str, why: str, at: float | None = None) -> tuple[BadNode, ...]:
 
 
 def unknown(found: Iterable[BadNode], known: Sequence[BadNode]) -> list[BadNode]:
-    """Those of ``found`` that ``known`` has not, under their short or their full name."""
+    """Those of ``found`` that are not in ``known`` by their short or their full name."""
     names = {_short(node.host) for node in known}
     new = []
     for node in found:

@@ -16,7 +16,7 @@ Scan = Callable[[Path], CheckpointFacts]
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """What was chosen, and what was left out on the way."""
+    """The chosen checkpoint, and those that were rejected."""
 
     checkpoint: ResumePoint | None = None
     skipped: tuple[str, ...] = ()
@@ -31,9 +31,9 @@ def choose(
     scan: Scan,
     problem_at: Callable[[Path], str] = problem_of,
 ) -> Choice:
-    """The latest good one; of equal steps the earlier tier's, which is the faster one.
+    """The latest good one; of equal steps that of the earlier tier, which is the faster one.
 
-    ``problem_at`` says why a checkpoint cannot load; empty where it seems whole.
+    ``problem_at`` says why a checkpoint cannot be loaded; empty if it seems complete.
     """
     found: list[tuple[int, int, ResumePoint]] = []
     skipped: list[str] = []

@@ -14,7 +14,7 @@ from ray_sentinel.supervise.restart_state_machine import SupervisionState
 
 
 class Checkpoints:
-    """What lies in the checkpoint folders. All methods may block."""
+    """The content of the checkpoint folders. All methods may block."""
 
     def __init__(
         self, folders: tuple[Path, ...], scan: Scan, say: Callable[[str], None], clock: Clock
@@ -23,7 +23,8 @@ class Checkpoints:
         self._last: ResumePoint | None = None
 
     def later(self, without: Collection[ResumePoint] = ()) -> ResumePoint | None:
-        """One of a later step than this gave before, or written later; None where none is."""
+        """A checkpoint with a later step than the last call returned, or written later; None if
+        there is none."""
         found, last = self._choose(without).checkpoint, self._last
         if found is None or (last and found.step <= last.step and found.modified <= last.modified):
             return None
@@ -31,12 +32,12 @@ class Checkpoints:
         return found
 
     def saved_at(self, without: Collection[ResumePoint]) -> float | None:
-        """When the best one was written; None where there is none."""
+        """When the best one was written; None without any."""
         found = self._choose(without).checkpoint if self._folders else None
         return found.modified if found is not None else None
 
     def offer(self, asked: Choose, ledger: SupervisionState) -> Offered:
-        """The best one; the beginning where there never was any; else why there is none left."""
+        """The best checkpoint; the beginning if there never was one; otherwise why none is left."""
         found = self._choose(asked.without)
         for text in found.skipped:
             self._say(f"left out: {text}")
@@ -53,8 +54,8 @@ class Checkpoints:
 
 
 def lost(found: Choice, folders: Sequence[Path], ledger: SupervisionState) -> str:
-    """Why it must not start from the beginning, where nothing else is left: it saved once, and a
-    training that begins anew would write over that. Empty where it may start."""
+    """Why it must not start from the beginning if nothing else is left: it saved once, and a
+    training that starts over would overwrite that. Empty if it may start."""
     if found.checkpoint is not None or not ledger.saved:
         return ""
     bad = [*found.skipped, *(f"{one.path} does not load" for one in ledger.left_out)]

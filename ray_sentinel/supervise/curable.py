@@ -39,7 +39,7 @@ _NOT_STARTED = {126: "the command is not executable", 127: "the command was not 
 
 
 def incurable(failure: Failure, earlier: Sequence[Failure]) -> str:
-    """Why a restart would fail in the same way; empty where it may help.
+    """Why a restart would fail in the same way; empty if it may help.
 
     ``earlier`` are the failures since the last progress, oldest first.
     """

@@ -16,7 +16,7 @@ class SupervisorEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptStarted(SupervisorEvent, frozen=True):
-    """The attempt's process runs: just started, or found running by a new supervisor."""
+    """The attempt's process runs: it was just started, or a new supervisor found it running."""
 
 
 class Progressed(SupervisorEvent, frozen=True):
@@ -32,27 +32,27 @@ class Saved(SupervisorEvent, frozen=True):
 
 
 class HangSeen(SupervisorEvent, frozen=True):
-    """Confirmed by the sentinel, or no progress for too long."""
+    """A hang: confirmed by the sentinel, or no progress for too long."""
 
     why: str
 
 
 class NodesFound(SupervisorEvent, frozen=True):
-    """Nodes that are bad, known before or not."""
+    """Nodes that are bad, whether or not they were known before."""
 
     nodes: tuple[BadNode, ...]
 
 
 class EvidenceSecured(SupervisorEvent, frozen=True):
-    """The evidence is safe, or could not be had."""
+    """The evidence has been saved, or could not be collected."""
 
     bundle: str = ""
 
 
 class Exited(SupervisorEvent, frozen=True):
-    """The attempt's process has ended, and what it left behind is gone too.
+    """The attempt's process has ended, and so has everything that it left behind.
 
-    ``failure`` is None where it ended well.
+    ``failure`` is None if it succeeded.
     """
 
     failure: Failure | None
@@ -61,13 +61,13 @@ class Exited(SupervisorEvent, frozen=True):
 
 
 class Unkillable(SupervisorEvent, frozen=True):
-    """It did not go even by SIGKILL."""
+    """The process did not end even by SIGKILL."""
 
     pid: int
 
 
 class StopAsked(SupervisorEvent, frozen=True):
-    """The supervisor was told to end: by a signal, or by its caller."""
+    """The supervisor was told to stop: by a signal, or by its caller."""
 
     signal: int
 
@@ -79,7 +79,7 @@ class Cleared(SupervisorEvent, frozen=True):
 
 
 class Offered(SupervisorEvent, frozen=True):
-    """What can be started from: None for the beginning. ``problem``: nothing can be."""
+    """What to start from: None for the beginning. ``problem``: there is nothing to start from."""
 
     checkpoint: ResumePoint | None = None
     problem: str = ""

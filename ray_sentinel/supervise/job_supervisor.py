@@ -24,7 +24,7 @@ OUT_OF_REACH_SECONDS = 300.0
 
 
 class JobSupervisor:
-    """Supervises one submitted job, and those that follow it. ``run`` blocks."""
+    """Supervises one submitted job, and the jobs that replace it. ``run`` blocks."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class JobSupervisor:
         self._result: RunResult | None = None
 
     def run(self) -> RunResult:
-        """Until it is over. Raises UnreachableError where the dashboard has gone for good."""
+        """Run until it is over. Raises UnreachableError if the dashboard has gone for good."""
         self._machine.resume()
         while self._result is None:
             try:

@@ -1,7 +1,8 @@
-"""Encodes records for disk and pipes as JSON; bytes that are no UTF-8 survive the round trip.
+"""Encodes records for disk and pipes as JSON; bytes that are not UTF-8 survive the round trip.
 
-Names of files, arguments and variables are bytes; Python shows those that are no UTF-8 by lone
-surrogates (PEP 383), which msgspec's own JSON refuses. Here they travel as ``\\udcXX`` escapes.
+Names of files, arguments and variables are bytes; Python represents those that are not UTF-8 by
+lone surrogates (PEP 383), which msgspec's own JSON refuses. Here they are written as ``\\udcXX``
+escapes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def encode(record: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[T]) -> T | None:
-    """The record; None where it is none, or was cut off."""
+    """The record; None for anything else, or if it is truncated."""
     try:
         return msgspec.convert(json.loads(data), kind)
     except (ValueError, RecursionError, msgspec.ValidationError):
@@ -28,7 +29,7 @@ def decode(data: bytes, kind: type[T]) -> T | None:
 
 
 def readable(text: str) -> str:
-    """The text with what is no text in it shown as escapes: for messages to others.
+    """The text with bytes that are not text shown as escapes, for messages to others.
 
     >>> readable("a\\udcffb")
     'a\\\\udcffb'

@@ -1,8 +1,8 @@
 """Checks by their structure whether a checkpoint's files are complete; nothing is executed.
 
-A ``.pt`` of torch is a zip file, whose directory stands at its end (APPNOTE.TXT, 4.3.16): a file
-that was cut off has none. A ``.safetensors`` begins with the length of a JSON header that says how
-long the data is (safetensors' format). Other files must only not be empty.
+A ``.pt`` file of torch is a zip file, whose directory is at its end (APPNOTE.TXT, 4.3.16): a
+truncated file has none. A ``.safetensors`` file begins with the length of a JSON header that states
+the length of the data (safetensors' format). Other files only must not be empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ZIP = b"PK\x03\x04"
 
 
 def problem_of(path: Path) -> str:
-    """Why a checkpoint (a file or a folder) cannot load; empty where it seems whole."""
+    """Why a checkpoint (a file or a folder) cannot be loaded; empty if it seems complete."""
     try:
         for file in _files(path):
             if problem := _problem(file):

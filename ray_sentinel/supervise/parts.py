@@ -1,4 +1,5 @@
-"""What a supervisor uses to explain, watch, capture, clean up and notify. All calls may block."""
+"""The functions by which a supervisor explains, watches, captures, cleans up and notifies. All
+calls may block."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ray_sentinel.supervise.run_folder import State
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sentinel says of a job now."""
+    """What the sentinel reports about a job now."""
 
     hang: str = ""
     """One sentence where it has confirmed that the job hangs; else empty."""
@@ -26,7 +27,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor of a submitted job is given: less, as Ray ends and clears the job."""
+    """The functions for the supervisor of a submitted job: fewer, because Ray ends and clears the
+    job."""
 
     scan: Scan
     """Lists a checkpoint folder; raises SentinelError."""
@@ -42,7 +44,8 @@ class JobParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """Handed in, so that the loop knows neither Ray nor files of others."""
+    """The functions for a supervisor, passed in so that the loop knows neither Ray nor the files of
+    other parts."""
 
     explain: Callable[[Path, State], Failure | None]
     """From an attempt's folder and end to its failure; None where it ended well."""

@@ -1,4 +1,4 @@
-"""The restart policy: how often, how fast and from what a command restarts; what a failure is."""
+"""The restart policy: how often, how fast and from where a command restarts; what a failure is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ray_sentinel.supervise.bad_nodes import BadNode
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user wants."""
+    """The user's settings."""
 
     max_retries: int = 10
     """Restarts without progress between them; progress refills the budget."""
@@ -32,7 +32,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt failed, as far as its exit and its output tell."""
+    """How an attempt failed, as far as its exit and its output show."""
 
     kind: str
     """A class of ``model.triage``, or "hang", "exit", "signal"."""
@@ -53,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResumePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an attempt starts from: one that is written anew is another."""
+    """Where an attempt starts from. A checkpoint that is written again is a different point."""
 
     path: str
     step: int

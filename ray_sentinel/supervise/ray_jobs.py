@@ -43,7 +43,7 @@ _KNOWN = frozenset(
 
 
 class RayJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as Ray knows it. What resources its entrypoint asked for, Ray does not tell."""
+    """A job as Ray knows it. Ray does not report what resources its entrypoint requested."""
 
     id: str
     status: JobState
@@ -64,11 +64,11 @@ def address_of(address: str = "", environ: Mapping[str, str] = os.environ) -> st
 
 
 class Jobs:
-    """One cluster's jobs. Every method raises UnreachableError where nobody answers."""
+    """One cluster's jobs. Every method raises UnreachableError if nobody answers."""
 
     def __init__(self, address: str = "", client: Any = None) -> None:
-        """``client`` has the methods of Ray's ``JobSubmissionClient``, which it is unless given;
-        ``address`` is then where it asks, for messages."""
+        """``client`` has the methods of Ray's ``JobSubmissionClient``, which is the default;
+        ``address`` is then the one it uses, for messages."""
         if client is not None:
             self.address, self._client = address, client
             return
@@ -96,10 +96,10 @@ class Jobs:
         bad_nodes: Sequence[str] = (),
         submission_id: str = "",
     ) -> str:
-        """Submit a job that starts from a checkpoint; its id. Raises UsageError.
+        """Submit a job that starts from a checkpoint. Returns its id. Raises UsageError.
 
-        Where the answer may get lost, a ``submission_id`` of one's own (``new_id()``) tells later
-        whether there is such a job.
+        If the answer may get lost, a ``submission_id`` of one's own (``new_id()``) shows later
+        whether the job exists.
         """
         entrypoint = _entrypoint(config)
         metadata = {key: str(value) for key, value in (config.get("metadata") or {}).items()}
@@ -131,7 +131,7 @@ class Jobs:
             time.sleep(1.0)
 
     def job(self, job_id: str) -> RayJob:
-        """What Ray knows of a job. Raises UsageError for an unknown id."""
+        """What Ray knows about a job. Raises UsageError for an unknown id."""
         info = self._ask("get_job_info", job_id)
         metadata = dict(info.metadata or {})
         options: dict[str, Any] = {
@@ -151,8 +151,8 @@ class Jobs:
         )
 
     def named(self, name: str) -> str:
-        """The id of the latest job that is called so: by its submission id or the name in its
-        metadata, else by a word of its entrypoint. Raises UsageError where there is none."""
+        """The id of the latest job with that name: by its submission id or the name in its
+        metadata, or else by a word of its entrypoint. Raises UsageError if there is none."""
         found = list(self._ask("list_jobs"))
         jobs = [job for job in found if job.submission_id]
         called = [job for job in jobs if name in (job.submission_id, *names_in(job.metadata))]
@@ -170,14 +170,14 @@ class Jobs:
         )
 
     def status(self, job_id: str) -> JobState:
-        """UNKNOWN where there is no such job."""
+        """The job's status; UNKNOWN if there is no such job."""
         try:
             return _status(self._ask("get_job_status", job_id))
         except UsageError:
             return "UNKNOWN"
 
     def output(self, job_id: str) -> str:
-        """The end of what the job's driver printed; empty where it was lost with its node."""
+        """The end of what the job's driver printed; empty if it was lost with its node."""
         try:
             return str(self._ask("get_job_logs", job_id))[-TAIL:]
         except UnreachableError:
@@ -185,13 +185,13 @@ class Jobs:
             return ""
 
     def step(self, job_id: str) -> int | None:
-        """The last step that the output tells of."""
+        """The last step in the output."""
         last = LastStep()
         last.feed(self.output(job_id).replace("\r", "\n").split("\n"))
         return last.step.step if last.step is not None else None
 
     def stop(self, job_id: str) -> None:
-        """Stop a job and wait until it has. Raises SentinelError where it does not."""
+        """Stop a job and wait until it has stopped. Raises SentinelError if it does not."""
         self._ask("stop_job", job_id)
         until = time.monotonic() + STOP_SECONDS
         while self.status(job_id) in ("RUNNING", "PENDING"):
@@ -219,7 +219,7 @@ def _is_ours(error: str) -> bool:
 
 
 def names_in(metadata: Mapping[str, str] | None) -> list[str]:
-    """What a job's metadata call it, the best name first."""
+    """The names of a job in its metadata, the best one first."""
     return [value for key in (NAME, "name", "job_name") if (value := (metadata or {}).get(key))]
 
 
@@ -245,7 +245,7 @@ def _entrypoint(config: Mapping[str, Any]) -> str:
 
 
 def new_id() -> str:
-    """A submission's id that nobody has, in the form of Ray's own."""
+    """A unique submission id, in Ray's own format."""
     return f"raysubmit_{secrets.token_hex(8)}"
 
 
@@ -257,7 +257,7 @@ def shell_filled(
 ) -> str:
     """The entrypoint, which a shell runs, with its placeholders filled in and quoted.
 
-    As ``command.filled``: without bad nodes, an option that has no other value
+    As in ``command.filled``: without bad nodes, an option that has no other value
     (``--exclude={bad_nodes}``) is left out, and no empty name stays in a list of the user's own.
     """
     plain = values_of(attempt, checkpoint, bad_nodes)
@@ -271,7 +271,7 @@ def shell_filled(
 
 
 def checkpoint_at(path: str) -> ResumePoint:
-    """A checkpoint by its path alone: its step is the last number in its name, else 0."""
+    """A checkpoint given only by its path: its step is the last number in its name, or else 0."""
     numbers = re.findall(r"\d+", os.path.basename(path.rstrip("/")))
     return ResumePoint(path=path, step=int(numbers[-1]) if numbers else 0)
 

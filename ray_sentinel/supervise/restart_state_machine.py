@@ -59,7 +59,7 @@ Phase = Literal[
 
 
 class SupervisionState(msgspec.Struct, kw_only=True):
-    """What must survive the supervisor: kept on disk between two lives. Times are Unix seconds."""
+    """What must survive the supervisor: kept on disk while none runs. Times are Unix seconds."""
 
     attempt: int = 0
     retries_left: int = 0
@@ -91,7 +91,7 @@ class RestartStateMachine:
         ledger: SupervisionState | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """``draw`` gives numbers in [0, 1)."""
+        """``draw`` returns random numbers in [0, 1)."""
         self.policy = policy
         self.ledger = ledger or SupervisionState(retries_left=policy.max_retries)
         self.phase: Phase = "choosing"
@@ -104,7 +104,7 @@ class RestartStateMachine:
 
     @property
     def under_way(self) -> bool:
-        """An attempt was launched, and its end was not seen yet."""
+        """Whether an attempt was launched whose end was not seen yet."""
         return self.phase in ("starting", "running", "capturing", "ending")
 
     def begin(self) -> list[SupervisorAction]:
@@ -112,12 +112,13 @@ class RestartStateMachine:
         return [self._choose()]
 
     def resume(self) -> list[SupervisorAction]:
-        """Go on with an attempt that runs, or ran, since an earlier life of the supervisor."""
+        """Continue with an attempt that an earlier supervisor started, and that runs or has ended
+        since."""
         self.phase = "starting"
         return []
 
     def handle(self, event: SupervisorEvent) -> list[SupervisorAction]:
-        """What is to be done now."""
+        """Process one event. Returns the actions to carry out."""
         if self.phase == "finished":
             return []
         match event:

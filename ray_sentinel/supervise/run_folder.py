@@ -38,7 +38,7 @@ SETTLED_SECONDS = 5.0
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next life of the supervisor must know."""
+    """What the next supervisor must know."""
 
     argv: tuple[str, ...]
     ledger: SupervisionState
@@ -49,7 +49,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What the keeper writes of one attempt. ``start`` as in ``/proc/<pid>/stat``."""
+    """What the keeper writes about one attempt. ``start`` is as in ``/proc/<pid>/stat``."""
 
     keeper: int
     keeper_start: int
@@ -70,7 +70,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFolder:
-    """The folder of one job. Made by the constructor; raises SentinelError where it cannot be."""
+    """The folder of one job, created by the constructor. Raises SentinelError if that is not
+    possible."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,7 +82,7 @@ class RunFolder:
             keep_private(path)
 
     def lock(self) -> None:
-        """Be the only supervisor of this job. Raises UsageError where there is another."""
+        """Become the only supervisor of this job. Raises UsageError if there is another one."""
         lock = self.path / "lock"
         with _writable(lock):
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -103,17 +104,17 @@ class RunFolder:
         self._lock = handle
 
     def unlock(self) -> None:
-        """Let others supervise."""
+        """Allow others to supervise."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def told(self) -> Told | None:
-        """What the last supervisor wrote; None where nothing is, or where it cannot be read."""
+        """What the last supervisor wrote; None if there is nothing, or it cannot be read."""
         return _read(self.path / "ledger.json", Told)
 
     def tell(self, told: Told) -> str:
-        """Keep it; returns the problem where it cannot be written."""
+        """Store it. Returns the problem if it cannot be written."""
         try:
             write_whole(self.path / "ledger.json", encode(told), durable=True)
         except OSError as error:
@@ -125,7 +126,7 @@ class RunFolder:
         return self.path / f"attempt-{number:04d}"
 
     def new_attempt(self, number: int) -> Path:
-        """The folder of an attempt that is to start: there, and without an earlier end in it.
+        """The folder of an attempt that is about to start: it exists, and contains no earlier end.
 
         Raises SentinelError.
         """
@@ -136,7 +137,7 @@ class RunFolder:
         return folder
 
     def next_attempt(self) -> int:
-        """One more than the highest that has a folder."""
+        """One more than the highest number that has a folder."""
         return max(self._attempts(), default=-1) + 1
 
     def _attempts(self) -> Iterator[int]:
@@ -146,7 +147,7 @@ class RunFolder:
                 yield int(number)
 
     def state(self, number: int) -> State | None:
-        """What the attempt's keeper wrote; not read again while the file is as it was."""
+        """What the attempt's keeper wrote; it is read again only if the file has changed."""
         path = self.attempt(number) / STATE
         try:
             found = os.stat(path)

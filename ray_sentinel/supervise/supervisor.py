@@ -80,7 +80,7 @@ def caught(stop: Callable[[int], None], pass_on: Callable[[int], None]) -> Itera
 
 
 def start_keeper(folder: Path, order: Order) -> None:
-    """Start a keeper that lives on when we are killed. Raises SentinelError, OSError."""
+    """Start a keeper that survives the end of this process. Raises SentinelError, OSError."""
     environ: Mapping[str, str] = {**os.environ, ROLE_VARIABLE: "keeper"}
     reading, writing = os.pipe()
     try:
@@ -103,7 +103,7 @@ def start_keeper(folder: Path, order: Order) -> None:
 
 
 def signal_process(pid: int, start: int, number: int) -> None:
-    """Signal exactly this process, if it is still there."""
+    """Signal exactly this process, if it still exists."""
     if not pidfd.has_ended(pid, start):
         signals.send(pid, start, number)
 
@@ -112,8 +112,8 @@ def signal_process(pid: int, start: int, number: int) -> None:
 
 
 class Aside:
-    """Does each work once at a time, and hands its answer to ``answer``, from that thread, with the
-    attempt that it is about: it may come when that one is long over."""
+    """Runs each kind of work at most once at a time, and passes its result to ``answer``, from its
+    thread, with the attempt that it is about, which may have ended long before."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Aside:
         self._busy: set[str] = set()
 
     def do(self, what: str, attempt: int, work: Callable[[], SupervisorEvent | None]) -> None:
-        """Do it, unless it is being done."""
+        """Start the work, unless it is in progress."""
         if what in self._busy:
             return
         self._busy.add(what)
@@ -202,7 +202,7 @@ class Supervisor:
         """Signals for the command, which may not run yet, or not again."""
 
     def run(self) -> RunResult:
-        """Until it is over. Raises UsageError where the command cannot be started at all."""
+        """Run until it is over. Raises UsageError if the command cannot be started at all."""
         resolved(self._task.argv, self._task.environ)
         self._folder.lock()
         try:

@@ -8,7 +8,7 @@ import msgspec
 
 
 class RunTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run, and where its files are."""
+    """What to run, and where its files are."""
 
     argv: tuple[str, ...]
     job: str

@@ -42,7 +42,7 @@ def joint(case: JobCase, panel: SeriesPanel, q: float = 0.5) -> Floats:
 
 def told(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Bools, size: float,
          at: float | None = None, lasting: bool = True) -> Curve:  # fmt: skip
-    """A description of ``cells`` (T,), with the step at which they began."""
+    """The event in ``cells`` (T,), described with the step at which it began."""
     first = int(np.flatnonzero(cells)[0])
     moment = float(case.times[first]) if at is None else at
     step = case.line.step_at(moment)

@@ -1,4 +1,4 @@
-"""Which of several training runs of event files is taken, and what is said of the others."""
+"""Which of several training runs in event files is used, and what is said about the others."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MAX_TOLD = 8
 def choose(
     runs: list[EventRun], root: Path, within: tuple[float, float] | None, name: str
 ) -> EventRun | None:
-    """The training run that is named, else the one that began last; None where there is none.
+    """The named training run, or else the one that began last; None if there is none.
 
-    Raises InputError where no run, or more than one, is named so.
+    Raises InputError if no run, or more than one, has that name.
     """
     training = [run for run in runs if run.trains]
     if name:
@@ -50,7 +50,7 @@ def _said(path: Path, root: Path) -> str:
 
 
 def told(chosen: EventRun, runs: list[EventRun], root: Path, *, named: bool) -> Iterator[str]:
-    """What was chosen of several runs and put together, in sentences."""
+    """Sentences about which of several runs were chosen and combined."""
     others = [run for run in runs if run is not chosen and run.trains]
     if others:
         listed = ", ".join(

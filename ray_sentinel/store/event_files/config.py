@@ -1,4 +1,4 @@
-"""A job's configuration where it is written to event files as texts.
+"""A job's configuration, if it is written to event files as texts.
 
 MaxText and Megatron write one text for each parameter, Transformers all of them as one JSON object
 with the tag ``args``. torch's and tensorboardX's ``add_text`` append ``/text_summary`` to a tag.
@@ -18,7 +18,7 @@ _OBJECTS = frozenset({"args", "training_args", "hparams", "config"})
 
 
 def parameters(tag: str, text: str) -> dict[str, str]:
-    """The parameters that a text tells; empty where it is another text.
+    """The parameters in a text; empty if it is some other text.
 
     >>> parameters("steps/text_summary", "1000")
     {'steps': '1000'}

@@ -1,4 +1,4 @@
-"""Where below a job's folder its event files and its runs' parameters lie."""
+"""Finds event files and runs' parameters below a job's folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkp
 
 
 def find_files(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """Files with names that are wanted, by name; links to folders are not followed."""
+    """Files with the given names, by name; links to folders are not followed."""
     found: list[Path] = []
     level = [folder]
     for _ in range(MAX_DEPTH):

@@ -1,4 +1,4 @@
-"""One folder of event files read whole: its files are attempts of one run, one after the other."""
+"""One folder of event files, read as a whole: its files are successive attempts of one run."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FEW_SHARE = 0.01
 def settled(times: Floats, steps: Floats, middle: float) -> Floats:
     """The times (N,) of one tag's values in the order of writing; ``middle`` is the file's.
 
-    Where a clock was set back, what was written before it is moved back with it: the later clock
-    is the corrected one. A time that only few values have is put between its neighbours'.
+    If a clock was set back, what was written before that is moved back with it: the later clock is
+    the corrected one. A time that only few values have is put between its neighbours.
     """
     out = np.where(np.abs(times - middle) < AWAY_SECONDS, times, np.nan)
     for place in np.flatnonzero((np.diff(times) < -JITTER_SECONDS) & (np.diff(steps) > 0)) + 1:
@@ -88,7 +88,7 @@ LEAST_POINTS = 3
 
 
 def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:
-    """All scalars of the files in a folder; what was lost or left out is said in ``notes``."""
+    """All scalars in the files of a folder; ``notes`` say what was lost or left out."""
     state = RunState()
     folder = EventFolder(path, {}, [], {})
     timeless = 0

@@ -66,10 +66,10 @@ def read_hparams(folder: Path, notes: list[str]) -> dict[str, str]:
 
 
 def hparams_alone(folder: Path | None, run: str, notes: list[str]) -> dict[str, str]:
-    """Parameters of a run below ``folder`` that wrote no event files, as by the CSV logger.
+    """Parameters of a run below ``folder`` that wrote no event files, as with the CSV logger.
 
-    Of several runs the one named ``run`` is taken; unnamed, none, and that is said in ``notes``.
-    Raises InputError where runs are there and none, or more than one, is named so.
+    Of several runs the one named ``run`` is used; without a name, none is, and ``notes`` say so.
+    Raises InputError if there are runs and none, or more than one, has that name.
     """
     if folder is None or not folder.is_dir() or find_event_files(folder):
         return {}
@@ -95,7 +95,7 @@ def _names(places: list[Path]) -> str:
 
 
 def parse_hparams(data: bytes) -> dict[str, str] | None:
-    """The parameters that a ``hparams.yaml`` tells; None where it is something else.
+    """The parameters in a ``hparams.yaml``; None for anything else.
 
     >>> parse_hparams(b"lr: 0.1\\noptimizer:\\n  name: adam\\n  betas: [0.9, 0.95]\\nseed: null\\n")
     {'lr': '0.1', 'optimizer.name': 'adam', 'optimizer.betas': '0.9, 0.95'}

@@ -1,4 +1,4 @@
-"""Series held in memory behind the same port as any other source."""
+"""Series in memory, with the same interface as any other source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, axis, 
 
 
 class MemorySource:
-    """Answers from samples that it was given, by metric name."""
+    """A source of the samples that were added to it, by metric name."""
 
     def __init__(self, title: str = "memory", notes: Sequence[str] = ()) -> None:
         self.title = title
@@ -20,7 +20,7 @@ class MemorySource:
     def add(
         self, name: str, labels: Mapping[str, str], times: Iterable[float], values: Iterable[float]
     ) -> None:
-        """One series; times rise."""
+        """Add one series with increasing times."""
         samples = Samples(
             dict(labels),
             np.asarray(times, dtype=np.float64),

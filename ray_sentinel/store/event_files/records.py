@@ -41,7 +41,7 @@ class _Losses:
 
 
 def read_events(file: Path, notes: list[str] | None = None) -> Iterator[EventRecord]:
-    """The events of one file in their order; what could not be read is said in ``notes``."""
+    """The events of one file in order; ``notes`` say what could not be read."""
     notes = notes if notes is not None else []
     losses = _Losses()
     try:

@@ -1,10 +1,10 @@
 """Which folders of event files are one training run: its ranks, evaluations and restarts.
 
-Writers give every run a folder of its own below one that they share: ``runs/exp1`` (torch),
+Writers give every run a folder of its own below a shared one: ``runs/exp1`` (torch),
 ``lightning_logs/version_0``, ``runs/Nov21_03-00-00_host`` (Transformers), ``train`` and
-``validation`` (Keras). Ranks that all write do so in ``rank0`` and the like, and a job that is
-started again may take a folder of its own for each attempt. Only what is one run may be put
-together: values of different runs have no common mean.
+``validation`` (Keras). If all ranks write, they do so in ``rank0`` and the like, and a restarted
+job may use a folder of its own for each attempt. Only folders of one run may be combined: values of
+different runs have no common mean.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LEAST_STEPS = 2
 
 
 class EventFolder(msgspec.Struct):
-    """The scalars of one folder of event files, or of several that were put together."""
+    """The scalars of one folder of event files, or of several that were combined."""
 
     path: Path
     points: dict[str, Points] = {}
@@ -51,12 +51,12 @@ class EventFolder(msgspec.Struct):
 
     @property
     def trains(self) -> bool:
-        """Whether steps go on in it."""
+        """Whether its steps advance."""
         return len({step for _, step in self.steps}) >= LEAST_STEPS
 
 
 class EventRun(msgspec.Struct):
-    """One run: ``slots`` in the order in which they are to be believed, ``name`` its folder."""
+    """One run: ``slots`` in order of precedence, ``name`` its folder."""
 
     name: Path
     slots: dict[Slot, EventFolder]
@@ -88,7 +88,7 @@ class EventRun(msgspec.Struct):
 
 
 def runs_of(folders: Sequence[EventFolder], root: Path) -> list[EventRun]:
-    """The runs below ``root``, the earliest first; folders without values are in none."""
+    """The runs below ``root``, the earliest first; folders without values belong to none."""
     groups: dict[Path, dict[Path, Slot]] = defaultdict(dict)
     known = {folder.path: folder for folder in folders if any(folder.points.values())}
     for path in known:
@@ -215,8 +215,8 @@ def _rise(run: EventRun) -> float:
 def goes_on(earlier: EventRun, later: EventRun) -> bool:
     """Whether a run was restored from what another one had reached.
 
-    It began after the other's end, not at its own first steps, and no later than one step after
-    those that the other did.
+    It began after the other's end, not at its own first steps, and no later than one step after the
+    other's last.
     """
     if not earlier.trains or not later.trains or later.times[0] < earlier.times[1]:
         return False

@@ -1,4 +1,4 @@
-"""Scalars of TensorBoard event files, whole and at once: the truth about the training series."""
+"""Scalars of TensorBoard event files, complete and exact: every step of the training series."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class EventFilesSource(MemorySource):
         self.config: dict[str, str] = {}
 
     def span(self) -> tuple[float, float] | None:
-        """First and last value; the last one counts for a usual step, so that no cell cuts it."""
+        """First and last value; the last one counts for a usual step, so that no cell cuts it
+        off."""
         span = super().span()
         if span is None:
             return None
@@ -46,11 +47,11 @@ def load_events(
 ) -> EventFilesSource:
     """All scalars of some event files as ``tb_*`` series, with ``tb_step``.
 
-    Of several training runs that named ``run`` is taken, else the newest (of those that have values
-    in ``within``, in Unix seconds, where there are such), and what was left out is said in the
-    notes. Its evaluations are series of their own. Where files lie in several folders, the label
-    ``run`` is the folder below what all have in common. Tags of one folder that make one name have
-    the label ``tag``. Raises InputError where no run is named so.
+    Of several training runs the one named ``run`` is used, or else the newest (of those that have
+    values in ``within``, in Unix seconds, if there are such); the notes say what was left out. Its
+    evaluations are series of their own. If files are in several folders, the label ``run`` is the
+    folder below their common one. Tags of one folder that map to one name have the label ``tag``.
+    Raises InputError if no run has that name.
     """
     by_folder: dict[Path, list[Path]] = defaultdict(list)
     for file in files:
@@ -152,10 +153,10 @@ class WithEvents:
 
 
 def with_events(source: TimeSeries, folder: Path | None, run: str = "") -> TimeSeries:
-    """``source`` with the training series of the event files in ``folder``, where they fit.
+    """``source`` with the training series of the event files in ``folder``, if they match.
 
-    Files of another run (whose time lies outside) are left alone. Raises InputError where a run is
-    named that is not there, or that does not fit.
+    Files of another run (whose time lies outside) are ignored. Raises InputError if a named run
+    does not exist, or does not match.
     """
     if isinstance(source, EventFilesSource):
         return source
@@ -179,14 +180,14 @@ def with_events(source: TimeSeries, folder: Path | None, run: str = "") -> TimeS
 
 
 def with_config(logs: LogFacts, source: TimeSeries) -> LogFacts:
-    """The log's facts, with the parameters that only the event files tell."""
+    """The log's facts, with the parameters that only the event files contain."""
     if not isinstance(source, (EventFilesSource, WithEvents)):
         return logs
     return with_parameters(logs, source.config)
 
 
 def with_parameters(logs: LogFacts, parameters: dict[str, str]) -> LogFacts:
-    """The log's facts, with parameters that it does not tell itself."""
+    """The log's facts, with parameters that it does not itself contain."""
     if not parameters:
         return logs
     return msgspec.structs.replace(logs, config={**parameters, **logs.config})

@@ -1,8 +1,8 @@
 """Thins a history file as it grows old: recent samples stay as they came, older ones are thinned.
 
-The ladder: as they came for half an hour, then cells of 10 s until four hours, 30 s until a day,
-2 min until a week, 8 min beyond. Where the file would exceed its size nevertheless, the kind of
-cell that takes most space gives: the oldest quarter of it goes a rung down, and is dropped only
+The resolution: as they came for half an hour, then cells of 10 s until four hours, 30 s until a
+day, 2 min until a week, 8 min beyond. If the file would still exceed its size, the kind of cell
+that takes most space is reduced: its oldest quarter goes one resolution down, and is dropped only
 from the last. So a job of any length keeps its beginning.
 """
 
@@ -81,9 +81,9 @@ class FamilyColumns(msgspec.Struct, frozen=True):
 
 
 def age(base: sqlite3.Connection, now: float, max_bytes: int) -> None:
-    """Thin what is old at ``now``, and more of it until ``max_bytes`` are kept to.
+    """Thin what is old at ``now``, and more until ``max_bytes`` are kept.
 
-    Each piece is a transaction. Raises sqlite3.Error where the file cannot be written.
+    Each part is a transaction. Raises sqlite3.Error if the file cannot be written.
     """
     for (step, until), (coarser, _) in itertools.pairwise(LADDER):
         roll_up(base, step, coarser, now - until)
@@ -99,7 +99,7 @@ def thin(base: sqlite3.Connection, max_bytes: int) -> None:
 
 
 def used_bytes(base: sqlite3.Connection) -> int:
-    """Bytes of the pages that hold something."""
+    """Bytes of the pages that are in use."""
     names = ("page_count", "freelist_count", "page_size")
     pages, free, size = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     return int((pages - free) * size)
@@ -125,10 +125,10 @@ def _give(base: sqlite3.Connection) -> bool:
 
 
 def roll_up(base: sqlite3.Connection, step: float, coarser: float, until: float) -> int:
-    """Merge cells of ``step`` seconds, or rows as they came, into cells of ``coarser``: those of
-    all whole blocks of these that end before ``until``. How many such blocks there were.
+    """Merge cells of ``step`` seconds, or rows as they came, into cells of ``coarser`` seconds:
+    those of all whole blocks that end before ``until``. Returns the number of such blocks.
 
-    A block that is damaged is dropped: it cannot be read in any case.
+    A damaged block is dropped, because it cannot be read in any case.
     """
     span = coarser * CELLS
     edge, count = math.floor(until / span) * span, 0
@@ -214,7 +214,7 @@ def _layout(base: sqlite3.Connection, keys: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=1024)
 def families_of(keys: tuple[str, ...]) -> tuple[FamilyColumns, ...]:
-    """A layout's families."""
+    """The families of a layout."""
     places: dict[str, list[int]] = {}
     for place in sorted(range(len(keys)), key=keys.__getitem__):
         places.setdefault(parse_key(keys[place])[0], []).append(place)
@@ -230,7 +230,7 @@ def families_of(keys: tuple[str, ...]) -> tuple[FamilyColumns, ...]:
 
 
 def drop_layouts(base: sqlite3.Connection) -> int:
-    """Delete layouts of which nothing is left; returns how many. Raises sqlite3.Error."""
+    """Delete layouts without any samples. Returns how many. Raises sqlite3.Error."""
     used = "SELECT layout FROM moments UNION SELECT layout FROM blocks"
     with base:
         return base.execute(f"DELETE FROM layouts WHERE id NOT IN ({used})").rowcount

@@ -1,9 +1,9 @@
 """The history of a whole job on disk, and what can happen to it there.
 
-One writer a file: a lock beside it is held as long as the writer lives. A writer continues the file
-of one that died; beside one that lives it begins a file of its own. A file that is damaged is set
-aside. A disk that is full, or a folder that is gone, is said once, and tried again: nothing here
-raises or ends anything.
+One writer for each file: a lock beside it is held as long as the writer lives. A writer continues
+the file of one that died; beside one that lives it begins a file of its own. A damaged file is set
+aside. A full disk, or a missing folder, is reported once, and tried again: nothing here raises or
+ends anything.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _passing(error: BaseException | None) -> bool:
 
 
 def lock_of(file: Path) -> Path:
-    """The lock file of a history, which holds the writer's name."""
+    """The lock file of a history, which contains the writer's name."""
     return file.with_name(f".{file.name}.lock")
 
 
@@ -217,7 +217,7 @@ def owner_of(file: Path) -> str:
 
 
 def remove_history(file: Path) -> bool:
-    """Remove a history that nobody writes, with its companion files; returns whether it is gone."""
+    """Remove a history that has no writer, with its companion files. Returns whether it is gone."""
     try:
         lock, _ = _locked(file)
     except OSError:

@@ -9,7 +9,7 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 def parse_key(key: str) -> tuple[str, dict[str, str]]:
-    """Name and labels of a key. Raises ValueError where it is none.
+    """Name and labels of a key. Raises ValueError if it is not a key.
 
     >>> parse_key('hw_gpu_power_watts{gpu="0"}')
     ('hw_gpu_power_watts', {'gpu': '0'})

@@ -97,9 +97,9 @@ class HistoryPart(msgspec.Struct, frozen=True):
 
 
 class HistorySource:
-    """Reads series from a history. Raises InputError where it cannot be read.
+    """Reads series from a history. Raises InputError if it cannot be read.
 
-    A row or block that is damaged is left out, and ``notes`` says so.
+    A damaged row or block is left out, and ``notes`` say so.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class HistorySource:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> HistorySource:
-        """A history file, also while somebody writes it. Raises InputError where it is none."""
+        """A history file, even while it is being written. Raises InputError if it is not one."""
         file = Path(path)
         _look(file)
         with contextlib.ExitStack() as copy:
@@ -161,8 +161,8 @@ class HistorySource:
     def query_range(
         self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
     ) -> Grid:
-        """As of any source. Where only coarser samples are kept, each stands for its whole time,
-        and what counts up grows evenly in it."""
+        """As for any source. If only coarser samples are kept, each stands for its whole time, and
+        counters rise evenly within it."""
         times = axis(start, end, step)
         labels, rows = [], []
         # A coarse sample reaches into the range from after its end.
@@ -397,11 +397,11 @@ def beside(file: Path) -> tuple[Path, Path]:
 
 
 def copied(file: Path, folder: Path) -> Path:
-    """A copy of the file and its log, of one moment. Raises OSError.
+    """A copy of the file and its log at one moment. Raises OSError.
 
     The log only grows until it is folded into the file: if neither was changed in another way
-    meanwhile, a beginning of the log and the file fit together. A commit that is cut off by the
-    copy's end does not count.
+    meanwhile, a prefix of the log and the file fit together. A commit that the copy's end cuts off
+    does not count.
     """
     copy = folder / file.name
     log, copy_log = beside(file)[0], beside(copy)[0]
@@ -433,7 +433,7 @@ def _head(log: Path) -> bytes:
 
 
 def newest(path: Path) -> float:
-    """When a history was last written: its log is written first. 0 where it is gone."""
+    """When a history was last written: its log is written first. 0 if it does not exist."""
     times = [0.0]
     for file in (path, beside(path)[0]):
         with contextlib.suppress(OSError):
@@ -442,5 +442,5 @@ def newest(path: Path) -> float:
 
 
 def lenient(data: bytes) -> str:
-    """Text of a file that may be damaged."""
+    """The text in a file that may be damaged."""
     return data.decode("utf-8", "replace")

@@ -56,7 +56,7 @@ class HistoryTable(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, float, bytes]], columns: int) -> HistoryTable:
-        """(Host, time, values) each. Rows of another length are left out."""
+        """A table of (host, time, values) rows. Rows of another length are left out."""
         rows = [row for row in rows if len(row[2]) == 8 * columns]
         return cls(
             np.array([row[0] for row in rows], dtype=np.int64),
@@ -73,7 +73,7 @@ class HistoryTable(msgspec.Struct, frozen=True):
         return HistoryTable(self.hosts[chosen], self.times[chosen], self.values[chosen])
 
     def is_there(self) -> Bools:
-        """(R, C) which values are there."""
+        """(R, C) which values are present."""
         return np.asarray(np.ascontiguousarray(self.values).view(BITS) != ABSENT)
 
 
@@ -89,7 +89,7 @@ def stacked(tables: Sequence[HistoryTable]) -> HistoryTable:
 def reduced(table: HistoryTable, step: float, rule: Rule) -> HistoryTable:
     """One row for each host and cell of ``step`` seconds, at the right end of the cell.
 
-    Of ``stacked`` rows. What was no finite number is infinite then.
+    The input are ``stacked`` rows. Values that were not finite numbers become infinite.
     """
     cells = np.ceil(table.times / step)
     change = (np.diff(cells) != 0) | (np.diff(table.hosts) != 0)
@@ -148,7 +148,7 @@ def encode(table: HistoryTable, start: float, step: float, rule: Rule) -> tuple[
 def decode(block: tuple[float, float, bytes, bytes], columns: int) -> HistoryTable:
     """The rows of a block (start, step, hosts, values) again.
 
-    Raises ValueError where the bytes are no block of so many columns.
+    Raises ValueError if the bytes are not a block of so many columns.
     """
     start, step, hosts, values = block
     numbers = np.frombuffer(hosts, dtype=np.int64)

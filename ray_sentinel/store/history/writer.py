@@ -1,10 +1,10 @@
-"""The embedded history: key series of a job in one SQLite file. This is its writer.
+"""The writer of the embedded history: key series of a job in one SQLite file.
 
-For jobs without a Prometheus. A row holds what one host said at one moment: the values of a group
-of series (``hw_*``, ``train_*``, ...) as an array of doubles, in the order that its layout gives.
-The file is in WAL mode and each ``put`` is one transaction: what was put is still there after the
-writer was killed. The whole job is kept in a bounded size, because older rows are packed into ever
-coarser blocks; see ``aging``.
+It serves jobs without a Prometheus. A row holds the values of one host at one moment: those of a
+group of series (``hw_*``, ``train_*``, ...) as an array of doubles, in the order given by its
+layout. The file is in WAL mode and each ``put`` is one transaction: what was put is still there
+after the writer was killed. The whole job is kept in a bounded size, because older rows are packed
+into ever coarser blocks; see ``aging``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class RowPacker:
-    """Makes rows of what hosts say, with as few layouts as will do."""
+    """Makes rows from the hosts' samples, with as few layouts as possible."""
 
     def __init__(self) -> None:
         self.places: dict[tuple[str, str], dict[str, int]] = {}
@@ -57,7 +57,7 @@ class RowPacker:
         self._tidied = 0.0
 
     def pack(self, time: float, host: str, values: Mapping[str, float]) -> list[Rows]:
-        """A row for each group of series. Raises ValueError for a key that is no series."""
+        """A row for each group of series. Raises ValueError for a key that is not a series."""
         groups: dict[str, dict[str, float]] = {}
         for key, value in values.items():
             groups.setdefault(key.partition("_")[0], {})[key] = value
@@ -100,9 +100,8 @@ class History:
         locks: bool = True,
     ) -> None:
         """``alone``: no other process opens it and nothing is shared with one, so a network file
-        system will do. Readers take a copy. ``locks`` False: for one that cannot lock files.
-        Raises InputError where the file is no history and cannot be made one.
-        """
+        system is possible; readers take a copy. ``locks`` is False for a file system that cannot
+        lock files. Raises InputError if the file is not a history and cannot be made one."""
         self.path = Path(path)
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
@@ -165,7 +164,7 @@ class History:
                 raise
 
     def check(self) -> None:
-        """Raises InputError where the file is damaged."""
+        """Raises InputError if the file is damaged."""
         with self._lock:
             try:
                 said = self._base.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -175,7 +174,7 @@ class History:
             raise InputError(f"{self.path} is damaged: {str(said).splitlines()[-1]}")
 
     def copy_to(self, place: Path) -> None:
-        """Write a copy of what is in it now to a new file. Raises sqlite3.Error."""
+        """Write a copy of its current content to a new file. Raises sqlite3.Error."""
         with self._lock, contextlib.closing(sqlite3.connect(place)) as copy:
             self._base.backup(copy)
 
@@ -216,9 +215,8 @@ class History:
 def history_image(
     rows: Iterable[Rows], most_bytes: int = MAX_BYTES, *, of: History | None = None
 ) -> bytes:
-    """A history file of ``rows`` and of what is in ``of`` now, thinned to ``most_bytes`` where it
-    is larger. Raises OSError where no local file can be made.
-    """
+    """A history file of ``rows`` and the current content of ``of``, thinned to ``most_bytes`` if it
+    is larger. Raises OSError if no local file can be created."""
     with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as folder:
         place = Path(folder) / "image.db"
         try:

@@ -1,1 +1,1 @@
-"""Prometheus: the one of a job, those of others as sources, their data folders."""
+"""Prometheus: the one of a job, others as sources, their data folders."""

@@ -75,7 +75,7 @@ def _probe_names(names: Sequence[str]) -> str:
 
 
 def stamp(moment: float) -> str:
-    """Unix seconds as the API takes them, to the millisecond that it keeps."""
+    """Unix seconds in the API's format, to the millisecond that it keeps."""
     return f"{moment:.3f}"
 
 
@@ -88,10 +88,10 @@ _OVER_TIME = {
 
 
 class PrometheusSource:
-    """Reads series from a Prometheus at ``url``; speaks no other version than ``/api/v1``.
+    """Reads series from a Prometheus at ``url`` by its API ``/api/v1``.
 
-    ``deadline`` is for one request, in seconds. Raises UnreachableError where it does not answer,
-    InputError where what answers is no Prometheus.
+    ``deadline`` is for one request, in seconds. Raises UnreachableError if it does not answer,
+    InputError if what answers is not a Prometheus.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class PrometheusSource:
 
     @property
     def seconds_waiting(self) -> float:
-        """Time spent until answers arrived: Prometheus's own."""
+        """Time spent waiting for Prometheus's answers."""
         return self._http.seconds_waiting
 
     def families(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Where the prometheus and promtool programs are, and what those that are there can do."""
+"""Finds the prometheus and promtool programs, and what the installed ones can do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLAG = re.compile(r"--(?:\[no-\])?([a-z][\w.-]+)")
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A Prometheus that can be run."""
+    """A Prometheus program that can be run."""
 
     path: str
     version: tuple[int, int, int]
@@ -31,7 +31,7 @@ class Program(msgspec.Struct, frozen=True):
 
     @property
     def takes_old_samples(self) -> bool:
-        """Whether steps can be stored at the times at which they were done."""
+        """Whether steps can be stored with the times at which they were done."""
         return self.version >= OUT_OF_ORDER
 
     @property
@@ -41,10 +41,10 @@ class Program(msgspec.Struct, frozen=True):
 
 
 def find_program(name: str = "prometheus", option: str = "") -> str:
-    """The path of a program of Prometheus's: the option, PATH, then our cache.
+    """The path of one of Prometheus's programs: from the option, PATH, or our cache.
 
-    ``option`` may name the program itself or the folder that it is in. Raises MissingPartError
-    with the command that installs it.
+    ``option`` may name the program itself or its folder. Raises MissingPartError with the command
+    that installs it.
     """
     if option:
         given = Path(option).expanduser()
@@ -65,7 +65,7 @@ def find_program(name: str = "prometheus", option: str = "") -> str:
 
 
 def version_of(path: str) -> tuple[int, int, int]:
-    """The version that a program says it is. Raises MissingPartError where it is no Prometheus."""
+    """The version that a program reports. Raises MissingPartError if it is not a Prometheus."""
     told = run([path, "--version"], deadline=PROBE_SECONDS)
     text = (told.stdout + told.stderr).decode("utf-8", "replace")
     found = _VERSION.search(text)
@@ -76,7 +76,7 @@ def version_of(path: str) -> tuple[int, int, int]:
 
 
 def probe(path: str) -> Program:
-    """Ask a program what it is and can do. Raises MissingPartError where it is no Prometheus."""
+    """Find out what a program is and can do. Raises MissingPartError if it is not a Prometheus."""
     version = version_of(path)
     helped = run([path, "--help"], deadline=PROBE_SECONDS)
     flags = frozenset(_FLAG.findall((helped.stdout + helped.stderr).decode("utf-8", "replace")))

@@ -1,9 +1,8 @@
-"""Downloads Prometheus: one pinned release, checked against its checksum before a byte of it is
-used.
+"""Downloads Prometheus: one pinned release, whose checksum is verified before any of it is used.
 
-Only on request: nothing else of ours downloads anything. The checksums were taken from public
-repositories that pin the same archives (amd64 from two that agree, arm64 from one), not from the
-release's ``sha256sums.txt``: one that is wrong refuses the archive, it never lets another in.
+Only on request: nothing else in this package downloads anything. The checksums were taken from
+public repositories that pin the same archives (amd64 from two that agree, arm64 from one), not from
+the release's ``sha256sums.txt``: a wrong one rejects the archive, it never accepts another.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Release(msgspec.Struct, frozen=True):
     base: str = "https://github.com/prometheus/prometheus/releases/download"
 
     def name(self, architecture: str) -> str:
-        """The archive's."""
+        """The archive's name."""
         return f"prometheus-{self.version}.linux-{architecture}"
 
     def url(self, architecture: str) -> str:
@@ -66,11 +65,12 @@ def download(
     machine: str = "",
     archive: Path | None = None,
 ) -> list[Path]:
-    """Put prometheus and promtool into ``folder`` (our cache, where they are looked for).
+    """Put prometheus and promtool into ``folder`` (by default our cache, where they are searched
+    for).
 
-    ``archive`` is a copy of the release that somebody brought here. Raises MissingPartError where
-    there is none for this machine, UnreachableError without network, InputError where the archive
-    is not the one that it should be: then nothing was installed.
+    ``archive`` is a local copy of the release. Raises MissingPartError if there is no release for
+    this machine, UnreachableError without network, InputError if the archive is not the expected
+    one: then nothing was installed.
     """
     machine = machine or platform.machine()
     architecture = _MACHINES.get(machine.lower(), "")

@@ -57,12 +57,12 @@ class JobFiles:
         return self.folder / "prometheus.yml"
 
     def write_targets(self, agents: tuple[str, ...], ray: Mapping[str, str]) -> None:
-        """Whom it scrapes; Prometheus looks at these files by itself."""
+        """Write the list of targets; Prometheus watches these files by itself."""
         self._write("agents.json", targets_file(agents))
         self._write("ray.json", ray_targets_file(ray))
 
     def write_config(self, *, old_samples: bool, own_rules: bool) -> None:
-        """What it is told at its start, with our rules, and with the user's where they are good."""
+        """Write its configuration, with our rules, and with the user's if they are valid."""
         where = TargetDiscovery(
             kind="file",
             agents=str(self.folder / "agents.json"),
@@ -77,7 +77,8 @@ class JobFiles:
         self._write(self.config.name, text.encode())
 
     def user_rules(self) -> RuleFiles:
-        """The user's rule files: name, size, and when they and their rights were changed."""
+        """The user's rule files: name, size, and when the file and its permissions were last
+        changed."""
         found = []
         for path in sorted((self.folder / "rules").glob("*.yml")):
             try:
@@ -89,7 +90,7 @@ class JobFiles:
         return tuple(found)
 
     def untrusted_rules(self) -> str:
-        """Why the user's rules are not used: others can have written them; else empty."""
+        """Why the user's rules are not used: other users can have written them; otherwise empty."""
         try:
             for path in (self.folder / "rules").glob("*.yml"):
                 check_trusted_file(path)
@@ -123,9 +124,9 @@ class JobFiles:
             return 0
 
     def last_words(self, since: int = 0) -> str:
-        """The line of the log that says best what went wrong; empty where there is none.
+        """The line of the log that best says what went wrong; empty if there is none.
 
-        Only what was said after byte ``since`` counts, and the last 8 KiB.
+        Only what was logged after byte ``since`` counts, and at most the last 8 KiB.
         """
         try:
             with self.log.open("rb") as file:
@@ -144,9 +145,9 @@ class JobFiles:
         return _BAD_RULES in words and str(self.folder / "rules") in words
 
     def set_aside(self, words: str) -> list[str]:
-        """Move the blocks that its last words call corrupt out of its way; where they are now.
+        """Move away the blocks that the end of its log calls corrupt. Returns where they are now.
 
-        Nothing is deleted: with one such block in its place it would not start at all.
+        Nothing is deleted: with one such block in its place Prometheus would not start at all.
         """
         moved = []
         for block in self.data.iterdir() if _NO_STORAGE in words and self.data.is_dir() else ():

@@ -21,9 +21,9 @@ RETRY = Backoff(first=0.4, most=0.8)
 
 
 class PrometheusHttp:
-    """Asks the Prometheus at ``url``. ``deadline`` is for one request, in seconds.
+    """Sends requests to the Prometheus at ``url``. ``deadline`` is for one request, in seconds.
 
-    Raises UnreachableError where it does not answer, InputError where what answers is none.
+    Raises UnreachableError if it does not answer, InputError if what answers is not a Prometheus.
     """
 
     def __init__(self, url: str, deadline: float, headers: Mapping[str, str] | None = None) -> None:
@@ -35,7 +35,7 @@ class PrometheusHttp:
         self._open = _opener(self.url)
 
     def data(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """What is under ``data`` of an answer."""
+        """The ``data`` of an answer."""
         body = self.get(path, query or {})
         try:
             return json.loads(body)["data"]
@@ -45,7 +45,7 @@ class PrometheusHttp:
             ) from None
 
     def text(self, path: str) -> str:
-        """A page as text, such as ``/metrics``; empty where it is not served."""
+        """A page as text, such as ``/metrics``; empty if it is not served."""
         try:
             return self.get(path, {}).decode("utf-8", "replace")
         except (UnreachableError, InputError):

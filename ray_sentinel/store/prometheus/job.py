@@ -1,9 +1,9 @@
-"""The Prometheus of a job: started beside the coordinator, watched, restarted, ended in peace.
+"""The Prometheus of a job: started beside the coordinator, watched, restarted, shut down cleanly.
 
-Its data and its log are in a folder of the job's. It listens on loopback only, and takes nothing
-from there, neither series (no remote-write receiver) nor orders (no lifecycle and no admin API):
-any user of the machine may ask it. It dies with the process that started it; what it had not
-written to a block is in its write-ahead log.
+Its data and its log are in a folder of the job's. It listens on loopback only, and accepts nothing
+there, neither series (no remote-write receiver) nor commands (no lifecycle and no admin API),
+because any user of the machine can connect. It dies with the process that started it; what it had
+not written to a block is in its write-ahead log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UserRules:
         self._since: int | None = None
 
     def changed(self) -> bool:
-        """Whether they are others than at the last look; then they are worth a try again."""
+        """Whether they have changed since the last look, so that they are worth another try."""
         rules = self._files.user_rules()
         if rules == self._seen:
             return False
@@ -56,18 +56,18 @@ class UserRules:
         return True
 
     def told(self) -> None:
-        """Prometheus is about to be told to read them: what it says from now on is about that."""
+        """Prometheus is about to read them: from now on, what it logs is about them."""
         self._since = self._files.log_size()
 
     def refused(self, words: str) -> bool:
-        """Whether its last words refuse them; then they are not used any more."""
+        """Whether the end of its log rejects them; then they are not used any more."""
         if not self._files.blames_rules(words):
             return False
         self.used, self._since = False, None
         return True
 
     def objection(self) -> str:
-        """What it said against them since it was told to read them; empty where nothing."""
+        """What it logged against them since it was told to read them; empty if nothing."""
         if self._since is None:
             return ""
         words = self._files.last_words(self._since)
@@ -89,8 +89,8 @@ _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 class JobPrometheus:
     """One server over ``folder``. Call ``step`` every few seconds; nothing else starts it.
 
-    ``scrape`` is how the agents are read. Raises MissingPartError where the program is not
-    installed or no Prometheus, ConfigError for a retention that is none, and a wrong ``scrape``.
+    ``scrape`` is how the agents are read. Raises MissingPartError if the program is not installed
+    or not a Prometheus, ConfigError for an invalid retention or a wrong ``scrape``.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class JobPrometheus:
 
     @property
     def url(self) -> str:
-        """Where it answers; empty while it does not run."""
+        """Its URL; empty while it does not run."""
         return f"http://127.0.0.1:{self._port}" if self._child is not None else ""
 
     @property
@@ -132,11 +132,11 @@ class JobPrometheus:
 
     @property
     def pid(self) -> int | None:
-        """Its process; None while it does not run."""
+        """Its process id; None while it does not run."""
         return self._child.pid if self._child is not None else None
 
     def step(self, agents: tuple[str, ...], ray: Mapping[str, str]) -> None:
-        """Bring the lists of targets up to date, and see that it runs.
+        """Update the lists of targets, and make sure that it runs.
 
         ``agents`` are ``host:port``, or ``https://host:port``; ``ray`` is ``host:port`` → host
         label.

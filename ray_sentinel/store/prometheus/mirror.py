@@ -1,7 +1,7 @@
 """A second data folder with the content of a first, which it does not touch.
 
-Blocks never change once they are written, so links do; the write-ahead log is copied, for opening
-it writes.
+Blocks never change once they are written, so links suffice; the write-ahead log is copied, because
+opening it writes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ TRIES = 3
 
 
 def mirror_steadily(folder: Path, target: Path) -> tuple[Database, list[str]]:
-    """Lay out ``target``, again where blocks came or went meanwhile; what is there, and missing.
+    """Create ``target``, again if blocks came or went meanwhile. Returns what is there, and what is
+    missing.
 
-    A head that has just become a block is in neither the list of blocks nor in what is left of the
-    write-ahead log. Raises InputError where the folder cannot be read.
+    A head that has just become a block is in neither the list of blocks nor the rest of the
+    write-ahead log. Raises InputError if the folder cannot be read.
     """
     for _ in range(TRIES):
         database = inspect(folder)
@@ -39,7 +40,7 @@ def _same_blocks(one: Database, other: Database) -> bool:
 
 
 def mirror(database: Database, target: Path) -> list[str]:
-    """Lay out ``target`` as a data folder with the same content; returns what is missing in it.
+    """Create ``target`` as a data folder with the same content. Returns what is missing in it.
 
     Blocks of a finished job are links. A live job's Prometheus may delete blocks at any moment, so
     there they are hard links, or copies on another file system.

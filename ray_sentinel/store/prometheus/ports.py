@@ -16,7 +16,7 @@ PORTS = 200
 def free_port(first: int = FIRST_PORT) -> int:
     """The first port from ``first`` up on which nobody listens, on any address of this machine.
 
-    Raises UnreachableError where there is none.
+    Raises UnreachableError if there is none.
     """
     for port in range(first, min(first + PORTS, 65536)):
         if _is_free(port):
@@ -25,7 +25,7 @@ def free_port(first: int = FIRST_PORT) -> int:
 
 
 def answers(url: str, *, deadline: float = 2.0) -> bool:
-    """Whether a Prometheus is ready there. A proxy of the environment is not asked."""
+    """Whether a Prometheus is ready there. A proxy in the environment is not used."""
     try:
         get(f"{url}/-/ready", seconds=deadline)
     except UnreachableError:

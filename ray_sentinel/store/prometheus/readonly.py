@@ -1,8 +1,8 @@
-"""A Prometheus of our own over somebody else's data folder, without touching it.
+"""A Prometheus of our own over somebody else's data folder, without changing it.
 
 It runs in a scratch folder whose blocks are folders of links to the real files, so that nothing it
 does (its lock, its WAL, retention, compaction) reaches the data. The WAL is copied: opening it
-writes. It listens on loopback only, scrapes nothing, and dies with us.
+writes. It listens on loopback only, scrapes nothing, and dies with its parent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ for _ in range(100):
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """An empty folder among the temporary files, removed on leaving or when this process dies."""
+    """An empty temporary folder, removed on leaving or when this process dies."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     janitor = spawn(
         [sys.executable, "-I", "-S", "-c", _JANITOR, str(folder)],
@@ -72,10 +72,10 @@ SCRATCH = "ray-sentinel-prometheus-"
 def read_only_prometheus(
     folder: Path, *, binary: str = "", port: int = 0
 ) -> Iterator[tuple[str, Database, list[str]]]:
-    """The URL of a Prometheus over the data in ``folder``, what is there, and what to know.
+    """The URL of a Prometheus over the data in ``folder``, what is there, and notes.
 
     ``port`` 0 is the first free one from 9190 up. Raises MissingPartError without the program,
-    InputError where there is nothing to open, UnreachableError if it does not start.
+    InputError if there is nothing to open, UnreachableError if it does not start.
     """
     program = find_program("prometheus", binary)
     version_of(program)

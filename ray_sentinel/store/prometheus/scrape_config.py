@@ -31,7 +31,7 @@ RAY_PATH = "/api/prometheus/sd"
 
 
 class TargetDiscovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Prometheus learns whom to scrape."""
+    """How Prometheus learns its targets."""
 
     kind: Literal["http", "file"]
     agents: str
@@ -51,9 +51,9 @@ class TargetDiscovery(msgspec.Struct, frozen=True, kw_only=True):
 def scrape_config(
     where: TargetDiscovery, *, rules: Iterable[str] = (), old_samples: bool = True
 ) -> str:
-    """The configuration file. ``rules`` are paths of rule files, which may have a ``*``.
+    """The configuration file. ``rules`` are paths of rule files, which may contain a ``*``.
 
-    ``old_samples`` False is for a Prometheus before 2.39: it stores no step of the past.
+    ``old_samples`` is False for a Prometheus before 2.39, which does not store past steps.
     """
     config: dict[str, Any] = {
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": "15s"}
@@ -125,8 +125,8 @@ def _host_of_ip(pattern: str, host: str) -> dict[str, Any]:
 
 
 def client_access(scrape: ScrapeConfig) -> dict[str, Any]:
-    """TLS and authentication of a client, by reference to files: no secret stands in a
-    configuration. Raises ConfigError for settings that do not go together."""
+    """TLS and authentication of a client, by reference to files: a configuration contains no
+    secret. Raises ConfigError for settings that do not go together."""
     check_scrape(scrape)
     keys = ("ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify")
     access: dict[str, Any] = {}
@@ -153,7 +153,7 @@ def check_scrape(scrape: ScrapeConfig) -> None:
 
 
 def scrape_target(url: str) -> str:
-    """Where the metrics at ``url`` are scraped.
+    """The scrape target for the metrics at ``url``.
 
     >>> scrape_target("http://10.0.0.1:9400/metrics"), scrape_target("https://n1:9400/metrics")
     ('10.0.0.1:9400', 'https://n1:9400')
@@ -164,7 +164,7 @@ def scrape_target(url: str) -> str:
 
 
 def target_groups(targets: Iterable[str], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Agents in the form of service discovery. ``https://host:port`` is one that speaks TLS, which
+    """Agents in the format of service discovery. ``https://host:port`` is one that uses TLS, which
     Prometheus takes from the label ``__scheme__``."""
     plain: list[str] = []
     encrypted: list[str] = []
@@ -190,9 +190,9 @@ def ray_targets_file(hosts: Mapping[str, str]) -> bytes:
 
 
 def pod_monitor(namespace: str = "", port: int = 9400) -> str:
-    """A PodMonitor of the Prometheus operator for clusters that KubeRay made.
+    """A PodMonitor of the Prometheus operator for clusters that KubeRay created.
 
-    The operator turns ``host``, which our series bring, into ``exported_host`` unless told not to.
+    The operator turns our series' ``host`` into ``exported_host`` unless told not to.
     """
     endpoints: list[dict[str, Any]] = [
         {

@@ -1,4 +1,4 @@
-"""Scrape targets without a coordinator: the agents and Ray are asked."""
+"""Scrape targets without a coordinator, from the agents and Ray themselves."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MOST_BYTES = 16 << 20
 
 
 class Targets:
-    """All agents, from whichever of them answers: the first may have gone with its node.
+    """All agents, from whichever of them answers: the first one may have gone with its node.
 
-    ``scrape`` is how agents are read. Raises UnreachableError where the first one cannot be asked
-    to begin with, ConfigError where ``scrape`` cannot be used.
+    ``scrape`` is how agents are read. Raises UnreachableError if the first one cannot be reached
+    initially, ConfigError if ``scrape`` cannot be used.
     """
 
     def __init__(self, url: str, scrape: ScrapeConfig | None = None) -> None:
@@ -35,8 +35,8 @@ class Targets:
         self._known = ask(url, scrape)
 
     def look(self) -> tuple[str, ...]:
-        """All agents, as ``host:port`` or ``https://host:port``; the last that were known where
-        none answers now."""
+        """All agents, as ``host:port`` or ``https://host:port``; the last known ones if none
+        answers now."""
         others = (
             f"{place}/sd" if "://" in place else f"http://{place}/sd" for place in self._known
         )
@@ -52,7 +52,7 @@ class Targets:
 
 
 def ask(url: str, scrape: ScrapeConfig | None = None) -> tuple[str, ...]:
-    """The targets that a service discovery lists. Raises UnreachableError, and ConfigError where
+    """The targets that a service discovery lists. Raises UnreachableError, and ConfigError if
     ``scrape`` cannot be used."""
     access = scrape or ScrapeConfig()
     body = get(
@@ -77,9 +77,9 @@ def _target(place: Any, group: Any) -> str:
 
 
 def client_context(scrape: ScrapeConfig) -> ssl.SSLContext:
-    """What an agent's certificate is checked with. Raises ConfigError.
+    """The TLS context that checks an agent's certificate. Raises ConfigError.
 
-    Python checks the name that was connected to: with a ``server_name`` of its own, a certificate
+    Python checks the name that was connected to; with a ``server_name`` of its own, a certificate
     of the named authority is enough.
     """
     try:
@@ -97,7 +97,7 @@ def client_context(scrape: ScrapeConfig) -> ssl.SSLContext:
 
 
 def authorization(scrape: ScrapeConfig) -> dict[str, str]:
-    """The header that authenticates us. Raises ConfigError where its file cannot be read."""
+    """The header that authenticates us. Raises ConfigError if its file cannot be read."""
     check_scrape(scrape)
     file = scrape.password_file or scrape.bearer_token_file
     if not file:
@@ -115,7 +115,7 @@ def authorization(scrape: ScrapeConfig) -> dict[str, str]:
 def ray_targets(temp_dir: Path, hosts: Mapping[str, str]) -> dict[str, str]:
     """Ray's own metrics: ``host:port`` → host label, from the file that Ray keeps on its head.
 
-    ``hosts`` is address → host. Nothing where there is no such file, or it is half written.
+    ``hosts`` is address → host. Empty if there is no such file, or it is incomplete.
     """
     try:
         groups: Any = json.loads((temp_dir / RAY_FILE).read_bytes())

@@ -1,8 +1,8 @@
-"""What a Prometheus data folder holds, found out without opening the database.
+"""What a Prometheus data folder contains, found out without opening the database.
 
 A block is a folder named by a ULID with ``meta.json``, ``index`` and ``chunks/``; what is not yet
-in a block lies in ``wal/`` and ``chunks_head/`` (``tsdb/docs/format/README.md`` of Prometheus).
-A running Prometheus holds an flock on ``lock``; ``/proc/locks`` tells that without touching it.
+in a block is in ``wal/`` and ``chunks_head/`` (``tsdb/docs/format/README.md`` of Prometheus). A
+running Prometheus holds an flock on ``lock``; ``/proc/locks`` shows that without touching it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Database(msgspec.Struct, frozen=True, kw_only=True):
 def find_database(folder: Path) -> Path:
     """The data folder meant by ``folder``: itself, its ``prometheus/``, or ``prometheus/data``.
 
-    Raises InputError, saying what the folder is, where it is none of these.
+    Raises InputError, saying what the folder is, if it is none of these.
     """
     if not folder.exists():
         raise InputError(f"{folder}: there is no such folder")
@@ -80,7 +80,7 @@ def find_database(folder: Path) -> Path:
 
 
 def is_database(folder: Path) -> bool:
-    """Whether a folder holds blocks or a WAL with something in it."""
+    """Whether a folder contains blocks or a non-empty WAL."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -89,7 +89,7 @@ def is_database(folder: Path) -> bool:
 
 
 def inspect(folder: Path) -> Database:
-    """Look at a data folder; a block that is not whole is named, never an error.
+    """Examine a data folder; an incomplete block is named, never an error.
 
     Raises InputError if the folder cannot be read.
     """

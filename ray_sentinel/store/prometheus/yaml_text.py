@@ -1,4 +1,4 @@
-"""The YAML that we write, by PyYAML; loaded at its first use."""
+"""Writes YAML by PyYAML, which is loaded at its first use."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _IDLE = re.compile(r"-[^=\s]*=\{bad_nodes\}")
 
 
 def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
-    """The program's path. Raises UsageError where it is not there, or may not be executed."""
+    """The program's path. Raises UsageError if it does not exist, or may not be executed."""
     if not argv:
         raise UsageError("no command is given: ray-sentinel run [options] -- CMD ...")
     name = argv[0]
@@ -36,7 +36,7 @@ def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> st
 
 
 def words_of(command: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The command as texts. Raises UsageError for what is no list of words."""
+    """The command as strings. Raises UsageError for anything other than a list of words."""
     if isinstance(command, str | bytes):
         raise UsageError(
             f"a command is a list of words, such as ['python', 'train.py'], and is {command!r}"
@@ -54,7 +54,7 @@ def words_of(command: Sequence[str | os.PathLike[str]]) -> list[str]:
 
 
 def current_folder() -> Path:
-    """Raises UsageError where it was removed."""
+    """The current folder. Raises UsageError if it was removed."""
     try:
         return Path.cwd()
     except OSError:
@@ -69,8 +69,8 @@ def filled(
 ) -> list[str]:
     """``{checkpoint}``, ``{step}``, ``{attempt}`` and ``{bad_nodes}`` replaced in every argument.
 
-    Without a checkpoint the first is empty, and the step 0. Bad nodes are hosts with commas between
-    them; without any, an option that has no other value (``--exclude={bad_nodes}``) is left out.
+    Without a checkpoint the first is empty, and the step 0. Bad nodes are hosts separated by
+    commas; without any, an option that has no other value (``--exclude={bad_nodes}``) is left out.
     Other braces stay as they are.
     """
     values = values_of(attempt, checkpoint, bad_nodes)
@@ -83,7 +83,7 @@ def filled(
 def values_of(
     attempt: int, checkpoint: ResumePoint | None, bad_nodes: Sequence[str]
 ) -> dict[str, str]:
-    """What stands for each placeholder."""
+    """The value of each placeholder."""
     return {
         "checkpoint": checkpoint.path if checkpoint else "",
         "step": str(checkpoint.step if checkpoint else 0),
@@ -95,7 +95,7 @@ def values_of(
 def variables(
     job: str, attempt: int, checkpoint: ResumePoint | None, bad_nodes: Sequence[str] = ()
 ) -> dict[str, str]:
-    """What the attempt is told through its environment."""
+    """The environment variables that are set for the attempt."""
     told = {
         "RAY_SENTINEL_JOB": job,
         "RAY_SENTINEL_ATTEMPT": str(attempt),

@@ -32,9 +32,9 @@ class Descendant(msgspec.Struct, frozen=True):
 
 
 def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
-    """The pids of Ray's daemons among them, which may outlive whoever started the node.
+    """The pids of Ray's daemons among them, which may outlive the process that started the node.
 
-    The command line of a process whose memory is locked is not waited for: then its name must do.
+    If the memory of a process is locked, its command line is not waited for; its name has to do.
     """
     asked = list(stats)
     lines = memory_files((stat.pid for stat in asked), "cmdline", proc)
@@ -48,7 +48,7 @@ def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
 
 
 def descendants(root: int, proc: Path = Path("/proc")) -> list[Descendant]:
-    """Children, their children and so on, that live; zombies are left out."""
+    """The living children, their children and so on; zombies are left out."""
     children: dict[int, list[Stat]] = {}
     for stat in all_stats(proc).values():
         children.setdefault(stat.parent, []).append(stat)

@@ -45,7 +45,7 @@ _SUBREAPER = 36
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be kept."""
+    """What the keeper has to run."""
 
     argv: tuple[str, ...]
     environ: dict[str, str]
@@ -70,7 +70,7 @@ class Keeper:
         self._wake, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
-        """Start the command, and stay until it and all that it left behind have gone."""
+        """Start the command, and stay until it and all that it left behind have ended."""
         ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
         self._catch_signals()
         if not self._start():
@@ -218,7 +218,7 @@ class Keeper:
 
 
 class RotatingOutput:
-    """The command's output on disk: two files at most, the older one goes."""
+    """The command's output on disk: at most two files, of which the older one is deleted."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._path, self._older = folder / OUTPUT, folder / OLDER
@@ -230,7 +230,7 @@ class RotatingOutput:
         self.lost_bytes = 0
 
     def write(self, data: bytes) -> None:
-        """Append; what a full disk refuses is lost and counted: the command must never wait."""
+        """Append. What a full disk refuses is lost and counted: the command must never wait."""
         if self._size + len(data) > self._max:
             self._turn()
         view = memoryview(data)
@@ -254,7 +254,7 @@ class RotatingOutput:
 
 
 def main() -> int:
-    """Read the order, keep."""
+    """Read the order, then run it."""
     order = decode(sys.stdin.buffer.read(), Order)
     if order is None:
         return 2  # the supervisor could not go on, and said why

@@ -1,7 +1,7 @@
 """Whether an attempt makes progress, by its steps and output, and since when it does not. Pure.
 
-Steps are progress. Output is a weaker sign: an evaluation or an export prints, and makes no steps,
-but so do some jobs that hang. So output is believed for as long as a start-up may take, no longer.
+Steps are progress. Output is a weaker sign: an evaluation or an export prints without making steps,
+but so do some jobs that hang. So output counts for as long as a start-up may take, and no longer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ray_sentinel.supervise.policy import Policy
 
 
 class AttemptMovement:
-    """One attempt. Times are any clock's seconds."""
+    """The movement of one attempt. Times are seconds of any one clock."""
 
     def __init__(self, policy: Policy, now: float, start: int = 0) -> None:
         """``start`` is the step that the attempt starts from."""
@@ -22,7 +22,7 @@ class AttemptMovement:
         """The last step."""
 
     def stepped(self, step: int | None, now: float) -> bool:
-        """Take the last step that is known; whether it is another than before."""
+        """Record the last known step. Returns whether it has changed."""
         if step is None or step == self.step:
             return False
         self.step = step
@@ -31,15 +31,15 @@ class AttemptMovement:
         return True
 
     def spoke(self, now: float) -> None:
-        """There was output."""
+        """Record that there was output."""
         self._spoke = now
 
     def saved(self, now: float) -> None:
-        """A checkpoint was written."""
+        """Record that a checkpoint was written."""
         self._moved = now
 
     def stagnates(self, now: float) -> str:
-        """A sentence where it has not moved for too long; else empty."""
+        """A sentence if it has not moved for too long; otherwise empty."""
         # The first step compiles kernels, and may be announced before it is made.
         known = self._steps > 1 or (self.step is not None and self.step > self._start + 1)
         limit = self._policy.stagnation_threshold if known else self._policy.startup_threshold

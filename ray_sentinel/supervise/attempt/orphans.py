@@ -1,7 +1,7 @@
 """Processes that an attempt left behind when its keeper was killed, found by their environment.
 
-A keeper's end kills the command itself (by its parent-death signal), but not what the command
-started: torchrun's ranks, each in a session of its own, would go on beside the next attempt.
+The end of a keeper kills the command itself (by its parent-death signal), but not what the command
+started: torchrun's ranks, each in a session of its own, would run beside the next attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ KILL_SECONDS = 10.0
 def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> list[Descendant]:
     """Living processes that were started with these variables, at ``since`` (ticks) or later.
 
-    Left out are Ray's daemons with all below them, and this process with all above it.
+    Ray's daemons and everything below them are left out, and so are this process and everything
+    above it.
     """
     stats = all_stats(proc)
     spared = {one.pid for one in _line(os.getpid(), stats)}
@@ -49,7 +50,7 @@ def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> 
 
 
 def end_orphans(told: Mapping[str, str], since: int) -> tuple[list[Descendant], list[Descendant]]:
-    """End them, SIGTERM first: those that were there, and those that are still."""
+    """End them, with SIGTERM first. Returns those that existed, and those that still do."""
     there = orphans(told, since)
     for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, KILL_SECONDS)):
         until = time.monotonic() + seconds

@@ -19,7 +19,7 @@ class OutputTail:
     """One attempt's output. Not thread-safe."""
 
     def __init__(self, folder: Path, to: Terminal | None, *, from_end: bool = False) -> None:
-        """``from_end``: what is there already was shown by an earlier supervisor."""
+        """``from_end``: whether an earlier supervisor has already shown the existing content."""
         self.path = folder / OUTPUT
         self._to = to
         self._handle = -1
@@ -30,7 +30,7 @@ class OutputTail:
         """The end of what came since steps were last searched."""
 
     def look(self) -> bool:
-        """Take what is new. Returns whether there was anything."""
+        """Read and show what is new. Returns whether there was anything."""
         if self._handle < 0 and not self._open():
             return False
         data = self._new()
@@ -44,8 +44,7 @@ class OutputTail:
 
     @property
     def step(self) -> int | None:
-        """The last step that the output tells of; searched when it is asked for, not at each
-        look."""
+        """The last step in the output; it is searched for when requested, not at each look."""
         if self._unread:
             text = self._unread.decode("utf-8", "replace")
             self._last.feed(text.replace("\r", "\n").split("\n"))

@@ -1,7 +1,7 @@
 """Writes output to a terminal that may block, without ever waiting for it.
 
-Ctrl-S, ``less``, or an ssh connection that stalls stop whoever writes to them. A supervisor that is
-stopped sees no hang and restarts nothing: so a thread writes, and what it cannot get rid of in time
+Ctrl-S, ``less``, or a stalled ssh connection block whoever writes to them. A blocked supervisor
+sees no hang and restarts nothing. So a thread of its own writes, and what it cannot write in time
 is left out and counted.
 """
 
@@ -23,7 +23,8 @@ CLOSE_SECONDS = 2.0
 
 
 class Terminal:
-    """Writes to ``to`` in a thread of its own. Where it has gone, nothing is shown any more."""
+    """Writes to ``to`` in a thread of its own. Once the terminal is gone, nothing is shown any
+    more."""
 
     def __init__(self, to: BinaryIO, most_waiting: int = MOST_WAITING) -> None:
         self._to, self._most = to, most_waiting
@@ -36,7 +37,7 @@ class Terminal:
         self._thread: threading.Thread | None = None
 
     def write(self, data: bytes) -> None:
-        """Show it, if there is room. Never waits."""
+        """Queue output if there is room. Never waits."""
         with self._change:
             if self._over or not data:
                 return
@@ -60,7 +61,7 @@ class Terminal:
         self._size += len(data)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Show what waits, as long as the terminal takes some of it every so many seconds."""
+        """Write what is queued, as long as the terminal accepts some of it every few seconds."""
         with self._change:
             taken = -1
             while self._waiting and not self._over and taken != self._taken:

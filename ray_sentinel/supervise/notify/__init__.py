@@ -1,1 +1,1 @@
-"""Notices of what happened, sent to people."""
+"""Notifications to people about what happened."""

@@ -1,8 +1,8 @@
-"""Sends one notice by Apprise, in a process of its own: whatever a plugin does or waits for ends
-with the deadline of ``notifier``.
+"""Sends one notification by Apprise, in a process of its own: whatever a plugin does or waits for
+ends with the deadline of ``notifier``.
 
-The address, which holds secrets, comes on standard input, as no other user can read it. What
-Apprise prints may hold them too and is not passed on.
+The address, which contains secrets, comes on standard input, which no other user can read. What
+Apprise prints may contain them too and is not passed on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KINDS = {"success": "success", "resolved": "success", "failed": "failure", "han
 
 
 class AppriseNotice(msgspec.Struct, frozen=True):
-    """What standard input gives, as JSON."""
+    """The content of standard input, as JSON."""
 
     url: str
     event: str
@@ -27,7 +27,7 @@ class AppriseNotice(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """The exit status: 0 where it was sent."""
+    """Send it. Returns the exit status: 0 if it was sent."""
     import apprise
 
     logging.disable()

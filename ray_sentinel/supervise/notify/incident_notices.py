@@ -1,4 +1,4 @@
-"""Incidents as notices: each of their states is told once. Pure."""
+"""Incidents as notifications: each of their states is sent once. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ STATES = ("confirmed", "explained", "resolved")
 
 
 def key_of(incident: Incident) -> str:
-    """Equal for one state of one incident, also where an earlier deployment kept its files
-    elsewhere and gave the same number."""
+    """A key that is equal for one state of one incident. It differs if an earlier deployment kept
+    its files elsewhere and gave the same number."""
     return f"{incident.id}@{incident.suspected_at:.3f}:{incident.state}"
 
 
@@ -34,14 +34,14 @@ def notice_of(incident: Incident, details: dict[str, Any]) -> Notice:
 
 
 def keys_of_past(incident: Incident) -> list[str]:
-    """Of all states that it has been through."""
+    """The keys of all states that it has been through."""
     past = {change.state for change in incident.history} | {incident.state}
     return [key_of(msgspec.structs.replace(incident, state=state)) for state in sorted(past)]
 
 
 def undelivered(incident: Incident, since: float) -> tuple[IncidentState, ...]:
-    """The states that it came into after ``since`` (on the clock of its times) of which no notice
-    is known to have been delivered, in their order."""
+    """The states that it entered after ``since`` (on the clock of its times) and whose notification
+    is not known to have been delivered, in order."""
     told = {(step.what, step.text) for step in incident.milestones}
     late = {change.state: change.at for change in incident.history if change.at >= since}
     return tuple(
@@ -57,7 +57,7 @@ def _step(state: str) -> tuple[str, str]:
 
 
 def as_of(incident: Incident, state: IncidentState) -> Incident:
-    """The incident as it was when it came into ``state``, but for what was found since."""
+    """The incident as it was when it entered ``state``, except for what was found since."""
     at = max(change.at for change in incident.history if change.state == state)
     return msgspec.structs.replace(
         incident,

@@ -26,7 +26,7 @@ _MOST_TEXT = 3000
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened."""
+    """One event to notify about."""
 
     key: str
     """Equal for what must be told only once, such as an incident's id and state."""
@@ -43,7 +43,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def body(notice: Notice, style: Style, url: str) -> bytes:
-    """The request's body, JSON either way."""
+    """The request's body, which is JSON for every receiver."""
     if style == "slack" or (style == "auto" and is_slack(url)):
         return json.dumps(_slack(notice)).encode()
     return msgspec.json.encode(notice)
@@ -69,7 +69,7 @@ def _escaped(text: str) -> str:
 
 
 def variables(notice: Notice) -> dict[str, str]:
-    """What a command is told through its environment; the whole notice is on its stdin."""
+    """The environment variables of a notification command; the whole notice is on its stdin."""
     return {
         "SENTINEL_EVENT": notice.event,
         "SENTINEL_JOB": notice.job,

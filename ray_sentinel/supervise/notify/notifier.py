@@ -1,7 +1,8 @@
-"""Sends notifications to webhooks, Apprise and a command: once each, with retries, not blocking.
+"""Sends notifications to webhooks, Apprise and a command: each once, with retries, without
+blocking.
 
-``Notifier.tell`` only queues. One thread sends; a receiver that hangs holds up what is told after
-it, and nothing else. What waits is bounded: the oldest notice goes first.
+``Notifier.tell`` only queues. One thread sends; a receiver that hangs delays later notifications,
+and nothing else. The queue is bounded: the oldest notification is dropped first.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _OPENER = urllib.request.build_opener(_Stay)
 
 
 def settings_of(config: NotifyConfig) -> NotifierSettings:
-    """The ``[notify]`` section. Raises UsageError for what can never work."""
+    """The ``[notify]`` section. Raises UsageError for settings that can never work."""
     if config.style not in get_args(Style):
         raise UsageError(f"notify.style: {config.style!r} is none of {', '.join(get_args(Style))}")
     return checked(
@@ -76,7 +77,7 @@ def settings_of(config: NotifyConfig) -> NotifierSettings:
 
 
 class NotifierSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told of what."""
+    """Who is notified about what."""
 
     webhooks: tuple[str, ...] = ()
     command: str = ""
@@ -89,12 +90,12 @@ class NotifierSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody is told."""
+        """Whether anybody is notified."""
         return bool(self.webhooks or self.command or self.apprise)
 
 
 def checked(settings: NotifierSettings) -> NotifierSettings:
-    """The same. Raises UsageError for what can never work."""
+    """The settings. Raises UsageError for those that can never work."""
     for url in settings.webhooks:
         if address(url) is None:
             shown = mask("/".join(url.split("/")[:3]))
@@ -112,7 +113,7 @@ def checked(settings: NotifierSettings) -> NotifierSettings:
 
 
 def apprise_problem(urls: Sequence[str]) -> str:
-    """Why Apprise cannot send to these here; empty where it may."""
+    """Why Apprise cannot send to these addresses here; empty if it can."""
     if not all(_SCHEME.match(url) for url in urls):
         return "notify.apprise: what is no address such as slack://... stands in it"
     if urls and importlib.util.find_spec("apprise") is None:
@@ -131,8 +132,8 @@ class Notifier:
         environ: Mapping[str, str] = os.environ,
         sent: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """``sent`` is called, on the sending thread, once all have got a notice. Raises UsageError
-        for settings that can never work."""
+        """``sent`` is called, on the sending thread, once all receivers have got a notice. Raises
+        UsageError for settings that can never work."""
         self._settings = checked(settings)
         self._delays, self._environ, self._sent = tuple(delays), environ, sent
         self._waiting: deque[Notice] = deque()
@@ -147,7 +148,7 @@ class Notifier:
         """Notices that nobody took, or for which there was no room."""
 
     def tell(self, notice: Notice) -> bool:
-        """Queue it, unless it was told before or nobody wants it. Never waits."""
+        """Queue a notice, unless it was queued before or nobody wants it. Never waits."""
         settings = self._settings
         notice = mask_record(notice)
         if not settings.wanted or (settings.events and notice.event not in settings.events):
@@ -171,12 +172,12 @@ class Notifier:
         return True
 
     def know(self, keys: Iterable[str]) -> None:
-        """These were told by an earlier life of ours."""
+        """Mark these as sent by an earlier process."""
         with self._change:
             self._known.update(dict.fromkeys(keys))
 
     def close(self, seconds: float = 5.0) -> bool:
-        """Send what waits for at most so long; whether all was sent."""
+        """Send what is queued, for at most so long. Returns whether all was sent."""
         with self._change:
             sent = self._change.wait_for(lambda: not self._waiting and not self._busy, seconds)
             self._closed.set()
