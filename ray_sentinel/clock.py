@@ -1,4 +1,4 @@
-"""Time as something that is handed in, so that tests can turn it."""
+"""Clocks as injected objects, so that tests can control time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """One time by two clocks."""
+    """One moment on two clocks."""
 
     wall: float
     """Unix seconds, to be compared with the times of files and of other hosts."""
@@ -21,7 +21,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clock(Protocol):
-    """Where loops take the time from."""
+    """The source of time for loops."""
 
     def now(self) -> float:
         """Unix seconds."""
@@ -30,11 +30,11 @@ class Clock(Protocol):
         """Seconds that never go back; only differences mean something."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait; a fake clock only moves its hands."""
+        """Wait so many seconds; a fake clock only advances."""
 
 
 def moment(clock: Clock) -> Moment:
-    """Now."""
+    """The current moment on both clocks."""
     return Moment(wall=clock.now(), steady=clock.monotonic())
 
 
@@ -42,34 +42,39 @@ class SystemClock:
     """The machine's own clock."""
 
     def now(self) -> float:
+        """Unix seconds of the wall clock."""
         return time.time()
 
     def monotonic(self) -> float:
+        """Seconds of ``CLOCK_MONOTONIC``, which stands still while the machine is suspended."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
+        """Wait so many seconds."""
         time.sleep(seconds)
 
 
 class BootClock(SystemClock):
-    """The same, but its monotonic seconds go on while the machine is suspended: what another
-    machine waited meanwhile has passed here too."""
+    """The machine's clock, whose monotonic seconds go on while the machine is suspended, because
+    time has passed for other machines too."""
 
     def monotonic(self) -> float:
+        """Seconds of ``CLOCK_BOOTTIME``."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class KeptMoment:
-    """A moment of the wall clock that stays as long ago as it is, however that clock is set.
+    """A past moment that keeps its age however the wall clock is set.
 
-    It must be asked for first soon after the moment, before the clock is set."""
+    It must be read for the first time soon after the moment, before the clock is set.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._at, self._steady = float("nan"), 0.0
 
     def today(self, at: float) -> float:
-        """``at`` as the wall clock tells it now."""
+        """``at`` on the wall clock as it is set now."""
         now, steady = self._clock.now(), self._clock.monotonic()
         if at != self._at:
             self._at, self._steady = at, steady - (now - at)
@@ -84,36 +89,39 @@ people stays the same, to the last bit, while it is only slewed."""
 
 
 class SteadyClock:
-    """Unix seconds that only pass: the wall clock as it stood at the start, carried on by the
-    monotonic one. Whatever order or duration is told from ``now`` survives a wall clock that is
-    set, forward or back; ``shown`` gives the time that people are told.
-    """
+    """Unix seconds that never jump: the wall clock as it stood at the start, continued by the
+    monotonic one. Orders and durations derived from ``now`` are right even if the wall clock is
+    set, forward or back; ``shown`` gives the time for people."""
 
     def __init__(self, clock: Clock | None = None, *, offset: float | None = None) -> None:
-        """``offset`` is its Unix minus monotonic seconds, where it goes on from an earlier one."""
+        """``offset`` is its Unix minus monotonic seconds, if it continues an earlier clock."""
         self._clock = clock or SystemClock()
         self.offset = self._clock.now() - self._clock.monotonic() if offset is None else offset
         self._shift = 0.0
 
     def now(self) -> float:
+        """Unix seconds that never jump."""
         return self._clock.monotonic() + self.offset
 
     def monotonic(self) -> float:
+        """Monotonic seconds of the underlying clock."""
         return self._clock.monotonic()
 
     def sleep(self, seconds: float) -> None:
+        """Wait so many seconds."""
         self._clock.sleep(seconds)
 
     @property
     def shift(self) -> float:
-        """Seconds that the wall clock is ahead of ``now``: it was set since the start."""
+        """Seconds by which the wall clock is ahead of ``now`` because it was set since the
+        start."""
         shift = self._clock.now() - self.now()
         if abs(shift - self._shift) > SHIFT_STEP:
             self._shift = shift
         return self._shift
 
     def shown(self, at: float) -> float:
-        """A moment of ``now`` as the wall clock tells it today."""
+        """A moment of ``now`` on the wall clock as it is set now."""
         return at + self.shift
 
 
@@ -126,11 +134,11 @@ class _Epoch(msgspec.Struct):
 
 
 class WallHistory:
-    """Places what the wall clock said, such as a file's time, on the monotonic clock, also where
-    the wall clock was set between then and now.
+    """Converts wall clock times, such as a file's, to the monotonic clock, even if the wall clock
+    was set between then and now.
 
-    It knows of what was set since it was made, if it is made to ``look`` often; before that the
-    clock is taken to have run as it did then. Any thread may call.
+    It knows of changes since it was created, provided that ``look`` is called often; before that,
+    the clock is assumed to have run as it did then. Any thread may call.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -141,11 +149,11 @@ class WallHistory:
         self._epochs = deque([first], maxlen=_MOST_EPOCHS)
 
     def now(self) -> float:
-        """The monotonic seconds that ``earliest`` is in."""
+        """The monotonic seconds that ``earliest`` returns."""
         return self._clock.monotonic()
 
     def look(self) -> None:
-        """See whether the wall clock was set."""
+        """Check whether the wall clock was set."""
         with self._lock:
             now = self.now()
             offset = self._clock.now() - now
@@ -157,10 +165,10 @@ class WallHistory:
             self._looked = now
 
     def earliest(self, wall: float, ahead: float = 0.0) -> float | None:
-        """The first moment at which the wall clock can have said ``wall``; None where it never did.
+        """The first moment at which the wall clock can have shown ``wall``; None if it never did.
 
-        A clock that was set back has said the same twice. ``ahead`` are seconds by which who wrote
-        it may be ahead of us.
+        A clock that was set back has shown the same time twice. ``ahead`` are seconds by which the
+        writer's clock may be ahead of ours.
         """
         self.look()
         with self._lock:
@@ -174,26 +182,29 @@ class WallHistory:
 
 
 class FakeClock:
-    """A clock for tests: starts at ``start`` and moves only when told to."""
+    """A clock for tests: starts at ``start`` and advances only when told to."""
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now = start
         self._monotonic = 0.0
 
     def now(self) -> float:
+        """The Unix seconds that were set."""
         return self._now
 
     def monotonic(self) -> float:
+        """Seconds by which the clock was advanced."""
         return self._monotonic
 
     def sleep(self, seconds: float) -> None:
+        """Advance by so many seconds, at once."""
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move the hands forward."""
+        """Let time pass on both clocks."""
         self._now += seconds
         self._monotonic += seconds
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock: no time passes."""
+        """Set the wall clock forward by so many seconds, while no time passes."""
         self._now += seconds

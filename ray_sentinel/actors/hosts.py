@@ -1,4 +1,4 @@
-"""Ray's nodes as we call them."""
+"""Ray's nodes, with the names that the sentinel gives them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def host_label(node: RayNode, nodes: Iterable[RayNode]) -> str:
 
 
 def as_node(node: RayNode, nodes: Iterable[RayNode]) -> Node:
-    """As the model knows it; the agent adds the boot id and the namespace."""
+    """The node as a record of the model; the agent adds the boot id and the namespace."""
     return Node(
         id=node.id, host=host_label(node, nodes), address=node.address, is_head=node.is_head
     )

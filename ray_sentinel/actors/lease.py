@@ -57,7 +57,7 @@ _HELD = {errno.EAGAIN, errno.EACCES}
 
 
 class LeaseText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lease says."""
+    """The content of a lease."""
 
     lease: str = _LEASE
     deployment: str
@@ -80,20 +80,21 @@ class Lease:
         self._lock = threading.Lock()
 
     def renew(self) -> None:
-        """Say that we live."""
+        """Renew the lease."""
         with self._lock:
             if not self._ended:
                 self._say()
 
     def end(self) -> None:
-        """Say that this deployment is over, and let its lock go."""
+        """Mark this deployment as over, and release the lock."""
         with self._lock:
             self._ended = True
             self._say()
             self._let_go()
 
     def status(self) -> os.stat_result | None:
-        """Of the lease as it was written last: its owner is we, its time the file system's."""
+        """The file status of the lease as it was last written: its owner is this user, its time
+        that of the file system."""
         with self._lock:
             try:
                 return os.fstat(self._file) if self._file >= 0 else None
@@ -141,7 +142,7 @@ class _Seen(NamedTuple):
 
 
 class LeaseWatch:
-    """Tells which other deployments of a folder are over. One thread calls it."""
+    """Determines which other deployments of a folder are over. Called by one thread."""
 
     def __init__(
         self, own: Lease, clock: Clock, is_local: Callable[[Path], bool] | None = None
@@ -151,7 +152,7 @@ class LeaseWatch:
         self._seen: dict[str, _Seen] = {}
 
     def over(self, deployment: str) -> bool:
-        """Whether that deployment is over for certain; False for our own, and where unknown."""
+        """Whether that deployment is certainly over; False for our own, and if unknown."""
         own = self._own.status()
         if own is None or deployment == self._own.deployment:
             return False
@@ -170,7 +171,7 @@ class LeaseWatch:
             os.close(file)
 
     def forget(self, deployment: str) -> None:
-        """Remove the lease of one that is over and of which nothing is left."""
+        """Remove the lease of a deployment that is over and of which nothing is left."""
         with contextlib.suppress(OSError):
             os.unlink(self._own.folder / f"{deployment}.lease")
         self._seen.pop(deployment, None)
@@ -224,7 +225,7 @@ def _locked(file: int) -> bool | None:
 
 
 def on_local_disk(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
-    """Whether only this machine's kernel writes there; False where that is not known."""
+    """Whether only this machine's kernel writes there; False if that is unknown."""
     try:
         here = os.path.realpath(path)
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()

@@ -1,7 +1,7 @@
-"""Our own log files: ``logs/<name>.log``, rotated; Ray's log of the actor has them too.
+"""Our own log files: ``logs/<name>.log``, rotated; Ray's log of the actor contains the lines too.
 
-Who logs must not wait for a disk: the threads that watch, report and decide all do. So the records
-go through a bounded queue, one for our file and one for Ray's, see ``log_files``.
+Logging must not wait for a disk, because the threads that watch, report and decide all log. So the
+records go through a bounded queue, one for our file and one for Ray's, see ``log_files``.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class _Queued(logging.Handler):
 
 
 class OurLogs:
-    """Where the package's log records go. ``problem`` says what people should know of it."""
+    """Where the package's log records go. ``problem`` says what people should know about it."""
 
     def __init__(self, writers: tuple[LineWriter, ...] = ()) -> None:
         self._writers = writers
 
     @property
     def problem(self) -> str:
-        """Why lines are missing; empty while all is well."""
+        """Why lines are missing; empty if none are."""
         return "; ".join(filter(None, (writer.problem for writer in self._writers)))
 
 

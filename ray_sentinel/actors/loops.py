@@ -1,4 +1,4 @@
-"""Loops that survive what their steps raise."""
+"""Loops that survive the exceptions of their steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUIET_SECONDS = 60.0
 
 
 class Complaints:
-    """Which failures were said lately."""
+    """Which failures were reported recently."""
 
     def __init__(self) -> None:
         self._said: dict[str, float] = {}
@@ -26,7 +26,8 @@ class Complaints:
         return len(self._said)
 
     def is_new(self, message: str, now: float) -> bool:
-        """Whether it was not said in the last ``QUIET_SECONDS``; it is from now (monotonic)."""
+        """Whether it was not reported in the last ``QUIET_SECONDS``; from now on (monotonic) it
+        is."""
         self._said = {told: at for told, at in self._said.items() if now - at < QUIET_SECONDS}
         if message in self._said:
             return False
@@ -35,7 +36,7 @@ class Complaints:
 
 
 class Loop:
-    """Runs ``step`` every ``interval`` seconds on a thread of its own, from now on.
+    """Runs ``step`` every ``interval`` seconds on a thread of its own, starting now.
 
     A step that took longer than the interval is followed by the next at once, and missed ones are
     not made up for.
@@ -50,11 +51,12 @@ class Loop:
         self._thread.start()
 
     def wake(self) -> None:
-        """Do the next step at once. May be called from any thread."""
+        """Run the next step at once. May be called from any thread."""
         self._wake.set()
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """Begin no further step, and wait so long for the one that runs; whether it has ended."""
+        """Begin no further step, and wait so long for the running one. Returns whether it has
+        ended."""
         self._stop = True
         self._wake.set()
         if seconds and threading.current_thread() is not self._thread:
@@ -79,8 +81,8 @@ class Loop:
 
 
 class Newest(Generic[T]):
-    """Calls ``step`` with what was offered last, on a thread of its own: ``offer`` never waits, and
-    what was offered while a step took long is passed over, but for the newest."""
+    """Calls ``step`` with the newest offered value, on a thread of its own: ``offer`` never waits,
+    and of the values offered during a long step only the newest is used."""
 
     def __init__(self, step: Callable[[T], None], *, name: str) -> None:
         self._step, self._name = step, name
@@ -92,13 +94,14 @@ class Newest(Generic[T]):
         self._thread.start()
 
     def offer(self, item: T) -> None:
-        """Have it taken next."""
+        """Set the value for the next step."""
         with self._change:
             self._offered = [item]
             self._change.notify_all()
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """Begin no further step, and wait so long for the one that runs; whether it has ended."""
+        """Begin no further step, and wait so long for the running one. Returns whether it has
+        ended."""
         with self._change:
             self._stop = True
             self._change.notify_all()

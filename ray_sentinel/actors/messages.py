@@ -1,4 +1,4 @@
-"""What agents, coordinator and deployers say to each other, as MessagePack: versions may differ.
+"""The messages between agents, coordinator and deployers, as MessagePack: versions may differ.
 
 Ray's pickles carry records by class, and break between versions; these do not.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked to send for the embedded history besides what the rules read."""
+    """What an agent should send for the embedded history in addition to what the rules read."""
 
     series: int = 0
     """At most so many with those of the rules; 0: none but these."""
@@ -83,7 +83,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What a coordinator says of itself."""
+    """A coordinator's description of itself."""
 
     protocol: int
     version: str
@@ -96,7 +96,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the coordinator knows of one agent's process."""
+    """What the coordinator knows about one agent's process."""
 
     node_id: str
     host: str
@@ -109,14 +109,14 @@ class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
-    """The stacks of some processes, already read."""
+    """The stacks of some processes, already parsed."""
 
     facts: tuple[StackFact, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class Connections(msgspec.Struct, frozen=True, kw_only=True):
-    """The connections of some processes of a node, and why they, or some, are not known."""
+    """The connections of some processes of a node, and why they, or some, are unknown."""
 
     found: tuple[Connection, ...] = ()
     problem: str = ""
@@ -196,7 +196,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeCapture(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tools of one node brought: files by name, and what they say."""
+    """The output of the tools on one node: files by name, and the facts in them."""
 
     files: dict[str, bytes] = {}
     facts: tuple[StackFact, ...] = ()
@@ -220,5 +220,5 @@ def pack_masked(value: Any) -> bytes:
 
 
 def unpack(data: bytes, kind: type[T]) -> T:
-    """The record again. Raises msgspec.DecodeError where it is none."""
+    """The record again. Raises msgspec.DecodeError for anything else."""
     return msgspec.msgpack.decode(data, type=kind)

@@ -1,4 +1,4 @@
-"""What agent and coordinator serve of their own: ``train_*`` and ``ray_sentinel_*``. Pure."""
+"""The metrics of agent and coordinator themselves: ``train_*`` and ``ray_sentinel_*``. Pure."""
 
 from __future__ import annotations
 
@@ -233,8 +233,8 @@ def capture_families(
 def agent_families(
     memory_bytes: int, memory_limit: int, report_seconds: float | None, lost: Mapping[str, int]
 ) -> tuple[Family, ...]:
-    """What it costs to watch this node, and what was ``lost`` of it; ``report_seconds`` as of
-    ``REPORT_SECONDS``, None before the first report."""
+    """The cost of watching this node; ``report_seconds`` is as in ``REPORT_SECONDS``, None before
+    the first report."""
     families = (
         Family(MEMORY, (MEMORY(float(memory_bytes), "agent"),)),
         Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(memory_limit), "agent"),)),
@@ -246,7 +246,7 @@ def agent_families(
 
 
 class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a coordinator tells of its own work."""
+    """A coordinator's figures about its own work."""
 
     nodes: int
     """Whose agents report."""
@@ -263,7 +263,7 @@ class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
 def coordinator_families(
     told: CoordinatorFigures, incidents: Iterable[Incident]
 ) -> tuple[Family, ...]:
-    """What the head's agent serves for the coordinator."""
+    """The metrics that the head's agent serves for the coordinator."""
     known = [incident for incident in incidents if incident.kind != "asked"]
     total = Counter((incident.kind, incident.severity) for incident in known)
     active = {(i.job, i.kind) for i in known if i.state in CONFIRMED}
@@ -297,7 +297,7 @@ def coordinator_families(
 
 
 def key_samples(families: Iterable[Family]) -> dict[SeriesKey, float]:
-    """The key series of now, at most ``MOST_KEYS``.
+    """The current key series, at most ``MOST_KEYS``.
 
     >>> load = Metric("hw_load1", "gauge", "")
     >>> key_samples([Family(load, (load(0.5),))])
@@ -315,8 +315,8 @@ def key_samples(families: Iterable[Family]) -> dict[SeriesKey, float]:
 
 
 def history_samples(families: Iterable[Family], most: int) -> dict[SeriesKey, float]:
-    """The series of now that are worth keeping: the key series first, then families of few series
-    before families of many (a node may have hundreds of network devices)."""
+    """The current series worth keeping: the key series first, then families of few series before
+    families of many (a node may have hundreds of network devices)."""
     known = [family for family in families if family.metric.name.startswith(HISTORY)]
     known.sort(key=lambda family: (family.metric.name not in KEY_SERIES, len(family.samples)))
     found: dict[SeriesKey, float] = {}

@@ -1,4 +1,4 @@
-"""How our actors and placement groups are called, and what they speak."""
+"""The names of the sentinel's actors and placement groups, and their protocol version."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class LogRequest(msgspec.Struct, frozen=True):
 
 
 class NodeLogs(msgspec.Struct):
-    """What was read of one node."""
+    """What was read from one node."""
 
     address: str
     host: str = ""
@@ -74,7 +74,7 @@ class NodeLogs(msgspec.Struct):
 
 
 class Fetched(msgspec.Struct):
-    """All that was read, and one line for each node that was not, or not in full."""
+    """Everything that was read, and one line for each node that was not, or not in full."""
 
     nodes: list[NodeLogs] = []
     problems: list[str] = []
@@ -84,9 +84,9 @@ class Fetched(msgspec.Struct):
 def fetched(
     session: Path | None, node: str = "", address: str = ""
 ) -> Iterator[tuple[Path, Fetched]]:
-    """(folder, what is in it): the logs of the nodes that ``node`` names, or of all but this one.
+    """(folder, its content): the logs of the nodes that ``node`` names, or of all but this one.
 
-    The folder is private, and gone afterwards. Nothing is raised for a cluster that cannot be
+    The folder is private, and removed afterwards. Nothing is raised for a cluster that cannot be
     reached: ``problems`` says so.
     """
     with tempfile.TemporaryDirectory(prefix="ray_sentinel_logs_") as folder:
@@ -116,9 +116,9 @@ def _unread(why: str) -> str:
 
 
 def address_of(session: Path | None, given: str = "", proc: Path = Path("/proc")) -> str:
-    """The control store of the cluster that ``session`` is of; empty where nothing tells.
+    """The control store of the cluster that ``session`` belongs to; empty if unknown.
 
-    Not just any cluster of this machine: its logs would be another job's.
+    An arbitrary cluster of this machine will not do: its logs would be another job's.
     """
     best, where = next(iter(cluster.candidates(given)), ("", ""))
     if given or session is None or where == "RAY_ADDRESS":
@@ -237,8 +237,8 @@ class _Reader:
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """Files of workers, drivers, raylet and control store, standard errors first; a name that
-    leads out of the folder is none."""
+    """Files of workers, drivers, raylet and control store, standard errors first; names that lead
+    out of the folder are left out."""
     safe = [
         name
         for name in set(names)
@@ -253,8 +253,8 @@ def chosen(names: Iterable[str]) -> list[str]:
 
 
 def writes_into(node: Any, session: str) -> bool:
-    """Whether the node is on this machine and keeps its logs there; Ray before 2.60 does not say
-    where: then its workers' files tell."""
+    """Whether the node is on this machine and keeps its logs there. Ray before 2.60 does not say
+    where; then its workers' files show it."""
     if not session or node.node_manager_hostname != socket.gethostname():
         return False
     temp, own = getattr(node, "temp_dir", ""), getattr(node, "session_dir", "")

@@ -1,6 +1,6 @@
 """Readings of Ray's own interface: its errors in a line, its session's folder, Ray Client.
 
-Imports no ray: it is also asked in processes that may have none.
+It does not import ray, because it is also used in processes that may not have it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def last_line(error: BaseException) -> str:
 
 
 def session_logs() -> Path | None:
-    """The ``logs`` folder of the Ray session that this process belongs to; None where Ray does not
-    tell or it is not on this node."""
+    """The ``logs`` folder of the Ray session that this process belongs to; None if Ray does not
+    report it or it is not on this node."""
     from ray._private import worker
 
     node: Any = getattr(worker, "_global_node", None)
@@ -38,12 +38,12 @@ def session_logs() -> Path | None:
 
 
 def client_of(ray: Any) -> Any:
-    """The client that this process is connected by; None where it is a driver like any other."""
+    """The Ray Client that this process is connected by; None if it is an ordinary driver."""
     client = getattr(getattr(ray.util, "client", None), "ray", None)
     return client if client is not None and client.is_connected() else None
 
 
 def address_of(client: Any) -> str:
-    """``ray://HOST:PORT`` of its server; empty where this version of Ray keeps that elsewhere."""
+    """``ray://HOST:PORT`` of its server; empty if this version of Ray keeps that elsewhere."""
     server = getattr(getattr(client.get_context(), "client_worker", None), "_conn_str", "")
     return f"ray://{server}" if server else ""

@@ -1,5 +1,5 @@
-"""The raylets on this machine, as /proc shows them: ours, our cluster's, and strangers; and the end
-of our actors with their own."""
+"""The raylets on this machine, as /proc shows them: ours, our cluster's, and others; and the end of
+our actors with their own raylet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
-    """All raylets that can be seen from here, of any cluster: pid → address of their cluster."""
+    """All raylets that are visible from here, of any cluster: pid → address of their cluster."""
     return {
         int(entry.name): raylet_address(entry)
         for entry in proc.iterdir()
@@ -29,14 +29,14 @@ def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
 
 
 def address_here(proc: Path = Path("/proc")) -> str:
-    """The address of the cluster that this process belongs to, else of one that this machine does;
-    empty where it belongs to none."""
+    """The address of the cluster that this process belongs to, or else this machine; empty if it
+    belongs to none."""
     above = raylet_above(os.getpid(), proc)
     return raylet_address(proc / str(above)) if above else next(iter(raylets(proc).values()), "")
 
 
 def raylet_address(folder: Path) -> str:
-    """The address of a raylet's cluster, given its folder in /proc; empty if it is no raylet."""
+    """The address of a raylet's cluster, given its folder in /proc; empty if it is not a raylet."""
     if kernel_text(folder / "comm") != "raylet":
         return ""
     line = memory_file(int(folder.name), "cmdline", folder.parent) or b""

@@ -1,4 +1,4 @@
-"""Where our files go."""
+"""The folder for the deployment's files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 class DeploymentStorage:
     """The folder of this deployment. ``notes`` says what people should know about it.
 
-    A folder that we make is ours alone (0700). A log folder that was there keeps its mode, for it
-    may be shared; what we make below it is ours alone. A folder that hangs is like one that cannot
-    be written, once ``patience`` seconds have passed.
+    A folder that we create is private (0700). An existing log folder keeps its mode, because it may
+    be shared; what we create below it is private. A folder that hangs is treated like one that
+    cannot be written, after ``patience`` seconds.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DeploymentStorage:
         *,
         deployment: str = "",
     ) -> None:
-        """``deployment`` is whose files they are."""
+        """``deployment`` owns the files."""
         self.deployment = deployment
         self.wanted = config.directory()
         self._patience = patience
@@ -138,10 +138,10 @@ class DeploymentStorage:
             )
 
     def folder(self, name: str) -> Path | None:
-        """A folder of ours below the root, made if it is not there; None where it cannot be.
+        """A private folder below the root, created if missing; None if that is not possible.
 
-        One of somebody else's is not used, nor one that a link of somebody else's leads to. Where
-        the disk hangs meanwhile it is not made: whoever writes there makes it, too.
+        A folder of another user is not used, nor one that another user's link leads to. If the disk
+        hangs meanwhile it is not created here: whoever writes there creates it.
         """
         if self.root is None:
             return None

@@ -1,4 +1,4 @@
-"""Phases for frameworks that tell when something begins and ends in separate calls."""
+"""Phases for frameworks that report the begin and the end of something in separate calls."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ray_sentinel.sentinel import Sentinel
 
 
 class Phases:
-    """At most one phase at a time; what begins ends what was before."""
+    """At most one phase at a time; beginning one ends the previous one."""
 
     def __init__(self) -> None:
         self._open: AbstractContextManager[Any] | None = None
         self.name = ""
 
     def begin(self, sentinel: Sentinel | None, name: str) -> None:
-        """Enter a phase, unless it is the one that we are in."""
+        """Enter a phase, unless it is already the current one."""
         if sentinel is None or name == self.name:
             return
         self.end()
@@ -31,9 +31,9 @@ class Phases:
 
 
 def numbers(metrics: Any, names: tuple[str, ...]) -> dict[str, float]:
-    """Those of ``metrics`` that are plain numbers and whose name holds one of ``names``.
+    """The entries of ``metrics`` that are plain numbers and whose names contain one of ``names``.
 
-    Tensors are left out: to read one waits for its device, and a monitor must not.
+    Tensors are left out: reading one waits for its device, and a monitor must not do that.
     """
     return {
         str(name): float(value)

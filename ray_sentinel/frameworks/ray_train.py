@@ -25,7 +25,7 @@ class RayTrainCallback(WorkerGroupCallback):  # type: ignore[misc]
         self._job, self._config = job, config
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """Ray Train calls this once all workers of an attempt are there."""
+        """Ray Train calls this once all workers of an attempt have started."""
         try:
             told = worker_group.execute(_attach, self._job, self._config)
         except (RayError, RuntimeError):  # a training never fails because of its watcher

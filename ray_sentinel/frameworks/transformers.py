@@ -29,6 +29,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """Attach the rank."""
         size = int(args.world_size)
         rank = int(args.process_index) if size > 1 else None
         self._sentinel = ray_sentinel.attach(
@@ -38,6 +39,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """Report the step with the last logged scalars, and enter the phase that follows."""
         if self._sentinel is not None:
             self._sentinel.step(state.global_step, **self._scalars)
             self._scalars = {}
@@ -46,10 +48,12 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """Enter the phase that follows the epoch."""
         self._foresee(control)
 
     def _foresee(self, control: TrainerControl) -> None:
-        """The trainer evaluates first and saves then; both are decided when a step ends."""
+        """Enter the phase that follows: the trainer evaluates first and saves then, and both are
+        decided when a step ends."""
         if control.should_evaluate:
             self._phases.begin(self._sentinel, "evaluate")
         elif control.should_save:
@@ -58,6 +62,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """The evaluation is over; a save may follow."""
         self._phases.end()
         if control.should_save:
             self._phases.begin(self._sentinel, "checkpoint")
@@ -65,11 +70,13 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """The checkpoint is written."""
         self._phases.end()
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """A step begins, so an evaluation or a save is over."""
         self._phases.end()
 
     def on_log(
@@ -80,10 +87,12 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         logs: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
+        """Keep the logged scalars (``TOLD``) for the next step."""
         self._scalars = numbers(logs or {}, TOLD)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """Enter the phase "teardown"."""
         self._phases.end()
         self._phases.begin(self._sentinel, "teardown")

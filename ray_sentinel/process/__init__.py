@@ -1,4 +1,5 @@
-"""The one way we start programs: with a deadline, in a group of their own, dying with us."""
+"""The one way in which programs are started: with a deadline, in a group of their own, and ending
+with us."""
 
 from ray_sentinel.process.running import Completed, run
 from ray_sentinel.process.spawning import (

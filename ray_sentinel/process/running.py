@@ -38,11 +38,11 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, in time, with status 0."""
+        """Whether it ended by itself, in time, with status 0."""
         return self.returncode == 0 and not self.timed_out
 
     def explain(self) -> str:
-        """One line that says how it went wrong."""
+        """One line that says what went wrong."""
         name = os.path.basename(self.argv[0])
         if self.timed_out and self.returncode is None:
             return f"{name} (pid {self.pid}) cannot be killed: it hangs in the kernel"
@@ -169,7 +169,7 @@ class CpuQueue:
         self._since = time.monotonic()
 
     def seconds(self) -> float:
-        """The waits so far; 0 where the kernel does not say."""
+        """The waits so far in seconds; 0 if the kernel does not report them."""
         try:
             with open(f"{self._folder}/schedstat", "rb") as file:
                 ran, waited, _ = map(int, file.read().split())

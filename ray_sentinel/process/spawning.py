@@ -177,7 +177,7 @@ _given_up: dict[int, subprocess.Popen[bytes]] = {}
 def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
     """End a child and its whole group: SIGTERM and ``grace`` seconds first, if any, then SIGKILL.
 
-    Returns False where it is still there afterwards (D state): nothing can end it then.
+    Returns False if it still exists afterwards (D state): then nothing can end it.
     """
     if grace > 0:
         signals.send_group(child, signal.SIGTERM)
@@ -193,12 +193,12 @@ def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
-    """SIGKILL a child's whole group and do not wait; ``reap`` tells when it is gone."""
+    """Send SIGKILL to a child's whole group without waiting; ``reap`` shows when it is gone."""
     signals.send_group(child, signal.SIGKILL)
 
 
 def reap(child: subprocess.Popen[bytes]) -> int | None:
-    """The exit status of a child that has ended, as in ``subprocess``; None while it is there."""
+    """The exit status of a child that has ended, as in ``subprocess``; None while it exists."""
     status = child.poll()
     if status is not None:
         _children.pop(child.pid, None)
@@ -206,7 +206,7 @@ def reap(child: subprocess.Popen[bytes]) -> int | None:
 
 
 def finish(child: subprocess.Popen[bytes]) -> None:
-    """After a child's end: what it left behind in its group goes with it, and it is reaped."""
+    """After the end of a child: end what it left behind in its group, and reap it."""
     # First the group: once its leader is reaped, the number may be another's.
     signals.send_group(child, signal.SIGKILL)
     child.poll()
@@ -235,16 +235,16 @@ def ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
 
 @atexit.register
 def end_all() -> None:
-    """SIGKILL the group of every child that is still there, as at the end of this process."""
+    """Send SIGKILL to the group of every remaining child, as at the end of this process."""
     for child in list(_children.values()):
         signals.send_group(child, signal.SIGKILL)
 
 
 def python_module(name: str, *arguments: str) -> list[str]:
-    """The command that runs a module as ``python -m`` does, finding modules where we find them.
+    """The command that runs a module as ``python -m`` does, with this process's module path.
 
-    ``-m`` looks into the current folder first, which may be ``/tmp`` or anybody's: a ``msgspec.py``
-    that lies there would be run.
+    ``-m`` searches the current folder first, which may be ``/tmp`` or another user's: a
+    ``msgspec.py`` in it would be executed.
     """
     path = [entry for entry in (*_without_script_first(), _PACKAGE_ROOT) if os.path.isabs(entry)]
     code = (

@@ -1,8 +1,7 @@
-"""The agent as Ray knows it: the calls of the coordinator, answered by the parts of a
-``NodeMonitor``.
+"""The agent as Ray knows it: the coordinator's calls, answered by the parts of a ``NodeMonitor``.
 
-Whoever makes the actor or looks it up imports this module. So it is light: what an agent works with
-is imported by its constructor, in the actor's own process only.
+Whoever creates the actor or looks it up imports this module. So it is light: what an agent works
+with is imported by its constructor, in the actor's own process only.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ and only there can signals be handled."""
 
 
 class Agent:
-    """Made by the coordinator's reconciler, pinned by the node's placement group.
+    """Created by the coordinator's reconciler, pinned by the node's placement group.
 
     Arguments and answers are MessagePack of the records in ``messages``; answers leave the node
     masked. A call may wait 0.2 s: see ``rest_between_calls``.
@@ -38,24 +37,25 @@ class Agent:
         rest_between_calls()
 
     def ping(self) -> int:
-        """The process id: proof of life."""
+        """The process id, as proof that the agent lives."""
         return os.getpid()
 
     def sample(self, ranks: bytes) -> bytes:
-        """One round of harmless stacks of some ranks: ``Sampled``."""
+        """One round of non-intrusive stacks of some ranks: ``Sampled``."""
         wanted = unpack(ranks, tuple[Rank, ...])
         return pack_masked(self._monitor.evidence.sample(wanted))
 
     def stacks(self, pids: bytes) -> bytes:
-        """One round of harmless stacks of some processes, by pid: ``Sampled``."""
+        """One round of non-intrusive stacks of some processes, by pid: ``Sampled``."""
         return pack_masked(self._monitor.evidence.stacks(unpack(pids, tuple[int, ...])))
 
     def connections(self, pids: bytes) -> bytes:
-        """On which connections of some processes an answer is due: ``Connections``."""
+        """The connections of some processes on which an answer is due: ``Connections``."""
         return pack_masked(self._monitor.evidence.connections(unpack(pids, tuple[int, ...])))
 
     def runtime_environments(self) -> bytes:
-        """What this node's Ray builds for tasks and actors to run in: ``NodeEnvironments``."""
+        """The runtime environments that this node's Ray is building for tasks and actors:
+        ``NodeEnvironments``."""
         return pack_masked(self._monitor.environments.look())
 
     def flight_recorder(self, request: bytes) -> bytes:
@@ -64,29 +64,30 @@ class Agent:
         return pack_masked(self._monitor.evidence.dumps.gather(wanted))
 
     def rank_output(self, request: bytes) -> bytes:
-        """What some processes wrote last, an ``OutputRequest``: ``Outputs``."""
+        """What some processes last wrote, for an ``OutputRequest``: ``Outputs``."""
         wanted = unpack(request, OutputRequest)
         found = self._monitor.evidence.outputs.gather(wanted.writers, wanted.most_bytes)
         return pack_masked(Outputs(found=found))
 
     def nccl_ras(self, ranks: bytes) -> bytes:
-        """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""
+        """The answers of NCCL's RAS service for some ranks, queried from this node:
+        ``RasPolls``."""
         wanted = unpack(ranks, tuple[Rank, ...])
         return pack_masked(self._monitor.evidence.nccl_ras(wanted))
 
     def capture(self, request: bytes) -> bytes:
-        """All tools against some ranks, a ``CaptureRequest``: ``NodeCapture``."""
+        """Run all tools against some ranks, for a ``CaptureRequest``: ``NodeCapture``."""
         wanted = unpack(request, CaptureRequest)
         return pack_masked(self._monitor.evidence.capture(wanted))
 
     def inspect(self) -> bytes:
-        """This node looked at now: a ``NodeView``."""
+        """The current state of this node: a ``NodeView``."""
         return pack_masked(self._monitor.inspect())
 
     def install_plugin(self, name: str, data: bytes) -> str:
-        """Put a collector's file on this node; where it lies. Raises InputError."""
+        """Put a collector's file on this node. Returns its path. Raises InputError."""
         return str(self._monitor.runner.install_plugin(name, data))
 
     def close(self) -> list[str]:
-        """End what was started here; returns what could not be ended."""
+        """End what was started here. Returns what could not be ended."""
         return self._monitor.close()

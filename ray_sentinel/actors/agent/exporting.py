@@ -32,10 +32,10 @@ CLOSE_SECONDS = 2.0
 
 
 class Exporting:
-    """All exporters of a node. One that fails is said in ``notes``; the others go on.
+    """All exporters of a node. ``notes`` report one that fails; the others go on.
 
-    Each takes what is published on a thread of its own: one that hangs misses what comes meanwhile,
-    and holds up nobody.
+    Each receives what is published on a thread of its own: one that hangs misses later updates, and
+    delays nobody.
     """
 
     def __init__(
@@ -93,18 +93,18 @@ class Exporting:
 
     @property
     def notes(self) -> list[str]:
-        """What people should know: exporters that failed, and what is wrong with one now."""
+        """Problems for people: exporters that failed, and what is wrong with one now."""
         problems = (str(getattr(exporter, "problem", "")) for exporter in self.exporters)
         return [*self._notes, *filter(None, problems)]
 
     @property
     def url(self) -> str:
-        """Where metrics can be scraped on this node; empty where nothing serves them."""
+        """The URL at which metrics can be scraped on this node; empty if nothing serves them."""
         return next((exporter.url for exporter in self.exporters if exporter.url), "")
 
     @property
     def handed_on(self) -> float | None:
-        """When samples with a time of their own were last taken, on the monotonic clock."""
+        """When samples with a time of their own were last read, on the monotonic clock."""
         moments = [getattr(exporter, "handed_on", None) for exporter in self.exporters]
         return max((moment for moment in moments if moment is not None), default=None)
 
@@ -126,7 +126,7 @@ class Exporting:
             self._failed(exporter, error)
 
     def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
-        """Have the exporters that serve HTTP serve ``path`` too."""
+        """Make the exporters that serve HTTP serve ``path`` too."""
         for exporter in self.exporters:
             add: Any = getattr(exporter, "add_route", None)
             if add is not None:
@@ -146,11 +146,11 @@ class Exporting:
 
 
 def options_for(name: str, kind: type[Exporter], config: Config) -> Any:
-    """The exporter's options, or None where it is off. Raises ConfigError.
+    """The exporter's options, or None if it is off. Raises ConfigError.
 
-    Its table may say ``enabled = false``. One without a table is on if its options need nothing.
-    ``port``, ``public`` and ``web_config_file`` of ``[agent]`` are the defaults of options of these
-    names.
+    Its table may contain ``enabled = false``. An exporter without a table is on if its options have
+    defaults. ``port``, ``public`` and ``web_config_file`` of ``[agent]`` are the defaults of
+    options of these names.
     """
     table = dict(config.exporters.get(name, {}))
     if not table.pop("enabled", True):

@@ -51,7 +51,7 @@ WATCHDOG_POLL = 0.5
 
 
 def missing_tracer() -> str:
-    """Why stacks cannot be taken from outside on this node; empty where they can."""
+    """Why stacks cannot be taken from outside on this node; empty if they can."""
     return all_tracers()["py-spy"].available()
 
 
@@ -61,7 +61,7 @@ class Evidence:
     def __init__(
         self, host: str, config: Config, record_of: RecordOf, wall: WallHistory | None = None
     ) -> None:
-        """``wall`` is made to look at the wall clock by somebody else, all the time."""
+        """``wall`` is the wall clock's history, which some other thread updates regularly."""
         self._host = host
         self._plan = session.CapturePlan.from_config(config.capture)
         self._poll_ras = config.nccl_ras.poll
@@ -77,7 +77,7 @@ class Evidence:
         """Of the last capture."""
 
     def sample(self, ranks: Sequence[Rank]) -> Sampled:
-        """One round of harmless stacks, read and classified."""
+        """One round of non-intrusive stacks, parsed and classified."""
         self.dumps.note(ranks)
         found = session.sample(ranks, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS)
         by_process = {rank.process: rank for rank in ranks}
@@ -101,7 +101,7 @@ class Evidence:
         )
 
     def connections(self, pids: Sequence[int]) -> Connections:
-        """On which connections of some processes an answer is due."""
+        """The connections of some processes on which an answer is due."""
         try:
             found = connections_of(self._living(pids))
         except OSError as error:
@@ -151,11 +151,12 @@ class Evidence:
         return None, b""
 
     def nccl_ras(self, ranks: Sequence[Rank]) -> RasPolls:
-        """What NCCL's RAS service says of these ranks' jobs, where the configuration polls it."""
+        """The answers of NCCL's RAS service about these ranks' jobs, if the configuration polls
+        it."""
         return poll_ranks(ranks, self._poll_ras)
 
     def capture(self, request: CaptureRequest) -> NodeCapture:
-        """Run all tools; suspects and waiters may be paused, as many at a time as is allowed."""
+        """Run all tools. Suspects and waiters may be paused, as many at a time as is allowed."""
         with self._capturing:
             begun = time.monotonic()
             found = session.capture(
@@ -201,6 +202,6 @@ class Evidence:
         }
 
     def close(self) -> None:
-        """Begin nothing new."""
+        """Start nothing new."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.dumps.close()

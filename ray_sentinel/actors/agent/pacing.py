@@ -1,4 +1,5 @@
-"""When an agent reports: at once when something happens on its node, else as rarely as it may."""
+"""When an agent reports: at once when something happens on its node, otherwise as rarely as it
+may."""
 
 from __future__ import annotations
 
@@ -36,12 +37,13 @@ class ReportPace:
 
     @property
     def interval(self) -> float:
-        """Seconds between two reports while nothing happens, from the last report on."""
+        """Seconds between two reports while nothing happens, counted from the last report."""
         return self._interval
 
     def take(self, wanted: float | None) -> None:
-        """What the coordinator asks for, rounded up to whole looks; it holds from the next report
-        on, which says so. None where a report did not reach it."""
+        """Set the interval that the coordinator asks for, rounded up to whole looks. It takes
+        effect with the next report, which states it. None if a report did not reach the
+        coordinator."""
         if wanted is None:
             self._failed = True
         else:
@@ -55,8 +57,8 @@ class ReportPace:
         *,
         owes: bool,
     ) -> bool:
-        """Whether to report what was seen ``now`` (seconds that only rise), which is then taken for
-        told. ``owes``: there is more to tell."""
+        """Whether to report what was seen ``now`` (increasing seconds), which then counts as
+        reported. ``owes``: there is more to report."""
         shape, held = _shape(ranks, ray_processes)
         turn = math.floor(now / self._interval + self._phase)
         usual = self._interval <= self._least or turn != self._turn

@@ -1,8 +1,8 @@
-"""The runtime environments that this node's Ray builds: asked of Ray's own agent for them, and seen
-in its processes and logs.
+"""The runtime environments that this node's Ray builds, from Ray's own agent for them, and from its
+processes and logs.
 
-That agent downloads on the thread that also answers: for so long it serves nobody. Then its log
-tells what it builds. What builds moves as long as any of its threads is put on a CPU.
+That agent downloads on the thread that also answers: for as long as that takes it serves nobody.
+Then its log shows what it builds. A build moves as long as any of its threads is put on a CPU.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _BUILD_LOGS = "runtime_env_setup-*.log"
 
 
 class RuntimeEnvAgentAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Ray's agent for runtime environments is asked."""
+    """The address of Ray's agent for runtime environments."""
 
     url: str
     headers: Mapping[str, str] = {}
 
 
 class RuntimeEnvironments:
-    """Looks when it is asked to. Blocks for some seconds at most; any thread may call."""
+    """Looks on request. Blocks for some seconds at most; any thread may call."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RuntimeEnvironments:
         self._address, self._logs = address, logs
 
     def look(self) -> NodeEnvironments:
-        """What is being built now. What cannot be known is left out."""
+        """What is being built now. What cannot be determined is left out."""
         told, answers, problem = self._asked()
         begun, line = self._logged()
         if told is None and not answers:

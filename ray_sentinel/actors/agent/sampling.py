@@ -14,7 +14,7 @@ SAMPLE_SECONDS = 4.5
 
 
 class NodeSampling:
-    """Samples each stream when it is time. Used by one thread."""
+    """Samples each stream when it is due. Used by one thread."""
 
     def __init__(self, incarnation: str) -> None:
         """``incarnation`` differs with every start of the agent."""
@@ -27,8 +27,8 @@ class NodeSampling:
     def due(
         self, collected: Iterable[Family], measured: Iterable[Family], now: float
     ) -> tuple[SampleBatch, ...]:
-        """What is to be sent now (seconds that only rise): the key series of ``collected``, and for
-        the history the others of ``measured``. One that is sent for both is sent once."""
+        """What to send now (increasing seconds): the key series of ``collected``, and for the
+        history the other ones of ``measured``. A series needed for both is sent once."""
         if now < self._due:
             return ()
         self._due = now + SAMPLE_SECONDS
@@ -47,5 +47,5 @@ class NodeSampling:
         )
 
     def take(self, receipt: Receipt) -> None:
-        """What the coordinator has, and what it wants."""
+        """Set what the coordinator has, and what it wants."""
         self._history, self._held = receipt.history, receipt.tables

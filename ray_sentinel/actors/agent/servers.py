@@ -1,4 +1,4 @@
-"""Asks the inference engines and Ray Serve on this node for their load, while there are any."""
+"""Queries the inference engines and Ray Serve on this node for their load, while there are any."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ STALE_SECONDS = 3 * ASK_SECONDS
 
 
 class ServerPoll:
-    """One thread, from the first engine on. ``watch`` and ``families`` are called by another."""
+    """One thread, started with the first engine. Another thread calls ``watch`` and
+    ``families``."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class ServerPoll:
         self._placing: Bounded[str, str] = Bounded(ANSWER_SECONDS, most=1)
 
     def watch(self, ranks: Iterable[Rank], serves: bool) -> None:
-        """The ranks that are here now: those of engines count, one of each job. ``serves``: there
-        are replicas of Ray Serve."""
+        """Set the current ranks, of which those of engines count, one for each job. ``serves``:
+        there are replicas of Ray Serve."""
         self._serves = serves
         engines = (rank for rank in ranks if rank.role == "engine" and rank.source == "title")
         self._ranks = {rank.id.job: rank for rank in engines}
@@ -79,12 +80,12 @@ class ServerPoll:
             self._loop = Loop(ASK_SECONDS, self.poll, name="ray-sentinel-servers")
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         if self._loop is not None:
             self._loop.stop()
 
     def poll(self) -> None:
-        """Ask each once."""
+        """Query each server once."""
         ranks, serves = self._ranks, self._serves
         for job, rank in ranks.items():
             if url := self._url(job, rank):
@@ -98,7 +99,7 @@ class ServerPoll:
                     del table[job]
 
     def families(self) -> tuple[Family, ...]:
-        """``server_*`` of the engines that answered lately, or should have."""
+        """``server_*`` of the engines that answered recently, or should have."""
         edge = time.monotonic() - STALE_SECONDS
         samples: dict[Metric, list[Sample]] = {}
         for job, (at, load) in sorted(self._answers.copy().items()):

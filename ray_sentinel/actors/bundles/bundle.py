@@ -44,7 +44,7 @@ def folder_name(incident: Incident) -> str:
 
 
 def create(root: Path, incident: Incident, deployment: str = "") -> Path:
-    """Make the folder of a new incident, with its ``incident.json``. Raises OSError."""
+    """Create the folder of a new incident, with its ``incident.json``. Raises OSError."""
     make_private(root)
     name = folder_name(incident)
     partial = root / temporary_name(name, deployment, "part")
@@ -96,17 +96,17 @@ def _steady(incident: Incident) -> float:
 
 
 def temporary_name(bundle: str, deployment: str, what: str) -> str:
-    """Name of a bundle that is begun (``part``) or half removed (``gone``)."""
+    """The name of a bundle that is incomplete (``part``) or half removed (``gone``)."""
     return f".{bundle}.{deployment}.{os.getpid()}.{what}"
 
 
 def made_by(folder: Path) -> str:
-    """The deployment that made a bundle; empty where nothing says: an earlier version's."""
+    """The deployment that created a bundle; empty if unknown: an earlier version did."""
     return read_regular(folder / MARK, 100).split(b"\n", 1)[0].decode("ascii", "replace")
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """A file that is there whole or not at all, cut where it is too long. Raises OSError."""
+    """Write a file atomically, truncated if it is too long. Raises OSError."""
     if len(data) > MAX_FILE:
         note = f"\n[cut off here: {len(data)} bytes are more than {MAX_FILE}]\n".encode()
         data = data[: MAX_FILE - len(note)] + note
@@ -120,14 +120,14 @@ def capture_folder(number: int) -> str:
 
 
 def last_capture(folder: Path) -> int:
-    """The number of the last capture that has files there; 0 without any."""
+    """The number of the last capture with files in the folder; 0 without any."""
     looks = [int(p.name[5:]) for p in folder.glob("look_*") if p.name[5:].isdecimal()]
     first = any(folder.glob("*_*_*.txt")) or any(folder.glob("logs/rank-*"))
     return max(looks, default=int(first))
 
 
 class Added(NamedTuple):
-    """What came of adding files."""
+    """The result of adding files."""
 
     problems: list[str]
     """One line for each file that is not there."""
@@ -136,7 +136,7 @@ class Added(NamedTuple):
 
 
 def put(folder: Path, files: Mapping[str, bytes]) -> Added:
-    """Add what the tools brought.
+    """Add the files that the tools produced.
 
     ``files`` are named relative to the folder (``flight_recorder/dump_0``); names that lead out of
     it are refused. Equal contents are stored once, as hard links.
@@ -164,7 +164,7 @@ def put(folder: Path, files: Mapping[str, bytes]) -> Added:
 
 
 def read(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Those of the named files that are there and can be read."""
+    """Those of the named files that exist and can be read."""
     found: dict[str, bytes] = {}
     for name in names:
         with contextlib.suppress(OSError):

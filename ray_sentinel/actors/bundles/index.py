@@ -27,7 +27,7 @@ BACKTRACES = ("pyspy_", "cudagdb_")
 
 
 class Written(NamedTuple):
-    """What came of writing into an incident's folder."""
+    """The result of writing into an incident's folder."""
 
     folder: Path | None
     """None where it could not be made."""
@@ -38,17 +38,17 @@ class Written(NamedTuple):
 
 
 class Bundles:
-    """The incidents' folders below ``root``; None where nothing can be written. Problems come back
+    """The incidents' folders below ``root``; None if nothing can be written. Problems are returned
     as lines for people.
 
-    ``store`` and ``publish`` may hang with the disk and are called by one thread, see
-    ``bundle_writer``; the others never wait, and any thread may call them.
+    ``store`` and ``publish`` may hang with the disk and are called by one thread, see ``writer``;
+    the others never wait, and any thread may call them.
     """
 
     def __init__(
         self, root: Path | None, incidents: Iterable[Incident] = (), deployment: str = ""
     ) -> None:
-        """``incidents`` are those of the coordinator before this one."""
+        """``incidents`` are those of the previous coordinator."""
         self.root = root
         self._deployment = deployment
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class Bundles:
         return Written(folder, *bundle.put(folder, files))
 
     def publish(self, incident: Incident) -> Written:
-        """Write the incident and its report as they are now, its folder named."""
+        """Write the incident and its report in their current state, including the folder's name."""
         with self._lock:
             self._note(incident)
         folder, problems = self._folder(incident)
@@ -88,7 +88,7 @@ class Bundles:
             return self._folders.get(incident)
 
     def forget(self, incidents: Iterable[str]) -> None:
-        """These are over; should more come of one, its folder is found again."""
+        """Drop incidents that are over; if more arrives for one, its folder is found again."""
         with self._lock:
             for key in incidents:
                 self._folders.pop(key, None)
@@ -118,7 +118,7 @@ class Bundles:
 
 
 def bundle_root(storage: DeploymentStorage, config: Config) -> Path | None:
-    """Where bundles go: ``capture.output_dir``, else ``<log_dir>/incidents``."""
+    """The folder of bundles: ``capture.output_dir``, or else ``<log_dir>/incidents``."""
     if config.capture.output_dir:
         return Path(config.capture.output_dir).expanduser()
     return storage.folder("incidents")
@@ -167,8 +167,9 @@ def _names(folder: Path) -> list[str]:
 def rendered(
     incident: Incident, files: Iterable[str] = (), diagnosis: Diagnosis | None = None
 ) -> dict[str, bytes]:
-    """File name → content; ``files`` are the names of what lies beside them in the bundle, and
-    ``diagnosis`` is what the job's time series say."""
+    """The files of a bundle that are made from the incident itself: file name → content.
+    ``files`` are the names of the others in the bundle, and ``diagnosis`` is what the job's time
+    series say."""
     return {
         "incident.json": incident_json(incident, diagnosis),
         "report.md": markdown(incident, tuple(sorted(files)), diagnosis).encode(),

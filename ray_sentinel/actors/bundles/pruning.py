@@ -70,7 +70,7 @@ class Prunable(NamedTuple):
 
 
 class Pruner:
-    """Makes room in the folders of one deployment. One thread calls it.
+    """Makes room in the folders of one deployment. Called by one thread.
 
     ``roots`` are its folders of bundles, of events and of history; None where there is none.
     """
@@ -102,7 +102,7 @@ class Pruner:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know."""
+        """Problems for people."""
         if not self._exceeded or not self.kept_bytes:
             return ()
         return (
@@ -112,19 +112,20 @@ class Pruner:
         )
 
     def renew(self) -> None:
-        """Say that this deployment lives, every ``lease.BEAT_SECONDS``."""
+        """Renew the lease of this deployment, every ``lease.BEAT_SECONDS``."""
         for lease in self._leases.values():
             lease.renew()
 
     def close(self) -> None:
-        """Say that this deployment is over: later ones may remove what it leaves."""
+        """End the lease of this deployment: later ones may remove what it leaves."""
         for lease in self._leases.values():
             lease.end()
 
     def prune(self, keep: Collection[Path]) -> list[Path]:
-        """Remove our oldest until ``max_bytes`` are not exceeded; returns what was removed.
+        """Remove our oldest entries until ``max_bytes`` are not exceeded. Returns what was removed.
 
-        ``keep`` count, but are never removed: open incidents, the log that is being written.
+        Entries in ``keep`` count, but are never removed: open incidents, the log that is being
+        written.
         """
         self.renew()
         ours: list[Prunable] = []
@@ -219,7 +220,7 @@ def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 class IncidentHead(msgspec.Struct, frozen=True):
-    """What each version of ``incident.json`` has."""
+    """The fields that ``incident.json`` has in every version."""
 
     id: str
     rule: str

@@ -1,8 +1,8 @@
-"""Bundles on their way to a disk that may hang: one thread writes, the others wait for a deadline.
+"""Writes bundles to a disk that may hang: one thread writes, the others wait for a deadline.
 
 An incident goes on without its bundle: what is late waits in memory, up to ``WAITING_BYTES``, is
-written when the disk answers again, and is told then. What failed, on a full disk say, is tried
-again.
+written when the disk answers again, and is reported then. A failed write, on a full disk for
+example, is tried again.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class BundleWriter:
         self._thread: threading.Thread | None = None
 
     def store(self, incident: Incident, files: Mapping[str, bytes], *, told: bool = True) -> Done:
-        """Put files into the incident's folder: see ``Bundles.store``. ``told``: ``late`` is called
-        for them."""
+        """Put files into the incident's folder: see ``Bundles.store``. ``told``: call ``late`` for
+        them."""
         task = _Task(incident, files, told)
         with self._change:
             if self._waiting_bytes() + task.size > max(self.most_bytes, task.size):
@@ -107,7 +107,8 @@ class BundleWriter:
         ]
 
     def publish(self, incident: Incident) -> Path | None:
-        """Write the incident and its report as they are now; its folder, where that is known."""
+        """Write the incident and its report in their current state. Returns its folder, if
+        known."""
         task = _Task(incident, None)
         with self._change:
             # Only the newest of an incident that waits is written.
@@ -129,7 +130,7 @@ class BundleWriter:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know: what could not be written, and where."""
+        """Problems for people: what could not be written, and where."""
         with self._change:
             # One line for an incident is enough.
             said = list({key[0]: text for key, text in self._problems.items()}.values())
@@ -144,7 +145,7 @@ class BundleWriter:
         return tuple(said)
 
     def close(self, seconds: float = 2.0) -> None:
-        """Write what waits, for at most so long."""
+        """Write what is waiting, for at most so long."""
         with self._change:
             self._closed = True
             self._change.notify_all()

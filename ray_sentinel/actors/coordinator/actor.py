@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """Made by ``deploy.ensure`` as a detached actor; every method may be called by anyone.
+    """Created by ``deploy.ensure`` as a detached actor; any process may call every method.
 
     Answers are MessagePack of the model's records, so that other versions can read them.
     """
@@ -112,14 +112,14 @@ class Coordinator:
         return pack(await asyncio.to_thread(self._engine.dump, job, why))
 
     async def restart_agent(self, node_id: str) -> bool:
-        """Start a node's agent anew. False where there is none."""
+        """Restart a node's agent. False if there is none."""
         return await asyncio.to_thread(self._parts.fleet.restart, node_id)
 
     async def recall(self, node_id: str) -> None:
-        """Watch a released node again: a rank has begun there."""
+        """Watch a released node again, because a rank has begun there."""
         self._parts.fleet.recall(node_id, self._parts.clock.now())
 
     async def close(self) -> list[str]:
-        """End the loops and write what waits; the caller kills the actor then."""
+        """End the loops and write what is waiting; the caller then kills the actor."""
         await self._parts.close()
         return []

@@ -1,7 +1,7 @@
 """What the job's time series say about an incident: ``diagnose`` over the half hour before it.
 
 It runs as a program of its own, with a deadline and a low priority: reading a large TSDB must cost
-the coordinator neither memory nor time, and no mistake in a playbook can end the watch.
+the coordinator neither memory nor time, and no bug in a playbook may end the monitoring.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ WITHOUT = frozenset({"asked", "sentinel"})
 
 
 class SeriesDiagnoser:
-    """Called with an incident that was captured; ``done`` gets its files ``seconds`` later or more.
+    """Called with an incident that was captured; ``done`` gets its files at least ``seconds``
+    later.
 
     Each incident is diagnosed once, one at a time, on a thread of its own.
     """
@@ -55,15 +56,15 @@ class SeriesDiagnoser:
         self._pool.submit(self._guarded, incident, time.monotonic() + self._seconds)
 
     def awaits(self, incident: str) -> bool:
-        """Whether something may still come of the incident with this id."""
+        """Whether a result for the incident with this id may still come."""
         return incident in self._waiting
 
     def forget(self, incidents: Iterable[str]) -> None:
-        """These are over, and will not be captured again."""
+        """Drop incidents that are over and will not be captured again."""
         self.seen.difference_update(incidents)
 
     def close(self) -> None:
-        """Give up what waits."""
+        """Drop what is waiting."""
         self._closing.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -79,7 +80,7 @@ class SeriesDiagnoser:
 
 
 def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
-    """The reports of ``diagnose`` by file name; without an answer, empty, and the log says why."""
+    """The reports of ``diagnose`` by file name; empty without an answer, and the log says why."""
     if not source:
         return {}
     # Other users see a command line, not an environment.

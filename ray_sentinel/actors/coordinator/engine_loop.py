@@ -1,4 +1,4 @@
-"""The engine with what it needs around it: a lock, the time, the event log, and its actions' way.
+"""The engine and what surrounds it: a lock, the clock, the event log, and the way of its actions.
 
 Events come from agents, from the reconciler, from tools and from a timer, on any thread; they are
 handled one at a time.
@@ -73,7 +73,7 @@ class EngineLoop:
         folder: Path | None,
         max_log_bytes: int,
     ) -> None:
-        """The log goes to ``folder``; without one nothing is kept."""
+        """The log goes to ``folder``; without one nothing is stored."""
         self._engine = engine
         self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock)
         self._act = act
@@ -97,7 +97,7 @@ class EngineLoop:
         """When it ended, on the monotonic clock."""
 
     def resume(self, pending: Iterable[AnyAction], *, restarted: bool = True) -> None:
-        """Go on where an earlier coordinator was: ``pending`` was asked for and not answered. Where
+        """Continue where an earlier coordinator was: ``pending`` are its unanswered requests. If
         this one was ``restarted``, the agents have a moment to find it again."""
         self._pending = tuple(pending)
         if restarted:
@@ -107,7 +107,7 @@ class EngineLoop:
 
     def tick(self, agents_are_back: Callable[[], bool]) -> None:
         """Let time pass. After a restart not before ``agents_are_back``, or a moment has passed:
-        what looks like silence is our own absence."""
+        what looks like silence is the coordinator's own absence."""
         if self._clock.now() < self._hold_until and not agents_are_back():
             return
         # What was asked for and not answered: not before there are agents to ask.
@@ -120,7 +120,7 @@ class EngineLoop:
         self.last_cycle = self._clock.monotonic()
 
     def feed(self, event: AnyEvent) -> int:
-        """Handle one event, which happens now, whatever time it was made with; time never goes
+        """Handle one event at the current time, whatever time it was made with; time never goes
         back. Returns its number in the log."""
         if not isinstance(event, SnapshotReceived | Tick):
             # A snapshot's agent has masked it; what was read here has not been yet. Before the
@@ -151,8 +151,8 @@ class EngineLoop:
         return self.writer.put(event, state), actions
 
     def act(self, action: AnyAction) -> None:
-        """Have an action done, which the engine has asked for now or before; its incident has times
-        that people can read."""
+        """Carry out an action that the engine requested now or before; its incident has times on
+        the wall clock."""
         if isinstance(action, Publish | Capture):
             incident = shown_incident(action.incident, self._clock.shift)
             action = msgspec.structs.replace(action, incident=incident)
@@ -170,14 +170,14 @@ class EngineLoop:
         return tuple(shown_incident(incident, shift) for incident in known)
 
     def status(self) -> tuple[State, str, tuple[JobStatus, ...]]:
-        """State, sentence and jobs."""
+        """The state, its one-sentence summary, and the jobs."""
         with self._lock:
             state, verdict, jobs = self._engine.status(self._clock.now())
         shift = self._clock.shift
         return state, verdict, tuple(shown_job(job, shift) for job in jobs)
 
     def pulse(self) -> PulseReport:
-        """How long steps and calls took over the last hour."""
+        """The durations of steps and calls over the last hour."""
         with self._lock:
             report = pulse_report(self._engine.view, self._clock.now(), self._engine.alerts())
         return shown_pulse(report, self._clock.shift)
@@ -190,23 +190,24 @@ class EngineLoop:
         return msgspec.structs.replace(report, begin=report.begin + shift, end=report.end + shift)
 
     def gpus(self, quantity: GpuQuantity) -> GpuMap:
-        """That of all GPUs. The engine goes on meanwhile."""
+        """The newest values of all GPUs. The engine continues meanwhile."""
         telemetry = self._engine.view.telemetry
         return gpu_map(telemetry, quantity, self._clock.now(), self._lock)
 
     def ports(self) -> PortMap:
-        """The RDMA ports. The engine goes on meanwhile."""
+        """The RDMA ports. The engine continues meanwhile."""
         return port_map(self._engine.view.telemetry, self._clock.now(), self._lock)
 
     def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
-        """Have a running job captured now, all of them without a name; the incidents that were made
-        for it, none where no such job runs."""
+        """Capture a running job now, or all of them without a name. Returns the incidents that were
+        created for it; none if no such job runs."""
         before = {incident.id for incident in self.incidents()}
         self.feed(DumpAsked(time=self._clock.now(), job=job, why=why, thorough=thorough))
         return tuple(incident for incident in self.incidents() if incident.id not in before)
 
     def shed(self) -> str:
-        """Let the engine do with less memory; which part of it gave some, "" where none can."""
+        """Make the engine drop data to save memory. Returns the part that gave some, "" if none
+        can."""
         before = self.shed_parts
         self.feed(MemoryShort(time=self._clock.now()))
         after = self.shed_parts
@@ -214,7 +215,7 @@ class EngineLoop:
 
     @property
     def shed_parts(self) -> dict[str, int]:
-        """How often each part had to do with less."""
+        """How often each part had to drop data."""
         with self._lock:
             return dict(self._engine.state.shed)
 
@@ -230,19 +231,19 @@ class EngineLoop:
             return self._engine.view.telemetry.size
 
     def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
-        """As ``Telemetry.rows``, with times on the wall clock. The engine goes on meanwhile."""
+        """As ``Telemetry.rows``, with times on the wall clock. The engine continues meanwhile."""
         shift = self._clock.shift
         telemetry = self._engine.view.telemetry
         for at, host, values in telemetry.rows(until, begin, seconds, self._lock):
             yield at + shift, host, values
 
     def learned_phases(self) -> dict[str, dict[str, tuple[float, ...]]]:
-        """What is known of every job's phases: job → phase → seconds."""
+        """The learned durations of every job's phases: job → phase → seconds."""
         with self._lock:
             return self._engine.view.learned()
 
     def notes(self) -> tuple[str, ...]:
-        """What is wrong with the engine or the log, and with servers that have no ranks."""
+        """Problems with the engine or the log, and servers that have no ranks."""
         with self._lock:
             jobs = {job.job for job in self._engine.view.jobs.values()}
             failures = [
@@ -256,7 +257,7 @@ class EngineLoop:
         return (*failed, *failures, *self.writer.notes, *said)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write what is waiting."""
         self.writer.close()
 
 
@@ -274,8 +275,8 @@ def collecting_later() -> Iterator[None]:
 
 
 def handled(engine: Engine, event: AnyEvent) -> tuple[list[AnyAction], str]:
-    """The engine's answer to one event, live and in a replay: what is to be done, and what went
-    wrong; empty where nothing did."""
+    """The engine's response to one event, live and in a replay: the actions, and what went wrong
+    (empty if nothing did)."""
     try:
         actions = engine.handle(event)
     except Exception as error:  # a rule's mistake must not end the watch, nor keep it from starting

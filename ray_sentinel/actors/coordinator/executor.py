@@ -1,4 +1,4 @@
-"""Carries out what the engine asks for, concurrently and under deadlines; answers with events."""
+"""Carries out the engine's actions, concurrently and under deadlines; the results are events."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ _REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
 
 
 def raylet_answers(address: str, port: int) -> tuple[bool | None, str]:
-    """(True, ...) where a connection was taken, (False, why) where there is nobody, else None.
+    """(True, ...) if a connection was accepted, (False, why) if nobody listens, otherwise None.
 
-    None where nothing can be said: no port is known, or this machine itself has no way out.
+    None if nothing can be said: no port is known, or this machine itself has no network.
     """
     if not address or not port:
         return None, "its port is not known"
@@ -198,9 +198,9 @@ class Executor:
             self._undelivered[incident.id] = late
 
     def tell_undelivered(self, incidents: Iterable[Incident]) -> None:
-        """Send the notices that the coordinator before this one did not deliver before it ended;
-        ``incidents`` are as people see them. One that was delivered in its last moment, and not
-        noted, is sent twice."""
+        """Send the notices that the previous coordinator did not deliver before it ended;
+        ``incidents`` are as people see them. One that was delivered at the last moment, and not
+        recorded, is sent twice."""
         late, self._undelivered = self._undelivered, {}
         for incident in incidents:
             for state in late.get(incident.id, ()):
@@ -432,7 +432,7 @@ class Executor:
         self(Publish(incident=latest))
 
     def publish(self, incident: Incident) -> None:
-        """Write the incident and its report, and tell it."""
+        """Write the incident and its report, and send its notice."""
         with self._lock:
             self.latest[incident.id] = incident
         log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
@@ -463,7 +463,7 @@ class Executor:
         return self.writer.notes
 
     def close(self) -> None:
-        """Write and send what waits, for a moment."""
+        """Write and send what is waiting, for a moment."""
         self.writer.close()
         self._notifier.close(CLOSE_SECONDS)
 
@@ -508,7 +508,8 @@ def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: 
 
 
 def limited(action: Capture, most: int) -> Capture:
-    """The capture with at most so many processes paused in the whole cluster, suspects first."""
+    """The capture with a limited number of paused processes in the whole cluster, suspects
+    first."""
     paused = (*action.suspects, *action.waiters)[:most]
     spared = (*action.suspects, *action.waiters)[most:]
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Follows Ray's nodes: an agent on each that lives, nothing left of those that died."""
+"""Follows Ray's nodes: an agent on each living one, and nothing left of dead ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class Fleet:
         heard: Callable[[str], float | None],
         draining: Callable[[], dict[str, float]] = dict,
     ) -> None:
-        """``heard``: when a node's agent last reported; ``draining``: see ``draining_now``."""
+        """``heard`` returns when a node's agent last reported; ``draining`` is as in
+        ``draining_now``."""
         self._config = config
         self._ask_draining = draining
         self._draining: dict[str, float] = {}
@@ -96,7 +97,7 @@ class Fleet:
         """Since when Ray's control store has been asked for its nodes in vain (monotonic)."""
 
     def handle(self, node_id: str) -> Any:
-        """The agent's actor handle, or None where there is none."""
+        """The agent's actor handle, or None if there is none."""
         with self._lock:
             slot = self._slots.get(node_id)
             return slot.handle if slot else None
@@ -113,12 +114,12 @@ class Fleet:
 
     @property
     def size(self) -> int:
-        """How many living nodes there are."""
+        """The number of living nodes."""
         return len(self._slots)
 
     def departed(self, node_id: str, now: float) -> NodeLeft | None:
-        """That a node has left, also while no coordinator was there to see it; None where Ray
-        lists it as living, or lists nothing yet."""
+        """A node's departure, even while no coordinator was there to see it; None if Ray lists it
+        as living, or lists nothing yet."""
         with self._lock:
             seen = self._nodes
         node = seen.get(node_id)
@@ -127,7 +128,7 @@ class Fleet:
         return _departure(node_id, node, now)
 
     def label(self, node: RayNode) -> str:
-        """The node's name as people see it."""
+        """The node's name for people."""
         return host_label(node, self._nodes.values())
 
     def unwatched(self, now: float) -> tuple[Unwatched, ...]:
@@ -153,7 +154,7 @@ class Fleet:
         return f"the agent has not reported for {now - (heard or slot.since):.0f} s"
 
     def step(self, now: float) -> list[AnyEvent]:
-        """Compare with ``ray.nodes()``, make and drop agents; what joined and left comes back."""
+        """Compare with ``ray.nodes()``, create and drop agents. Returns what joined and left."""
         seen = ray_nodes(self._listed())
         if not any(node.alive for node in seen.values()):
             # A control store that has just begun, with nothing in it: we run on a living node.
@@ -246,12 +247,12 @@ class Fleet:
         return [NodeDraining(time=now, node_id=key, deadline=at) for key, at in new.items()]
 
     def draining(self) -> dict[str, float]:
-        """Living nodes that are being drained, and by when they go; 0 where it is not said."""
+        """Living nodes that are being drained, and by when they go; 0 if that is not known."""
         with self._lock:
             return dict(self._draining)
 
     def notes(self) -> tuple[str, ...]:
-        """What people should know of the nodes."""
+        """Notes on the nodes for people."""
         with self._lock:
             told = [
                 (slot.node, at)
@@ -319,8 +320,7 @@ class Fleet:
         log.warning("node %s: %s; again in %.0f s", slot.node.id[:8], slot.problem, wait)
 
     def release(self, node_ids: Iterable[str], reason: str) -> None:
-        """Take the agents off nodes, so that they can scale down, until ``recall``. If the control
-        store is away meanwhile, which raises, those that are left stay watched."""
+        """Remove the agent from a node, so that the cluster can scale down, until ``recall``."""
         left = []
         with self._lock:
             for node_id in node_ids:
@@ -353,7 +353,7 @@ class Fleet:
             return frozenset(key for key, slot in self._slots.items() if slot.released)
 
     def restart(self, node_id: str) -> bool:
-        """Kill a node's agent so that Ray starts it anew. False where there is none."""
+        """Kill a node's agent so that Ray restarts it. False if there is none."""
         handle = self.handle(node_id)
         if handle is None:
             return False
@@ -420,8 +420,8 @@ def _departure(node_id: str, node: RayNode | None, now: float) -> NodeLeft:
 
 
 def draining_now() -> dict[str, float]:
-    """The nodes that are being drained, by id, and when each goes (Unix seconds; 0 where no time
-    was given). Empty where this version of Ray does not tell."""
+    """The nodes that are being drained, by id, and when each goes (Unix seconds; 0 without a set
+    time). Empty if this version of Ray does not report it."""
     from ray._private.state import state
 
     try:
@@ -432,7 +432,7 @@ def draining_now() -> dict[str, float]:
 
 
 def draining_note(host: str, deadline: float) -> str:
-    """For people.
+    """A note for people.
 
     >>> draining_note("n1", 0.0)
     'n1 is being drained: it goes once nothing runs there'
@@ -469,7 +469,7 @@ def autoscales(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc
 
 
 def unused_now() -> frozenset[str]:
-    """The nodes on which nothing runs now; none where this version of Ray does not tell."""
+    """The nodes on which nothing runs now; none if this version of Ray does not report it."""
     from ray._private import state
 
     try:
@@ -479,7 +479,7 @@ def unused_now() -> frozenset[str]:
 
 
 def unused(total: Resources, available: Resources) -> frozenset[str]:
-    """The nodes on which nothing of Ray takes any resource.
+    """The nodes on which nothing of Ray uses any resource.
 
     >>> sorted(unused({"a": {"CPU": 2}, "b": {"CPU": 2}}, {"a": {"CPU": 2}, "b": {"CPU": 1}}))
     ['a']

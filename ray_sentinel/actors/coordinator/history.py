@@ -1,9 +1,9 @@
 """The embedded history of a deployment: what agents send, for jobs without a Prometheus.
 
-The whole job is in a file in ``log_dir/history``, which ``diagnose`` reads, also when the job has
-ended. It is written from the engine's telemetry, which has the last half hour: a log folder that is
-full or hangs costs the file's newest part only, and when it answers again, what telemetry still has
-is written after it.
+The whole job is in a file in ``log_dir/history``, which ``diagnose`` reads, even after the job has
+ended. It is written from the engine's telemetry, which holds the last half hour: a log folder that
+is full or hangs costs only the newest part of the file, and when it answers again, what telemetry
+still holds is written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ IMAGE_BYTES = 64 << 20
 
 
 def wanted(nodes: int) -> HistoryRequest:
-    """What so many nodes may send so that half an hour of it fits.
+    """What each of so many nodes may send so that half an hour of it fits.
 
     >>> wanted(4), wanted(1000).seconds
     (HistoryRequest(series=600, seconds=5.0), 30.0)
@@ -67,8 +67,8 @@ RowSource = Callable[[dict[str, float], float, float], Iterable[HostRow]]
 
 
 class HistoryKeeper:
-    """Writes what agents sent; call ``save_when_due`` every second on a thread of its own: a log
-    folder that hangs must hold up nothing else."""
+    """Writes what agents sent. Call ``save_when_due`` every second on a thread of its own, because
+    a log folder that hangs must delay nothing else."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class HistoryKeeper:
 
     @property
     def path(self) -> Path | None:
-        """The file, where there is one."""
+        """The current file, if there is one."""
         return self.file.path if self.file is not None else None
 
     @property
@@ -110,7 +110,7 @@ class HistoryKeeper:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know."""
+        """Problems for people."""
         return (*filter(None, (self.file.problem,)), *self.file.notes) if self.file else ()
 
     def recent(self) -> list[tuple[float, str, dict[str, float]]]:
@@ -150,7 +150,7 @@ class HistoryKeeper:
         return text
 
     def image(self) -> bytes:
-        """A history file of what is kept now. Raises OSError."""
+        """A history file of the current samples. Raises OSError."""
         whole = self.file.history if self.file is not None else None
         if whole is not None:
             with self._lock:
@@ -175,7 +175,7 @@ class HistoryKeeper:
                     self._save_at = now + SAVE_SECONDS
 
     def save(self) -> bool:
-        """Write what is not in the file yet; False where it cannot be written now.
+        """Write what is not in the file yet; False if it cannot be written now.
 
         What fails, whatever it raises, is written the next time, as far back as telemetry reaches.
         """

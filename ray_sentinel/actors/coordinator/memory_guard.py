@@ -1,8 +1,8 @@
 """Keeps the coordinator within ``coordinator.memory_bytes``.
 
-While it takes more, the engine is told every few seconds that memory is short, and lets go of what
-verdicts do not need (``engine/shedding.py``). That is an event of its log: a replay forgets the
-same at the same moment. What was let go is given back to the system at once.
+While it uses more, the engine is told every few seconds that memory is short, and drops what
+verdicts do not need (``engine/shedding.py``). That is an event in its log: a replay drops the same
+data at the same moment. The freed memory is returned to the system at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MemoryGuard:
         shed: Callable[[], str],
         resident: Callable[[], int] = resident_bytes,
     ) -> None:
-        """``shed`` lets something go, and says what; "" where there is nothing."""
+        """``shed`` drops something and returns what; "" if there is nothing left to drop."""
         self._most = most_bytes
         self._shed = shed
         self._resident = resident
@@ -36,7 +36,7 @@ class MemoryGuard:
         """More is taken than may be, and nothing is left to be let go."""
 
     def step(self) -> None:
-        """Look, and let something go where too much is taken."""
+        """Check the memory, and drop something if too much is used."""
         taken = self._resident()
         part = self._shed() if taken > self._most else ""
         self.exhausted = taken > self._most and not part
@@ -51,7 +51,8 @@ class MemoryGuard:
 
 
 def give_back() -> None:
-    """Let the system have what the allocator keeps for later, where it can be told to (glibc)."""
+    """Return the memory that the allocator holds in reserve to the system, where that is possible
+    (glibc)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""The coordinator's parts, wired to each other, and the loops that move them.
+"""The coordinator's parts, connected to each other, and the loops that drive them.
 
 The actor answers its calls from these parts; imported in the actor's own process only.
 """
@@ -79,7 +79,7 @@ DRAINED_SECONDS = 3.0
 
 
 class CoordinatorParts:
-    """Made in the actor's constructor; at work until ``close``."""
+    """Created in the actor's constructor; active until ``close``."""
 
     def __init__(self, config: bytes, deployment: str, secret: bytes) -> None:
         be_private()
@@ -296,7 +296,8 @@ class CoordinatorParts:
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
     def take(self, report: AgentReport, number: int, *, relayed: bool) -> None:
-        """What is not the engine's of a report, which is event ``number`` of the log."""
+        """Process the parts of a report that do not concern the engine; the report is event
+        ``number`` of the log."""
         self.roster.take(report, self.clock.now(), number)
         self.roster.relayed += relayed
         if self._ray_deaths.are_new(report.snapshot.node.id, report.snapshot.ray_exits):
@@ -364,7 +365,7 @@ class CoordinatorParts:
         return self.roster.nodes(self.fleet.nodes(), self.fleet.label, self.clock.now())
 
     def status(self) -> Status:
-        """All that is known, for people."""
+        """The whole status, for people."""
         now = self.clock.now()
         state, verdict, jobs = self.engine.status()
         work = self._work(now)
@@ -406,7 +407,7 @@ class CoordinatorParts:
         return mask_record(self.engine.pulse())
 
     async def close(self) -> None:
-        """End the loops and write what waits."""
+        """End the loops and write what is waiting."""
         for loop in self._loops:
             loop.stop()
         self.page.close()

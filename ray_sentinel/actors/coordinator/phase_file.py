@@ -1,4 +1,4 @@
-"""What jobs' phases took, kept beside the incidents, so that a job's next run knows it."""
+"""The durations of jobs' phases, stored beside the incidents for a job's next run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PhaseFile:
         """Why nothing is kept."""
 
     def load(self) -> Phases:
-        """What was kept; nothing where there is no file, or a damaged one."""
+        """The stored durations; empty if there is no file, or a damaged one."""
         if self._path is None:
             return {}
         try:
@@ -46,7 +46,8 @@ class PhaseFile:
         return self._saved
 
     def save(self, learned: Mapping[str, Mapping[str, tuple[float, ...]]]) -> None:
-        """Keep what was learned beside what is there; writes only what is new."""
+        """Store learned durations in addition to the existing ones; writes only if something is
+        new."""
         if self._path is None:
             return
         phases = {**self._saved}

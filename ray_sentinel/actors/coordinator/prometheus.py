@@ -1,4 +1,4 @@
-"""The coordinator's part of the job's Prometheus: when it runs, and whom it scrapes."""
+"""The coordinator's part of the job's Prometheus: when it runs, and what it scrapes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AGAIN_SECONDS = 60.0
 
 
 class PrometheusKeeper:
-    """Runs one where ``[prometheus] enabled`` asks for it; ``notes`` say why there is none."""
+    """Runs one if ``[prometheus] enabled`` requests it; ``notes`` say why there is none."""
 
     def __init__(
         self, config: Config, storage: DeploymentStorage, clock: Clock | None = None
@@ -43,23 +43,23 @@ class PrometheusKeeper:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is one to be kept running: then ``step`` is to be called."""
+        """Whether one should be kept running, so that ``step`` must be called."""
         return self._folder is not None
 
     @property
     def url(self) -> str:
-        """Where it answers, on the coordinator's machine; empty where there is none."""
+        """Its URL on the coordinator's machine; empty if there is none."""
         return self._server.url if self._server is not None else ""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know."""
+        """Problems for people."""
         if self._problem:
             return (self._problem,)
         return self._server.notes if self._server is not None else ()
 
     def step(self, agents: tuple[str, ...], nodes: Iterable[Mapping[str, Any]]) -> None:
-        """See that it runs and knows its targets; ``nodes`` are Ray's."""
+        """Make sure that it runs and knows its targets; ``nodes`` are Ray's."""
         with self._lock:
             if self._server is None and self._clock.monotonic() >= self._due and not self._closed:
                 self._make()
@@ -67,7 +67,7 @@ class PrometheusKeeper:
                 self._server.step(agents, ray_targets(nodes))
 
     def close(self) -> None:
-        """End it."""
+        """Stop it."""
         with self._lock:
             self._closed = True
             if self._server is not None:
@@ -96,7 +96,7 @@ class PrometheusKeeper:
 
 
 def ray_targets(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Ray's own metrics: ``host:port`` → host label, of the nodes that live."""
+    """Ray's own metrics: ``host:port`` → host label, for the living nodes."""
     entries = list(entries)
     nodes = ray_nodes(entries)
     return {

@@ -47,7 +47,7 @@ class Relays:
         self._lock = threading.Lock()
 
     def of(self, node_id: str) -> str:
-        """The node whose relay takes this one's reports; empty where the coordinator does."""
+        """The node whose relay receives this one's reports; empty if the coordinator does."""
         ready = self._ready
         if not ready or 2 * len(ready) < self._wanted:
             # The first that answers is not to get the agents of all.

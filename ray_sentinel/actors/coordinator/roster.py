@@ -22,7 +22,7 @@ _Place = tuple[str, int]
 
 
 class RosterEntry:
-    """One agent as last heard of."""
+    """The last known state of one agent."""
 
     def __init__(self, report: AgentReport, at: float) -> None:
         self.report = report
@@ -54,7 +54,7 @@ class Roster:
         self._raylets: dict[_Place, tuple[int, ...]] | None = None
 
     def heard(self, node_id: str) -> float | None:
-        """When the node's agent last reported, on our clock."""
+        """When the node's agent last reported, on the coordinator's clock."""
         entry = self._entries.get(node_id)
         return entry.at if entry else None
 
@@ -81,7 +81,7 @@ class Roster:
             return entry.report.snapshot.sequence
 
     def take(self, report: AgentReport, now: float, number: int) -> None:
-        """Keep a report; ``number`` is its place in the event log."""
+        """Store a report; ``number`` is its place in the event log."""
         node_id = report.snapshot.node.id
         with self._lock:
             self._count(now)
@@ -129,7 +129,7 @@ class Roster:
         return same and entry.report.snapshot.sequence >= report.snapshot.sequence
 
     def acknowledged(self, report: AgentReport, written: Callable[[int], bool]) -> tuple[int, ...]:
-        """Orders of this report's exits that are in the log, and need not be sent again."""
+        """The orders of this report's exits that are in the log and need not be sent again."""
         with self._lock:
             entry = self._entries[report.snapshot.node.id]
             while entry.exits and written(entry.exits[0][0]):
@@ -173,7 +173,7 @@ class Roster:
             return self._raylets.get(_place(report), ())
 
     def fresh(self, now: float) -> int:
-        """How many agents have reported lately."""
+        """How many agents have reported recently."""
         lost, least = self._config.coordinator.lost_snapshots, self._config.agent.snapshot_interval
         with self._lock:
             return sum(
@@ -216,7 +216,7 @@ class Roster:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """What the agents want people to know."""
+        """The agents' notes for people."""
         with self._lock:
             entries = list(self._entries.values())
         notes = [
@@ -254,13 +254,13 @@ class Roster:
         return tuple(sorted(lines, key=lambda line: (not line.is_head, line.host)))
 
     def forget(self, node_id: str) -> None:
-        """The node's agent was taken off."""
+        """Drop a node whose agent was removed."""
         with self._lock:
             if self._entries.pop(node_id, None) is not None:
                 self._changed()
 
     def keep(self, node_ids: Collection[str]) -> None:
-        """Forget all but these nodes: those that have left, whose last report may come late."""
+        """Drop all nodes but these: the others have left, and their last report may come late."""
         with self._lock:
             for node_id in self._entries.keys() - set(node_ids):
                 del self._entries[node_id]

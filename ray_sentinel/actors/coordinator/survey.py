@@ -1,4 +1,4 @@
-"""The cluster's health: the coordinator's word, what every agent sees, and what Ray has.
+"""The cluster's health: from the coordinator, from every agent, and from Ray.
 
 Run as a program (``python -m ray_sentinel.actors.coordinator.survey``) by a training process that
 is no Ray driver: prints the report as one line of JSON, or ``{"error": ...}``.
@@ -37,10 +37,10 @@ _MOST_NODES = 1000
 
 
 def survey(ray: Any, checkpoints: Path | None = None) -> Health:
-    """The report over the cluster that ``ray`` is connected to.
+    """The report on the cluster that ``ray`` is connected to.
 
-    A cluster that nobody watches is looked at as far as this node goes, and the report says so.
-    Raises InputError where ``checkpoints`` cannot be listed.
+    A cluster that nobody watches is examined as far as this node can, and the report says so.
+    Raises InputError if ``checkpoints`` cannot be listed.
     """
     saved = checkpoints_of(checkpoints)
     notes: list[str] = []
@@ -64,7 +64,7 @@ def survey(ray: Any, checkpoints: Path | None = None) -> Health:
 
 
 def checkpoints_of(folder: Path | None) -> CheckpointHealth | None:
-    """The report's part about ``folder``. Raises InputError where it cannot be listed."""
+    """The report's part about ``folder``. Raises InputError if it cannot be listed."""
     if folder is None:
         return None
     return checkpoint_health(str(folder), scan_checkpoints(folder))
@@ -185,7 +185,7 @@ in ``ray/dashboard/modules/job/common.py``."""
 
 
 def submitted_jobs(ray: Any) -> tuple[str, ...]:
-    """Ids of the jobs of ``ray job submit`` that run; empty where Ray does not tell."""
+    """Ids of the running jobs of ``ray job submit``; empty if Ray does not report them."""
     try:
         from ray.experimental import internal_kv
 

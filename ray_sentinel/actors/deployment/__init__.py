@@ -1,1 +1,1 @@
-"""How the actors come to be on every node, and how they go again."""
+"""Puts the actors on every node, and removes them."""

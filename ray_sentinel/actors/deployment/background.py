@@ -1,8 +1,8 @@
 """Deployment from within a training process: in the background, by a process of its own.
 
 The caller's process is never connected to Ray for it: a rank would become a Ray driver, and what a
-driver's job makes inherits the driver's runtime environment. One process per node and cluster does
-it at a time; those that find it done lately are content.
+driver's job creates inherits the driver's runtime environment. One process per node and cluster
+does it at a time; those that find it recently done do nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ HELPER_SECONDS = 90.0
 
 
 def own_address() -> str:
-    """Address of the cluster that this process is in: where Ray is up in it, that; else a guess.
+    """Address of the cluster that this process is in: that of Ray in this process, or else a guess.
 
-    Empty where there is none to be seen.
+    Empty if none is found.
     """
     ray: Any = sys.modules.get("ray")
     if ray is not None and getattr(ray, "is_initialized", lambda: False)():
@@ -49,7 +49,8 @@ def own_address() -> str:
 
 
 def attempt(config: Config, address: str) -> tuple[bool, tuple[str, ...]]:
-    """Deploy, unless somebody on this node just has; whether it is done, and what is amiss."""
+    """Deploy, unless another process on this node just has. Returns whether it is done, and what is
+    wrong."""
     with NodeLock(address) as lock:
         if lock.done():
             return True, ()
@@ -61,7 +62,7 @@ def attempt(config: Config, address: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def deploy(config: Config, address: str) -> dict[str, Any]:
-    """Run the helper; returns what it says: ``ok``, ``unwatched``, ``error``."""
+    """Run the helper. Returns its answer: ``ok``, ``unwatched``, ``error``."""
     return ask_helper(["up"], address, msgspec.json.encode(config))
 
 
@@ -115,7 +116,7 @@ class NodeLock:
             self._file = -1
 
     def done(self) -> bool:
-        """Somebody has deployed already, and the witness lives."""
+        """Whether another process has deployed already, and the witness lives."""
         if self._file < 0:
             return False
         words = os.pread(self._file, 64, 0).decode("ascii", "replace").split()
@@ -124,7 +125,7 @@ class NodeLock:
         return started_at(int(words[0])) == int(words[1])
 
     def note(self, witness: int) -> None:
-        """Tell those that come next; 0 where no agent could be seen from here."""
+        """Store the witness for later processes; 0 if no agent could be seen from here."""
         if self._file >= 0:
             start = started_at(witness) if witness else None
             os.ftruncate(self._file, 0)
@@ -132,7 +133,7 @@ class NodeLock:
 
 
 def started_at(pid: int) -> int | None:
-    """Clock ticks from boot to the process's start; None where there is no such process."""
+    """Clock ticks from boot to the process's start; None if there is no such process."""
     try:
         return start_ticks(pid)
     except (OSError, ValueError):

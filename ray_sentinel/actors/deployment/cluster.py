@@ -33,7 +33,8 @@ _MODE = "RAY_AUTH_MODE"
 def adopt_mode(
     target: str, environ: MutableMapping[str, str] = os.environ, proc: Path = Path("/proc")
 ) -> None:
-    """Do as the nodes of ``target`` (host:port) on this machine, where ``environ`` does not say.
+    """Use the token mode of the nodes of ``target`` (host:port) on this machine, if ``environ``
+    does not set one.
 
     Without effect once Ray was imported.
     """
@@ -50,7 +51,7 @@ def adopt_mode(
 
 
 def remedy(environ: Mapping[str, str] = os.environ) -> str:
-    """What to do where a cluster refuses those that offer no token, or another one."""
+    """What to do if a cluster refuses clients that offer no token, or the wrong one."""
     tokens = "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
     if environ.get(_MODE, "").lower() == "token":
         return f"the token in {tokens} must be the cluster's"
@@ -85,7 +86,7 @@ def candidates(
 ) -> list[tuple[str, str]]:
     """(address, where it was found) of clusters to try, best first.
 
-    A named cluster excludes all others: connecting to another than was asked for would be wrong.
+    A named cluster excludes all others: connecting to a different one would be wrong.
     """
     if address and address != "auto":
         return [(address, "as asked for")]
@@ -145,7 +146,7 @@ def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
 def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
     """Connect this process (a command or a helper, never a user's) and yield the ``ray`` module.
 
-    With ``ship`` the package travels to the nodes, for what this job makes. Raises
+    With ``ship`` the package is uploaded to the nodes, for what this job creates. Raises
     UnreachableError that says what was tried.
     """
     forget_identity()
@@ -190,8 +191,8 @@ def _reachable(address: str) -> str:
 
 
 def await_raylet(target: str) -> None:
-    """Raises UnreachableError where no node of Ray's is on this machine: whoever joins a cluster
-    does so by its raylet, and ``ray.init`` would wait for one for a minute."""
+    """Raises UnreachableError if no Ray node is on this machine: a process joins a cluster through
+    its raylet, and ``ray.init`` would wait for one for a minute."""
     if target.startswith("ray://"):
         return
     deadline = time.monotonic() + RAYLET_SECONDS
@@ -219,8 +220,8 @@ def join(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
 
 
 def keep_quiet() -> None:
-    """Have Ray print nothing on our standard output: it tells there of nodes that die, also without
-    ``log_to_driver``, amid what a command prints for programs."""
+    """Stop Ray from printing on our standard output: it reports dead nodes there, even without
+    ``log_to_driver``, in the middle of what a command prints for programs."""
     from ray._private import worker
 
     if hasattr(worker, "print_to_stdstream"):

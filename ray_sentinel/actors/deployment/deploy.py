@@ -1,4 +1,4 @@
-"""Making sure that the cluster is watched, from many callers at once; and removing all of it."""
+"""Makes sure that the cluster is watched, from many callers at once; and removes everything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GoneError(UnreachableError):
 
 
 class Deployed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of ``ensure``."""
+    """The result of ``ensure``."""
 
     coordinator: Any
     description: Description
@@ -54,9 +54,10 @@ def find(ray: Any) -> Any:
 
 
 def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_SECONDS) -> Any:
-    """Call a coordinator's method and wait; it may be restarting, so within ``seconds`` again.
+    """Call a coordinator's method and wait; it may be restarting, so the call is repeated for
+    ``seconds``.
 
-    Raises UnreachableError when it does not answer in that time.
+    Raises UnreachableError if it does not answer in that time.
     """
     from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
 
@@ -82,16 +83,16 @@ def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_
 
 
 def page_link(ray: Any, handle: Any) -> str:
-    """The page's link with its token; empty where there is no page, or the coordinator is of a
-    version without. Raises UnreachableError."""
+    """The page's link with its token; empty if there is no page, or the coordinator's version has
+    none. Raises UnreachableError."""
     if not hasattr(handle, "page_link"):
         return ""
     return msgspec.msgpack.decode(ask(ray, handle, "page_link"), type=str)
 
 
 def call(address: str, method: str, kind: type[T], *arguments: Any) -> T:
-    """Call a coordinator's method from a training process, and decode the answer: with Ray where it
-    is up in the process, by a helper else. Raises UnreachableError."""
+    """Call a coordinator's method from a training process, and decode the answer: with Ray if it is
+    initialised in the process, or else by a helper. Raises UnreachableError."""
     ray: Any = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         raw = ask(ray, find(ray), method, *arguments)
@@ -178,7 +179,7 @@ def _create(ray: Any, config: Config) -> Any:
 
 
 def new_deployment() -> str:
-    """A name for what is deployed now: a restarted coordinator recovers only its own past."""
+    """A name for the new deployment: a restarted coordinator recovers only its own past."""
     return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
 
 

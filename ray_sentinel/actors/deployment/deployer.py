@@ -1,4 +1,4 @@
-"""The thread in a training process that sees to the deployment. Light: imports wait for it."""
+"""The thread in a training process that takes care of the deployment. It defers heavy imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEGIN_SECONDS = 0.05
 
 
 class Deployer:
-    """Sees to it that the cluster is watched. ``outcome`` is None until that is known."""
+    """Makes sure that the cluster is watched. ``outcome`` is None until that is known."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -35,11 +35,11 @@ class Deployer:
         threading.Thread(target=self._run, name="ray-sentinel-deploy", daemon=True).start()
 
     def stop(self) -> None:
-        """Try no more."""
+        """Make no further attempt."""
         self._stop.set()
 
     def wait(self, seconds: float) -> bool:
-        """Until the first attempt has ended; whether the cluster is watched."""
+        """Wait until the first attempt has ended. Returns whether the cluster is watched."""
         self._done.wait(seconds)
         return bool(self.outcome)
 

@@ -21,7 +21,7 @@ from ray_sentinel.errors import SentinelError, UsageError
 
 
 def node_called(host: str, nodes: Collection[RayNode]) -> RayNode:
-    """The living node of that name or address. Raises UsageError where it cannot be drained."""
+    """The living node with that name or address. Raises UsageError if it cannot be drained."""
     found = [
         node
         for node in nodes
@@ -39,7 +39,7 @@ def node_called(host: str, nodes: Collection[RayNode]) -> RayNode:
 def drain(host: str, why: str, address: str) -> None:
     """Drain a node of the cluster at ``address`` (HOST:PORT).
 
-    Raises UsageError where it may not be, UnreachableError without a cluster, SentinelError where
+    Raises UsageError if that is not allowed, UnreachableError without a cluster, SentinelError if
     Ray refuses.
     """
     if not address or address == "auto":

@@ -69,13 +69,13 @@ def actor_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def forget_identity(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Remove identity variables from this process, for the sake of the children it starts."""
+    """Remove identity variables from this process, so that its children do not inherit them."""
     for name in [name for name in environ if IDENTITY.match(name)]:
         del environ[name]
 
 
 def helper_variables(environ: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """The environment of a helper process that is to import what its caller can import."""
+    """The environment of a helper process that has to import what its caller can import."""
     kept = {
         name: value
         for name, value in environ.items()

@@ -59,7 +59,7 @@ def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Placeme
 
 
 def has_agent(node_id: str) -> bool:
-    """Whether a node's agent was made, and not dropped."""
+    """Whether a node's agent was created, and not dropped."""
     try:
         ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
     except ValueError:
@@ -70,8 +70,7 @@ def has_agent(node_id: str) -> bool:
 def start_agent(
     node: RayNode, config: bytes, known: Mapping[str, NodePlacementGroup] | None = None
 ) -> Any:
-    """The node's agent; made, or found if it is there already. ``known`` are the ``groups`` of a
-    moment ago."""
+    """The node's agent, created if it does not exist yet. ``known`` are the recent ``groups``."""
     from ray_sentinel.actors.agent.actor import CALLS_AT_ONCE, Agent
 
     name = agent_name(node.id)
@@ -87,7 +86,7 @@ def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
     """The relay in the group of a node's agent; made, or found if it is there already. ``known``
     are the ``groups`` of a moment ago.
 
-    Raises ValueError where there is no group: a new one would outlive the agent that was taken off.
+    Raises ValueError if there is no group: a new one would outlive the agent that was removed.
     """
     from ray_sentinel.actors.relay.actor import Relay
 
@@ -116,7 +115,7 @@ def _options(name: str, group: PlacementGroup) -> dict[str, Any]:
 
 
 def agents() -> set[str]:
-    """The nodes whose agent was made, and not dropped."""
+    """The nodes whose agent was created, and not dropped."""
     return _nodes_with(AGENT_PREFIX)
 
 
@@ -134,7 +133,7 @@ def _nodes_with(prefix: str) -> set[str]:
 
 
 def drop_relay(node_id: str) -> None:
-    """End a node's relay, where it has one."""
+    """End a node's relay, if it has one."""
     try:
         ray.kill(ray.get_actor(relay_name(node_id), namespace=NAMESPACE), no_restart=True)
     except ValueError:

@@ -1,1 +1,1 @@
-"""Actors of large clusters that hand on the reports of some agents together."""
+"""Actors of large clusters that forward the reports of several agents together."""

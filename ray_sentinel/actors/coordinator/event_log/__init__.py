@@ -1,1 +1,1 @@
-"""The event log: written, read, recovered from, judged anew."""
+"""The event log: writing, reading, recovery and replay."""

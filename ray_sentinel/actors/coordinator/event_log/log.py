@@ -128,7 +128,7 @@ class EventLog:
 
     @property
     def begins(self) -> bool:
-        """A segment is to begin with the next event that comes with a state."""
+        """Whether the next event that comes with a state begins a new segment."""
         return self._file < 0 or self._full or not self._has_state
 
     @property
@@ -141,9 +141,9 @@ class EventLog:
         return self._size >= max(self._segment_bytes, min(self._state_bytes // 2, MOST_EVENTS))
 
     def append(self, event: AnyEvent, state: bytes = b"") -> None:
-        """Write one event. ``state``, the engine's snapshot before it, begins a segment: wanted
-        where ``begins``. A segment that began with a state goes on until there is another, though
-        it is full, as long as it can be read.
+        """Write one event. ``state``, the engine's snapshot before it, begins a new segment; it is
+        needed if ``begins``. Without one, a segment that began with a state is continued although
+        it is full, as long as it can still be read.
 
         Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
         log can be used again afterwards.
@@ -159,7 +159,7 @@ class EventLog:
         self._write(line)
 
     def begin(self, time: float, state: bytes, *, lost: int = 0) -> None:
-        """Begin a segment with the engine's state at ``time``. Raises OSError, as ``append``."""
+        """Begin a segment with the engine's state at ``time``. Raises OSError, like ``append``."""
         self.close()
         header = _encoder.encode(
             SegmentHeader(
@@ -235,7 +235,7 @@ def is_log_file(name: str) -> bool:
 
 
 def segments(folder: Path) -> list[Path]:
-    """The segments of a log, oldest first; of one that is there twice, that which is whole."""
+    """The segments of a log, oldest first; of one that exists twice, the complete one."""
     found: dict[int, Path] = {}
     for path in _files(folder):
         number, known = _number(path), found.get(_number(path))

@@ -45,7 +45,7 @@ Segment = tuple[SegmentHeader, Iterator[AnyEvent]]
 
 
 class Restored(NamedTuple):
-    """What a log gives back."""
+    """The result of reading a log."""
 
     engine: Engine
     pending: list[AnyAction]

@@ -1,10 +1,11 @@
-"""An event log judged anew: what was told then, and what would be told of the same events now.
+"""Replays an event log: what was reported then, and what this version would report on the same
+events.
 
-The engine of this version takes the recorded events again, without the incidents that were told
-after them. A recorded answer belongs to the incident that asked for it then; where the incidents
-have other numbers now, it goes to the open case of the same job.
+The engine of this version processes the recorded events again, without the incidents that were
+recorded after them. A recorded answer belongs to the incident that requested it then; if the
+incidents have other numbers now, it goes to the open case of the same job.
 
-Needs no Ray and nothing of the machine that wrote the log.
+It needs neither Ray nor anything of the machine that wrote the log.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _OfIncident = CaptureDone | NoticeSent | RasExplained | RecorderExplained | Stac
 
 
 class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
-    """One incident, as it was told last and as it would be told; None where it is not told. Times
-    are those of the log's events."""
+    """One incident, as it was last reported and as it would be reported now; None if it is not.
+    Times are those of the log's events."""
 
     then: Incident | None
     now: Incident | None
@@ -69,7 +70,7 @@ class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """In what they differ: "kind", "culprits", "sentence", "confidence", "when"."""
+        """What differs: "kind", "culprits", "sentence", "confidence", "when"."""
         then, now = self.then, self.now
         if then is None or now is None:
             return ("told",)
@@ -92,7 +93,7 @@ class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """A log, or the part of it in which an incident lies, judged anew."""
+    """A log, or the part of it that contains an incident, replayed."""
 
     folder: str
     events: int
@@ -107,7 +108,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def culprits_of(incident: Incident) -> list[tuple[str, str, int | None]]:
-    """Whom it names: what people call it, host, pid; in order."""
+    """The culprits that it names: their names for people, host, pid; in order."""
     culprits = incident.verdict.culprits if incident.verdict is not None else ()
     return sorted((one.label, one.host, one.pid) for one in culprits)
 
@@ -134,9 +135,9 @@ class _Segment(NamedTuple):
 
 
 class RecordedLog:
-    """A log in ``folder``: its segments, and all that was told in it.
+    """A log in ``folder``: its segments, and all that was reported in it.
 
-    Raises InputError where there is none, or nothing of it can be read.
+    Raises InputError if there is none, or nothing of it can be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -155,7 +156,7 @@ class RecordedLog:
 
     @property
     def told(self) -> list[Incident]:
-        """Each incident as it was told last, the oldest first."""
+        """Each incident as it was last reported, the oldest first."""
         # Older versions wrote what they told into the states alone.
         known = self._of_states | self._told
         return sorted(known.values(), key=lambda one: (one.suspected_at, one.id))
@@ -184,8 +185,7 @@ class RecordedLog:
             where.update({_identity(one): one for one in confirmed})
 
     def replay(self, config: Config, only: Incident | None = None) -> Replay:
-        """Judge the log anew, or the part in which the incident ``only`` lies. Raises
-        ConfigError."""
+        """Replay the log, or the part that contains the incident ``only``. Raises ConfigError."""
         first = self._first_of(only) if only is not None else 0
         told = [only] if only is not None else self.told
         run = _Run(config, self._segments[first], told if only is None else self.told)

@@ -1,9 +1,9 @@
-"""The event log's way to the disk: a thread of its own, for a log folder that hangs must not hold
-up a verdict.
+"""Writes the event log on a thread of its own, because a log folder that hangs must not delay a
+verdict.
 
-What waits is bounded by bytes. When there is no room, whole events are left out until half of it is
-free again; the log goes on with a segment that begins with all that is known by then, and says how
-many events are missing before it. So a replay is right on both sides of a gap.
+The queue is bounded in bytes. When it is full, whole events are dropped until half of it is free
+again; the log then continues with a segment that begins with the complete state and says how many
+events are missing before it. So a replay is right on both sides of a gap.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class LogWriter:
 
     @property
     def begins(self) -> bool:
-        """A segment is to begin: ``put`` wants a state. One that waits for the disk is enough."""
+        """Whether a new segment is due, so that ``put`` needs a state. One that waits for the disk
+        is enough."""
         if self._folder is None:
             return False
         if self._gap:
@@ -101,19 +102,19 @@ class LogWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of events that wait for the disk, or are being written."""
+        """Bytes of events that wait for the disk, or are being written."""
         return self._bytes
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know."""
+        """Problems for people."""
         lost = f"{self.missing} events are missing in the event log" if self.missing else ""
         if self.problem:
             return (f"{self.problem}; {lost}" if lost else self.problem,)
         return (f"{lost}: {self._folder} did not take them in time",) if lost else ()
 
     def put(self, event: AnyEvent, state: StateCut | None = None) -> int:
-        """Take an event for writing, and the engine's snapshot before it; returns its number."""
+        """Queue an event, and the engine's snapshot before it. Returns the event's number."""
         if self._folder is None:
             self._count += 1
             self.done = self._count
@@ -218,7 +219,7 @@ class LogWriter:
         return packed
 
     def close(self) -> None:
-        """Write what waits, within a second."""
+        """Write what is waiting, within a second."""
         with self._change:
             self._closed = True
             self._change.notify_all()

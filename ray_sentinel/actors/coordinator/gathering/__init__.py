@@ -1,1 +1,1 @@
-"""Evidence from all nodes, gathered under deadlines."""
+"""Evidence gathered from all nodes under deadlines."""

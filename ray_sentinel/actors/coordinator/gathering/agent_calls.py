@@ -1,7 +1,7 @@
-"""Asking the agents of several nodes at once, under a deadline.
+"""Calls the agents of several nodes at once, under a deadline.
 
-Agents may die while they are asked, and may be asked while they start: whoever does not answer in
-time becomes a problem in the answer, never a missing answer.
+Agents may die during a call, and may be called while they start: one that does not answer in time
+becomes a problem in the answer, never a missing answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Late = Callable[[bytes], None]
 
 
 class Agents:
-    """The agents as those that ask for evidence see them. Blocks; any thread may call."""
+    """The agents as evidence gathering sees them. Blocks; any thread may call."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -40,10 +40,10 @@ class Agents:
         seconds: float,
         late_answer: Late | None = None,
     ) -> Answers:
-        """Call ``method`` on the agents of some nodes; ``requests`` are what each is asked.
+        """Call ``method`` on the agents of some nodes, each with its own of ``requests``.
 
-        What a node answers after ``seconds`` goes to ``late_answer``, on a thread of Ray's: it must
-        be quick.
+        Answers that arrive after ``seconds`` go to ``late_answer``, on a thread of Ray's, which
+        must be quick.
         """
         refs, problems = {}, []
         for node_id, request in requests.items():
@@ -80,7 +80,7 @@ class Agents:
         seconds: float,
         late_answer: Late | None = None,
     ) -> Answers:
-        """Ask each node's agent about its own of these ranks."""
+        """Ask each node's agent about its own ones of these ranks."""
         return self.ask(method, by_node(ranks), seconds, late_answer)
 
 

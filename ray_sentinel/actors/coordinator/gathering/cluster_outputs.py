@@ -30,7 +30,7 @@ QUOTED_CHARACTERS = 300
 
 
 class Harvest(NamedTuple):
-    """``files`` by their names in the bundle, and what is known of each process's."""
+    """``files`` by their names in the bundle, and what is known about each process's."""
 
     files: dict[str, bytes]
     logs: tuple[RankLog, ...]
@@ -43,8 +43,8 @@ class ClusterOutputs:
         self._agents = agents
 
     def gather(self, action: Capture, number: int = 1) -> Harvest:
-        """Of the processes concerned; of each without lines the reason is said. ``number`` is that
-        of the capture, of those of its incident."""
+        """The last lines of the processes concerned, with the reason for each that has none.
+        ``number`` is that of the capture among those of its incident."""
         writers = [*action.members, *map(writer_of, concerned(action))][:MOST_WRITERS]
         nodes = by_node(writers)
         share = min(NODE_BYTES, CLUSTER_BYTES // max(1, len(nodes)))
@@ -62,8 +62,8 @@ class ClusterOutputs:
 
 
 def concerned(action: Capture) -> list[Rank]:
-    """The ranks that the report will name, culprits first; all where nobody is named: a capture by
-    hand is of everybody."""
+    """The ranks that the report will name, culprits first; all if nobody is named, because a manual
+    capture covers everybody."""
     verdict = action.incident.verdict
     everyone = (*action.suspects, *action.gone, *action.waiters, *action.others)
     if verdict is None:

@@ -1,7 +1,7 @@
-"""The stacks of all processes of the cluster's jobs, by their nodes' agents, and Ray's calls.
+"""The stacks of all processes of the cluster's jobs, from their nodes' agents, and Ray's calls.
 
-It is asked for by people, and by the engine where a job is silent: the control store and the agents
-are asked once for each round.
+People request it, and so does the engine if a job is silent: the control store and the agents are
+asked once for each round.
 """
 
 from __future__ import annotations

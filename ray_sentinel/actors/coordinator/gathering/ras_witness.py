@@ -1,4 +1,4 @@
-"""Gathers answers of NCCL's RAS services for a case, and compares them with the ones before."""
+"""Collects answers of NCCL's RAS services for a case, and compares them with the previous ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RasWitness:
         self._lock = threading.Lock()
 
     def __call__(self, action: AskRas) -> RasExplained | None:
-        """Ask; None where no rank has NCCL, so that there is nothing to say."""
+        """Query the services; None if no rank has NCCL."""
         answers, problems = self._ask(action.ranks, SECONDS)
         polls: list[bytes] = []
         for data in answers:

@@ -1,4 +1,4 @@
-"""``capture.wait_seconds``: capture a job once, so long after it was first seen."""
+"""``capture.wait_seconds``: captures a job once, that long after it was first seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_timed(incident: Incident) -> bool:
 
 
 class TimedCapture:
-    """Says which jobs are due. ``wait_seconds`` of 0 is off."""
+    """Determines which jobs are due. ``wait_seconds`` of 0 is off."""
 
     def __init__(self, wait_seconds: float) -> None:
         self._wait = wait_seconds
@@ -25,7 +25,7 @@ class TimedCapture:
 
     @property
     def wanted(self) -> bool:
-        """Whether it is on."""
+        """Whether it is enabled."""
         return self._wait > 0
 
     def due(
@@ -33,8 +33,8 @@ class TimedCapture:
     ) -> list[str]:
         """Jobs whose time has come, each attempt once.
 
-        ``incidents`` tell of an earlier coordinator's captures, so that its successor does not
-        capture again.
+        ``incidents`` include an earlier coordinator's captures, so that its successor does not
+        repeat them.
         """
         for incident in incidents:
             if is_timed(incident):

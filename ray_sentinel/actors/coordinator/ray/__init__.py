@@ -1,1 +1,1 @@
-"""What Ray's control store is asked, and what its replies say."""
+"""Queries to Ray's control store, and what its replies mean."""

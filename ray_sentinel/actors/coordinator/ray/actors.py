@@ -1,7 +1,7 @@
-"""The actors that Ray runs, grouped into what may be jobs: for ranks that never attached.
+"""The actors that Ray runs, grouped into possible jobs: for ranks that never attached.
 
-Asked of Ray's control store, which needs no dashboard. The store is asked rarely where it has much
-to tell.
+Ray's control store is queried, which needs no dashboard. It is queried rarely if its answers are
+large.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayActors:
-    """Asks Ray now and then. ``poll`` is called by one thread, ``on`` by any."""
+    """Queries Ray from time to time. ``poll`` is called by one thread, ``on`` by any."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class RayActors:
         self._failed = False
 
     def poll(self) -> None:
-        """Ask, where it is time to."""
+        """Query Ray, if it is time."""
         begun = self._monotonic()
         if begun < self._due:
             return
@@ -101,7 +101,7 @@ class RayActors:
         self._due = ended + max(LOOK_SECONDS, (ended - begun) / MAX_SHARE)
 
     def on(self, node_id: str, version: int) -> tuple[int, tuple[RayWorker, ...] | None]:
-        """The newest version and the node's workers; None where ``version`` is the newest."""
+        """The newest version and the node's workers; None if ``version`` is the newest."""
         if version == self._version:
             return version, None
         return self._version, self._by_node.get(node_id, ())
@@ -115,7 +115,8 @@ class TrainRunAttempts:
         self.groups: dict[tuple[str, str, str], list[str]] = {}
 
     def of(self, actor: Actor) -> int:
-        """How often the actor's fellows were started before; 0 for actors that are not Train's."""
+        """How often the actor's worker group was started before; 0 for actors that are not
+        Train's."""
         if not actor.group or actor.kind not in TRAIN_WORKERS:
             return 0
         key = (actor.job, actor.owner, actor.kind)
@@ -150,8 +151,8 @@ def workers(
 
 
 def in_order(actors: list[Actor]) -> list[Actor]:
-    """By bundle, else by the last number in their names, else by their starts: the first of these
-    that tells all of them apart."""
+    """Sorted by bundle, or else by the last number in their names, or else by start: the first of
+    these that is different for all of them."""
     by_name = [
         match and int(match[1]) for actor in actors for match in [_NUMBER.search(actor.name)]
     ]
@@ -175,7 +176,7 @@ def job_name(entrypoint: str, job: str) -> str:
 
 
 def script(entrypoint: str) -> str:
-    """What a driver is called: its script without folders and ending.
+    """The name of a driver: its script without folders and suffix.
 
     >>> script("/usr/bin/python3.11 -u /data/train_llama.py --lr 3"), script("python -m pkg.train")
     ('train_llama', 'pkg.train')
@@ -206,7 +207,8 @@ def _number(job: str) -> int:
 
 
 def known_actors(everything: bool = False) -> tuple[list[Actor], dict[str, str]]:
-    """From Ray's control store. Raises RuntimeError and the like where it cannot be asked."""
+    """The actors, from Ray's control store. Raises RuntimeError and the like if it cannot be
+    queried."""
     from ray._private import state
     from ray.core.generated import gcs_pb2
 

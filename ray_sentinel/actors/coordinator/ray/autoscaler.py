@@ -1,4 +1,4 @@
-"""What Ray's autoscaler says of nodes that it adds, in either of its versions.
+"""What Ray's autoscaler reports about nodes that it adds, in either of its versions.
 
 Version 1 writes its status, in JSON, into the control store's table of keys and values; so does the
 monitor that only watches, where nobody configured an autoscaler. Version 2 reports its state to the
@@ -29,7 +29,7 @@ _GONE = 2
 
 
 class AutoscalerView(msgspec.Struct, frozen=True, kw_only=True):
-    """What it does."""
+    """What the autoscaler does."""
 
     says: str = ""
     """Why no node is added; empty where that is not known."""
@@ -38,10 +38,10 @@ class AutoscalerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(status: bytes) -> str:
-    """Why no node is added, by the status that version 1 writes.
+    """Why no node is added, from the status that version 1 writes.
 
-    Where nobody configured an autoscaler, the monitor only watches, and each node is a type of its
-    own that is named after it. Version 2 writes no such status, so that none proves nothing.
+    If nobody configured an autoscaler, the monitor only watches, and each node is a type of its own
+    that is named after it. Version 2 writes no such status, so its absence proves nothing.
     """
     if len(status) > MOST_STATUS:
         return ""
@@ -57,7 +57,7 @@ def status_of(status: bytes) -> str:
 
 
 def cluster_status_of(reply: Any) -> AutoscalerView | None:
-    """The same of version 2, by a ``GetClusterStatusReply``; None where it has reported nothing.
+    """The same for version 2, from a ``GetClusterStatusReply``; None if it has reported nothing.
 
     The nodes of a cluster that nobody scales have no type.
     """

@@ -1,7 +1,7 @@
-"""The unfinished calls of Ray's jobs, asked of its control store.
+"""The unfinished calls of Ray's jobs, from its control store.
 
-Workers tell the store their calls about once a second, and it forgets the oldest: what it does not
-list may yet be.
+Workers report their calls to the store about once a second, and it drops the oldest: a call that it
+does not list may still exist.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def unfinished_calls(
 
 
 def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-    """By name: the calls of a job (Ray's id, in hex) that have ended well; and the last whole Unix
-    seconds in which any of them began or ended. Both are empty where Ray does not tell."""
+    """By name: the calls of a job (Ray's id, in hex) that ended successfully; and the last whole
+    Unix seconds in which any of them began or ended. Both are empty if Ray does not report them."""
     with RayStore(address) as store:
         return ControlStoreCalls(store).ended(job)
 
 
 class ControlStoreCalls:
-    """What the store tells of drivers, actors, groups and calls. Used by one thread."""
+    """Reads drivers, actors, groups and calls from the store. Used by one thread."""
 
     def __init__(self, store: RayStore) -> None:
         self._store = store
@@ -76,7 +76,8 @@ class ControlStoreCalls:
 
     def table(self, at: float) -> RayCalls:
         """The drivers, the living actors and the groups that are not placed; no calls. ``at`` is
-        Unix time. Of a part that is not told what was told before stays, named in ``problem``."""
+        Unix time. A part that is not reported keeps its previous value, and ``problem`` names
+        it."""
         self._problems.clear()
         old = self._known
         drivers = self._asked("jobs", self._drivers, old.drivers)
@@ -93,8 +94,8 @@ class ControlStoreCalls:
         return self._known
 
     def look(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
-        """The same with the calls that have not ended, of all jobs or one, and what is free;
-        with ``times`` also how long those took that have ended well."""
+        """The table with the calls that have not ended, of all jobs or one, and the free resources;
+        with ``times`` also how long those that ended successfully took."""
         table = self.table(at)
         known = {driver.job for driver in table.drivers}
         living = {actor.id for actor in table.actors}

@@ -1,7 +1,7 @@
-"""Ray's control store (GCS), asked for the whole cluster: resources, demands, actors.
+"""Queries Ray's control store (GCS) about the whole cluster: resources, demands, actors.
 
-It is asked directly, as ``ray status`` does: no driver is registered and no job appears. Messages:
-``autoscaler.proto`` and ``gcs.proto`` of Ray.
+It is queried directly, as ``ray status`` does: no driver is registered and no job appears.
+Messages: ``autoscaler.proto`` and ``gcs.proto`` of Ray.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class ControlStore:
 
     @classmethod
     def of_this_process(cls) -> ControlStore:
-        """Through the connection that a process of Ray's has. Raises RuntimeError where there is
-        none, ImportError or AttributeError with a Ray that keeps it elsewhere."""
+        """The connection that this Ray process already has. Raises RuntimeError if there is none,
+        ImportError or AttributeError with a Ray that keeps it elsewhere."""
         from ray._private import state, worker
 
         return cls(worker.global_worker.gcs_client, state.state._connect_and_get_accessor())
 
     @classmethod
     def at(cls, address: str) -> ControlStore:
-        """A connection of its own, for a process that is none of Ray's. Raises like
+        """A connection of its own, for a process that is not one of Ray's. Raises like
         ``of_this_process``, and TypeError."""
         _raylet: Any = importlib.import_module("ray._raylet")
         options = _raylet.GcsClientOptions.create(
@@ -60,7 +60,7 @@ class ControlStore:
         return cls(_raylet.GcsClient(address=address), accessor)
 
     def cluster(self) -> RayCluster:
-        """The cluster now. Raises RuntimeError where the store does not answer."""
+        """The cluster now. Raises RuntimeError if the store does not answer."""
         from ray.core.generated import autoscaler_pb2, gcs_pb2
 
         now = time.monotonic()
@@ -103,8 +103,8 @@ class ControlStore:
         return self._actors
 
     def drain(self, node_id: str, why: str) -> str:
-        """Have nothing more placed on a node (id in hex); why it is refused, else empty. Raises
-        RuntimeError where the store does not answer."""
+        """Stop Ray from placing anything more on a node (id in hex). Returns why that is refused,
+        or empty. Raises RuntimeError if the store does not answer."""
         from ray.core.generated import autoscaler_pb2
 
         # The other reason there is, idleness, is refused while something runs on the node.
@@ -126,8 +126,8 @@ def _answering() -> Iterator[None]:
 
 
 def ask(address: str) -> RayCluster:
-    """The cluster whose control store is at ``address`` (HOST:PORT), asked once; with its
-    ``problem`` where it does not answer."""
+    """The cluster whose control store is at ``address`` (HOST:PORT), queried once; with its
+    ``problem`` if it does not answer."""
     try:
         return ControlStore.at(address).cluster()
     except (RuntimeError, ImportError, AttributeError, TypeError, ValueError) as error:
@@ -135,7 +135,7 @@ def ask(address: str) -> RayCluster:
 
 
 def unanswered(error: Exception) -> RayCluster:
-    """What is known where the control store could not be asked."""
+    """What is known if the control store could not be queried."""
     first = (str(error).splitlines() or [""])[0]
     why = f"Ray's control store does not answer: {type(error).__name__}: {first}"
     return RayCluster(time=time.monotonic(), problem=why)
@@ -168,7 +168,7 @@ def _when(actor: DeadActor) -> float:
 
 
 def demands(state: Any) -> dict[str, float]:
-    """The resources that are waited for, of a ``ClusterResourceState``."""
+    """The resources that are waited for, from a ``ClusterResourceState``."""
     asked: dict[str, float] = {}
     for request in state.pending_resource_requests:
         _add(asked, request.request.resources_bundle, request.count)
@@ -188,7 +188,8 @@ def _plain(resources: Mapping[str, float]) -> dict[str, float]:
 
 
 def plain(resource: str) -> bool:
-    """Not one that Ray makes for itself: a node's own, or a placement group's copies.
+    """Whether a resource is not one that Ray creates for itself: a node's own, or a placement
+    group's copies.
 
     >>> plain("GPU"), plain("node:10.0.0.1"), plain("GPU_group_0_29a1")
     (True, False, False)

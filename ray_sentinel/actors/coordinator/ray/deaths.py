@@ -1,8 +1,8 @@
-"""Why actors and drivers of Ray jobs ended, asked of Ray's control store once they are gone.
+"""Why actors and drivers of Ray jobs ended, from Ray's control store once they are gone.
 
-The store keeps a cause with each dead actor, an exit type with each dead worker, and of a driver
-the traceback that Ray's excepthook pushed (``custom_excepthook`` in ``ray/_private/worker.py``).
-Causes: ``ActorDeathCause`` in ``common.proto``; their words: ``gcs_actor_manager.cc`` of Ray 2.60.
+The store keeps a cause with each dead actor, an exit type with each dead worker, and for a driver
+the traceback that Ray's excepthook sent (``custom_excepthook`` in ``ray/_private/worker.py``).
+Causes: ``ActorDeathCause`` in ``common.proto``; their texts: ``gcs_actor_manager.cc`` of Ray 2.60.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ _JOB_STATUS: Mapping[str, DeathCause] = {"SUCCEEDED": "finished", "STOPPED": "st
 
 
 class RayDeathWatch:
-    """Compares tables of what lives, and asks why who is missing has ended. ``take_table`` and
-    ``poll`` are called by one thread."""
+    """Compares tables of what lives, and queries why a missing process has ended. ``take_table``
+    and ``poll`` are called by one thread."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class RayDeathWatch:
         tell: Callable[[tuple[RayDeath, ...]], object],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``tell`` gets each death once."""
+        """``tell`` is called once for each death."""
         self._store, self._tell, self._monotonic = store, tell, monotonic
         self._due = 0.0
         self._table = RayCalls()
@@ -92,13 +92,13 @@ class RayDeathWatch:
         self._exits: dict[str, tuple[RayExit, ...]] = {}
 
     def are_new(self, node_id: str, exits: tuple[RayExit, ...]) -> bool:
-        """Whether an agent tells of exits that it had not told before. Called by any thread."""
+        """Whether an agent reports exits that it had not reported before. Called by any thread."""
         known = self._exits.get(node_id, ())
         self._exits[node_id] = exits
         return any(one not in known for one in exits)
 
     def take_table(self, table: RayCalls) -> None:
-        """What lives now."""
+        """Set what lives now."""
         if table.problem:
             return
         living = {actor.id: actor for actor in table.actors}
@@ -114,7 +114,7 @@ class RayDeathWatch:
         self._table = table
 
     def poll(self) -> None:
-        """Ask for those that are missing, if any are."""
+        """Query those that are missing, if any are."""
         if not (self._actors or self._drivers) or self._monotonic() < self._due:
             return
         found, told, problem = list[RayDeath](), set[str](), ""
@@ -148,7 +148,7 @@ def _again(asked: Mapping[str, tuple[Any, int]], told: Collection[str]) -> dict[
 
 
 class ControlStoreDeaths:
-    """What the store tells of those that have ended. Used by one thread."""
+    """Reads ended processes from the store. Used by one thread."""
 
     def __init__(self, store: RayStore) -> None:
         self._store = store
@@ -265,7 +265,8 @@ def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
 
 
 def unseen_death(entry: Any, driver: RayDriver) -> RayDeath | None:
-    """Of an ``ActorTableData`` that was in no table of those that live: its number is not known."""
+    """The death in an ``ActorTableData`` that was in no table of living actors: its number is
+    unknown."""
     kind = class_name(entry)
     actor = RayActor(id=id_of(entry.actor_id), job=driver.job, kind=kind, name=cut(entry.name))
     death = actor_death(entry, actor, "")
@@ -273,7 +274,7 @@ def unseen_death(entry: Any, driver: RayDriver) -> RayDeath | None:
 
 
 def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:
-    """Cause and detail of an ``ActorDeathCause``."""
+    """Cause and detail from an ``ActorDeathCause``."""
     kind = death.WhichOneof("context")
     if kind == "creation_task_failure_context":
         said = death.creation_task_failure_context.formatted_exception_string
@@ -322,8 +323,8 @@ def _worker_cause(said: str) -> tuple[DeathCause, str]:
 
 
 def driver_death(job: Any, worker: Any | None, driver: RayDriver) -> RayDeath | None:
-    """Of a ``JobTableData`` whose driver has ended and its ``WorkerTableData``, which may be
-    missing; None while a submitted job has no status yet."""
+    """The death from a ``JobTableData`` whose driver has ended and its ``WorkerTableData``, which
+    may be missing; None while a submitted job has no status yet."""
     if job.HasField("job_info"):
         status = job.job_info.status
         if status in _JOB_STATUS:

@@ -1,4 +1,4 @@
-"""One line, of bounded length, of what a program or Ray said of an end."""
+"""One line, of bounded length, of what a program or Ray reported about an end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def raised_at(traceback: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line that is no address of a frame.
+    """The last line that is not the address of a frame.
 
     >>> last_line("Traceback (most recent call last):\\n  File 'a'\\nValueError: no model\\n")
     'ValueError: no model'

@@ -20,7 +20,7 @@ MOST_BYTES = 64 << 20
 
 
 class RayStore:
-    """The channel, which the first question opens. One thread asks; any may close."""
+    """The channel, which the first request opens. One thread sends requests; any may close it."""
 
     def __init__(self, address: str) -> None:
         """``address`` is the control store's, HOST:PORT."""
@@ -38,7 +38,7 @@ class RayStore:
     def ask(self, service: str, method: str, **fields: Any) -> Any:
         """The reply of ``method`` of ``service`` ("JobInfo") to a request with these fields.
 
-        Raises UnreachableError with the whole reason where the store refuses or does not answer in
+        Raises UnreachableError with the whole reason if the store refuses or does not answer in
         time, or this version of Ray has no such service, method or field.
         """
         try:
@@ -72,7 +72,7 @@ class RayStore:
         return self._stubs[service]
 
     def close(self) -> None:
-        """Close the channel; whoever asks afterwards gets no answer."""
+        """Close the channel; later requests get no answer."""
         self._closed = True
         if self._channel is not None:
             self._channel.close()

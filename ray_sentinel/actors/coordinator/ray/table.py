@@ -1,6 +1,6 @@
 """Ray's drivers, actors and unplaced groups, kept up to date: who may wait for whom.
 
-The control store is asked rarely where it has much to tell; its calls are not asked for here.
+The control store is queried rarely if its answers are large; its calls are not queried here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RayTable:
     """``poll`` is called by one thread, ``drivers`` by any."""
 
     def __init__(self, store: RayStore, tell: Callable[[RayCalls], object]) -> None:
-        """``tell`` gets the table when it is another one than before."""
+        """``tell`` is called with the table when it has changed."""
         self._calls, self._tell = ControlStoreCalls(store), tell
         self._known = RayCalls()
         self._due = self._soonest = 0.0
@@ -39,18 +39,18 @@ class RayTable:
 
     @property
     def drivers(self) -> tuple[tuple[str, int], ...]:
-        """Address and pid of each."""
+        """Address and pid of each driver."""
         with self._lock:
             return tuple((driver.address, driver.pid) for driver in self._known.drivers)
 
     @property
     def table(self) -> RayCalls:
-        """As it was told last."""
+        """The table as it was last reported."""
         with self._lock:
             return self._known
 
     def poll(self) -> None:
-        """Ask, where it is time to."""
+        """Query the store, if it is time."""
         begun, used = time.monotonic(), time.thread_time()
         if begun < self._due:
             return
@@ -73,8 +73,8 @@ class RayTable:
             self._tell(found)
 
     def hurry(self) -> None:
-        """Something has ended: ask at the next ``poll``, but for where the store is slow or away.
-        Any thread may call."""
+        """Something has ended: query at the next ``poll``, unless the store is slow or away. Any
+        thread may call."""
         with self._lock:
             self._due = min(self._due, self._soonest)
 
