@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.context import RuleAnswer, scene
+from ray_sentinel.evidence.stacks.context import RuleAnswer, build_context
 from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
 from ray_sentinel.evidence.stacks.left_loop import left_the_loop
 from ray_sentinel.model.stacks import StackFact
@@ -87,7 +87,7 @@ def at(number: int, calls: Calls, operation: str, *, first: tuple[str, ...] = ()
 
 
 def judged(*facts: StackFact) -> RuleAnswer | None:
-    return left_the_loop(scene(facts, {each.process: "stuck" for each in facts}))
+    return left_the_loop(build_context(facts, {each.process: "stuck" for each in facts}))
 
 
 STAGES = (at(0, FORWARD, "recv"), at(1, FORWARD, "send"), at(2, SUM_UP, "all_reduce"))
