@@ -233,7 +233,7 @@ def capture_families(
 def agent_families(
     memory_bytes: int, memory_limit: int, report_seconds: float | None, lost: Mapping[str, int]
 ) -> tuple[Family, ...]:
-    """The cost of watching this node; ``report_seconds`` is as in ``REPORT_SECONDS``, None before
+    """What it costs to watch this node; ``report_seconds`` as of ``REPORT_SECONDS``, None before
     the first report."""
     families = (
         Family(MEMORY, (MEMORY(float(memory_bytes), "agent"),)),

@@ -448,8 +448,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return sorted(known, key=lambda pair: (pair[0], pair[1].order))
 
     def mark_gone(self, node: str, present: Collection[ProcessId], at: float) -> None:
-        """Mark ranks of ``node`` that are missing in its newest snapshot although no exit was
-        reported."""
+        """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""
         for process, view in self._on_node.get(node, {}).items():
             if view.alive and process not in present:
                 view.gone_at = at
@@ -462,10 +461,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         guessed: Mapping[ProcessId, float],
         at: float,
     ) -> bool:
-        """Drop ranks of ``node`` that ``homes`` shows only in other jobs. What the variables of a
-        process say is a guess until it attaches; the guess overrides what the process itself
-        reported, whose record may be unreadable for a moment, only after a while. ``guessed`` says
-        since when. Returns whether any was dropped."""
+        """Ranks of ``node`` that ``homes`` shows in other jobs alone are no more of this one: what
+        a process's variables say is a guess until it attaches. That guess outweighs what a process
+        said, whose record may be unreadable for a moment, only after a while; ``guessed``: since
+        when. Returns whether there were any."""
         key = self.key
         moved = [
             view

@@ -320,7 +320,7 @@ class Fleet:
         log.warning("node %s: %s; again in %.0f s", slot.node.id[:8], slot.problem, wait)
 
     def release(self, node_ids: Iterable[str], reason: str) -> None:
-        """Remove the agent from a node, so that the cluster can scale down, until ``recall``."""
+        """Take the agent off a node, so that it can scale down, until ``recall``."""
         left = []
         with self._lock:
             for node_id in node_ids:

@@ -86,7 +86,7 @@ def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
     """The relay in the group of a node's agent; made, or found if it is there already. ``known``
     are the ``groups`` of a moment ago.
 
-    Raises ValueError if there is no group: a new one would outlive the agent that was removed.
+    Raises ValueError where there is no group: a new one would outlive the agent that was taken off.
     """
     from ray_sentinel.actors.relay.actor import Relay
 

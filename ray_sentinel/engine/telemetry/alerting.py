@@ -95,8 +95,8 @@ class AlertBook(msgspec.Struct, dict=True):
         return tuple(sorted((alert for alert, _ in self.open.values()), key=lambda a: a.since))
 
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
-        """The alerts about a job: its own, and those of the hosts that its ranks are on, except
-        about other jobs' GPUs. Each says which of the job's ranks have the GPU."""
+        """Those about a job: its own, and those of the hosts that its ranks are on, but for other
+        jobs' GPUs. Each says which of the job's ranks have the GPU."""
         alerts = [alert for alert in self.all() if not alert.job or alert.job == job.job]
         if not alerts:
             return ()
