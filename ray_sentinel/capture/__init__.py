@@ -1,1 +1,1 @@
-"""On the node: debuggers and samplers as programs with deadlines."""
+"""On the node: debuggers and samplers, run as programs with deadlines."""

@@ -71,11 +71,11 @@ class TcpSocket(NamedTuple):
 
 
 def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
-    """Those that they serve, on which they owe an answer, the others on which they await one, and
-    the ports at which they listen, each with those of what descends from them; of processes that
-    may not be looked at, none.
+    """The connections of these processes and their descendants: those on which they owe an answer,
+    those on which they await one, and the ports at which they listen. None for processes that may
+    not be examined.
 
-    Raises OSError where the kernel does not tell.
+    Raises OSError if the kernel does not report them.
     """
     now, sockets, network = time.time(), list(tcp_sockets()), _network()
     ports = {one.port for one in sockets if one.listens}
@@ -140,7 +140,7 @@ def _inodes(pid: int) -> Iterator[int]:
 
 
 def tcp_sockets() -> Iterator[TcpSocket]:
-    """Those of this network namespace that listen, or are connected. Raises OSError."""
+    """The sockets of this network namespace that listen or are connected. Raises OSError."""
     for family in (socket.AF_INET, socket.AF_INET6):
         request = _REQUEST.pack(
             family, socket.IPPROTO_TCP, 1 << _INFO - 1, 0, 1 << _ESTABLISHED | 1 << _LISTEN

@@ -45,9 +45,9 @@ _NICENESS = 5
 
 
 class DumpReducer:
-    """The child, started with the first dump. For one thread; ``close`` it.
+    """The child, started with the first dump. Use it from one thread, and ``close`` it.
 
-    ``most`` are the bytes of a dump, and ``memory`` those of the child's address space.
+    ``most`` limits the bytes of a dump, and ``memory`` those of the child's address space.
     """
 
     def __init__(self, most: int | None = None, memory: int | None = None) -> None:
@@ -57,7 +57,7 @@ class DumpReducer:
     def reduce(self, data: bytes, seconds: float, *, brief: bool = False) -> bytes:
         """The reduced form of a dump (``evidence.flight_recorder.reduced``).
 
-        Raises InputError, without the dump's name, where there is none within so many seconds.
+        Raises InputError, without the dump's name, if there is none within so many seconds.
         """
         most = MAX_ANSWER if self._most is None else self._most
         if len(data) > most:
@@ -143,7 +143,7 @@ def _await(handle: int, event: int, end: float) -> None:
 
 
 def main(memory: int) -> None:
-    """Answer until standard input ends, with so many bytes of address space."""
+    """Answer until standard input ends, within so many bytes of address space."""
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)

@@ -21,7 +21,7 @@ _DROPPED = (
 
 
 def clean_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment for a tracer: ours without what would blind or mislead it."""
+    """The environment for a tracer: ours, without variables that would break or mislead it."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -31,7 +31,7 @@ def clean_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]
 
 
 def find_program(name: str) -> str | None:
-    """A program beside our interpreter (a virtual environment's), else on PATH."""
+    """A program beside our interpreter (in a virtual environment), or else on PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), name)
     if os.access(beside, os.X_OK) and not os.path.isdir(beside):
         return beside

@@ -41,9 +41,9 @@ _LOOK = 0.002
 
 
 def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
-    """Run ``tracer`` against ``process``; what the tool fails at is in the trace's error.
+    """Run ``tracer`` against ``process``; its failures are in the trace's error.
 
-    Raises only what is a fault of the tracer's own code, once the process runs again.
+    Raises only bugs in the tracer's own code, once the process runs again.
     """
     if reason := tracer.available():
         return skipped(tracer, process, reason, absent=True)
@@ -81,7 +81,7 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
 
 
 def skipped(tracer: Tracer, process: ProcessId, reason: str, *, absent: bool = False) -> Traced:
-    """The answer where a tool was not run."""
+    """The result of a tool that was not run."""
     known: dict[str, Tool] = {
         "py-spy": "py-spy",
         "py-spy-native": "py-spy-native",
@@ -172,7 +172,7 @@ def _continue(pid: int, start: int, handle: int) -> None:
 
 
 class PauseWatch:
-    """Adds up for how long a process is seen stopped while a tool runs."""
+    """Measures for how long a process is stopped while a tool runs."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -19,9 +19,8 @@ FINISH = watchman.PATIENCE + 1.0
 
 class Watched:
     """While the block runs, a process is continued if we are killed and leave it stopped, or if an
-    error ends the block. ``ready`` is False where the watchman could not be started; then nothing
-    intrusive should be done.
-    """
+    error ends the block. ``ready`` is False if the watchman could not be started; then nothing
+    intrusive should be done."""
 
     def __init__(self, pid: int, start: int) -> None:
         self._pid, self._start = pid, start

@@ -32,7 +32,7 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def library_of(pid: int, proc: str = "/proc") -> Library | None:
-    """The library of a process; None where it has none, or cannot be looked at."""
+    """The library of a process; None if it has none, or cannot be examined."""
     found = _mapped(Path(proc) / str(pid) / "maps")
     if found is None:
         return None

@@ -45,7 +45,7 @@ class _Text(msgspec.Struct, frozen=True):
 
 
 class ProgramText:
-    """Reads the files; those that did not change are read and parsed once."""
+    """Reads the files; unchanged ones are read and parsed only once."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -54,7 +54,7 @@ class ProgramText:
         self._sources: OrderedDict[tuple[int, int, int, int], PythonSource | None] = OrderedDict()
 
     def add(self, runs: Mapping[ProcessId, Sequence[Traced]]) -> dict[ProcessId, list[Traced]]:
-        """The traces of each process, with the blocks around their places where they are known."""
+        """The traces of each process, with the blocks around their places if known."""
         with self._lock:
             wanted = {process: self._paths(process.pid, of) for process, of in runs.items()}
             readers = {

@@ -121,8 +121,8 @@ class RankOutputs:
         self._noting, self._reading = threading.Lock(), threading.Lock()
 
     def note(self, processes: Iterable[ProcessId]) -> None:
-        """Note which files living processes have open; a file is examined only when it has changed
-        to another one."""
+        """Record which files living processes have open; a file is examined only if it is a
+        different one than before."""
         with self._noting:
             now = time.monotonic()
             changed = {}
@@ -187,8 +187,8 @@ class RankOutputs:
         return found.start == key[1] and found.state not in ("Z", "X")
 
     def gather(self, writers: Iterable[Writer], most_bytes: int) -> tuple[RankOutput, ...]:
-        """The last lines of each, or why there are none; ``most_bytes`` of all together. A writer
-        without a start is the process that had its pid last."""
+        """The last lines of each process, or why there are none, within ``most_bytes`` in total. A
+        writer without a start is the process that last had its pid."""
         by_key = {_key(writer): writer for writer in map(self._identified, writers)}
         if not self._reading.acquire(timeout=WAIT_SECONDS):
             why = "the output of others is being read"
@@ -362,8 +362,8 @@ def _key(writer: Writer) -> Key:
 
 
 def last_lines(text: str, most: int, *, cut: bool = False) -> str:
-    """The last ``MOST_LINES`` lines and ``most`` bytes of a text, as a terminal would show them:
-    of a line that was written again and again the last form. Masked, and without control
+    """The last ``MOST_LINES`` lines and ``most`` bytes of a text, as a terminal would show them: of
+    a line that was overwritten again and again, the last version. Masked, and without control
     characters. ``cut``: the text is the end of a longer one."""
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.rstrip("\n").split("\n")]
     whole = "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Asks the RAS services of this node's ranks, where their version allows it.
+"""Queries the RAS services of this node's ranks, if their version allows it.
 
-One answer tells of all processes that share communicators with the one that answers, so one is
-asked for each address; several jobs on a node share a port, and any of them may answer.
+One answer covers all processes that share communicators with the one that answers, so one is
+queried for each address; several jobs on a node share a port, and any of them may answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Ask = Callable[..., bytes]
 
 
 class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of one node."""
+    """The answers on one node."""
 
     polls: tuple[bytes, ...] = ()
     problems: tuple[str, ...] = ()
@@ -51,9 +51,9 @@ _looks: Bounded[ProcessId, _Looked] = Bounded(LOOK_SECONDS, most=16)
 def poll_ranks(
     ranks: Sequence[Rank], setting: str = "auto", *, proc: str = "/proc", ask: Ask = ras_client.ask
 ) -> RasPolls:
-    """Ask each RAS address of ``ranks`` once. ``setting``: "auto", "always" or "never".
+    """Query each RAS address of ``ranks`` once. ``setting``: "auto", "always" or "never".
 
-    Ranks without NCCL (on CPUs, or before they load it) are passed over in silence.
+    Ranks without NCCL (on CPUs, or before they load it) are skipped silently.
     """
     places: dict[tuple[str, int], bool] = {}
     problems: dict[str, None] = {}

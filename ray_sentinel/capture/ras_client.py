@@ -1,7 +1,7 @@
 """A client of NCCL's RAS service: a few lines of text over TCP (``src/ras/client.cc`` of NCCL).
 
-Whatever listens on the port is not trusted: every answer is bounded in bytes and time, and the
-deadline is one for the whole conversation.
+Whatever listens on the port is not trusted: every answer is bounded in bytes and time, and one
+deadline covers the whole conversation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GATHER_SECONDS = 5
 def address(text: str) -> tuple[str, int]:
     """Host and port of ``NCCL_RAS_ADDR``: ``host:port``, ``[IPv6]:port``, or a host alone.
 
-    Raises UsageError where the port is none.
+    Raises UsageError if the port is invalid.
     """
     text = text.strip()
     if text.startswith("[") and "]" in text:
@@ -52,8 +52,8 @@ def ask(
 ) -> bytes:
     """One answer to ``STATUS``, as JSON or else as verbose text.
 
-    Raises UnreachableError where nobody listens or the answer does not come within ``deadline``
-    seconds; InputError where whoever listens does not speak the protocol, or says too much.
+    Raises UnreachableError if nobody listens or the answer does not arrive within ``deadline``
+    seconds; InputError if the other end does not speak the protocol, or sends too much.
     """
     end = time.monotonic() + deadline
     place = f"{host}:{port}"

@@ -1,9 +1,9 @@
 """Parses RAS answers in a child process, for callers that must not block.
 
-Whoever holds the port of the service may send megabytes that take minutes to read. A small answer
-is read here; what is larger costs a child, which ends at a deadline, has a bound on its memory, and
-dies with us. It is this module run as a program; what it is asked comes on stdin and its answer
-goes to stdout, both as MessagePack.
+Whatever listens on the service's port may send megabytes that take minutes to parse. A small answer
+is parsed here; a larger one costs a child, which ends at a deadline, has limited memory, and dies
+with its parent. It is this module run as a program; its input comes on stdin and its answer goes to
+stdout, both as MessagePack.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def explain_in_process(
 ) -> RasFacts:
     """As ``nccl_ras.explain``, within so many seconds.
 
-    Raises InputError where the answers are not read by then, or need more memory than they may.
+    Raises InputError if the answers are not parsed by then, or need more memory than allowed.
     """
     size = sum(map(len, files.values()))
     if size <= SMALL:

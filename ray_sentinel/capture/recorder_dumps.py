@@ -67,14 +67,15 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundDump(msgspec.Struct, frozen=True):
-    """Where a dump is, and who must own it when it is read."""
+    """The path of a dump, and who must own it when it is read."""
 
     path: Path
     where: Places
 
 
 def places(rank: int, environ: Mapping[str, str]) -> Places:
-    """From the environment that the rank's process was started with, for files of our own."""
+    """The places, from the environment that the rank's process was started with, for files of our
+    own."""
     prefixes = [environ[name] for name in _PREFIXES if environ.get(name)][:1]
     if not prefixes:
         cache = environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME', '/root')}/.cache"
@@ -91,7 +92,7 @@ def places(rank: int, environ: Mapping[str, str]) -> Places:
 
 
 def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
-    """The environment that a process was started with. Raises OSError where it is hidden."""
+    """The environment that a process was started with. Raises OSError if it may not be read."""
     data = Path(f"{proc}/{pid}/environ").read_bytes()
     if not data:
         raise OSError("it is not there (yet): the process starts or ends")
@@ -101,9 +102,9 @@ def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
 def on_disk(
     where: Places, is_wanted: Callable[[Path, os.stat_result], bool] = lambda path, info: True
 ) -> FoundDump | None:
-    """Where a dump lies, if it is wanted and not empty.
+    """The dump's place, if it is wanted and not empty.
 
-    Raises NoDumpError where there is none but another user's.
+    Raises NoDumpError if there is none but another user's.
     """
     refused: list[str] = []
     for path in where.files:
@@ -122,9 +123,10 @@ def by_pipe(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> FoundDump:
-    """Ask the rank's watchdog for a dump and wait for it: where it lies. Raises NoDumpError.
+    """Request a dump from the rank's watchdog and wait for it. Returns its place. Raises
+    NoDumpError.
 
-    The watchdog looks at the pipe about once a second, and writes its file in one go.
+    The watchdog checks the pipe about once a second, and writes its file in one go.
     """
     if where.pipe is None:
         raise NoDumpError(f"{_PIPE} is not set: its watchdog cannot be asked for a dump")
@@ -257,7 +259,7 @@ class Recorders:
         return failures
 
     def find(self, rank: Rank, timeout: float) -> FoundDump:
-        """Where the rank's watchdog left a dump, or writes one when asked, for ``read_dump``.
+        """Where the rank's watchdog left a dump, or writes one on request, for ``read_dump``.
 
         Raises NoDumpError.
         """

@@ -14,7 +14,7 @@ _REMEDY = "run the agent with CAP_SYS_PTRACE (in a container: --cap-add=SYS_PTRA
 
 
 def why_refused(pid: int, proc: str = "/proc") -> str:
-    """Which right is missing to trace ``pid``, in one sentence with the remedy."""
+    """Which permission is missing to trace ``pid``, in one sentence with the remedy."""
     if not os.path.exists(f"{proc}/{pid}"):
         return "the process was gone when the tool came"
     reasons = [reason for reason in _reasons(pid, proc) if reason]

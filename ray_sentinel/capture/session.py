@@ -67,7 +67,7 @@ class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tools brought from the processes of one node."""
+    """What the tools returned for the processes of one node."""
 
     facts: tuple[StackFact, ...] = ()
     """One for each process, from all its tools together."""

@@ -11,7 +11,7 @@ from ray_sentinel.progress.proc.proc_stat import SchedStat, Stat, parse_schedsta
 
 
 def read_stat(pid: int, tid: int | None = None) -> Stat | None:
-    """The stat of a process or of one of its tasks; None where it is gone."""
+    """The stat of a process or of one of its tasks; None if it does not exist."""
     where = f"/proc/{pid}/stat" if tid is None else f"/proc/{pid}/task/{tid}/stat"
     try:
         with open(where, "rb") as file:
@@ -21,13 +21,14 @@ def read_stat(pid: int, tid: int | None = None) -> Stat | None:
 
 
 def read_state(pid: int, tid: int | None = None) -> str:
-    """One letter, of the main thread or of ``tid``; empty where it is gone."""
+    """One letter, of the main thread or of ``tid``; empty if it does not exist."""
     stat = read_stat(pid, tid)
     return stat.state if stat else ""
 
 
 def read_schedule(pid: int, tid: int) -> SchedStat | None:
-    """What a thread has had of the CPUs; None where it is gone, or that is not counted."""
+    """A thread's CPU time and waits; None if it does not exist, or the kernel does not count
+    them."""
     try:
         with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
             return parse_schedstat(file.read())
@@ -36,7 +37,7 @@ def read_schedule(pid: int, tid: int) -> SchedStat | None:
 
 
 def read_switches(pid: int, tid: int) -> int | None:
-    """How often a thread has been put on a CPU; None as of ``read_schedule``."""
+    """How often a thread has been put on a CPU; None as for ``read_schedule``."""
     found = read_schedule(pid, tid)
     return found.switches if found else None
 
@@ -73,7 +74,8 @@ def _stop_pending(pid: int) -> bool:
 
 
 def same_process(process: ProcessId) -> bool:
-    """Whether ``process`` still lives under its pid; without a start time the pid must do."""
+    """Whether ``process`` still lives under its pid; without a start time, the pid alone is
+    compared."""
     stat = read_stat(process.pid)
     if stat is None or stat.state in ("Z", "X"):
         return False
@@ -94,13 +96,13 @@ def status_field(pid: int | str, field: str, proc: str = "/proc") -> str:
 
 
 def tracer_of(pid: int) -> int:
-    """The pid of whoever traces the process; 0 for nobody or unknown."""
+    """The pid of the process's tracer; 0 if there is none or it is unknown."""
     value = status_field(pid, "TracerPid")
     return int(value) if value.isdigit() else 0
 
 
 def uses_cuda(pid: int, proc: str = "/proc") -> bool | None:
-    """Whether the process has an NVIDIA device open; None where its files are hidden from us.
+    """Whether the process has an NVIDIA device open; None if we may not see its files.
 
     Its memory map would tell too, but reading that can hang with the process.
     """

@@ -21,7 +21,7 @@ from ray_sentinel.model.stacks import StackTrace
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tool brought from one process."""
+    """What one tool returned for one process."""
 
     tool: str
     """The tracer's name."""
@@ -42,7 +42,7 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str:
-        """What went wrong, or an empty string."""
+        """What went wrong; empty if nothing did."""
         return self.trace.error
 
 
@@ -57,7 +57,7 @@ class Tracer(Protocol):
     """It stops the process while it looks."""
 
     def available(self) -> str:
-        """Why it cannot be used on this node, with the remedy; empty where it can."""
+        """Why it cannot be used on this node, with the remedy; empty if it can."""
 
     def trace(self, process: ProcessId, deadline: float) -> Traced:
         """Run the tool; at ``deadline`` (seconds) it is ended, by force within seconds more.

@@ -1,4 +1,4 @@
-"""Files and folders that a command line names: each is read, or the reason is reported."""
+"""Files and folders named on a command line: each is read, or the reason is reported."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ray_sentinel.errors import InputError
 
 
 def is_folder(name: str) -> bool:
-    """Whether ``name`` is a folder, and not a file. Raises InputError, saying why, where it is not
-    there or cannot be looked at."""
+    """Whether ``name`` is a folder, and not a file. Raises InputError with the reason if it does
+    not exist or cannot be examined."""
     try:
         folder = stat.S_ISDIR(os.stat(name).st_mode)
         if folder:
@@ -25,15 +25,14 @@ def is_folder(name: str) -> bool:
 
 
 def source(name: str) -> str:
-    """``name`` as it is, where it is an address or something that is there; else see
-    ``is_folder``."""
+    """``name`` as it is if it is an address or an existing path; otherwise as ``is_folder``."""
     if not name.startswith(("http://", "https://")):
         is_folder(os.path.expanduser(name))
     return name
 
 
 def regular(path: str | os.PathLike[str]) -> None:
-    """Raises InputError for anything but a regular file: to open a FIFO would wait for a writer."""
+    """Raises InputError for anything but a regular file: opening a FIFO would wait for a writer."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How commands speak: JSON for programs, rich text for people, never raw control characters."""
+"""Output of commands: JSON for programs, rich text for people, never raw control characters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOT_ASCII = re.compile(r"[^\t\n -~]")
 
 
 def print_json(value: Any) -> None:
-    """``value`` (plain data or records) as one indented JSON document on stdout."""
+    """Print ``value`` (plain data or records) as one indented JSON document."""
     _write_json(json_text(value, in_order=True))
 
 
@@ -60,7 +60,7 @@ def _write_json(text: str) -> None:
 
 
 def write_report(path: Path, text: str) -> None:
-    """A report into a file; what is no text in it as an escape. Raises InputError."""
+    """Write a report to a file, with bytes that are not text as escapes. Raises InputError."""
     try:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
@@ -78,28 +78,29 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def forgive(streams: Iterable[Any]) -> None:
-    """What a stream's encoding lacks is written as an escape: no answer is lost for an arrow."""
+    """Make a stream write characters outside its encoding as escapes, so that an arrow costs no
+    answer."""
     for stream in streams:
         if hasattr(stream, "reconfigure"):  # not so where it was closed, or is not a text file
             stream.reconfigure(errors="backslashreplace")
 
 
 def console() -> Console:
-    """For people. What it is given comes from ranks and logs: no ``[job]`` in it is a style, and no
-    ``train.py:100:`` an emoji."""
+    """A console for people. Its text comes from ranks and logs, so ``[job]`` is not a style in it,
+    and ``train.py:100:`` not an emoji."""
     from ray_sentinel.cli.terminal import Console
 
     return Console(highlight=False, markup=False, emoji=False)
 
 
 class Printer(Protocol):
-    """Prints one text, never broken into lines of the terminal's width."""
+    """Prints one text, which is never wrapped to the terminal's width."""
 
     def __call__(self, text: str, style: str = "") -> None: ...
 
 
 def speaker() -> Printer:
-    """Says texts on stdout, without control characters."""
+    """A function that prints texts on stdout, without control characters."""
     shown = console()
 
     def say(text: str, style: str = "") -> None:
@@ -109,7 +110,7 @@ def speaker() -> Printer:
 
 
 def print_error(message: str, *, as_json: bool = False) -> None:
-    """An error for people on stderr; with ``--json`` also as ``{"error": ...}`` on stdout."""
+    """Print an error for people on stderr; with ``--json`` also as ``{"error": ...}`` on stdout."""
     if as_json and sys.stdout is not None:
         print_json({"error": message})
     if sys.stderr is not None:  # None where it was closed before we started

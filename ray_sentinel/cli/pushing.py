@@ -1,4 +1,5 @@
-"""A plugin's way to every node: through the agents, past any shared file system that lags."""
+"""Pushes a plugin to every node: through the agents, independent of a shared file system that
+lags."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from ray_sentinel.model.status import NodeStatus, Status
 def push(
     address: str, file_name: str, data: bytes, collectors: tuple[str, ...], timeout: float
 ) -> list[dict[str, Any]]:
-    """Install a plugin on all watched nodes; one row a node, with how its collectors fare there.
+    """Install a plugin on all watched nodes. Returns one row per node, with the state of its
+    collectors there.
 
-    Unwatched nodes have a row too, with the reason. Raises UnreachableError where nobody watches.
+    Unwatched nodes have a row too, with the reason. Raises UnreachableError if nobody watches.
     """
     end = time.monotonic() + timeout
     with coordinator(address) as found:

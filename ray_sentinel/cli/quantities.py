@@ -1,6 +1,6 @@
-"""Numbers on a command line, for ``argparse``'s ``type``: invalid ones are refused.
+"""Types for numbers on a command line (``argparse``); invalid ones are rejected.
 
-``float`` alone takes ``nan`` and ``inf``, with which every comparison and every wait goes astray.
+``float`` alone accepts ``nan`` and ``inf``, which break every comparison and every wait.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def amount(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """How many: a whole number, 0 or more."""
+    """A whole number, 0 or more."""
     if not (text.isascii() and text.isdigit()) or int(text) > MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of things")
     return int(text)
 
 
 def port(text: str) -> int:
-    """A TCP port; 0 where any will do."""
+    """A TCP port; 0 if any port will do."""
     try:
         number = int(text)
     except ValueError:

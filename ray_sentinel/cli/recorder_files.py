@@ -61,6 +61,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
 
     @property
     def names(self) -> dict[int, str]:
+        """The names of the files by rank."""
         return {rank: str(path) for rank, path in self.paths.items()}
 
     def written(self) -> dict[int, float]:

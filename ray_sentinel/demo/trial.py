@@ -94,7 +94,11 @@ def play(
 
 
 def conclude(plan: TrialPlan, incidents: list[Incident], began: float) -> TrialOutcome:
-    """Hold the incidents of a trial against its plan."""
+    """Compare the incidents of a trial with what its plan expects.
+
+    ``began`` is the Unix time at which the fault began; the outcome's ``seconds`` count from then
+    to the first confirmed incident.
+    """
     first = incidents[0].confirmed_at if incidents else None
     return TrialOutcome(
         plan=plan,

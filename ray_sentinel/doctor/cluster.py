@@ -154,8 +154,8 @@ def _unique(nodes: Sequence[Joined]) -> tuple[Joined, ...]:
 
 
 def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> ClusterFindings:
-    """Every node's looks, the visits, and the sum over all nodes where it is wanted. A node that
-    does not answer is reported."""
+    """The facts of every node, the peer probes, and the sum over all nodes if requested. A node
+    that does not answer is reported."""
     with _examiners(ray, cluster.joined, plan) as examiners:
         refs = {host: handle.examine.remote() for host, handle in examiners.items()}
         raw, problems = _gather(ray, refs, plan.deadline + START_SECONDS)

@@ -1,4 +1,4 @@
-"""What the values of an elastic training's configuration must be."""
+"""Rules for the values in an elastic training's configuration."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def check_values(data: Any) -> Iterator[Wrong]:
 def check_keys(data: Any, like: Any = None) -> Iterator[Wrong]:
     """Unknown keys, with the nearest known one.
 
-    ``like`` is a configuration that is known to be good: what it does not have is unknown. Without
-    one, only names that are nearly those of an elastic training are questioned.
+    ``like`` is a configuration that is known to be valid: a key that it does not have is unknown.
+    Without one, only names that almost match those of an elastic training are questioned.
     """
     known = dict(_known(like)) if like is not None else None
     for path, table in _tables(data):
@@ -90,7 +90,7 @@ def check_keys(data: Any, like: Any = None) -> Iterator[Wrong]:
 
 
 def needed_nodes(data: Any) -> int | None:
-    """The least number of nodes that the run accepts."""
+    """The smallest number of nodes that the run accepts."""
     values = (table.get("min_nodes") for _, table in _tables(data))
     return max((int(value) for value in values if _is_number(value)), default=None)
 

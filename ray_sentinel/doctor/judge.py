@@ -74,5 +74,5 @@ def named(result: CheckResult, check: str) -> CheckResult:
 
 
 def worst(results: Iterable[CheckResult]) -> str:
-    """The worst outcome; "ok" where nothing was checked."""
+    """The worst outcome; "ok" if nothing was checked."""
     return min((result.outcome for result in results), key=_ORDER.__getitem__, default="ok")

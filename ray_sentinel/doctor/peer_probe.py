@@ -29,7 +29,7 @@ class PeerProbe:
     """Listens on one address until closed."""
 
     def __init__(self, address: str, clock: Clock) -> None:
-        """Raises OSError where nobody can listen on this address."""
+        """Start to listen. Raises OSError if nobody can listen on this address."""
         self._clock = clock
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, 0), family=family, backlog=128)

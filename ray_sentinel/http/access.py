@@ -60,32 +60,33 @@ _PROOF = re.compile(r"(?P<time>[0-9]{1,15})\.(?P<signature>[A-Za-z0-9_-]{43})")
 
 
 def new_secret() -> bytes:
-    """For a new deployment."""
+    """A secret for a new deployment."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 def token_of(secret: bytes) -> str:
-    """What the page's link holds: 43 letters, digits, ``-`` and ``_``."""
+    """The token in the page's link: 43 letters, digits, ``-`` and ``_``."""
     return _text(_derived(secret, "token"))
 
 
 def cookie_of(secret: bytes) -> str:
-    """What a browser is given for the token."""
+    """The cookie that a browser receives in exchange for the token."""
     return _text(_derived(secret, "cookie"))
 
 
 def link_of(url: str, secret: bytes) -> str:
-    """The link by which a browser gets in; empty where there is no page."""
+    """The link by which a browser gets access; empty if there is no page."""
     return f"{url.rstrip('/')}/?token={token_of(secret)}" if url and secret else ""
 
 
 def equal(given: str, wanted: str) -> bool:
-    """Whether two texts are the same, in a time that does not tell how far they are."""
+    """Whether two texts are equal, in a time that does not reveal how much of them is."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
 
 
 class PageCredential(msgspec.Struct, frozen=True):
-    """What a client signs with: the secret and the address that it dials, or the token alone."""
+    """The key that a client signs with: the secret and the address that it dials, or the token
+    alone."""
 
     kind: Kind
     key: bytes
@@ -94,13 +95,13 @@ class PageCredential(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_secret(cls, secret: bytes, address: str) -> PageCredential:
-        """For who reads the page's file."""
+        """The credential of a client that has read the page's file."""
         return cls("secret", secret, address)
 
     @classmethod
     def of_token(cls, token: str, source: str) -> PageCredential:
-        """For who was given the link. Raises UsageError for what is no token; ``source`` says
-        there where it came from."""
+        """The credential of a client that was given the link. Raises UsageError for an invalid
+        token; the message names its ``source``."""
         if not _TOKEN.fullmatch(token):
             raise UsageError(
                 f"{source} is no token of a page: `ray-sentinel status --link` prints the link "
@@ -110,7 +111,7 @@ class PageCredential(msgspec.Struct, frozen=True):
 
 
 class SignedRequest:
-    """One question of a client, and what it takes to know the answer for the server's."""
+    """One request of a client, and what it needs to verify the server's answer."""
 
     def __init__(
         self, credential: PageCredential, path: str, when: float, method: str = "GET"
@@ -125,7 +126,7 @@ class SignedRequest:
         )
 
     def proven(self, proof: str, status: int, body: bytes) -> float | None:
-        """The server's time in Unix seconds, where the answer is its own; else None."""
+        """The server's time in Unix seconds if the answer is the server's own; otherwise None."""
         found = _PROOF.fullmatch(proof)
         if found is None:
             return None
@@ -134,7 +135,7 @@ class SignedRequest:
 
 
 class ProvenClient(msgspec.Struct, frozen=True):
-    """A request that was signed by who may; ``late`` where its time is not the server's."""
+    """A request with a valid signature; ``late`` if its time differs too much from the server's."""
 
     credential: PageCredential
     nonce: str
@@ -142,14 +143,14 @@ class ProvenClient(msgspec.Struct, frozen=True):
     late: bool
 
     def proof(self, status: int, body: bytes) -> str:
-        """The header's value that makes an answer ours."""
+        """The header's value that proves the answer to be the server's."""
         signed = _answer_signature(self.credential, self.nonce, self.time, status, body)
         return f"{self.time}.{_text(signed)}"
 
 
 class RequestVerifier:
-    """The server's side, for one address. Refuses what it has seen, and what was signed before it
-    began: of that it may have forgotten that it was seen. May be called from several threads."""
+    """The server's side, for one address. It rejects requests that it has seen before, and those
+    signed before it started, because it may have seen and forgotten them. Thread-safe."""
 
     def __init__(
         self, secret: bytes, address: str, monotonic: Callable[[], float] = time.monotonic
@@ -166,7 +167,7 @@ class RequestVerifier:
         self._lock = threading.Lock()
 
     def verify(self, authorization: str, method: str, path: str) -> ProvenClient | None:
-        """Who asks; None where it proves nothing, or was here before."""
+        """Who sent the request; None if it proves nothing, or was received before."""
         found = _SIGNED.fullmatch(authorization.removeprefix(f"{SCHEME} "))
         if found is None:
             return None

@@ -15,8 +15,8 @@ TRIES = 100
 def check_private(address: str, *, public: bool) -> str:
     """The IP of ``address``, which may be a name.
 
-    Raises ConfigError for one that anybody may reach (a public address, or all addresses at once)
-    unless ``public``, and UnreachableError for a name that nobody knows.
+    Raises ConfigError for an address that anybody may reach (a public one, or all addresses at
+    once) unless ``public``, and UnreachableError for an unknown name.
     """
     try:
         infos = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
@@ -34,9 +34,9 @@ def check_private(address: str, *, public: bool) -> str:
 
 
 def listen(ip: str, port: int) -> socket.socket:
-    """A listening socket on the first free port from ``port`` on; 0 takes any.
+    """A listening socket on the first free port from ``port`` up; 0 is any port.
 
-    Raises UnreachableError where none can be had.
+    Raises UnreachableError if there is none.
     """
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     ports = range(port, min(port + TRIES, 65536)) if port else range(1)

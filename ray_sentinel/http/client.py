@@ -1,7 +1,7 @@
-"""Asking HTTP servers of this cluster: the coordinator's page, agents, etcd, a Prometheus.
+"""A client for HTTP servers of this cluster: the coordinator's page, agents, etcd, a Prometheus.
 
-The environment's proxy is not asked unless that is wanted: it does not know the addresses of a
-cluster, and loopback least of all.
+The environment's proxy is not used unless requested: it does not know the addresses of a cluster,
+and loopback least of all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_BYTES = 64 << 20
 
 
 class RefusedError(UnreachableError):
-    """The server answers with an error status; what it says of it is kept."""
+    """The server answers with an error status; its explanation is kept."""
 
     def __init__(self, message: str, status: int, body: bytes) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Exchanged(msgspec.Struct, frozen=True):
 
 
 def address(url: str) -> SplitResult | None:
-    """The parts of ``http://HOST:PORT/...`` or ``https://...``; None where it is no such URL."""
+    """The parts of ``http://HOST:PORT/...`` or ``https://...``; None for any other URL."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -54,7 +54,7 @@ def address(url: str) -> SplitResult | None:
 
 
 def near(url: str) -> bool:
-    """Whether a URL names this very machine by its loopback address."""
+    """Whether a URL names this machine by its loopback address."""
     parts = address(url)
     host = (parts.hostname if parts is not None else "") or ""
     return host in ("localhost", "::1") or host.startswith("127.")
@@ -110,11 +110,11 @@ def exchange(
     headers: Mapping[str, str] | None = None,
     proxy: bool = False,
 ) -> Exchanged:
-    """One GET of a server that is not trusted yet: the answer as it is, to be judged by its caller.
+    """One GET to a server that is not trusted yet: the raw answer, for the caller to check.
 
-    No redirection is followed, and ``seconds`` is for all of it, also of one that trickles in.
-    Raises UnreachableError where there is no answer by then, one that is no HTTP, or more than
-    ``most_bytes``.
+    No redirection is followed, and ``seconds`` is for the whole exchange, even if the answer
+    trickles in. Raises UnreachableError if there is no answer by then, it is not HTTP, or it has
+    more than ``most_bytes``.
     """
     if address(url) is None:
         raise UnreachableError(f"{url!r} is no address of a server: http://HOST:PORT is meant")

@@ -39,7 +39,7 @@ MOST_FILES = 256
 
 
 class PageEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page's file says; times in Unix seconds."""
+    """The content of a page's file; times in Unix seconds."""
 
     url: str
     """``http://127.0.0.1:PORT/``"""
@@ -79,7 +79,8 @@ def folders() -> list[Path]:
 
 
 def network() -> str:
-    """One per loopback: processes with the same reach each other there; empty where unknown."""
+    """Identifies a loopback network: processes with the same value reach each other there; empty if
+    unknown."""
     try:
         return f"{boot_id()} {os.stat('/proc/self/ns/net').st_ino}"
     except OSError:
@@ -87,8 +88,8 @@ def network() -> str:
 
 
 class PageFile:
-    """Written when it is made, there until ``close``. ``problems`` are the folders that could not
-    be used; ``path`` is None where none could."""
+    """Written when it is created, and kept until ``close``. ``problems`` are the folders that could
+    not be used; ``path`` is None if none could."""
 
     def __init__(self, entry: PageEntry, where: Iterable[Path] | None = None) -> None:
         self.path: Path | None = None
@@ -120,7 +121,7 @@ class PageFile:
         return folder / name
 
     def keep(self) -> None:
-        """Write it again where somebody has removed it."""
+        """Write it again if somebody has removed it."""
         if self._is_there() or self._handle < 0:
             return
         os.close(self._handle)
@@ -136,7 +137,7 @@ class PageFile:
             return False
 
     def close(self) -> None:
-        """Remove it, unless a later life of the coordinator has written its own."""
+        """Remove it, unless a later coordinator has written its own."""
         if self._handle < 0:
             return
         if self._is_there() and self.path is not None:
@@ -147,8 +148,8 @@ class PageFile:
 
 
 def pages(where: Iterable[Path] | None = None) -> tuple[list[PageEntry], list[str]]:
-    """The pages of this user that are served on this machine's loopback now, latest first; and
-    what was not believed, and why."""
+    """This user's pages that are served on this machine's loopback now, latest first; and which
+    files were not trusted, and why."""
     found: list[PageEntry] = []
     problems: list[str] = []
     for folder in folders() if where is None else where:

@@ -76,23 +76,23 @@ class WebAccess:
         return self._config.tls is not None
 
     def tls(self) -> ssl.SSLContext:
-        """For a new connection. Raises OSError where there is none."""
+        """The TLS context for a new connection. Raises OSError if there is none."""
         if self._config.tls is None:
             raise OSError("no certificate")
         return self._config.tls
 
     def headers(self) -> Headers:
-        """For each answer."""
+        """The headers of each answer."""
         return self._config.headers
 
     def close(self) -> None:
-        """Stop looking, and check no more passwords."""
+        """Stop watching the files, and check no more passwords."""
         self._closing.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._thread.join(timeout=5)
 
     def authenticate(self, request: Request) -> Response | Awaitable[Response | None] | None:
-        """Whether a request is let in; see ``serving.server.Authenticate``."""
+        """Whether a request is allowed; see ``http.server.Authenticate``."""
         config = self._config
         if not config.authenticates:
             return None
@@ -162,7 +162,7 @@ class WebAccess:
             self.look()
 
     def look(self) -> None:
-        """Read the files again where one has changed."""
+        """Read the files again if one has changed."""
         stamp = stamp_of(self._config.files)
         if stamp == self._stamp:
             return
@@ -181,8 +181,8 @@ class WebAccess:
 
 
 def stamp_of(files: tuple[Path, ...]) -> Stamp:
-    """Changes when one of the files does: renewed certificates come as other files, or through
-    another link."""
+    """A value that changes when one of the files does: renewed certificates come as other files, or
+    through another link."""
     found: list[tuple[int, int, int] | None] = []
     for file in files:
         try:

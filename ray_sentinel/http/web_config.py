@@ -79,7 +79,7 @@ class TlsServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class HttpServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``http_server_config``. ``http2`` may be said either way: clients agree on HTTP/1.1."""
+    """``http_server_config``. ``http2`` may have either value: clients agree on HTTP/1.1."""
 
     http2: bool = True
     headers: dict[str, str] = {}
@@ -95,7 +95,7 @@ class WebConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server needs of it, checked."""
+    """The checked settings that a server needs."""
 
     tls: ssl.SSLContext | None = None
     users: Mapping[str, str] = {}
@@ -107,13 +107,13 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def authenticates(self) -> bool:
-        """Whether it asks who is there; else it lets everybody in, or everybody with a
+        """Whether it requires credentials; otherwise it admits everybody, or everybody with a
         certificate."""
         return bool(self.users or self.token)
 
 
 def read_web_config(path: Path) -> WebConfig:
-    """The file and what it names. Raises ConfigError, naming file and key."""
+    """The file and the files that it names. Raises ConfigError, naming file and key."""
     data = _read(path, "")
     plain = _yaml(path, data)
     _refuse_unsupported(path, plain)

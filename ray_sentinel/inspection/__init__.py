@@ -1,1 +1,2 @@
-"""One node looked at now: blocked processes, kernel log, versions, GPUs, transport, log errors."""
+"""The current state of one node: blocked processes, kernel log, versions, GPUs, transport, log
+errors."""

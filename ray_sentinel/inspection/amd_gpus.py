@@ -16,7 +16,7 @@ _KFD = "class/kfd/kfd"
 
 
 def amd_gpus_here(sys: Path, proc: Path) -> tuple[tuple[GpuState, ...], tuple[GpuProcess, ...]]:
-    """(GPUs, processes on them). Indices count in the order of PCI addresses, as on :9400."""
+    """(GPUs, processes on them). Indices follow the order of PCI addresses, as on :9400."""
     devices = _devices(sys)
     gpus = tuple(
         _state(index, device)

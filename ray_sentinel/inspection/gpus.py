@@ -13,7 +13,7 @@ from ray_sentinel.model.health import GpuProcess, GpuState
 def gpus_here(
     sys: Path = Path("/sys"), proc: Path = Path("/proc")
 ) -> tuple[tuple[GpuState, ...], tuple[GpuProcess, ...], str]:
-    """(GPUs, processes on them, what went wrong or empty). No GPU is nothing wrong."""
+    """(GPUs, processes on them, what went wrong or empty). Having no GPU is not a problem."""
     try:
         answer = nvidia_smi.ask()
     except SentinelError as error:

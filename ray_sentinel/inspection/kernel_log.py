@@ -1,4 +1,4 @@
-"""The kernel log's lines that speak of trouble, from ``/dev/kmsg``, ``dmesg`` or the journal."""
+"""Lines of the kernel log that report trouble, from ``/dev/kmsg``, ``dmesg`` or the journal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ _ERROR = 3
 def kernel_lines(
     catalogue: Catalogue, count: int, device: Path = Path("/dev/kmsg")
 ) -> tuple[tuple[KernelLine, ...], str]:
-    """(the last ``count`` lines of trouble, oldest first; why nothing could be read, or empty)."""
+    """Read the kernel log for lines that report trouble.
+
+    Returns the last ``count`` of them, oldest first, and why the log could not be read ("" if it
+    could).
+    """
     try:
         return tuple(_judged(_from_device(device), catalogue))[-count:], ""
     except OSError as error:

@@ -1,4 +1,4 @@
-"""All that can be seen of this node, put together; what cannot is named and stops nothing else."""
+"""Everything visible of this node; what cannot be examined is named and stops nothing else."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ _NVIDIA = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)")
 
 
 def versions_here(proc: Path = Path("/proc"), root: Path = Path("/")) -> dict[str, str]:
-    """``kernel``, ``os``, and each driver that is loaded; "loaded" where it tells no version."""
+    """The versions of ``kernel``, ``os`` and each loaded driver; "loaded" if it reports no
+    version."""
     found = {
         "kernel": kernel_text(proc / "sys" / "kernel" / "osrelease"),
         "os": _distribution(root),
@@ -121,9 +122,9 @@ def view_node(
     address: str = "",
     session: Path | None = None,
 ) -> NodeView:
-    """Look at this node. ``session`` is the Ray session whose logs are read; None for none.
+    """Examine this node. ``session`` is the Ray session whose logs are read; None for none.
 
-    Takes about a second where there are RDMA devices, and at most 30 s where the driver hangs.
+    Takes about a second if there are RDMA devices, and at most 30 s if the driver hangs.
     """
     catalogue = load_catalogue()
     problems: list[str] = []

@@ -1,8 +1,8 @@
-"""What goes through each RDMA device: its byte counters, read twice.
+"""The traffic of each RDMA device: its byte counters, read twice.
 
 EFA's ``hw_counters/{rx,tx}_bytes`` (and RDMA reads and writes) count bytes; InfiniBand's
-``counters/port_{rcv,xmit}_data`` count words of four (``Documentation/ABI/stable/sysfs-class-
-infiniband``).
+``counters/port_{rcv,xmit}_data`` count words of four bytes
+(``Documentation/ABI/stable/sysfs-class-infiniband``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _BYTES = (
 
 
 def device_traffic(sys: Path = Path("/sys"), window: float = WINDOW) -> tuple[DeviceTraffic, ...]:
-    """Every port of every RDMA device; waits for ``window`` seconds where there is one."""
+    """The traffic of every port of every RDMA device; waits for ``window`` seconds if there is
+    one."""
     ports = sorted((sys / "class" / "infiniband").glob("*/ports/*"))
     if not ports:
         return ()

@@ -1,4 +1,4 @@
-"""What the logs of this node's Ray session say now: NCCL's transport, and the last errors."""
+"""What the logs of this node's Ray session show now: NCCL's transport, and the last errors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _OURS = " ray_sentinel."
 
 
 def transport_lines(session: Path) -> TransportLines:
-    """NCCL's word in the logs at or below ``session``; empty where it says nothing."""
+    """NCCL's lines on its transport in the logs at or below ``session``; empty without any."""
     return read_transport(_telling(_newest(session)))
 
 
 def last_errors(session: Path, catalogue: Catalogue) -> tuple[LogLine, ...]:
-    """The last lines that speak of trouble, masked."""
+    """The last lines that report trouble, masked."""
     files = describe(_newest(session))
     shown = last_lines(files, LineFilter(), catalogue, _ERRORS, errors=True)
     return tuple(

@@ -83,10 +83,10 @@ def _may_hold(text: str, lower: str) -> bool:
 
 
 def mask_tail(text: str, before: str = "") -> str:
-    """The same for the end of a longer text, of which ``before`` is known.
+    """The end of a longer text, masked; ``before`` is what is known of the text before it.
 
-    Where nothing is, the first line may begin inside of a secret: of what looks random there
-    nothing stays.
+    If nothing is known, the first line may begin inside a secret: anything in it that looks random
+    is removed.
     """
     if before:
         whole = before + text
@@ -166,9 +166,9 @@ def _is_short_flag(name: str) -> bool:
 
 
 def mask_record(value: T) -> T:
-    """A record with every text in it masked; the same object where nothing was.
+    """A record with every text in it masked; the same object if nothing was.
 
-    The keys of mappings stay, and so do bytes: they are no text of a job.
+    The keys of mappings stay, and so do bytes, which are not text of a job.
     """
     return _record(value)  # type: ignore[no-any-return]
 

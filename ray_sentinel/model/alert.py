@@ -1,4 +1,4 @@
-"""What telemetry shows to be wrong with a device, a host or a training, while nothing hangs yet."""
+"""Faults of a device, a host or a training in the telemetry, while nothing hangs yet."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ray_sentinel.model.incident import FaultKind, Severity
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding of a telemetry rule. It names what it is about, not who is to blame for a hang;
-    a verdict uses it as evidence."""
+    """One finding of a telemetry rule. It names what it is about, not who is to blame for a hang; a
+    verdict uses it as evidence."""
 
     rule: str
     severity: Severity
@@ -28,11 +28,11 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """What it is about: two alerts with one key are the same one going on."""
+        """Identifies what it is about: two alerts with the same key are one that persists."""
         return self.rule, self.job, self.host, self.gpu, self.port
 
     @property
     def place(self) -> str:
-        """For people: "node1 GPU 3"."""
+        """The place for people: "node1 GPU 3"."""
         parts = (self.host, f"GPU {self.gpu}" if self.gpu else "", self.port)
         return " ".join(part for part in parts if part)

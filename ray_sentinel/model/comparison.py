@@ -25,7 +25,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def change(self) -> str:
-        """The difference for people: a share, or where there is none, what came on top.
+        """The difference for people: a share, or the absolute increase if a share is undefined.
 
         >>> Delta(metric="", title="", unit="/s", first=0.0, second=5.0, relative=None,
         ...       significant=True).change

@@ -1,4 +1,4 @@
-"""TCP connections between the processes of jobs, and over which of them an answer is awaited."""
+"""TCP connections between the processes of jobs, and on which of them an answer is awaited."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """``who`` has asked ``whom`` for something, and nothing has come back since.
+    """``who`` has sent ``whom`` a request, and nothing has come back since.
 
     ``asker`` and ``answerer`` are the owners of the two ends: the same processes, or some that
     descend from them.

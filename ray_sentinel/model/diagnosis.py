@@ -1,4 +1,4 @@
-"""What a diagnosis says."""
+"""The result of a diagnosis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Role = Literal["root", "intermediate", "symptom", "context"]
 
 
 class CauseLocation(msgspec.Struct, frozen=True, kw_only=True):
-    """A host, GPU or port that the cause lies in. Empty text where it does not apply."""
+    """The host, GPU or port of the cause. Text that does not apply is empty."""
 
     host: str
     gpu: str = ""
@@ -23,7 +23,7 @@ class CauseLocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure that the diagnosis rests on, and the query that gives it again."""
+    """One figure that the diagnosis is based on, and the query that returns it."""
 
     text: str
     metric: str = ""
@@ -62,7 +62,7 @@ class FigureTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw: series of one quantity around the anomaly. NaN is a hole."""
+    """A plot of one quantity's series around the anomaly. NaN is a gap."""
 
     title: str
     unit: str
@@ -108,7 +108,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the source holds, before any verdict."""
+    """What the source contains, before any verdict."""
 
     source: str
     hosts: tuple[str, ...] = ()

@@ -32,12 +32,12 @@ _DIGITS = frozenset("0123456789")
 
 
 def valid_name(name: str) -> bool:
-    """Whether ``name`` may be a metric's name."""
+    """Whether ``name`` is a valid metric name."""
     return _METRIC_NAME.match(name) is not None
 
 
 def label_name(name: str) -> str:
-    """``name`` as a label's name; ``host`` is ours, so another's becomes ``exported_host``."""
+    """``name`` as a label's name; ``host`` is reserved, so another's becomes ``exported_host``."""
     if name == "host":
         return "exported_host"
     if _LABEL_NAME.match(name) and not name.startswith("__"):
@@ -47,7 +47,7 @@ def label_name(name: str) -> str:
 
 
 def clean(text: str) -> str:
-    """``text`` with what UTF-8 cannot say (lone surrogates) written as escapes."""
+    """``text`` with characters that UTF-8 cannot represent (lone surrogates) written as escapes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -56,7 +56,7 @@ def clean(text: str) -> str:
 
 
 def escape(value: str) -> str:
-    r"""A label value as it stands between quotes: backslash, quote and newline escaped.
+    r"""A label value as it is written between quotes: backslash, quote and newline escaped.
 
     >>> escape('a"b')
     'a\\"b'
@@ -80,7 +80,7 @@ def series_text(name: str, labels: Iterable[tuple[str, str]]) -> str:
 
 
 def number(value: float) -> str:
-    """A value as both formats write it.
+    """A value in the notation of both formats.
 
     >>> number(float("inf"))
     '+Inf'
@@ -106,11 +106,10 @@ class _Block:
 
 
 class Renderer:
-    """Renders families for one host in one format; keeps what can be used again.
+    """Renders families for one host in one format; reuses what has not changed.
 
-    ``history`` selects the samples that have a timestamp; without it they are left out. What
-    happened on another host keeps that host's name, whoever tells of it.
-    Not for use by two threads at once.
+    ``history`` selects the samples that have a timestamp; without it they are left out. A sample
+    about another host keeps that host's name, whoever reports it. Not thread-safe.
     """
 
     def __init__(self, host: str, *, openmetrics: bool = False, history: bool = False) -> None:

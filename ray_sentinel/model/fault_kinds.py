@@ -1,4 +1,5 @@
-"""The kinds of faults: what is said of who has one, what to do next, and how the engine treats it.
+"""The kinds of faults: what is said about a culprit, what to do next, and how the engine treats the
+kind.
 
 What each means, and how it is recognised, is in ``docs/rules.md``.
 """

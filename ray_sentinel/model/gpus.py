@@ -12,7 +12,7 @@ GpuQuantity = Literal["utilisation", "memory", "power", "temperature", "clock", 
 
 
 class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs of one node, one place each in all three."""
+    """The GPUs of one node, one entry each in all three fields."""
 
     host: str
     gpus: tuple[str, ...]
@@ -24,7 +24,7 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuMap(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all nodes that have reported GPUs within the last half hour, by their names."""
+    """The GPUs of all nodes that have reported any within the last half hour, by node name."""
 
     quantity: GpuQuantity
     rows: tuple[GpuRow, ...] = ()

@@ -1,4 +1,4 @@
-"""Whether a training is well: what one node shows, and the report over all of them."""
+"""The health of a training: what one node shows, and the report over all nodes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that holds a GPU. ``gpu`` is its index, or where that is not known its uuid, or the
-    driver's own number for it (``kfd-123``)."""
+    """A process that uses a GPU. ``gpu`` is its index, or else its UUID, or the driver's own number
+    for it (``kfd-123``)."""
 
     gpu: str
     pid: int
@@ -50,7 +50,7 @@ class BlockedTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the kernel's log. ``kind`` is a failure class, where one is known."""
+    """A line of the kernel's log. ``kind`` is a failure class, if one is known."""
 
     text: str
     kind: str = ""
@@ -58,7 +58,7 @@ class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """An RDMA device's port and what went through it while it was looked at, in bytes a second."""
+    """A port of an RDMA device and its traffic while it was observed, in bytes per second."""
 
     device: str
     port: str
@@ -81,7 +81,7 @@ class TransportLines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be seen of one node now."""
+    """What is visible of one node now."""
 
     host: str
     node_id: str = ""
@@ -102,7 +102,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayResources(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray has, what it gave away, and what is asked for in vain."""
+    """What Ray has, what it has allotted, and what is requested in vain."""
 
     gpus_total: float = 0.0
     gpus_allotted: float = 0.0
@@ -151,7 +151,7 @@ class CheckpointHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of ``ray-sentinel health``. A part that nobody could look at is None."""
+    """The answer of ``ray-sentinel health``. A part that could not be examined is None."""
 
     healthy: bool
     verdict: str

@@ -1,4 +1,4 @@
-"""Who is who: nodes, processes and ranks."""
+"""Identities of nodes, processes and ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ProcessId(msgspec.Struct, frozen=True, order=True):
-    """One process on one host, told apart from a later one that was given the same pid.
+    """One process on one host, distinguished from a later one with the same pid.
 
     ``start`` is field 22 of ``/proc/<pid>/stat``: clock ticks since boot.
     """

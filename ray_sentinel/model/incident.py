@@ -55,7 +55,7 @@ IncidentState = Literal["suspected", "confirmed", "captured", "explained", "reso
 
 
 class ChainLink(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
-    """One step from who waits to what is waited for; in JSON ``from`` and ``to``."""
+    """One step from a waiter to what it waits for; in JSON ``from`` and ``to``."""
 
     start: str
     end: str
@@ -66,7 +66,8 @@ class ChainLink(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "fro
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the job up. ``rank`` is None for a node, a device, and what is no rank."""
+    """Who holds the job up. ``rank`` is None for a node, a device, or a process that is not a
+    rank."""
 
     rank: int | None
     host: str
@@ -82,12 +83,12 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What people call it: "rank 3", "driver", "Rollout 2"; empty for a node or a device."""
+        """The culprit for people: "rank 3", "driver", "Rollout 2"; empty for a node or a device."""
         return f"rank {self.rank}" if self.rank is not None else self.actor or self.role
 
 
 class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of reasoning, for or against somebody."""
+    """One line of evidence, for or against a process."""
 
     source: str
     """"process", "stacks", "flight-recorder", "progress", "exit", "kernel-log", "node", ..."""
@@ -99,7 +100,7 @@ class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The ranked culprits, the kind of fault, and how sure we are (0..1)."""
+    """The ranked culprits, the kind of fault, and the confidence (0..1)."""
 
     kind: FaultKind
     summary: str
@@ -116,7 +117,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule's suggestion. The engine decides what comes of it."""
+    """A finding of a rule. The engine decides what follows from it."""
 
     rule: str
     job: str
@@ -145,7 +146,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """A process whose last output is wanted: a rank, or a driver or an actor that is none."""
+    """A process whose last output is wanted: a rank, a driver or another actor."""
 
     process: ProcessId
     node: str
@@ -156,13 +157,13 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def writer_of(rank: Rank) -> Writer:
-    """A rank as one whose output is wanted."""
+    """A rank as a process whose output is wanted."""
     return Writer(process=rank.process, node=rank.node, rank=rank.id.rank)
 
 
 class RankLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank, actor or driver wrote last to its standard output and error, in the incident's
-    bundle."""
+    """The last lines that one rank, actor or driver wrote to its standard output and error, in the
+    incident's bundle."""
 
     rank: int | None
     host: str
@@ -186,7 +187,7 @@ class RankLog(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def who(self) -> str:
-        """ "rank 3" or "Rollout 2"."""
+        """The writer for people: "rank 3" or "Rollout 2"."""
         return f"rank {self.rank}" if self.rank is not None else self.label
 
 
@@ -198,7 +199,7 @@ class RankOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Milestone(msgspec.Struct, frozen=True):
-    """One step on the way of an incident that is no change of its state."""
+    """One step in the timeline of an incident that does not change its state."""
 
     at: float
     what: str
@@ -207,7 +208,7 @@ class Milestone(msgspec.Struct, frozen=True):
 
 
 def notified(at: float, state: str) -> Milestone:
-    """All who are to be told have got the notice that an incident came into that state."""
+    """The milestone that all receivers have got the notice of the incident's state."""
     return Milestone(at, "notified", f"as {state}")
 
 

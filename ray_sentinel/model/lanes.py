@@ -31,7 +31,7 @@ class JobLanes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanesReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The lanes of the jobs that moved last, between two Unix times in seconds."""
+    """The lanes of the jobs that moved most recently, between two Unix times in seconds."""
 
     begin: float = 0.0
     end: float = 0.0

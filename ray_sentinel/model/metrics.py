@@ -41,8 +41,8 @@ class Metric(msgspec.Struct, frozen=True):
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One value of one series. ``timestamp`` is in Unix seconds, or None for "now".
 
-    There are thousands of them, and none can be part of a cycle: the collector of garbage, which
-    stops every thread of the agent, leaves them alone.
+    There are thousands of them, and none can be part of a cycle, so they are exempt from garbage
+    collection, which would stop every thread of the agent.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one collector fares; served as ``ray_sentinel_collector_*``."""
+    """The state of one collector; served as ``ray_sentinel_collector_*``."""
 
     name: str
     state: Literal["starting", "running", "skipped", "quarantined", "stuck"]

@@ -1,4 +1,4 @@
-"""What stands in the way of what is not placed in a Ray cluster: who holds what is missing."""
+"""Why something is not placed in a Ray cluster: who holds the missing resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ NO_AUTOSCALER = "no autoscaler adds nodes"
 
 
 class ResourceHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """An actor, a task or a placed group, or several alike, that was given resources of nodes."""
+    """An actor, a task or a placed group, or several of a kind, with the resources of nodes that
+    they were given."""
 
     kind: HolderKind
     name: str
@@ -31,7 +32,7 @@ class ResourceHolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A placement group that has its nodes."""
+    """A placement group that has been placed on nodes."""
 
     id: str
     name: str = ""
@@ -39,7 +40,7 @@ class PlacedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the control store says where something has not been placed for long."""
+    """The control store's answer about what has not been placed for long."""
 
     total_on: dict[str, dict[str, float]] = {}
     """By node id: the resources that a node has, used or not."""

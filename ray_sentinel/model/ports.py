@@ -6,7 +6,7 @@ import msgspec
 
 
 class PortRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The ports of one node, one place each in all three."""
+    """The ports of one node, one entry each in all three fields."""
 
     host: str
     ports: tuple[str, ...]
@@ -17,6 +17,6 @@ class PortRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortMap(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all nodes that have reported ports within the last half hour, by their names."""
+    """The ports of all nodes that have reported any within the last half hour, by node name."""
 
     rows: tuple[PortRow, ...] = ()

@@ -1,4 +1,4 @@
-"""What a rank says of itself, and what can be seen of it from outside."""
+"""What a rank reports about itself, and what is visible of it from outside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ when it is over, and what runs at its next tick."""
 
 def may_be_restless(wanted: float, of: float, uncounted: float = UNCOUNTED) -> bool:
     """Whether a thread that has run or waited for a CPU for some seconds, and for up to
-    ``uncounted`` more, may not have rested.
+    ``uncounted`` more, may have gone without sleep.
 
     >>> [may_be_restless(*pair) for pair in ((0.4, 1.0), (0.1, 1.0), (27.0, 30.0), (29.5, 30.0))]
     [True, False, False, True]
@@ -39,7 +39,7 @@ def may_be_restless(wanted: float, of: float, uncounted: float = UNCOUNTED) -> b
 
 
 class LastWords(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank left on its way out. A killed rank leaves none."""
+    """What a rank wrote on its way out. A killed rank writes none."""
 
     time: float
     kind: Literal["exit", "exception", "detach"]
@@ -132,7 +132,7 @@ class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayExit(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker or driver of Ray, of which a ``RayProcess`` was told, has ended."""
+    """A Ray worker or driver that was reported as a ``RayProcess`` has ended."""
 
     process: ProcessId
     at: float

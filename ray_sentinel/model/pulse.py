@@ -21,7 +21,7 @@ class PulseLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PulsePhase(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which a job was in a phase that is not its training. Unix seconds."""
+    """A time in which a job was in a phase other than training. Unix seconds."""
 
     phase: str
     start: float
@@ -30,7 +30,7 @@ class PulsePhase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PulseMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened on the job's hosts. Unix seconds."""
+    """An event on the job's hosts. Unix seconds."""
 
     at: float
     about: Literal["gpu", "network", "host"]
@@ -53,7 +53,7 @@ class JobPulse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PulseReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The pulse of all jobs. Place ``n`` is from ``begin + n * width`` on, in Unix seconds."""
+    """The pulse of all jobs. Interval ``n`` begins at ``begin + n * width``, in Unix seconds."""
 
     begin: float
     width: float

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 
 def name_ranks(numbers: Iterable[int]) -> str:
-    """``rank 3``, ``ranks 0-2, 5``."""
+    """Ranks for people: ``rank 3``, ``ranks 0-2, 5``."""
     found = sorted(set(numbers))
     return f"rank{'s' if len(found) > 1 else ''} {ranges(found)}"
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Sorted numbers in short.
+    """Sorted numbers as ranges.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'

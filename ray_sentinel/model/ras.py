@@ -1,4 +1,4 @@
-"""What polls of NCCL's RAS service say."""
+"""The result of polling NCCL's RAS service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ tells the ranks apart."""
 
 
 class RasCulprit(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank that the others wait for. ``rank`` is None where only its process is known."""
+    """A rank that the others wait for. ``rank`` is None if only its process is known."""
 
     rank: int | None
     host: str
@@ -37,7 +37,7 @@ class RasCulprit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RasWait(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks that went further than those they wait for, in one communicator."""
+    """Ranks that are ahead of those they wait for, in one communicator."""
 
     ranks: tuple[int, ...]
     communicator: str
@@ -45,7 +45,7 @@ class RasWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RasFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of one or more polls. No culprits is an answer."""
+    """The explanation of one or more polls. No culprits is a valid answer."""
 
     kind: RasKind
     culprits: tuple[RasCulprit, ...] = ()

@@ -20,7 +20,7 @@ its arguments. ``fetching``: they are on their way."""
 
 
 class RayCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A task, an actor's creation, a call to an actor, or a driver's whole run."""
+    """A task, the creation of an actor, a call to an actor, or a driver's whole run."""
 
     id: str
     """Ray's task id, in hex."""
@@ -54,7 +54,7 @@ class RayCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayActor(msgspec.Struct, frozen=True, kw_only=True):
-    """An actor that has not died."""
+    """An actor that is not dead."""
 
     id: str
     job: str
@@ -74,7 +74,7 @@ class RayActor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Its name, or class and number."""
+        """Its name, or its class and number."""
         return self.name or f"{self.kind} {self.number}"
 
 
@@ -112,7 +112,7 @@ class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndedCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of one name that have ended well."""
+    """The calls of one name that ended successfully."""
 
     count: int
     longest: float
@@ -122,7 +122,7 @@ class EndedCalls(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray's control store knew when it was asked."""
+    """What Ray's control store knew when it was queried."""
 
     at: float = 0.0
     """Unix time."""
@@ -149,7 +149,7 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_job(known: RayCalls, job: str) -> RayCalls:
-    """What concerns one job."""
+    """The part that concerns one job."""
     return msgspec.structs.replace(
         known,
         drivers=tuple(driver for driver in known.drivers if driver.job == job),
@@ -160,7 +160,7 @@ def of_job(known: RayCalls, job: str) -> RayCalls:
 
 
 class LookedAt(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of a job, and where Ray says that it is."""
+    """A process of a job, and where it is according to Ray."""
 
     node: str
     """Ray's node id, in hex."""
@@ -169,7 +169,7 @@ class LookedAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayLook(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at jobs: what the control store knew, and rounds of their processes' stacks."""
+    """One look at jobs: the control store's answer, and rounds of their processes' stacks."""
 
     calls: RayCalls
     processes: tuple[LookedAt, ...] = ()

@@ -1,4 +1,4 @@
-"""What Ray's control store tells of the whole cluster."""
+"""What Ray's control store reports about the whole cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeadActor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster as it was when the control store was asked."""
+    """The cluster when the control store was queried."""
 
     time: float
     """``CLOCK_MONOTONIC`` seconds of the machine that asked, where it is used too."""

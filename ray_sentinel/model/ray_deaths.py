@@ -79,5 +79,5 @@ class RayDeath(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_intended(self) -> bool:
-        """Whether somebody wanted its end."""
+        """Whether somebody intended its end."""
         return self.cause in INTENDED

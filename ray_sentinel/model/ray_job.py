@@ -11,7 +11,7 @@ _STATES: dict[str, JobState] = {state: state for state in get_args(JobState)}
 
 
 def job_state(word: str) -> JobState:
-    """The state that Ray calls ``word``; UNKNOWN for what it has not called any state yet.
+    """The state for Ray's ``word``; UNKNOWN for a word that Ray has not used as a state so far.
 
     >>> job_state("FAILED"), job_state("SUSPENDED")
     ('FAILED', 'UNKNOWN')

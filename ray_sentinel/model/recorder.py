@@ -1,4 +1,4 @@
-"""What a set of flight-recorder dumps says."""
+"""The result of a set of flight-recorder dumps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class RecorderWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecorderFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of one set of dumps. No culprits with kind "cannot-tell" is an answer."""
+    """The explanation of one set of dumps. No culprits with kind "cannot-tell" is a valid
+    answer."""
 
     kind: RecorderKind
     culprits: tuple[RecorderCulprit, ...] = ()

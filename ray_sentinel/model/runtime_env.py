@@ -8,7 +8,7 @@ import msgspec
 
 
 class EnvironmentBuild(msgspec.Struct, frozen=True, kw_only=True):
-    """One that is being built."""
+    """An environment that is being built."""
 
     key: str
     """As of ``environment_key``."""
@@ -19,7 +19,7 @@ class EnvironmentBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeEnvironments(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent of Ray that builds them says on one node, and what can be seen of it."""
+    """The answer of Ray's agent that builds them on one node, and what is visible of it."""
 
     node: str = ""
     """Ray's node id, in hex."""

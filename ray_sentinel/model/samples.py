@@ -1,8 +1,8 @@
 """Samples on their way from a node to the coordinator: a table of keys once, then only values.
 
-What comes together is a stream. Its sender numbers the series in the order in which it met them;
-the receiver says with each answer how much of that table it has (``TableHeld``), so a message that
-was lost, or a receiver that was started anew, leads to the missing keys, or all of them, again.
+Series that are sampled together form a stream. Its sender numbers the series in the order in which
+it met them; the receiver says with each answer how much of that table it has (``TableHeld``), so
+after a lost message or a restart of the receiver the missing keys, or all of them, are sent again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ StreamName = Literal["rules", "history"]
 
 
 class Floats(_Array):
-    """Numbers of eight bytes each; packed, they are those bytes, the lowest first."""
+    """Numbers of eight bytes each; packed, they are those bytes in little-endian order."""
 
     __slots__ = ()
 
@@ -47,12 +47,13 @@ class Floats(_Array):
     __hash__ = None
 
     def packed(self) -> bytes:
-        """What ``unpacked`` takes."""
+        """The bytes that ``unpacked`` accepts."""
         return self.tobytes() if sys.byteorder == "little" else _swapped(self).tobytes()
 
     @classmethod
     def unpacked(cls, data: bytes) -> Floats:
-        """Raises ValueError where the bytes are no whole numbers."""
+        """The numbers in such bytes. Raises ValueError if their length is not a multiple of
+        eight."""
         found = cls(data)
         return found if sys.byteorder == "little" else _swapped(found)
 
@@ -64,12 +65,12 @@ def _swapped(floats: Floats) -> Floats:
 
 
 def is_absent(value: float) -> bool:
-    """Whether it stands for no value: other NaN are values that were no numbers."""
+    """Whether it represents a missing value; any other NaN is a value that was not a number."""
     return value != value and struct.pack("<d", value) == ABSENT_BYTES
 
 
 class SeriesKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What tells one series of a node from the others."""
+    """The identity of one series among those of a node."""
 
     name: str
     labels: Labels = ()
@@ -94,7 +95,7 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableHeld(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver has of a stream's table."""
+    """How much of a stream's key table a receiver has."""
 
     sender: str
     table: int
@@ -113,7 +114,7 @@ class SampleSender:
     def batch(
         self, values: Mapping[SeriesKey, float], held: TableHeld | None, now: float
     ) -> SampleBatch:
-        """The batch of ``values``, for a receiver that has ``held``; ``now`` only rises."""
+        """The batch of ``values``, for a receiver that has ``held``; ``now`` must not decrease."""
         new = [key for key in values if key not in self._places]
         if len(self._places) + len(new) > len(values) + len(values) // 4 + 8:
             self._places, self._table, new = {}, self._table + 1, list(values)

@@ -1,4 +1,4 @@
-"""Stacks, whatever tool took them."""
+"""Stacks, whichever tool took them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ Activity = Literal[
 
 
 class StackFact(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process's stacks say, in the words the verdict needs."""
+    """What one process's stacks show, in the terms that the verdict needs."""
 
     process: ProcessId
     rank: RankId | None = None

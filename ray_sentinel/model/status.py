@@ -1,4 +1,4 @@
-"""What ``status`` prints, whoever asks: the CLI, the page, ``Sentinel.status()``."""
+"""The data that ``status`` prints, for the CLI, the page and ``Sentinel.status()``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver or an actor of a Ray job that is no rank."""
+    """A driver or an actor of a Ray job that is not a rank."""
 
     label: str
     """"driver", the actor's name, or its class and number: "Rollout 2"."""
@@ -93,7 +93,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinatorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the coordinator does and takes, and what it may take."""
+    """What the coordinator does, what it uses, and its limits."""
 
     reports_per_second: float = 0.0
     """Reports of agents that were taken, of the last seconds."""

@@ -1,4 +1,4 @@
-"""Who slows a job down that goes on."""
+"""Who slows a running job down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ are slow to be the exception. ``even``: nobody is."""
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's time that it did not wait for others, over the window."""
+    """The time that one rank spent without waiting for others, over the window."""
 
     rank: int
     host: str = ""
@@ -48,7 +48,7 @@ class StragglerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StragglerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Who slows a job down that goes on, as the last look at its collectives shows."""
+    """Who slows a running job down, by the last look at its collectives."""
 
     kind: StragglerKind
     ranks: tuple[int, ...] = ()
@@ -64,7 +64,7 @@ class StragglerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def whom(self) -> str:
-        """Who it is, for a sentence; "" where nobody is slow."""
+        """The slow ranks or nodes for a sentence; "" if nobody is slow."""
         if self.kind == "slow-node" and self.host:
             return f"all ranks of {self.host}"
         if self.kind == "slow-link":

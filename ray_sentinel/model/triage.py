@@ -1,4 +1,5 @@
-"""What a job's logs say: the class of failure, its first cause, who and what next."""
+"""What a job's logs show: the class of failure, its first cause, the culprits and the next
+steps."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogCulprit(msgspec.Struct, frozen=True, kw_only=True):
-    """Who failed first, as far as the logs tell."""
+    """Who failed first, as far as the logs show."""
 
     rank: int | None = None
     node: str = ""
@@ -91,7 +92,7 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far training came. Absent facts are None."""
+    """How far training came. Facts that are absent are None."""
 
     first_step: int | None = None
     last_step: int | None = None

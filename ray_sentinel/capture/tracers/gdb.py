@@ -73,7 +73,7 @@ def gdb_command(program: str, process: ProcessId) -> list[str]:
 
 
 def read_gdb(process: ProcessId, done: programs.Completed, hint: str) -> StackTrace:
-    """What gdb or cuda-gdb said, or why it said nothing."""
+    """The output of gdb or cuda-gdb, or why there is none."""
     at = time.time()
     (trace, *_) = parse(done.stdout, process, at, hint=hint)
     if any(thread.frames for thread in trace.threads):
@@ -100,7 +100,7 @@ def read_gdb(process: ProcessId, done: programs.Completed, hint: str) -> StackTr
 
 
 def gdb_file(done: programs.Completed) -> bytes:
-    """The backtraces, and below them what gdb complained about."""
+    """The backtraces, and below them gdb's complaints."""
     complaints = b"".join(b"# " + line + b"\n" for line in done.stderr[:16_384].splitlines())
     return done.stdout + (b"\n# what the debugger said besides:\n" + complaints) * bool(complaints)
 

@@ -73,7 +73,7 @@ def run_py_spy(
 
 
 def read_py_spy(process: ProcessId, done: programs.Completed) -> StackTrace:
-    """What py-spy said, or why it said nothing."""
+    """The output of py-spy, or why there is none."""
     at = time.time()
     if done.ok and done.stdout.strip():
         (trace, *_) = parse(done.stdout, process, at, hint="pyspy")

@@ -32,6 +32,7 @@ EXAMPLE = "ray-sentinel demo"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     parser.add_argument("--job", default="ranks", choices=["ranks", "rl"],
                         help="a training of ranks, or reinforcement learning by actors: a driver, "
                         "rollouts, a reward, trainers")  # fmt: skip
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the demo of the chosen kind of job."""
     from ray_sentinel.demo.plan import draw
 
     if importlib.util.find_spec("torch") is None:

@@ -1,4 +1,4 @@
-"""Waiting until somebody closes a command that serves."""
+"""Waits until the user closes a command that serves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ SIGNALS = tuple(
 
 
 class ClosedError(BaseException):
-    """Ctrl-C, SIGTERM, or the terminal has gone: not an error, and caught by nobody on the way."""
+    """Ctrl-C, SIGTERM, or the terminal has closed: not an error, and caught by nobody on the
+    way."""
 
 
 @contextmanager
 def until_closed() -> Iterator[None]:
-    """Leave the block tidily at the first signal that asks for it; a second does not hurry."""
+    """Leave the block cleanly at the first signal that requests it; a second one changes
+    nothing."""
 
     def close(_number: int, _frame: FrameType | None) -> None:
         for number in SIGNALS:

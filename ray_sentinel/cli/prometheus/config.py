@@ -18,7 +18,7 @@ RAY_TEMP = "/tmp/ray"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Declare the options."""
     parser.add_argument("--kubernetes", action="store_true", help="print a PodMonitor instead")
     parser.add_argument("--namespace", default="", help="of the PodMonitor")
     parser.add_argument("--sd", default="", metavar="URL", help="an agent's /sd")
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_scrape_arguments(parser: argparse.ArgumentParser) -> None:
-    """How agents with a ``web_config_file`` are read; paths as Prometheus sees them."""
+    """Declare how agents with a ``web_config_file`` are read; paths as Prometheus sees them."""
     group = parser.add_argument_group("agents with TLS or authentication (agent.web_config_file)")
     group.add_argument(
         "--ca-file", default="", metavar="FILE", help="whose certificates to believe"
@@ -66,7 +66,7 @@ def add_scrape_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def scrape_of(args: argparse.Namespace) -> ScrapeConfig:
-    """These options. Raises ConfigError where they do not go together."""
+    """The scrape settings in these options. Raises ConfigError if they do not go together."""
     from ray_sentinel.store.prometheus.scrape_config import check_scrape
 
     found = ScrapeConfig(**{name: getattr(args, name) for name in ScrapeConfig.__struct_fields__})
@@ -75,7 +75,7 @@ def scrape_of(args: argparse.Namespace) -> ScrapeConfig:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the configuration."""
     text = _text(args)
     if args.json:
         print_json({"config": text})

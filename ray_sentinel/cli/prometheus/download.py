@@ -12,7 +12,7 @@ HELP = "download the program: a pinned release, checked against its checksum"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Declare the options."""
     parser.add_argument(
         "--archive",
         default="",
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Download it, and print its path."""
+    """Download the release, and print its path."""
     from ray_sentinel.store.prometheus.download import PINNED, download
 
     written = download(

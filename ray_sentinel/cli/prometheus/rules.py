@@ -11,13 +11,13 @@ HELP = "print the alert rules"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Declare the options."""
     parser.add_argument("--kubernetes", action="store_true", help="print a PrometheusRule instead")
     parser.add_argument("--namespace", default="", help="of the PrometheusRule")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them: as the file that Prometheus reads, or as JSON."""
+    """Print the rules in Prometheus's file format, or as JSON."""
     from ray_sentinel.store.alerts_and_dashboards import alerts, prometheus_rule, rules_file
 
     text = prometheus_rule(args.namespace) if args.kubernetes else rules_file()

@@ -30,7 +30,7 @@ START_SECONDS = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Declare the options."""
     parser.add_argument(
         "folder", metavar="DIR", help="the job's folder; data and log go to its prometheus/"
     )
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start, watch, and end it."""
+    """Start it, watch it, and stop it at the end."""
     from ray_sentinel.store.prometheus.job import JobPrometheus
     from ray_sentinel.store.prometheus.targets import Targets, ray_targets
 

@@ -16,14 +16,14 @@ HELP = "open a job's data read-only, until Ctrl-C"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Declare the options."""
     parser.add_argument("folder", metavar="DIR", help="the job's folder, or its Prometheus's data")
     parser.add_argument("--binary", default="", metavar="PATH", help="the program")
     parser.add_argument("--port", type=port, default=0, help="the first to try")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, and wait."""
+    """Open the data, and wait until it is closed."""
     from ray_sentinel.store.prometheus.readonly import read_only_prometheus
     from ray_sentinel.store.prometheus.tsdb import find_database
 
