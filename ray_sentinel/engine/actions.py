@@ -69,7 +69,7 @@ class LookAtRayJob(Action, frozen=True, tag="look_at_ray_job"):
     ray_job: str
     """Ray's job id, in hex."""
     times: bool = False
-    """Ask also how long its calls took that have ended."""
+    """Whether to ask also how long its ended calls took."""
 
 
 class AskEndedCalls(Action, frozen=True, tag="ask_ended_calls"):
@@ -93,9 +93,9 @@ class Capture(Action, frozen=True, tag="capture"):
     gone: tuple[Rank, ...] = ()
     """Ranks that have ended; their last output may still be there."""
     members: tuple[Writer, ...] = ()
-    """Those that are named and are no ranks of the job, as drivers and actors are."""
+    """Processes that are named and are not ranks of the job, such as drivers and actors."""
     thorough: bool = False
-    """cuda-gdb, where it is configured, on all of them."""
+    """Whether to run cuda-gdb, if it is configured, on all of them."""
 
 
 class Publish(Action, frozen=True, tag="publish"):

@@ -25,20 +25,20 @@ from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 LOST_SECONDS = 60.0
 """Ranks of a lost node count as lost with it for this time, and as ended after it."""
 MOST_BOOKS = 64
-"""Jobs whose phases are known, those that run aside."""
+"""Jobs whose phases are kept, in addition to running ones."""
 OOM_SECONDS = 30.0
 """The kernel log reports a killed process within this time after its end."""
 CLOCK_DRIFT = 0.01
-"""How much of a growing offset between two clocks is believed at each snapshot."""
+"""How much of a growing offset between two clocks is accepted at each snapshot."""
 CLOCK_JUMP = 1.0
-"""Seconds; when the offset of so many as OFFSETS snapshots in a row has grown by more, the node's
-clock stood still or began anew: what is merely under way for long comes to an end."""
+"""Seconds. If the offset of OFFSETS successive snapshots has grown by more, the node's clock stood
+still or was reset: a mere delay in transit comes to an end."""
 OFFSETS = 5
 WHY_SECONDS = 10.0
-"""So long the end of a Ray job waits for the cause of it."""
+"""Seconds for which the end of a Ray job waits for its cause."""
 TOGETHER_SECONDS = 60.0
-"""Ranks of one attempt are first seen within so long: launchers start theirs at one moment, agents
-are deployed within seconds. What is left of an old attempt was there before."""
+"""Seconds within which the ranks of one attempt are first seen: launchers start theirs at one
+moment, agents are deployed within seconds. What is left of an old attempt existed before."""
 
 
 class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -48,23 +48,22 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
     joined_at: float
     seen_at: float | None = None
     listened_since: float = NEVER
-    """Since when somebody is there to hear it: what it said while the coordinator was away is
-    lost."""
+    """Since when a coordinator has been there to receive its snapshots; earlier ones are lost."""
     left_at: float | None = None
     expected_leave: bool = False
     leave_reason: str = ""
     leaving_since: float | None = None
-    """Since when it was known that it would go: it is drained, or left as expected."""
+    """Since when it was known that it would go: it is being drained, or left as expected."""
     probe_asked_at: float | None = None
     alive: bool | None = None
     last: tuple[int, float] | None = None
     """Number and time, on the node's clock, of its last snapshot."""
     clock_shift: float = 0.0
-    """Of its last snapshot."""
+    """The clock shift in its last snapshot."""
     offset: float = 0.0
-    """The coordinator's clock minus the node's, transit included: the least seen lately."""
+    """The coordinator's clock minus the node's, transit included: the smallest seen recently."""
     offsets: list[float] = []
-    """Of the last snapshots."""
+    """The offsets of the last snapshots."""
     interval: float = 0.0
     """Seconds within which the next one was promised; 0: as configured."""
     clock_set_at: float = NEVER
@@ -140,7 +139,7 @@ class AttemptJoiner(msgspec.Struct):
     """
 
     found: dict[ProcessId, int] = {}
-    """Processes of another attempt than they are told."""
+    """Processes that belong to another attempt than they were told."""
 
     def place(self, rank: Rank) -> Rank:
         """The rank under the attempt that it belongs to."""
@@ -191,17 +190,17 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     jobs: dict[tuple[str, int], JobView] = {}
     """By name and attempt."""
     generations: int = 0
-    """How many there have been: the number of the newest."""
+    """The number of the newest generation."""
     attempts: AttemptJoiner = msgspec.field(default_factory=AttemptJoiner)
     books: dict[str, PhaseBook] = {}
-    """By job, the one that was used last at the end."""
+    """Phase books by job, the most recently used one last."""
     telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
     gpu_levels: GpuLevels = msgspec.field(default_factory=GpuLevels)
     scalars: Scalars = msgspec.field(default_factory=Scalars)
     ray: RayJobs = msgspec.field(default_factory=RayJobs)
     deaths: RayDeathBook = msgspec.field(default_factory=RayDeathBook)
     open_incidents: dict[tuple[str, int], tuple[str, ...]] = {}
-    """Ids of those that people know of, by job and attempt."""
+    """Ids of published open incidents, by job and attempt."""
 
     def bind(self, config: Config) -> ClusterView:
         """Set the configuration, and pass it on to all nodes and jobs."""

@@ -86,8 +86,8 @@ class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
     facts: tuple[StackFact, ...] = ()
     problems: tuple[str, ...] = ()
     asked_at: float | None = None
-    """Of stacks that came when their round had been told without them: when they were asked for.
-    None for the round itself."""
+    """When stacks were requested that arrived after their round had been judged without them. None
+    for the round itself."""
 
 
 class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
@@ -136,9 +136,9 @@ class EndedCallsTold(EngineEvent, frozen=True, tag="ended_calls"):
     ray_job: str
     """Ray's job id, in hex."""
     ended: dict[str, EndedCalls] = {}
-    """By name."""
+    """Ended calls by name."""
     changes: tuple[int, ...] = ()
-    """The last whole Unix seconds in which any of them began or ended, rising."""
+    """The last whole Unix seconds in which any of them began or ended, in ascending order."""
 
 
 class RayDeathsTold(EngineEvent, frozen=True, tag="ray_deaths"):
@@ -155,7 +155,7 @@ class CaptureDone(EngineEvent, frozen=True, tag="captured"):
     bundle: str
     problems: tuple[str, ...] = ()
     facts: tuple[StackFact, ...] = ()
-    """From the deeper tools, where they say more than the rounds did."""
+    """Facts from the deeper tools, if they show more than the rounds did."""
     logs: tuple[RankLog, ...] = ()
     """The last output of the ranks concerned."""
 

@@ -18,23 +18,25 @@ from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
 LEARNING_SECONDS = 4.0
-"""So long a job must have moved with all its ranks there before its silence means anything, where
+"""Seconds for which a job must have moved with all its ranks before its silence means anything, if
 nobody reports steps."""
 DOUBT_SECONDS = 60.0
-"""After this much movement it trains, though no stack could be read: ptrace may be refused."""
+"""Seconds of movement after which it counts as training although no stack could be read: ptrace may
+be refused."""
 STARTUP_QUIET_SECONDS = 60.0
-"""Silence that is allowed while a job starts up or ends."""
+"""Seconds of silence that are allowed while a job starts up or ends."""
 FORGET_SECONDS = 600.0
-"""Time for which ended jobs and processes are remembered."""
+"""Seconds for which ended jobs and processes are remembered."""
 BEGUN_SECONDS = 10.0
-"""So long after all processes were replaced, how those before them ended counts no more: what was
-to be said of it is said."""
+"""Seconds after the replacement of all processes from which the ends of the previous ones no longer
+count."""
 AT_WORK_QUIET = 5.0
-"""Seconds for which a job with short steps may be silent and is still at work."""
+"""Seconds for which a job with short steps may be silent and still counts as at work."""
 WORD_SECONDS = 3.0
-"""So long a rank whose record is not seen any more stays in the job that the record named."""
+"""Seconds for which a rank whose record is no longer seen stays in the job that the record
+named."""
 GAP = 0.5
-"""Seconds; shorter pauses of a job without steps are not remembered."""
+"""Seconds; shorter pauses of a job without steps are not recorded."""
 
 
 class JobExits(msgspec.Struct):
@@ -42,9 +44,10 @@ class JobExits(msgspec.Struct):
     coordinator's clock."""
 
     since: list[tuple[float, Exit]] = []
-    """Since the last incident, the first that ended first."""
+    """Exits since the last incident, earliest first."""
     told: dict[ProcessId, float] = {}
-    """Processes whose exit was told, and when they ended: also before the last incident."""
+    """Processes whose exit was reported, and when they ended, including those before the last
+    incident."""
 
     def __len__(self) -> int:
         return len(self.since)
@@ -117,7 +120,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """
 
     number: int
-    """Its own: another generation under the same attempt has another one."""
+    """Its own number: another generation under the same attempt has a different one."""
     job: str
     attempt: int
     first_seen: float
@@ -125,30 +128,30 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     ranks: dict[ProcessId, RankView] = {}
     exits: JobExits = msgspec.field(default_factory=JobExits)
     pace: DurationStats = msgspec.field(default_factory=DurationStats)
-    """Of its steps."""
+    """Durations of its steps."""
     gaps: DurationStats = msgspec.field(default_factory=DurationStats)
-    """Of its pauses."""
+    """Durations of its pauses."""
     steps_recorded: int = 0
-    """The most that a living rank has told of."""
+    """The most steps that a living rank has reported."""
     busy_seconds: float = 0.0
     has_trained: bool = False
     """Its stacks were seen elsewhere than in search of ranks: later searches are no start."""
     departed: set[ProcessId] = set()
-    """What ended with its node, whose end was announced."""
+    """Processes that ended with their node, whose end was announced."""
     complete_since: float | None = None
     ended_at: float | None = None
     disturbed_until: float = 0.0
-    """Until then our own tools may make its ranks work and write."""
+    """Until then, our own tools may make its ranks work and write."""
     ray_job: str = ""
-    """Ray's id, in hex, of the job whose incidents it is for; it has no ranks then."""
+    """Ray's id (in hex) of the Ray job whose incidents this view is for; it then has no ranks."""
     stirred_at: float = 0.0
-    """Of such a one, when its Ray job last moved."""
+    """For such a view, when its Ray job last moved."""
     phases: dict[ProcessId, tuple[str, float]] = {}
     """The phase of each process, and since when."""
     pulse: Pulse = msgspec.field(default_factory=Pulse)
-    """Of its steps."""
+    """The pulse of its steps."""
     lanes: Lanes = msgspec.field(default_factory=Lanes)
-    """Of its ranks."""
+    """The lanes of its ranks."""
 
     def __post_init__(self) -> None:
         self._on_node: dict[str, dict[ProcessId, RankView]] = {}

@@ -12,8 +12,8 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 
 TRAINING = frozenset({"", "train"})
-"""Silence here is measured in steps; a rank that declares nothing is taken to be training once it
-has made its first step."""
+"""Silence here is measured in steps. A rank that declares nothing counts as training once it has
+made its first step."""
 
 BUDGETS: dict[str, float] = {
     "import": 300.0,
@@ -31,22 +31,22 @@ BUDGETS: dict[str, float] = {
     "checkpoint": 1800.0,
     "teardown": 600.0,
 }
-"""Seconds. Wide, because a wrong alarm costs more than a late one; what a job was seen to need
-narrows them down."""
+"""Seconds. They are wide, because a false alarm costs more than a late one; the observed durations
+of a job narrow them down."""
 
 DEFAULT_BUDGET = 1800.0
-"""Seconds, for a phase of a name of the user's own."""
+"""Seconds for a phase with a name of the user's own."""
 LEARNED_FACTOR = 3.0
-"""Times the longest that was seen."""
+"""Multiple of the longest duration that was seen."""
 LEAST_LEARNED = 60.0
-"""Seconds: a phase that was always short may be slow for once."""
+"""Seconds: a phase that was always short may be slow once."""
 
 MOST_PHASES = 64
-"""Of one job; those that were seen last."""
+"""Phases of one job that are kept; the most recent ones."""
 MOST_KEPT = 16
 """Durations of one phase that outlive the cluster."""
 LONGEST = 7 * 86_400.0
-"""Seconds; a longer duration was no phase."""
+"""Seconds; a longer duration was not a phase."""
 
 JOINING = "process_group"
 STARTING = frozenset({"import", JOINING, "model_load", "compile", "graph_capture"})
@@ -68,7 +68,7 @@ class PhaseBook(msgspec.Struct, dict=True):
     """Durations of the phases of one job, kept across its attempts."""
 
     seen: dict[str, DurationStats] = {}
-    """By phase, the one that was seen last at the end."""
+    """By phase, the most recently seen one last."""
     last: dict[str, Occurrence] = {}
 
     def __post_init__(self) -> None:

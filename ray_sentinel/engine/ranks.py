@@ -14,7 +14,7 @@ from ray_sentinel.model.progress import HELD, Exit, ProcessState, Progress, Rank
 from ray_sentinel.model.stacks import StackFact
 
 IDLE_SWITCHES_PER_SECOND = 3.0
-"""A thread that waits with a time-out wakes up a few times a second and does nothing."""
+"""A thread that waits with a timeout wakes up a few times a second and does nothing."""
 TIMED_WAKES_PER_SECOND = 8.0
 TIMED_WAKE_SECONDS = 150e-6
 """Wake-ups so seldom and so short are still such a wait: JAX looks five times a second for signals
@@ -30,11 +30,11 @@ WORK_SECONDS_PER_SWITCH = 500e-6
 whether something has come, or trying to connect, takes a Python loop 100 to 300 microseconds."""
 USUAL_LOOKS = 20
 NEVER = float("-inf")
-"""The time of what has not happened."""
+"""The time of an event that has not happened."""
 WORK_LASTS = 4.0
-"""Seconds for which work that was seen counts: single looks scatter."""
+"""Seconds for which observed work counts, because single looks scatter."""
 MOST_LOOKS = 12
-"""At its stacks that are remembered."""
+"""Looks at its stacks that are kept."""
 ALWAYS_RUNNING = 3
 """Looks in a row, all of which find the main thread runnable and hardly ever asleep in between."""
 SECONDS_PER_TURN = 0.04
@@ -53,9 +53,9 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     ``exited_at``, ``gone_at`` and ``lost``. Times are on the coordinator's clock."""
 
     rank: Rank
-    """Under the attempt that it belongs to."""
+    """Under the attempt to which it belongs."""
     snapshot: RankSnapshot
-    """The last."""
+    """The last snapshot."""
     node: str
     node_time: float
     """When the snapshot was made, on the node's clock."""
@@ -71,26 +71,26 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     exited_at: float | None = None
     gone_at: float | None = None
     lost: bool = False
-    """It was lost with its node; how it ended is unknown."""
+    """Whether it was lost with its node, so that its end is unknown."""
     spinning: bool = False
     working: bool = False
     """Its main thread computes, and waits in between: no hang does, and no loop that never leaves
     the CPU, be it ever so crowded."""
     running_looks: int = 0
-    """In a row, that found the main thread runnable and hardly ever asleep."""
+    """Successive looks that found the main thread runnable and hardly ever asleep."""
     worked_at: float = NEVER
     """When it was last seen to compute."""
     shares: list[float] = []
-    """CPU shares of its main thread lately, while the job made progress."""
+    """Recent CPU shares of its main thread while the job made progress."""
     idle: bool = False
-    """All of its threads are idle."""
+    """Whether all of its threads are idle."""
     state_since: dict[str, float] = {}
-    """Since when it is stopped, starved, ..."""
+    """Since when it has been stopped, starved, ..."""
     looped_at: float = NEVER
     """When it was last seen at another line of the function that it had been in, or, by a debugger,
     in the interpreter's own loop."""
     looks: list[StackFact] = []
-    """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
+    """Its last stacks, oldest first; ``at`` is on the coordinator's clock."""
 
     @classmethod
     def found(cls, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> RankView:

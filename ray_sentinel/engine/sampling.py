@@ -15,17 +15,17 @@ LEAST_QUIET = 1.2
 LOOK_EVERY = 1.2
 HOLDER_EVERY = 0.4
 HOLDER_LOOKS = 3
-"""Who has the GIL is looked at alone, more often, and several times each: it may be in C, or in a
-loop, which looks that scatter tell."""
+"""Ranks that may hold the GIL are sampled alone, more often, and this many times each: the holder
+may be in C, or in a loop, and scattered looks tell which."""
 JOIN_EVERY = 2.0
-"""Ranks that look for others to join seem to work; as long as they may, they are looked at again,
-after a while less often."""
+"""Seconds between looks at ranks that may be waiting for others to join and seem to work; longer
+after a while."""
 JOIN_SHARE = 0.25
 JOIN_SELDOM = 30.0
 IDLE_EVERY = 20.0
-"""An idle job gets work at some time, which may show in its stacks only."""
+"""Seconds between looks at an idle job, whose new work may show only in its stacks."""
 MOST_QUIET_LOOKS = 4
-"""Stacks of a silent job are sampled a few times only: the case that follows takes its own."""
+"""Samples of a silent job's stacks; the case that follows takes its own."""
 
 
 class SamplingRequest(NamedTuple):

@@ -16,11 +16,11 @@ import msgspec
 from ray_sentinel.engine.state import EngineState
 
 LEAST_HISTORY = 60.0
-"""Seconds of the series that no rule reads: what is not in the history's file yet."""
+"""Seconds kept of the series that no rule reads: what is not in the history's file yet."""
 LEAST_SERIES = 900.0
-"""Of those that rules read; only the slowest ones, of counters, look back further."""
+"""Seconds kept of those that rules read; only the slowest rules, on counters, look back further."""
 LEAST_PULSE = 300.0
-"""Of the jobs' pulse."""
+"""Seconds kept of the jobs' pulse."""
 
 
 def shed(state: EngineState, now: float) -> str:
@@ -70,5 +70,5 @@ PARTS: dict[str, Callable[[EngineState, float], bool]] = {
     "pulse": _pulse,
     "incidents": _incidents,
 }
-"""In their order: the nodes' series that no rule reads, those that rules read, the jobs' pulse, the
-stacks of incidents that are over."""
+"""The parts in order: the series that no rule reads, those that rules read, the jobs' pulse, the
+stacks of closed incidents."""

@@ -18,20 +18,20 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.straggler import StragglerFacts, StragglerStatus
 
 LEAST_RANKS = 3
-"""Of two ranks it is impossible to tell which one is slow."""
+"""Fewest ranks: of two it is impossible to tell which one is slow."""
 LEAST_STEPS = 20
-"""Steps that show what is usual, before recorders are asked."""
+"""Steps that show what is usual before recorders are requested."""
 BARREN_FACTOR = 10
-"""A job without recorders is asked this many times more rarely."""
+"""How many times more rarely a job without recorders is searched."""
 HEAT = 60
-"""Searches that are remembered."""
+"""Searches that are kept."""
 STALE_LOOKS = 3
 """Results older than this many searches are no longer shown."""
 SKEW = 0.1
-"""Seconds. Smaller offsets between clocks are rather the way of a snapshot to us."""
+"""Seconds. A smaller offset between clocks is more likely a snapshot's transit time."""
 CLOCK_SET_SECONDS = 600.0
-"""Recorders, whose times are the wall clock's, are not compared for so long after it was set: they
-may reach back that far."""
+"""Seconds after a wall clock was set for which recorders, whose times are the wall clock's, are not
+compared: they may reach back that far."""
 
 Key = tuple[str, int]
 
@@ -40,7 +40,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
     """Only the engine changes it. ``bind`` sets its settings."""
 
     next_at: dict[Key, float] = {}
-    """When each job is looked at again."""
+    """When each job is next searched."""
     found: dict[Key, list[tuple[float, StragglerFacts]]] = {}
 
     def bind(self, settings: StragglersConfig) -> None:

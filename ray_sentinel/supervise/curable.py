@@ -9,9 +9,9 @@ from ray_sentinel import regex as re
 from ray_sentinel.supervise.policy import Failure
 
 HUB_TRIES = 6
-"""So often in a row the model hub may be out of reach. Between them the waits double, to some five
-minutes in all: an outage or a limit of requests (429) has passed then, or lasts; a node that has no
-way out to the hub never gets one."""
+"""Successive failures to reach the model hub that are tolerated. The waits between them double, to
+some five minutes in all: an outage or a rate limit (429) has passed by then, or lasts; a node
+without a route to the hub never gets one."""
 QUICK_SECONDS = 20.0
 """An attempt that ends sooner and makes no step has not got through its start."""
 _MISSING = re.compile(

@@ -62,7 +62,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
     """Processes that the command left behind, and that were ended."""
     stuck: tuple[int, ...] = ()
-    """Pids that did not go even by SIGKILL."""
+    """Pids that did not end even by SIGKILL."""
     lost_bytes: int = 0
     """Output that could not be written."""
     problem: str = ""

@@ -155,15 +155,15 @@ def _fallback(what: str, now: Moment, problem: str) -> SupervisorEvent | None:
 
 
 LOOK_SECONDS = 0.25
-"""Between two looks at the attempt, where nothing happens."""
+"""Seconds between two looks at the attempt if nothing happens."""
 KEEPER_SECONDS = 1.0
-"""Between two looks whether the keeper lives."""
+"""Seconds between two checks whether the keeper lives."""
 WATCH_SECONDS = 2.0
-"""Between two questions to the sentinel."""
+"""Seconds between two queries to the sentinel."""
 SCAN_SECONDS = 15.0
-"""Between two looks for new checkpoints, which lie on shared file systems."""
+"""Seconds between two searches for new checkpoints, which are on shared file systems."""
 EXPLAIN_SECONDS = 60.0
-"""A log or checkpoint folder that does not answer for so long hangs."""
+"""Seconds after which a log or checkpoint folder that does not answer counts as hanging."""
 
 
 class Supervisor:

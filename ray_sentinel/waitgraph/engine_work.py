@@ -18,7 +18,7 @@ from ray_sentinel.waitgraph.facts import Elsewhere, Moves, WaitFact, WaitNode
 
 SERVER = "server"
 HANGS = "which get no further"
-"""How it is said that an engine hangs."""
+"""The text for a hanging engine."""
 _WAITING = frozenset({"idle", "network-wait", "lock-wait", "input-wait", "unknown"})
 """What a process may do while it waits for its engine: a socket, a queue, a pipe, an event loop."""
 
@@ -27,11 +27,11 @@ class EngineWork(msgspec.Struct, frozen=True, kw_only=True):
     """The state of an engine."""
 
     name: str
-    """Of its job: "sglang-4711"."""
+    """The name of its job: "sglang-4711"."""
     requests: str = ""
-    """"3 running, 12 waiting requests"; empty where there are none."""
+    """"3 running, 12 waiting requests"; empty if there are none."""
     still: bool = False
-    """None of its figures has changed for long."""
+    """Whether none of its counters has changed for long."""
 
     def facts(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitFact]:
         """Facts about the process above the engine, which runs calls and whose stack is ``fact``;

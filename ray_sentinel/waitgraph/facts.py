@@ -13,23 +13,24 @@ import msgspec
 from ray_sentinel.model.identity import ProcessId
 
 IN_OPERATION = "in"
-"""``WaitsFor.how`` of who stands in a collective or a transfer."""
+"""``WaitsFor.how`` of a process in a collective or a transfer."""
 NOT_REACHED = "has not come to it"
-"""How an operation waits for who is missing."""
+"""``WaitsFor.how`` of an operation that waits for a missing process."""
 RUNS_IN = "runs in"
-"""How a call waits for the process that executes it."""
+"""``WaitsFor.how`` of a call that waits for the process that executes it."""
 CALLED = "called"
-"""``ChainLink.how`` of who has made a call for which it does not wait alone."""
+"""``ChainLink.how`` of a process that has made a call but does not wait for it alone."""
 QUEUED = "is queued at"
 """``WaitsFor.how`` of a call that its actor has not begun."""
 MAY_COME_FROM = "may come from"
-"""``WaitsFor.how`` of an object of whose making nothing is known."""
+"""``WaitsFor.how`` of an object about whose creation nothing is known."""
 UNCALLED = "has nothing to do until it is called by"
 """``WaitsFor.how`` of an actor at rest."""
 BUILT = "is to be built"
-"""``WaitsFor.how`` of a call whose runtime environment is not there yet."""
+"""``WaitsFor.how`` of a call whose runtime environment does not exist yet."""
 ANSWER = "an answer of"
-"""``WaitsFor.how`` of who has asked another process over a connection of their own."""
+"""``WaitsFor.how`` of a process that has sent another one a request over a connection of its
+own."""
 HANDED_TO = "has handed its requests to"
 """How a chain leads from an actor to the ranks of the inference engine below it."""
 NodeKind = Literal["process", "call", "operation", "resource", "several"]
@@ -70,9 +71,10 @@ class WaitsFor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     how: str
     """What it does to wait: "ray.get", "all_reduce", "queued"."""
     since: float | None = None
-    """Unix time; None where it is not known."""
+    """Unix time; None if unknown."""
     any_of: bool = False
-    """One of the things that it waits for is enough, as in ``ray.wait``; else it needs them all."""
+    """Whether one of the things that it waits for is enough, as in ``ray.wait``; otherwise it needs
+    them all."""
     witness: str = ""
 
 

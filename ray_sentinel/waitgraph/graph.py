@@ -38,7 +38,7 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
     """Edges, and the facts about each process."""
 
     edges: Mapping[WaitNode, tuple[Edge, ...]]
-    """By who waits; a node that waits for nothing is not in it."""
+    """Edges by waiter; a node that waits for nothing is not in it."""
     nodes: tuple[WaitNode, ...]
     broken: Mapping[WaitNode, Broken]
     elsewhere: Mapping[WaitNode, Elsewhere]

@@ -60,9 +60,9 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     """The names of its members."""
     why: str
     lacks: Lack | None = None
-    """What is missing, of a root that is no process: a place to run, memory, an environment."""
+    """What is missing, for a root that is not a process: a place to run, memory, an environment."""
     moves: int | None = None
-    """Of an environment that is built: another number once anything has moved."""
+    """For an environment being built: a number that changes whenever the build has moved."""
     waiters: int
     """Processes that wait for it, directly or not."""
     processes: tuple[RootMember, ...] = ()
@@ -91,7 +91,7 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
     moved: bool = False
     problem: str = ""
-    """Why its stack is not known."""
+    """Why its stack is unknown."""
 
 
 class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,10 +104,10 @@ class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     called_by: str = ""
     """The name of who made the call."""
     began: float | None = None
-    """Unix time at which the call began, as Ray tells, or since when an answer is awaited of it; of
-    several the last."""
+    """Unix time at which the call began according to Ray, or since when its answer is awaited; of
+    several the latest."""
     round_in: StackFact | None = None
-    """Where it goes round."""
+    """The place in which it goes round."""
     switches: int | None = None
     """Of the thread that stands there, where agents do not watch it as a main one: how often it had
     been put on a CPU."""
@@ -125,7 +125,7 @@ class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[JobProcess, ...]
     standing: tuple[StandingProcess, ...] = ()
     facts: tuple[StackFact, ...] = ()
-    """Of its processes, in their order, where their stacks are known."""
+    """The facts of its processes, in order, if their stacks are known."""
 
 
 class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True):

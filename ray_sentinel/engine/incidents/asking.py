@@ -14,15 +14,15 @@ from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Writer
 
 MOST_ROUNDS = 60
-"""Of stacks in one case, one soon after the other."""
+"""Rounds of stacks in one case that follow soon after each other."""
 LOOK_SELDOM = 60.0
-"""Seconds between the rounds that follow: what was slow until then may still stop."""
+"""Seconds between later rounds: what was slow until then may still stop."""
 PROCESS_SECONDS = 66.0
-"""For cuda-gdb on one process of a thorough capture: 60 s, and its time to detach."""
+"""Seconds for cuda-gdb on one process of a thorough capture: 60, plus the time to detach."""
 CAPTURE_SLACK = 120.0
-"""Added to the deadline of the tools, for transfer, recorders, output and writing."""
+"""Seconds added to the deadline of the tools, for transfer, recorders, output and writing."""
 TOOLS_SECONDS = 12.0
-"""Tools that were sent to the ranks are assumed to be done after this time."""
+"""Seconds after which tools that were sent to the ranks are assumed to be done."""
 
 
 def everything(case: Case, now: float) -> list[AnyAction]:

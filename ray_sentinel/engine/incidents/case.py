@@ -20,17 +20,17 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
 OURSELVES = "sentinel."
-"""Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
-"""
+"""Rules about the sentinel itself: their incidents say nothing about the job, and hide nothing of
+it."""
 ASKED = "user.dump"
 REQUESTS_RULE = "stall.requests"
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
 """Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
 later counts as activity for DATA_WITHIN, for our own tools make it write in between."""
 APART = 0.5
-"""Times ``hang.confirm_seconds``: looks that are closer are of one moment."""
+"""Multiple of ``hang.confirm_seconds``: looks closer than this count as one moment."""
 KEPT_ROUNDS = 60
-"""Of stacks; what older ones showed is forgotten."""
+"""Rounds of stacks that are kept."""
 Round = dict[ProcessId, StackFact]
 
 
@@ -48,38 +48,38 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     asked_round_at: float
     hard: bool = False
     findings: dict[str, Finding] = {}
-    """By rule."""
+    """Findings by rule."""
     rounds: list[tuple[float, Round]] = []
-    """Of stacks, and when they came."""
+    """Rounds of stacks, and when they arrived."""
     round_numbers: list[int] = []
     """The numbers of these rounds."""
     first_round_at: float | None = None
     early: dict[int, Round] = {}
-    """Stacks that came before the rest of their round was told, by its number."""
+    """Stacks that arrived before the rest of their round was judged, by its number."""
     asked_round: int = 0
     last_round: int = 0
-    """The numbers of the rounds of stacks that were asked for, and that came, last."""
+    """The numbers of the rounds that were requested last, and that arrived last."""
     recorder: RecorderFacts | None = None
     recorder_asked_at: float | None = None
     recorder_pending: bool = False
     ras: RasFacts | None = None
     unjudged: bool = False
-    """What recorders or RAS told has come since the verdict was given."""
+    """Whether results of recorders or RAS have arrived since the verdict."""
     milestones: tuple[Milestone, ...] = ()
-    """What was seen so far."""
+    """The timeline so far."""
     alerts: tuple[Alert, ...] = ()
     """Current alerts of telemetry rules about the job and its hosts."""
     later_rounds: int = 0
-    """Of stacks, after what was proven was named."""
+    """Rounds of stacks after the proven culprit was named."""
     complete: bool = False
-    """Nobody else is looked for."""
+    """Whether no further culprit is searched for."""
     withdrawn: bool = False
-    """A finding that made the verdict was taken back since."""
+    """Whether a finding behind the verdict has been withdrawn since."""
     captures: int = 0
     captured_at: float | None = None
     capturing: bool = False
     capture_due: float = 0.0
-    """When a capture that has not come is done without."""
+    """When a missing capture is no longer waited for."""
 
     def bind(self, incidents: Mapping[str, Incident], job: JobView) -> Case:
         """Set the records, one of which is the case's incident, and the job."""

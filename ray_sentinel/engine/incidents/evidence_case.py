@@ -29,7 +29,7 @@ from ray_sentinel.model.stacks import StackFact
 
 RECORDER = "flight-recorder"
 PROOF = 6.0
-"""The weight that is proof, as ``judgement`` says."""
+"""The weight of proof, as in ``judgement``."""
 JOB = "the job"
 _NOWHERE = "an unknown host"
 _APART = 60.0
@@ -41,13 +41,14 @@ class FolderEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """The evidence that was read about one job."""
 
     rounds: Sequence[Sequence[StackFact]] = ()
-    """Of stacks, the oldest first, one fact a process; those without a rank are left out."""
+    """Rounds of stacks, the oldest first, one fact for each process; those without a rank are left
+    out."""
     recorder: RecorderFacts | None = None
     ras: RasFacts | None = None
     incident: Incident | None = None
-    """The record of it: what processes, exits and nodes showed then counts as it was recorded."""
+    """Its record: what processes, exits and nodes showed then counts as recorded."""
     processes: dict[int, ProcessId] = {}
-    """Of ranks, where more is known than in the stacks."""
+    """Processes of ranks, if more is known than the stacks show."""
 
 
 def judged(evidence: FolderEvidence) -> Judgement:

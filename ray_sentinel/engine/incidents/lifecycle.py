@@ -48,15 +48,17 @@ OPEN: frozenset[IncidentState] = frozenset({"suspected", "confirmed", "captured"
 CONFIRMED: frozenset[IncidentState] = frozenset({"confirmed", "captured", "explained"})
 
 GONE_SECONDS = 60.0
-"""Seconds after which the job of an open incident without a case counts as ended, if unseen."""
+"""Seconds after which the job of an open incident without a case counts as ended if it is not
+seen."""
 SETTLE = 1.0
-"""Seconds that a hard finding must last, unless it is settled: some are stopped for a moment."""
+"""Seconds that a hard finding must last unless it is settled, because some processes are stopped
+only for a moment."""
 SETTLED_AFTER_TOOLS = 1.6
 """A snapshot may still show the effect of tools that ran this many seconds before."""
 RECORDER_OVERDUE = 6.0
 """Seconds to wait for recorders: ranks that are ending write theirs on the way."""
 RECORDER_TURN = 1e-3
-"""Seconds more for each rank: nodes send theirs in turn, and one process reads them all."""
+"""Additional seconds for each rank: nodes send theirs in turn, and one process reads them all."""
 RAY_LOOK_OVERDUE = 12.0
 """Seconds to wait for a look at the Ray job of ranks, once they are suspected."""
 ROUND_OVERDUE = 4.0
@@ -64,7 +66,7 @@ ROUND_OVERDUE = 4.0
 LOOK_AGAIN = 5.0
 """Seconds between rounds while a case waits."""
 MOST_CAPTURES = 3
-"""Of one case, later looks included."""
+"""Captures of one case, later looks included."""
 
 
 def advance(incident: Incident, state: IncidentState, at: float, why: str = "") -> Incident:

@@ -15,7 +15,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.incident import Finding, Incident, Milestone
 
 KEPT_INCIDENTS = 1000
-"""In memory; the oldest that are over go first."""
+"""Incidents in memory; the oldest closed ones are dropped first."""
 
 Key = tuple[str, int, str]
 """Job, attempt, rule."""
@@ -28,14 +28,14 @@ class IncidentStore(msgspec.Struct, kw_only=True):
     incidents: dict[str, Incident] = {}
     """By id, the newest last."""
     cases: dict[str, Case] = {}
-    """Of the open ones, by the incident's id."""
+    """Cases of the open incidents, by the incident's id."""
     orphans: dict[str, float] = {}
-    """Open incidents whose case is lost, and since when that is so."""
+    """Open incidents whose case is lost, and since when."""
     answered: dict[Key, int] = {}
-    """Findings that have had their incident, until they are no longer made, and the numbers of
-    their jobs."""
+    """Findings that have had their incident, until they no longer hold, and the numbers of their
+    jobs."""
     number: int = 0
-    """The highest that was given to an incident."""
+    """The highest number given to an incident."""
 
     def take_over(self, incidents: Iterable[Incident], now: float) -> None:
         """Adopt known incidents, without their cases. New incidents continue their numbering."""

@@ -21,28 +21,28 @@ MOST = 2000
 """Deaths, and exits of one node, that are remembered."""
 FORGET_SECONDS = 300.0
 WAIT_SECONDS = 3.0
-"""So long an exit of a rank that is a Ray actor waits for its cause."""
+"""Seconds for which an exit of a rank that is a Ray actor waits for its cause."""
 JOIN_SECONDS = 1.5
-"""So long a death waits for what its node tells of it."""
+"""Seconds for which a death waits for its node's report."""
 LOSS_SECONDS = 2.5
-"""So long the death of an actor waits for its driver's, which may follow."""
+"""Seconds for which the death of an actor waits for its driver's, which may follow."""
 BEFORE_SECONDS = 30.0
-"""A failure so long before its driver's end may have caused it."""
+"""Seconds before a driver's end within which a failure may have caused it."""
 CLOCKS_SECONDS = 1.0
-"""The clocks of two nodes, and the flushing of Ray's tables, may differ by this much."""
+"""Seconds by which the clocks of two nodes, and the flushing of Ray's tables, may differ."""
 ASKED = frozenset({SIGHUP, SIGINT, SIGTERM})
 """Signals by which somebody ends a program."""
 _BY_SHELL = 128
-"""A program that ends because of a signal may exit with this and the signal's number."""
+"""A program that ends because of a signal may exit with this plus the signal's number."""
 UNEXPECTED: frozenset[DeathCause] = frozenset(
     {"exception", "constructor", "signal", "exited", "oom-kernel", "oom-ray", "runtime-env"}
 )
-"""Nobody wanted it, and it follows from no other end."""
+"""Nobody intended it, and it follows from no other end."""
 
 KILLED = "killed by SIG"
-"""Begins the detail of a death whose signal is known."""
+"""The beginning of the detail of a death whose signal is known."""
 IN_PEACE = "exited with status 0"
-"""The detail of an actor that left by ``sys.exit(0)``: it may have had enough."""
+"""The detail of an actor that left by ``sys.exit(0)``, possibly because it had finished."""
 
 Place = tuple[str, int]
 """Node id and pid."""
@@ -58,9 +58,9 @@ class SeenExit(msgspec.Struct, frozen=True):
     code: int | None
     signal: int | None
     start: int = 0
-    """As of its ``ProcessId``."""
+    """As in its ``ProcessId``."""
     raised: str = ""
-    """The exception by which a driver ended, where its output tells."""
+    """The exception by which a driver ended, if its output shows it."""
 
 
 class ToldDeath(msgspec.Struct, kw_only=True):
@@ -78,16 +78,16 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     exits: dict[str, dict[int, SeenExit]] = {}
     """By node id and pid."""
     addresses: dict[str, str] = {}
-    """Of the nodes: address → node id."""
+    """Address → id of each node."""
     oom: dict[str, dict[int, float]] = {}
     """Processes that the kernel killed for memory, by node id and pid, and when."""
     members: dict[str, dict[int, str]] = {}
-    """The jobs of all actors that were seen to live, by node id and pid."""
+    """The jobs of all actors that were seen alive, by node id and pid."""
     ended: dict[str, float] = {}
-    """Jobs whose drivers have ended, and when that was told."""
+    """Jobs whose drivers have ended, and when that was reported."""
     spared: dict[str, dict[int, int]] = {}
-    """Ranks that are spared although what says so is forgotten: the start of the process, as of its
-    ``ProcessId``, by node id and pid."""
+    """Ranks that stay excused although the evidence for it was dropped: the start of the process,
+    as in its ``ProcessId``, by node id and pid."""
 
     def __post_init__(self) -> None:
         self._index()

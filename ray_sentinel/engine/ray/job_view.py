@@ -30,29 +30,29 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
 
 UNKNOWN_TIMEOUT = 120.0
-"""For a method that is not known, in a job that is."""
+"""Timeout (s) of an unknown method in a job whose other methods are known."""
 STARTUP_TIMEOUT = 300.0
-"""For a constructor, where no fellow has come through it: it may load a model."""
+"""Timeout (s) of a constructor that no other actor has come through: it may load a model."""
 NEWCOMER_TIMEOUT = 60.0
-"""The same in a job that works already."""
+"""The same (s) in a job that is already working."""
 EARLY_SECONDS = 6.0
 """Seconds before a timeout at which the first look is taken, so that a second can confirm it."""
 SAME_SECONDS = 4.0
-"""Two looks so far apart that show the same tell more than one."""
+"""Least seconds between two looks that show the same, for the second to confirm the first."""
 TIMES_AFTER = 6.0
-"""Seconds of silence after which Ray is asked for the times of ended calls, where the pauses that
-titles show would have it waited for longer than the least, or titles show no rhythm."""
+"""Seconds of silence after which Ray is asked when calls ended, if the pauses between titles would
+raise the timeout above the least, or the titles show no usual durations."""
 TIMES_EVERY = 10.0
-"""Seconds between two such questions, twice as many with each that tells nothing new."""
+"""Seconds between two such requests, doubled with each that brings nothing new."""
 TIMES_SELDOM = 60.0
 """At most so many."""
 TIMES_WITH_RHYTHM = Backoff(first=TIMES_EVERY, most=TIMES_SELDOM)
 TIMES_WITHOUT = Backoff(first=TIMES_EVERY, most=2.0 * TIMES_EVERY)
 """Each answer that tells nothing new doubles it: where there is no rhythm yet, only once."""
 MOST_STACKS = 32
-"""Of one job that are kept until the next look."""
+"""Stacks of one job that are kept until the next look."""
 MOST_METHODS = 1000
-"""Of one job whose durations are learned."""
+"""Methods of one job whose durations are learned."""
 
 
 class SeenRoot(msgspec.Struct, kw_only=True):
@@ -79,18 +79,18 @@ class StandingMember(msgspec.Struct, kw_only=True):
     called_by: str
     """Who made the call that it runs."""
     began: float | None = None
-    """When that began, as Ray tells."""
+    """When that call began, according to Ray."""
     round_in: StackFact | None = None
-    """Where it went round in the first of the looks that show the same."""
+    """The place in which it went round in the first of the looks that show the same."""
     keeps_gil: bool = False
-    """Whether it had the GIL at one line in all of them."""
+    """Whether it held the GIL at one line in all of them."""
     switches: int | None = None
-    """As of ``StandingProcess``."""
+    """As in ``StandingProcess``."""
     restless_for: float | None = None
-    """Seconds between the first and the last of the looks, where that thread has not rested in
-    between and goes round; None of a main thread, which agents watch."""
+    """Seconds between the first and the last look, if the thread goes round and has not slept in
+    between; None for a main thread, which agents watch."""
     thread_still_since: float | None = None
-    """The first of the looks since which that thread has not run; None of a main thread."""
+    """The first of the looks since which the thread has not run; None for a main thread."""
     first_at: float
     last_at: float
 
@@ -107,42 +107,45 @@ class RayJobView(msgspec.Struct, kw_only=True):
     driver: RayDriver
     first_seen: float
     changed_at: float
-    """When a method or task in it last began or ended."""
+    """When a method or task of the job last began or ended."""
     methods: dict[str, KnownMethod] = {}
     pauses: DurationStats = msgspec.field(default_factory=DurationStats)
-    """Between two changes, where they were longer than a look of the agent."""
+    """Times between two changes, if longer than an agent's look interval."""
     pause_ends: list[float] = []
-    """When each of the last pauses was over."""
+    """When each of the last pauses ended."""
     untimed: int = 0
-    """Pauses since Ray told when calls began and ended."""
+    """Pauses since Ray last reported when calls began and ended."""
     times_asked_at: float | None = None
-    """When it was last asked for that alone."""
+    """When Ray was last asked for these times alone."""
     times_in_vain: int = 0
-    """Such questions since the last one by which a pause became shorter."""
+    """Such requests since the last one that shortened a pause."""
     ended_at: float | None = None
     asked_at: float | None = None
     looked_at: float | None = None
     picture: JobPicture | None = None
-    """Of the last look."""
+    """The picture of the last look."""
     notes: tuple[str, ...] = ()
     """What that look could not see."""
     free_on: dict[str, dict[str, float]] = {}
-    """By node id: what was free then of the resources that the job asks for."""
+    """Free resources at that look, of those that the job asks for, by node id."""
     missing: dict[str, Missing] = {}
-    """By what the waits call it: what is missing to what could not be placed then."""
+    """What the items that could not be placed at that look lack, by their name in the wait
+    graph."""
     roots: list[SeenRoot] = []
     unready_since: float | None = None
-    """Since when an actor of it has not been made."""
+    """Since when an actor of the job has been waiting to be created."""
     standing: dict[ProcessId, StandingMember] = {}
-    """Who stood still, or went round in one place, in the last look, and since which look."""
+    """The processes that stood still, or went round in one place, in the last look, and since which
+    look."""
     stacks: dict[ProcessId, StackFact] = {}
-    """In the last look: of those who stood or held the job up, and of one who waited for each."""
+    """Stacks of the last look: of those who stood still or held the job up, and of one waiter for
+    each."""
     fruitless: int = 0
-    """Looks at it, one after the other, in which nothing has begun or ended."""
+    """Successive looks at the job between which nothing has begun or ended."""
     pulse: Pulse = msgspec.field(default_factory=Pulse)
-    """Of its actors' calls."""
+    """The pulse of its actors' calls."""
     lanes: Lanes = msgspec.field(default_factory=Lanes)
-    """Of its roles."""
+    """The lanes of its roles."""
 
     @property
     def name(self) -> str:

@@ -14,27 +14,28 @@ from ray_sentinel.model.progress import HELD, STOPPED, RayProcess, Snapshot
 from ray_sentinel.model.ray_calls import RayActor, RayCalls
 
 BUILD_TIMEOUT = 60.0
-"""For what builds a runtime environment, to be put on a CPU again: it may wait for a server."""
+"""Seconds within which the builder of a runtime environment must run again; it may wait for a
+server."""
 QUIET_SECONDS = 15.0
-"""After so long without a change a job without a rhythm is looked at for the first time."""
+"""Seconds without a change after which a job without usual durations is first looked at."""
 AGAIN_SECONDS = 5.0
-"""Between two looks, while something is suspected."""
+"""Seconds between two looks while something is suspected."""
 FIRST_LOOKS = 6
-"""So many are taken soon after each other."""
+"""Looks that are taken soon after each other."""
 SELDOM_SECONDS = 30.0
-"""Between two looks later on, and when only the job's silence is suspicious."""
+"""Seconds between two later looks, and if only the job's silence is suspicious."""
 MOST_SECONDS = 600.0
 """Between two looks at a job that has no rhythm."""
 GROWING = Backoff(first=QUIET_SECONDS, most=MOST_SECONDS)
 """Until then: each look that tells nothing new doubles it."""
 LATE_SECONDS = 30.0
-"""A look that has not come by then is not waited for."""
+"""Seconds after which a look is no longer waited for."""
 STOPPED_SECONDS = 2.0
-"""So long a process must be stopped, or blocked in the kernel, before that is looked at."""
+"""Seconds for which a process must be stopped, or blocked in the kernel, before it is looked at."""
 ENDED_SECONDS = 60.0
-"""A job is remembered for so long after its driver is gone."""
+"""Seconds for which a job is remembered after its driver has gone."""
 SHORTEST = 1.0
-"""Seconds; what is shorter is not seen by looks a second apart."""
+"""Seconds; shorter durations are not visible to looks a second apart."""
 
 
 class RayTrack(msgspec.Struct, kw_only=True):
@@ -42,7 +43,7 @@ class RayTrack(msgspec.Struct, kw_only=True):
 
     process: ProcessId
     address: str
-    """Of its node."""
+    """The address of its node."""
     title: str
     since: float
     moved_at: float
@@ -50,7 +51,7 @@ class RayTrack(msgspec.Struct, kw_only=True):
     state_since: float = 0.0
     """Since when it is stopped, is blocked in the kernel, or is neither."""
     busy_since: float | None = None
-    """Since when its main thread has not rested; None while it rests."""
+    """Since when its main thread has not slept; None while it sleeps."""
     engine: str = ""
     """The job of the inference engine below it."""
 
@@ -89,7 +90,7 @@ class NodeMembers(msgspec.Struct):
 
     tracks: list[RayTrack]
     oldest: float
-    """Since when the one has stood still, or not rested, that has for longest."""
+    """Since when the longest-standing one has stood still, or not slept."""
     held: bool
     """Whether any was stopped, or blocked in the kernel."""
 
@@ -103,7 +104,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     tracks: dict[str, dict[int, RayTrack]] = {}
     """By Ray's node id and pid."""
     owners: dict[str, dict[int, str]] = {}
-    """The jobs of living actors, likewise."""
+    """The jobs of living actors, by Ray's node id and pid."""
 
     def __post_init__(self) -> None:
         self._index()

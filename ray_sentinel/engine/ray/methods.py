@@ -16,11 +16,11 @@ from ray_sentinel.model.ray_calls import EndedCalls
 LEAST_TIMEOUT = 15.0
 """Seconds in which nothing is suspected, whatever is usual."""
 FACTOR = 3.0
-"""So many times the usual is suspicious."""
+"""Multiple of the usual duration that is suspicious."""
 ROUND_FACTOR = 10.0
-"""The same of who computes without a rest."""
+"""The same multiple for a process that computes without sleeping."""
 RHYTHM = 3
-"""A method that has ended so often is known."""
+"""Ended calls from which the usual duration of a method counts as known."""
 
 
 class KnownMethod(msgspec.Struct, kw_only=True):
@@ -28,13 +28,14 @@ class KnownMethod(msgspec.Struct, kw_only=True):
 
     ended: int = 0
     lasted: DurationStats = msgspec.field(default_factory=DurationStats)
-    """From its title's coming to its going: several calls, where they follow at once."""
+    """Seconds from the appearance of its title to the disappearance: several calls, if they follow
+    at once."""
     stood: DurationStats = msgspec.field(default_factory=DurationStats)
-    """How long a process stood still in it."""
+    """Seconds for which a process stood still in it."""
     longest: float = 0.0
-    """Seconds that a call of it took, as Ray told."""
+    """Seconds that its longest call took, according to Ray."""
     told: int = 0
-    """Of so many calls."""
+    """The number of calls that this is the longest of."""
     last_at: float = 0.0
     """When the last of them ended."""
 

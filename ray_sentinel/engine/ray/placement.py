@@ -20,7 +20,7 @@ from ray_sentinel.waitgraph.unmet import (
 )
 
 MOST_ASKED = 64
-"""Different things of a job that wait to be placed, that are looked at."""
+"""Different items waiting for placement that are examined for one job."""
 MOST_HOLDERS_TOLD = 3
 Amounts = Mapping[str, float]
 
@@ -29,13 +29,13 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """What one waiting item lacks."""
 
     never: str = ""
-    """Why no node can ever hold it; empty where one could, or it is not known."""
+    """Why no node can ever hold it; empty if one could, or that is unknown."""
     holders: tuple[ResourceHolder, ...] = ()
     """Who holds what it lacks."""
     autoscaler: str = ""
     bound: bool = False
-    """It must run in one placement group, or on nodes with certain labels: what is free elsewhere
-    is of no use."""
+    """Whether it must run in one placement group, or on nodes with certain labels, so that free
+    resources elsewhere are of no use."""
 
 
 def missing_of(calls: RayCalls, job: str) -> dict[str, Missing]:

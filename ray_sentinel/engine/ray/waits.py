@@ -47,17 +47,17 @@ from ray_sentinel.waitgraph.unmet import NO_NODE
 
 RULE = "ray.waits"
 SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
-"""Confidence, by the kind of root."""
+"""Confidence by the kind of root."""
 BROKEN: tuple[tuple[str, FaultKind], ...] = (
     ("is stopped", "rank-stopped"),
     ("holds the GIL", "gil-held"),
     ("is blocked in the kernel", "kernel-blocked"),
 )
-"""How the proof begins, and the kind that it is of."""
+"""How the proof's text begins, and the kind of fault."""
 WATCHED = frozenset({"rank-stopped", "kernel-blocked"})
-"""Kinds of which agents see each second whether the process still is so."""
+"""Kinds for which agents check each second whether the process still is so."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
-"""Roots that may be told of, and lie outside the ranks."""
+"""Roots that may be reported and lie outside the ranks."""
 ENVIRONMENTS = frozenset({"environment", "environment agent"})
 """What a root lacks that waits for a runtime environment to be built."""
 BUILD_STEPS = (
@@ -72,9 +72,9 @@ ENGINE_STEPS = (
 )
 """What to do about an actor whose inference engine hangs."""
 MOST_NODES = 4
-"""Of which is told what they have free."""
+"""Nodes whose free resources are listed."""
 OURS_SECONDS = 15.0
-"""For the case of the ranks to be decided, before a rank is named without it."""
+"""Seconds for the case of the ranks to be decided, before a rank is named without it."""
 
 
 def findings(view: ClusterView, now: float) -> Iterator[Finding]:

@@ -24,9 +24,9 @@ from ray_sentinel.model.stacks import StackFact
 NAMED = 2.5
 """The score from which a rank is named."""
 HALF = 1.8
-"""Each such amount of score halves the doubt."""
+"""Score that halves the doubt."""
 MOST = 0.99
-"""Confidence: evidence from outside is never certain."""
+"""Highest confidence: evidence from outside is never certain."""
 MOST_OTHERS = 8
 """Lines about innocent ranks that a verdict keeps: there may be thousands, and they are alike."""
 
@@ -81,9 +81,9 @@ def confidence(score: float) -> float:
 
 
 MOST_STACKS = 12
-"""Shown with one verdict."""
+"""Stacks shown with one verdict."""
 MOST_RANKS_TEXT = 400
-"""Characters of the ranks that stand at one place."""
+"""Characters of the list of ranks at one place."""
 
 Decision = Literal["confirm", "wait", "dismiss"]
 
@@ -95,7 +95,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     why: str = ""
     scores: EvidenceScores | None = None
-    """What was weighed; None where one finding alone had the whole answer."""
+    """What was weighed; None if one finding alone had the whole answer."""
 
 
 def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:

@@ -36,8 +36,8 @@ from ray_sentinel.model.stacks import StackFact
 
 RAS = "nccl-ras"
 RAS_WEIGHT = 6.0
-"""Times the confidence of what RAS shows. A lag that lasts over two polls outweighs a stack that
-looks like waiting; one that was seen once does not."""
+"""Multiple of the confidence of what RAS shows. A lag that lasts over two polls outweighs a stack
+that looks like waiting; one that was seen once does not."""
 RAS_WAITS = -2.0
 """Score of a rank that waits for others there."""
 
@@ -131,9 +131,10 @@ WAITS = -2.0
 LEFT_BEFORE = 2.0
 """Seconds before the last movement in which a leaving rank may still be what is waited for."""
 JOIN = "init_process_group ("
-"""As a place begins in which ranks of PyTorch meet for the first time."""
+"""The beginning of a place in which PyTorch ranks meet for the first time."""
 TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
-"""Of gradients, shards and experts; who starts up waits in barriers, broadcasts and gathers."""
+"""Collectives of gradients, shards and experts; a rank that starts up waits in barriers, broadcasts
+and gathers."""
 
 
 def weigh(case: Case, now: float) -> EvidenceScores:

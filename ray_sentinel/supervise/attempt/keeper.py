@@ -37,9 +37,9 @@ CHUNK = 1 << 18
 LEFT_GRACE = 5.0
 """Seconds that processes which the command left behind have after SIGTERM."""
 KILL_SECONDS = 10.0
-"""A process that is there so long after SIGKILL hangs in the kernel."""
+"""Seconds after SIGKILL from which a remaining process counts as hanging in the kernel."""
 DRAIN_SECONDS = 0.5
-"""For what the command wrote last, where others hold its output open."""
+"""Seconds to read the command's last output while others hold it open."""
 _SUBREAPER = 36
 """``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
 
@@ -52,7 +52,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     grace: float
     max_bytes: int
-    """Of one output file; there are two."""
+    """Bytes of one output file; there are two."""
 
 
 class Keeper:

@@ -15,11 +15,11 @@ from collections import deque
 from typing import BinaryIO
 
 MOST_WAITING = 8 << 20
-"""Bytes; what comes on top is not shown."""
+"""Bytes that may be queued; more is not shown."""
 PIECE = 1 << 16
 """Bytes handed over at once."""
 CLOSE_SECONDS = 2.0
-"""A terminal that takes nothing for so long at the end is left."""
+"""Seconds after which a terminal that accepts nothing is given up at the end."""
 
 
 class Terminal:

@@ -34,20 +34,20 @@ from ray_sentinel.supervise.notify.notices import Notice, Style, body, variables
 log = logging.getLogger(__name__)
 
 SECONDS = 10.0
-"""For one attempt of one receiver."""
+"""Seconds for one attempt at one receiver."""
 APPRISE_SECONDS = 20.0
-"""The same with the start of its process."""
+"""The same, including the start of its process."""
 DELAYS = Backoff(first=1.0, most=120.0, factor=5.0).delays(4)
-"""Between the attempts."""
+"""Seconds between the attempts."""
 PATIENCE_SECONDS = sum(DELAYS) + (len(DELAYS) + 1) * max(SECONDS, APPRISE_SECONDS)
-"""After which a notice was delivered, or was given up."""
+"""Seconds after which a notice has been delivered or given up."""
 MOST_WAITING = 200
 """Notices that were not delivered yet; the oldest are dropped, and counted."""
 MOST_KNOWN = 5000
-"""Keys that are remembered, so that nothing is told twice."""
+"""Keys that are remembered, so that nothing is sent twice."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FINAL = frozenset({301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 413})
-"""Answers that another attempt would get again."""
+"""Answers that another attempt would receive again."""
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
