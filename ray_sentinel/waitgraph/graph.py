@@ -116,10 +116,6 @@ def _edges(facts: Iterable[WaitFact]) -> Iterator[Edge]:
 
 
 def parts_of(graph: WaitGraph) -> list[tuple[WaitNode, ...]]:
-    """The strongly connected components; each comes after all components that it waits for.
-
-    Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972), without
-    recursion: a chain of waits may be thousands long.
-    """
+    """The strongly connected components; each comes after all components that it waits for."""
     edges = {node: tuple(graph.awaited(node)) for node in graph.nodes}
     return [tuple(sorted(part)) for part in components(edges)]

@@ -21,6 +21,7 @@ const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
 const PORT_SECONDS = 30;
 const DETAIL_SECONDS = 5;
+const BESIDE = 1024; // ranks of a job that has room beside the incidents
 
 let told = null; // what came last
 let page = null; // as it is drawn
@@ -36,6 +37,7 @@ function show({ status, incidents, incident_counts: counts }) {
   tick(status.time);
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
+  document.getElementById("now").classList.toggle("wide", jobs.some((job) => job.ranks.length > BESIDE));
   showJobs(document.querySelector("#jobs > div"), jobs, incidents);
   fill("incidents", [incidents, counts], () => openIncidents(incidents, counts, () => showState("open")));
   fill("alerts", jobs.map((job) => job.alerts), () => alertList(jobs));
