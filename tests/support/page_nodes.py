@@ -27,7 +27,7 @@ def cluster(nodes: int, per_node: int = 8, scene: Scene = "healthy", *, step: in
     )
     hung = scene != "healthy"
     job = JobStatus(
-        job="llama", attempt=0, step=step, phase="train", step_age_seconds=14.2 if hung else 0.4,
+        job="llama", attempt=1, step=step, phase="train", step_age_seconds=14.2 if hung else 0.4,
         ranks=lines, state="hung" if hung else "healthy", world_size=len(lines), step_seconds=0.83,
     )  # fmt: skip
     watched = tuple(_node(node) for node in range(nodes) if scene != "lost" or node != LOST)
@@ -54,7 +54,7 @@ def stopped(status: Status) -> Incident:
     culprit = Culprit(rank=bad.rank, host=bad.host, pid=bad.pid, reason="state T")
     verdict = Verdict(kind="rank-stopped", summary="it is stopped", culprits=(culprit,))
     return msgspec.structs.replace(
-        incident(), attempt=0, summary=f"rank {bad.rank} on {bad.host} is stopped", verdict=verdict
+        incident(), summary=f"rank {bad.rank} on {bad.host} is stopped", verdict=verdict
     )
 
 
