@@ -12,7 +12,7 @@ gives them. All of it comes by pipes, so what Ray's calls cost comes on top.
 
 Every rank has a recorder that tells of its own groups, reduced as nodes reduce them. Prints, for
 each number of nodes: seconds from the last step until the hang was suspected, from then until
-somebody was named, until recorders came and until the bundle was there; the most that came into
+somebody was named, until recorders came and until the bundle was there; the most that was sent to
 the coordinator in a second, how long reports waited for it and what a tick took at most; its CPU
 seconds until the name and until the bundle, and its peak memory; the bundle's size, also in blocks
 of 4 KiB.
@@ -75,8 +75,8 @@ TAKES = {"sample": 0.5, "nccl_ras": 0.1, "flight_recorder": 2.0, "rank_output": 
 """Seconds of an agent's tools for its eight ranks; those of a rank's recorder are its companion's
 half a second, and 50 ms to reduce it."""
 THREADS = 20
-ANSWER = struct.Struct("<II")
-"""Number of the question, number of the node."""
+ANSWER = struct.Struct("<IId")
+"""Number of the question, number of the node, Unix time at which its agent sent the answer."""
 
 
 def every_recorder(world: int, entries: int) -> list[bytes]:
@@ -200,7 +200,7 @@ def evidence(pipe: Connection, simulated: SimulatedEvidence) -> None:
             time.sleep(max(0.0, begun + seconds - time.time()))
             for node, data in answers.items():
                 with sending:
-                    pipe.send_bytes(ANSWER.pack(question.number, node) + data)
+                    pipe.send_bytes(ANSWER.pack(question.number, node, begun + seconds) + data)
 
     while True:
         try:
@@ -258,7 +258,7 @@ class AgentsByPipe:
         self._numbers = itertools.count()
         self._boxes: dict[int, queue.SimpleQueue[tuple[int, bytes]]] = {}
         self.came: list[tuple[float, int]] = []
-        """When answers came, and their bytes."""
+        """When answers were sent, and their bytes: when the pipe is read is our own affair."""
         self._recorders: int | None = None
         """Number of the first question for them."""
         self.recorders_came: list[float] = []
@@ -299,8 +299,8 @@ class AgentsByPipe:
                 data = self._pipe.recv_bytes()
             except (EOFError, OSError):
                 return
-            self.came.append((time.time(), len(data)))
-            number, node = ANSWER.unpack_from(data)
+            number, node, sent = ANSWER.unpack_from(data)
+            self.came.append((sent, len(data)))
             if number == self._recorders:
                 self.recorders_came.append(time.time())
             self._boxes[number].put((node, data[ANSWER.size :]))
@@ -333,7 +333,7 @@ class HangCoordinator(FleetCoordinator):
 
 
 def most_in_a_second(came: list[tuple[float, int]]) -> int:
-    """Bytes."""
+    """Bytes; sorted by time."""
     most = held = first = 0
     for at, size in came:
         held += size
@@ -360,9 +360,9 @@ def measure(count: int, entries: int, alike: bool) -> None:
         while "explained" not in coordinator.told or coordinator.executor.writer.waiting:
             data = ours.recv_bytes()
             ours.send_bytes(coordinator.answer(data[SENT.size :]))
-            now = time.time()
-            waits.append((now, now - SENT.unpack_from(data)[0]))
-            came.append((now, len(data)))
+            now, sent = time.time(), SENT.unpack_from(data)[0]
+            waits.append((now, now - sent))
+            came.append((sent, len(data)))
             if now - begun > TRAINS_SECONDS + FOLLOWED_SECONDS:
                 break
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -412,7 +412,7 @@ def said(
     hung = sorted(wait for at, wait in waits if at > suspected)
     ticks = coordinator.cycles[-int(time.time() - suspected) :]
     lines.append(
-        f"  at most {most_in_a_second(answers) / 1e6:.0f} MB in a second; a report waits "
+        f"  at most {most_in_a_second(answers) / 1e6:.0f} MB are sent in a second; a report waits "
         f"{1000 * hung[len(hung) // 2]:.0f} ms, p99 {1000 * hung[len(hung) * 99 // 100]:.0f}, "
         f"most {1000 * hung[-1]:.0f}; tick ≤ {1000 * max(ticks):.0f} ms; {memory:.0f} MiB at most"
     )
