@@ -303,9 +303,15 @@ def _filled(columns: dict[str, Any], old: Sequence[Any]) -> Sequence[Any]:
     ]
 
 
-def _with(old: Sequence[T], changes: Any) -> tuple[T, ...]:
+def _with(old: tuple[T, ...], changes: Any) -> tuple[T, ...]:
+    if _are_the_same(old, changes):
+        return old
     filled = _filled(_set(changes.rows), [old[place] for place in changes.places])
     return _placed(old, changes, filled)
+
+
+def _are_the_same(old: Sequence[object], changes: Any) -> bool:
+    return not (changes.places or changes.whole) and changes.count == len(old)
 
 
 def _placed(old: Sequence[T], changes: Any, filled: Sequence[T]) -> tuple[T, ...]:
@@ -320,7 +326,9 @@ def _placed(old: Sequence[T], changes: Any, filled: Sequence[T]) -> tuple[T, ...
     return tuple(found)
 
 
-def _with_ranks(changes: RankChanges, old: Sequence[RankSnapshot]) -> tuple[RankSnapshot, ...]:
+def _with_ranks(changes: RankChanges, old: tuple[RankSnapshot, ...]) -> tuple[RankSnapshot, ...]:
+    if _are_the_same(old, changes):
+        return old
     before = [old[place] for place in changes.places]
     columns = _set(changes.rows)
     columns["process"] = _filled(_set(changes.process), [one.process for one in before])
