@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict, fields, replace
+from msgspec.structs import asdict, fields, force_setattr, replace
 
 from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked, unpack
 from ray_sentinel.model.metrics import CollectorStatus
@@ -295,12 +295,12 @@ def _filled(columns: dict[str, Any], old: Sequence[Any]) -> Sequence[Any]:
     """The records with what the columns say. Raises ValueError where these are of others."""
     if not columns:
         return old
-    names = tuple(columns)
-    rows = zip(*columns.values(), strict=True)
-    return [
-        replace(one, **dict(zip(names, row, strict=False)))
-        for one, row in zip(old, rows, strict=True)
-    ]
+    # Copies that nobody else has yet; column by column it takes half of the time.
+    made = [replace(one) for one in old]
+    for name, column in columns.items():
+        for one, value in zip(made, column, strict=True):
+            force_setattr(one, name, value)
+    return made
 
 
 def _with(old: tuple[T, ...], changes: Any) -> tuple[T, ...]:
