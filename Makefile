@@ -76,7 +76,7 @@ generated: $(VENV)/.dev ## make the shipped alert rules and dashboards (docs/das
 	@$(BIN)/python docs/dashboards/generate.py
 
 pictures: $(VENV)/.dev deps ## take the pictures of the README and the docs anew (docs/pictures/)
-	@$(BIN)/python docs/pictures/take.py
+	@$(BIN)/python docs/pictures/take.py $(NAMES)
 
 wheel: $(VENV)/.dev generated ## build the wheel into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .
