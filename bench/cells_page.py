@@ -27,6 +27,8 @@ from tests.support.page_lanes import report as lanes
 from tests.support.page_nodes import moving
 from tests.support.page_pulse import report as pulse
 
+LANES = 72
+"""As many as there are of thousands of ranks: of groups, and of those that do another thing."""
 MOVE = """new Promise((done) => {{
   const node = document.querySelector('.cells'), canvas = node.querySelector('canvas');
   const [out, into] = document.querySelectorAll('.zoom button');
@@ -55,7 +57,7 @@ def main() -> None:
     number = asked.nodes * asked.per_node
     source = PageSource(
         moving(asked.nodes, asked.per_node), tuple, pulse=pulse,
-        lanes=lambda: lanes(number=number),
+        lanes=lambda: lanes(number=LANES),
         gpus=lambda quantity: gpus(quantity, nodes=asked.nodes), ports=lambda: ports(asked.nodes),
     )  # fmt: skip
     page = Page(source, port=0)

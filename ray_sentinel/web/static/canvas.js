@@ -20,14 +20,23 @@ export function inks() {
 
 // What fits into so many pixels.
 export function cut(context, text, room) {
+  return shortened(context, text, room, (kept) => `${text.slice(0, kept)}…`);
+}
+
+// The same with its end, by which names of nodes differ.
+export function cutInside(context, text, room) {
+  return shortened(context, text, room, (kept) => `${text.slice(0, kept >> 1)}…${text.slice(text.length - ((kept + 1) >> 1))}`);
+}
+
+function shortened(context, text, room, keep) {
   if (context.measureText(text).width <= room) return text;
   let low = 0, high = text.length;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    if (context.measureText(keep(middle)).width <= room) low = middle;
     else high = middle - 1;
   }
-  return `${text.slice(0, low)}…`;
+  return keep(low);
 }
 
 // The first place in a list in order whose value is at least that.

@@ -1,6 +1,6 @@
 // The ranks of a job as cells on a canvas, drawn anew only where one of them looks different. Over
 // the cell that is pointed at, or that the keyboard has come to, lies a real link.
-import { cut, inks, sized } from "./canvas.js";
+import { cutInside, inks, sized } from "./canvas.js";
 import { hit, nearest, nodesLayout, ranksLayout, rowOf } from "./cell_layout.js";
 import { counted, inWords, isNamed, LOOKS, lookOf, ranges, ranksOf, words } from "./cell_looks.js";
 import { el } from "./dom.js";
@@ -111,7 +111,7 @@ function draw(view) {
   context.textAlign = "left";
   context.fillStyle = ink("quiet");
   context.font = `${size.height < 10 ? 11 : 12.5}px ${family}`;
-  for (const { name, x: left, y: middle, room } of layout.names) context.fillText(cut(context, name, room), left, middle + 0.5);
+  for (const { name, x: left, y: middle, room } of layout.names) context.fillText(cutInside(context, name, room), left, middle + 0.5);
   view.drawn += 1;
   performance.measure("cells", { start: begun, detail: units.length });
 }
