@@ -141,8 +141,9 @@ class CoordinatorLink:
     def send(self, report: AgentReport) -> Receipt | None:
         """Report, and wait for the receipt; None where there is no coordinator just now."""
         urgent = bool(report.snapshot.exits)
+        message = self._deltas.message(report)
         try:
-            receipt = self._receipt(self._deltas.message(report), urgent=urgent)
+            receipt = self._receipt(message, urgent=urgent)
             if whole := self._deltas.answered(receipt):
                 receipt = self._receipt(whole, urgent=urgent)
                 self._deltas.answered(receipt)

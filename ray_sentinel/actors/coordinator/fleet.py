@@ -331,8 +331,10 @@ class Fleet:
         try:
             groups = placement.groups() if left else {}
             while left:
-                placement.drop(left[-1].node.id, groups)
-                log.info("released node %s: %s", left.pop().node.id[:8], reason)
+                if left[-1].released:  # not recalled while others were dropped
+                    placement.drop(left[-1].node.id, groups)
+                    log.info("released node %s: %s", left[-1].node.id[:8], reason)
+                left.pop()
         finally:
             with self._lock:
                 for slot in left:

@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from zlib import crc32
 
+import msgspec
+
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentInfo, AgentReport
-from ray_sentinel.actors.report_deltas import completed, read_message
+from ray_sentinel.actors.report_deltas import MARK, completed, read_message
 from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
 from ray_sentinel.store.prometheus.scrape_config import scrape_target
@@ -63,9 +65,15 @@ class Roster:
         return bool(nodes) and all(node_id in self._entries for node_id in nodes)
 
     def opened(self, data: bytes) -> AgentReport | None:
-        """The report that a message brings; None where it builds on one that is not the last, and
-        the whole is wanted. Raises msgspec.DecodeError if unreadable."""
-        message = read_message(data)
+        """The report that a message brings; None where it builds on one that is not the last, or
+        on what this version cannot read, and the whole is wanted. Raises msgspec.DecodeError if
+        unreadable."""
+        try:
+            message = read_message(data)
+        except msgspec.DecodeError:
+            if data.startswith(MARK):
+                return None
+            raise
         if isinstance(message, AgentReport):
             return message
         with self._lock:
@@ -131,7 +139,9 @@ class Roster:
     def acknowledged(self, report: AgentReport, written: Callable[[int], bool]) -> tuple[int, ...]:
         """The orders of this report's exits that are in the log and need not be sent again."""
         with self._lock:
-            entry = self._entries[report.snapshot.node.id]
+            entry = self._entries.get(report.snapshot.node.id)
+            if entry is None:
+                return ()  # the node has gone since
             while entry.exits and written(entry.exits[0][0]):
                 entry.done.add(entry.exits.popleft()[1])
             sent = {ended.order for ended in report.snapshot.exits}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry.alerting import AlertRule, jobs_at_work, watched
+from ray_sentinel.engine.telemetry.series import THIN_SECONDS
 from ray_sentinel.model.alert import Alert
 
 
@@ -31,13 +32,17 @@ class HostCpuContention(AlertRule):
             if series is None or begun is None:
                 continue
             level = series.level(now, limits.seconds)
-            before = sorted(
-                v for at, v in series.samples if at > begun and now - at > 2 * limits.seconds
-            )
+            before = [
+                (at, value)
+                for at, value in series.samples
+                if at > begun and now - at > 2 * limits.seconds
+            ]
             learned = now - begun - 2 * limits.seconds >= limits.learn_seconds
             if level is None or len(before) < 12 or not learned:
                 continue
-            usual = before[len(before) // 2]
+            # Old samples may be kept less often than new ones: each stretch of time counts once.
+            levels = sorted({at // THIN_SECONDS: value for at, value in before}.values())
+            usual = levels[len(levels) // 2]
             if level > max(limits.factor * usual, usual + limits.above):
                 yield self.alert(
                     kind="slow",

@@ -326,10 +326,14 @@ class SampleStream(msgspec.Struct):
         return len(rest) - len(kept)
 
     def row(self, at: float) -> dict[SeriesKey, float]:
-        """The values at one moment."""
-        place = bisect_left(self.times, at) - len(self.times)
-        if not place or self.times[place] != at:
-            return {}
+        """The values at one moment; where samples were thinned, the last ones before it: another
+        stream has kept those of other moments."""
+        place = bisect_left(self.times, at)
+        if place == len(self.times) or self.times[place] != at:
+            place -= 1
+            if place < 0 or at >= self.thinned_until or self.times[place] <= at - THIN_SECONDS:
+                return {}
+        place -= len(self.times)
         there = [column for column in self.columns if len(column.values) >= -place]
         return {
             column.key: value for column in there if not is_absent(value := column.values[place])

@@ -333,6 +333,24 @@ def test_many_nodes_are_left_with_one_look_at_the_table(monkeypatch: pytest.Monk
     assert table.looks == 1, "and none for those that are left already"
 
 
+def test_a_node_that_is_recalled_while_others_are_left_keeps_its_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, NAMES)
+    fleet = watching(monkeypatch, 100.0)
+    recalled, dropped = NAMES[0], list[str]()
+
+    def drop(node_id: str, groups: object = None) -> None:
+        dropped.append(node_id)
+        fleet.recall(recalled, 101.0)
+
+    monkeypatch.setattr(placement, "drop", drop)
+    fleet.release(NAMES[:3], "it is idle")
+    assert dropped == [NAMES[2], NAMES[1]]
+    assert fleet.released() == set(NAMES[1:3])
+    assert recalled in table.groups
+
+
 def test_agents_that_died_for_good_are_dropped_with_one_look_at_the_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

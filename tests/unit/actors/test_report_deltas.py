@@ -336,3 +336,10 @@ def test_what_is_unreadable_raises() -> None:
     for data in (b"", MARK, MARK + b"\x90", b"{}"):
         with pytest.raises(msgspec.DecodeError):
             read_message(data)
+
+
+def test_a_delta_of_another_version_is_answered_by_asking_for_the_whole() -> None:
+    roster = Roster(Config())
+    assert roster.opened(MARK + pack(["only", "some", "fields"])) is None
+    with pytest.raises(msgspec.DecodeError):
+        roster.opened(pack(["no", "report"]))

@@ -216,3 +216,7 @@ def test_a_report_of_the_agent_before_is_late() -> None:
         roster.take(report(incarnation=incarnation), float(number), number=number)
     assert roster.is_late(report(incarnation="one"))
     assert not roster.is_late(report(incarnation="three"))
+
+
+def test_of_a_node_that_has_gone_nothing_is_acknowledged() -> None:
+    assert Roster(Config()).acknowledged(report(exits=(1,)), lambda _: True) == ()

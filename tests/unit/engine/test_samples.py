@@ -278,6 +278,26 @@ def test_where_there_is_not_room_for_all_old_samples_are_kept_less_often_and_non
     assert series.rise(now, KEPT_SECONDS) >= KEPT_SECONDS - THIN_SECONDS
 
 
+def test_a_row_of_thinned_streams_has_the_values_of_both() -> None:
+    known = NodeTelemetry()
+    senders = {name: SampleSender(name, "s") for name in STREAMS}
+    for turn in range(1, 361):
+        for name in STREAMS:
+            # The history comes six times as seldom, and begins later.
+            if name == "rules" or turn % 6 == 1:
+                held = known.streams.get(name, SampleStream()).held
+                known.take(
+                    senders[name].batch({A if name == "rules" else B: 1.0}, held, 5.0 * turn),
+                    5.0 * turn,
+                )
+        if turn % 12 == 0:
+            for stream in known.streams.values():
+                stream.thin(5.0 * turn)
+    rows = list(known.rows(0.0, 30.0))
+    assert len(rows) >= 50
+    assert all({A, B} <= set(row) for at, row in rows[1:] if row)
+
+
 def test_half_an_hour_is_kept_of_what_is_not_sent_any_more_too() -> None:
     known = Telemetry()
     sending: dict[tuple[str, StreamName], SampleSender] = {
