@@ -98,7 +98,7 @@ def event_strip(answer: Triage) -> EventStrip | None:
             StripDot(
                 x=x(one.at),
                 y=shown[one.place],
-                radius=round(LEAST + min(math.log2(one.count) / 2, MOST_GROWN), 1),
+                radius=round(LEAST + min(math.log2(max(one.count, 1)) / 2, MOST_GROWN), 1),
                 kind=one.kind,
                 whole=_told(one),
             )

@@ -112,19 +112,24 @@ def _strip(quantity: _Quantity, gpus: Iterable[tuple[str, GpuState]]) -> ValueSt
         return round(LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT), 1)
 
     width = (high - low) / BINS
-    counts = Counter(min(int((value - low) / width), BINS - 1) for value in values)
-    most = max(counts.values())
     limit = quantity.limit
 
-    def bar(place: int, count: int) -> ValueBar:
+    def beyond(value: float) -> bool:
+        return limit is not None and (value < limit if quantity.below else value > limit)
+
+    places = [(min(int((value - low) / width), BINS - 1), beyond(value)) for value in values]
+    counts = Counter(places)
+    most = max(Counter(place for place, _ in places).values())
+
+    def bar(place: int, count: int, *, red: bool) -> ValueBar:
         start = low + place * width
-        middle = start + width / 2
-        beyond = limit is not None and (middle < limit if quantity.below else middle > limit)
         height = max(BARS * count / most, LEAST_BAR)
+        # Where the limit lies within the stretch, those beyond it stand on the others.
+        below = BARS * counts[place, False] / most if red else 0.0
         gpus = "GPU" if count == 1 else "GPUs"
         return ValueBar(
-            x=x(start), y=round(TOP + BARS - height, 1), height=round(height, 1),
-            width=round((WIDTH - LEFT - RIGHT) / BINS - 1, 1), beyond=beyond,
+            x=x(start), y=round(TOP + BARS - below - height, 1), height=round(height, 1),
+            width=round((WIDTH - LEFT - RIGHT) / BINS - 1, 1), beyond=red,
             whole=f"{count} {gpus} from {start:.3g} to {start + width:.3g} {quantity.unit}",
         )  # fmt: skip
 
@@ -133,7 +138,7 @@ def _strip(quantity: _Quantity, gpus: Iterable[tuple[str, GpuState]]) -> ValueSt
         title=quantity.title,
         unit=quantity.unit,
         said=_said(quantity, known, values[len(values) // 2]),
-        bars=tuple(bar(place, count) for place, count in sorted(counts.items())),
+        bars=tuple(bar(place, counts[place, red], red=red) for place, red in sorted(counts)),
         ticks=tuple(PlotTick(x(level), short(level)) for level in levels),
         limit=at,
         limit_ends=at is not None and at.place > WIDTH / 2,

@@ -12,8 +12,7 @@
 ``/api/v1/lanes``              a ``LanesReport``: what ranks and roles did over the last hour; the
                                page asks every ten seconds
 ``/api/v1/perfetto?job=...``   the same of one job, or of all, as trace events, a file to be saved
-``/api/v1/gpus?quantity=...``  a ``GpuMap`` of ``utilisation``, ``memory``, ``power`` or
-                               ``temperature``
+``/api/v1/gpus?quantity=...``  a ``GpuMap`` of one ``GpuQuantity``
 ``/api/v1/ports``              a ``PortMap``: which RDMA ports are active
 ``/api/v1/status``             a ``Status``, as ``status --json`` prints it
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``

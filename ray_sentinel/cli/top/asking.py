@@ -102,7 +102,7 @@ class StatusAsker:
         try:
             return self._found.ask("pulse", PulseReport, seconds=DEADLINE)
         except failures():
-            return None
+            return self.seen.pulse
 
     def _missed(self, why: str) -> None:
         self.seen = msgspec.structs.replace(self.seen, error=one_line(why, 300) or "no answer")

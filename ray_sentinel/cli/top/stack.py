@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.text import Text
@@ -39,7 +40,8 @@ def told(line: ProcessLine, node_ids: Sequence[str], take: TakeStack | None) -> 
     yield Text()
     if take is None:
         yield plain("stacks are taken through Ray, which is not reached from here; where it is:")
-        yield Text("  ").append_text(plain(f"ray-sentinel dump --job {line.job}", "bold"))
+        command = f"ray-sentinel dump --job {shlex.quote(line.job)}"
+        yield Text("  ").append_text(plain(command, "bold"))
         return
     facts, problems = take(node_ids, line.pid) if node_ids else ((), (f"{line.host}: no agent",))
     seen = [fact for fact in facts if fact.signature] or list(facts)

@@ -26,7 +26,7 @@ const rank = ({ alerts }) => Math.min(...alerts.map((one) => WORST.indexOf(one.s
 const began = ({ alerts }) => Math.min(...alerts.map((one) => one.since || Infinity));
 
 function line({ job, alerts }) {
-  const worst = WORST[rank({ alerts })], first = alerts[0];
+  const worst = WORST[rank({ alerts })], first = alerts.find((one) => one.severity === worst);
   const since = began({ alerts });
   const all = alerts.length === 1 ? null : el("details", { "data-key": `${job.job} ${job.attempt} ${first.rule}` },
     el("summary", {}, `${alerts.length} places`),

@@ -30,9 +30,8 @@ export async function poll(seconds, look, failed = () => {}) {
 export async function follow(take, failed) {
   let pause = SHORT_SECONDS;
   for (;;) {
-    const ended = await inTurn(() => stream(take));
+    const ended = await inTurn(() => stream(take)).catch(() => null); // where locks are refused, too
     if (ended?.told) pause = SHORT_SECONDS;
-    if (ended?.silent) failed(new Error(`nothing was heard for ${TIMEOUT} s`));
     const again = performance.now() + 1000 * pause;
     pause = Math.min(2 * pause, LONG_SECONDS);
     // A coordinator that is back is followed at once.
@@ -75,13 +74,13 @@ async function inTurn(run) {
   return null;
 }
 
-// Until it ends: `told` says whether anything came, `silent` whether it ended for its silence.
+// Until it ends, or nothing is heard of it: `told` says whether anything came.
 function stream(take) {
   return new Promise((done) => {
     const source = new EventSource("/api/v1/live");
     let page = null, watch = 0;
-    const end = (silent) => { clearTimeout(watch); source.close(); done({ told: page !== null, silent }); };
-    const listen = () => { clearTimeout(watch); watch = setTimeout(end, 1000 * TIMEOUT, true); };
+    const end = () => { clearTimeout(watch); source.close(); done({ told: page !== null }); };
+    const listen = () => { clearTimeout(watch); watch = setTimeout(end, 1000 * TIMEOUT); };
     const hear = (make) => (event) => {
       listen();
       page = make(JSON.parse(event.data));
@@ -89,7 +88,7 @@ function stream(take) {
     };
     source.addEventListener("whole", hear((told) => told));
     source.addEventListener("change", hear((told) => change(page, told)));
-    source.addEventListener("error", () => end(false));
+    source.addEventListener("error", end);
     listen();
   });
 }

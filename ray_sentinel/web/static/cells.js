@@ -18,7 +18,10 @@ export function cellsView() {
   const view = { node, canvas, link, tip, said, context: canvas.getContext("2d"), width: 0, told: null, units: [],
     layout: null, looks: new Uint8Array(0), shape: "", numbers: "", at: -1, isMoved: false, drawn: 0 };
   new ResizeObserver(([{ contentRect }]) => resized(view, Math.floor(contentRect.width))).observe(node);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.layout && draw(view));
+  const shown = new AbortController();
+  view.end = () => shown.abort(); // once it is shown no more
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", () => view.layout && draw(view), { signal: shown.signal });
   listen(view);
   return view;
 }
@@ -49,7 +52,8 @@ export function update(view, told) {
 // What lies where; whether that is another arrangement than before.
 function arrange(view) {
   const { told, width } = view;
-  const groups = [...told.groups].map(([name, ranks]) => ({ name: name || "–", count: ranks.length }));
+  const groups = [...told.groups].map(([name, ranks]) => ({ name: name || "–", count: ranks.length,
+    nodes: new Set(ranks.map((rank) => rank.host)).size })); // whose cells they may be
   const shape = JSON.stringify([width, told.isByNode, told.look, groups]);
   const isNew = shape !== view.shape;
   if (isNew) view.layout = ranksLayout(groups, width, told.isByNode);

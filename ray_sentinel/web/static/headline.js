@@ -39,6 +39,13 @@ export function unanswered(error) {
     `${about(old)} old`, fullTime(answered.at));
 }
 
+// It came, but not as this page knows it: from a coordinator of another version, say.
+export function undrawn(error) {
+  console.error(error);
+  document.querySelector("main").classList.add("gone");
+  say("unknown", "unknown", `what the coordinator tells cannot be shown (${error.message}): reload the page`, "");
+}
+
 // How many things stand in a part of the page.
 export function count(id, number) {
   document.getElementById(id).dataset.count = number || "";

@@ -33,7 +33,7 @@ export function kindOf({ kind }) {
   return kind === "unknown" ? "kind not known" : kind.replaceAll("-", " ");
 }
 
-export function separated(parts) {
+function separated(parts) {
   const said = parts.filter((part) => part !== "" && part !== null && part !== undefined);
   return said.flatMap((part, index) => (index ? [" · ", part] : [part]));
 }

@@ -13,16 +13,21 @@ const WAYS = { node: (rank) => rank.host, role: (rank) => rank.role, state: (ran
 const PARTS = ["name", "facts", "ways", "cells", "legend", "troubled", "members"];
 
 const cards = new Map(); // of jobs, by name and attempt
+let latest = null; // what is shown
 let way = "node", look = "state"; // keys of WAYS and LOOKS: what ranks are sorted and coloured by
 
 export function showJobs(place, jobs, incidents) {
+  latest = [place, jobs, incidents];
   const keys = jobs.map((job) => JSON.stringify([job.job, job.attempt]));
-  for (const known of cards.keys()) if (!keys.includes(known)) cards.delete(known);
+  for (const [known, { picture }] of cards) {
+    if (keys.includes(known)) continue;
+    picture?.end();
+    cards.delete(known);
+  }
   for (const key of keys) if (!cards.has(key)) cards.set(key, card());
   refill(place, keys, () => (jobs.length ? keys.map((key) => cards.get(key).node)
     : [el("p", { class: "quiet" }, "No training runs yet.")]));
-  const again = () => showJobs(place, jobs, incidents);
-  jobs.forEach((job, index) => fillCard(cards.get(keys[index]), job, incidents, again));
+  jobs.forEach((job, index) => fillCard(cards.get(keys[index]), job, incidents));
 }
 
 function card() {
@@ -30,7 +35,7 @@ function card() {
   return { ...parts, node: el("div", {}, ...Object.values(parts)), picture: null };
 }
 
-function fillCard(mine, job, incidents, again) {
+function fillCard(mine, job, incidents) {
   const { ranks } = job, told = stated(job);
   mine.node.className = `card${job.state === "hung" ? " open" : ""}`;
   refill(mine.name, [job.job, job.state, job.ended], () => [document.createTextNode(`${job.job} `),
@@ -39,6 +44,7 @@ function fillCard(mine, job, incidents, again) {
   refill(mine.members, job.members, () => (job.members.length ? [memberTable(job)] : []));
   if (!ranks.length) {
     for (const name of ["ways", "cells", "legend", "troubled"]) refill(mine[name], [], () => []);
+    mine.picture?.end();
     mine.picture = null;
     return;
   }
@@ -46,7 +52,7 @@ function fillCard(mine, job, incidents, again) {
   const useful = Object.keys(WAYS).filter((one) => differ(ranks, WAYS[one]));
   const by = useful.includes(way) ? way : useful[0] ?? "node";
   const colour = ranks.some((rank) => rank.step !== null) ? look : "state";
-  refill(mine.ways, [useful, by, colour, job.step !== null, ranks.length > MANY], () => [ways(job, useful, by, colour, again)]);
+  refill(mine.ways, [useful, by, colour, job.step !== null, ranks.length > MANY], () => [ways(job, useful, by, colour)]);
   mine.picture ||= cellsView();
   refill(mine.cells, "", () => [mine.picture.node]);
   update(mine.picture, { name: job.job, ranks, groups: groups(ranks, WAYS[by]), isByNode: by === "node", look: colour,
@@ -76,16 +82,16 @@ function accusedOf(job, incidents) {
 }
 
 // What the cells can be sorted and coloured by, and a way to one of very many.
-function ways(job, useful, by, colour, again) {
+function ways(job, useful, by, colour) {
   const sorted = useful.length < 2 ? null : choice(`way of ${job.job} ${job.attempt}`, "by",
     useful.map((one) => [one, one]), by, (name) => {
       way = name;
-      again();
+      showJobs(...latest);
     });
   const coloured = job.step === null ? null : choice(`colour of ${job.job} ${job.attempt}`, "colour",
     Object.entries(LOOKS).map(([name, { label }]) => [name, label]), colour, (name) => {
       look = name;
-      again();
+      showJobs(...latest);
     });
   return el("div", { class: "ways" }, sorted, coloured, job.ranks.length > MANY ? search(job) : null);
 }

@@ -23,6 +23,7 @@ export function showLanes(place, report, status, incidents, width) {
     const job = shown.find((known) => known.job === one.job && known.attempt === one.attempt);
     return job ? [card(one, job, report, incidents, width)] : [];
   });
+  for (const [key, picture] of pictures) if (!cards.includes(picture.card)) pictures.delete(key);
   const there = [...place.children];
   if (cards.length !== there.length || cards.some((one, index) => one !== there[index])) place.replaceChildren(...cards);
 }

@@ -46,7 +46,8 @@ function rankTable(place, ranks, status) {
   const job = status.jobs.find((one) => one.job === place.job && one.attempt === place.attempt);
   const linkTo = linker(job, job.ranks, (rank) => rankName(rank.rank));
   const behind = (rank) => (rank.step === null || job.step === null ? "–" : job.step - rank.step);
-  return table(["rank", "pid", "role", "step", "behind", "phase", "state", "last step"], ranks.slice(0, ROWS).map((rank) =>
+  const rows = table(["rank", "pid", "role", "step", "behind", "phase", "state", "last step"], ranks.slice(0, ROWS).map((rank) =>
     [el("a", { href: linkTo(rank) }, rankName(rank.rank)), rank.pid, rank.role || "–", rank.step, behind(rank), rank.phase || "–",
       el("span", { class: `t-${tone(rank.state)}` }, rank.state), `${age(rank.step_age_seconds)} ago`]));
+  return ranks.length <= ROWS ? rows : el("div", {}, rows, el("p", { class: "quiet" }, `and ${ranks.length - ROWS} more`));
 }

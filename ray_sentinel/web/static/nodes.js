@@ -53,7 +53,7 @@ const isSkipped = (one) => one.state === "skipped";
 const isWell = (one) => one.state === "running" && one.success !== false;
 const isLate = (node) => (node.snapshot_age_seconds ?? Infinity) > LATE;
 
-const rows = new Map(); // of nodes that are or were shown, by their ids
+const rows = new Map(); // of the nodes that are shown, by host and address
 let made = null; // the parts of the table, once there are nodes
 let wanted = "", isWhole = false; // what is searched for, and whether all are shown
 
@@ -66,6 +66,8 @@ export function showNodes(place, status) {
   const found = wanted ? all.filter(({ host }) => host.toLowerCase().includes(wanted)) : all;
   const shown = isWhole ? found : found.slice(0, ROWS);
   const now = shown.map(row), { body } = made;
+  const kept = new Set(shown.map(keyOf));
+  for (const key of rows.keys()) if (!kept.has(key)) rows.delete(key);
   if (now.length !== body.children.length || now.some((one, index) => one !== body.children[index])) body.replaceChildren(...now);
   made.tools.hidden = all.length <= ROWS;
   refill(made.told, [shown.length, found.length, all.length, wanted], () => [el("span", {}, said(shown, found, all))]);
@@ -103,16 +105,18 @@ function make(again) {
     el("thead", {}, el("tr", {}, ...HEADS.map((head) => el("th", { scope: "col" }, head)))), body)));
 }
 
+const keyOf = (node) => JSON.stringify([node.host, node.address, node.id]); // no id where it is watched
+
 // A node's row, which is built anew only where more than its age has changed.
 function row(node) {
   const isWatched = "collectors" in node;
   const told = JSON.stringify(isWatched ? [node.host, node.address, node.metrics_url, node.is_head, node.collectors]
     : [node.host, node.reason]);
-  let mine = rows.get(node.id);
+  let mine = rows.get(keyOf(node));
   if (mine?.told !== told) {
     const reported = el("td", {});
     mine = { told, reported, line: el("tr", {}, ...(isWatched ? watched(node, reported) : unwatched(node))) };
-    rows.set(node.id, mine);
+    rows.set(keyOf(node), mine);
   }
   const since = `${age(node.snapshot_age_seconds)} ago`;
   if (isWatched && mine.reported.textContent !== since) {

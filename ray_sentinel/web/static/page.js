@@ -5,7 +5,7 @@ import { unpacked } from "./columns.js";
 import { incidentDetail } from "./detail.js";
 import { clock, el, fill, forget, isEmpty, trouble } from "./dom.js";
 import { gpuMap } from "./gpus.js";
-import { count, headline, unanswered } from "./headline.js";
+import { count, headline, unanswered, undrawn } from "./headline.js";
 import { INCIDENT, openIncidents } from "./incidents.js";
 import { showJobs } from "./jobs.js";
 import { showLanes as drawLanes } from "./lanes.js";
@@ -40,7 +40,7 @@ function show({ status, incidents, incident_counts: counts }) {
   document.getElementById("now").classList.toggle("wide", jobs.some((job) => job.ranks.length > BESIDE));
   showJobs(document.querySelector("#jobs > div"), jobs, incidents);
   fill("incidents", [incidents, counts], () => openIncidents(incidents, counts, () => showState("open")));
-  fill("alerts", jobs.map((job) => job.alerts), () => alertList(jobs));
+  fill("alerts", jobs.map((job) => [job.job, job.attempt, job.alerts]), () => alertList(jobs));
   showPast(incidents, counts);
   showNodes(document.querySelector("#nodes > div"), status);
   const own = health(status);
@@ -152,13 +152,21 @@ addEventListener("keydown", (event) => {
 function draw() {
   if (told === null || document.hidden) return; // it is drawn when somebody looks
   const first = page === null;
-  page = unpacked(told);
-  show(page);
-  showDetail();
+  try {
+    page = unpacked(told);
+    show(page);
+    showDetail();
+  } catch (error) {
+    isBroken = true;
+    undrawn(error);
+    return;
+  }
+  if (isBroken) headline(told.status);
+  isBroken = false;
   if (first) for (const more of [showPulse, showLanes, showGpus]) afterFrame(more);
 }
 
-let isDue = false;
+let isDue = false, isBroken = false; // whether what came last could not be drawn
 
 function drawSoon() {
   if (isDue || document.hidden) return;
@@ -178,7 +186,7 @@ document.addEventListener("visibilitychange", draw);
 
 follow((now) => {
   told = now;
-  headline(told.status); // also of a tab in the background
+  if (!isBroken) headline(told.status); // also of a tab in the background
   if (page === null) draw();
   else drawSoon(); // thousands of ranks take longer than that
 }, unanswered);

@@ -40,7 +40,7 @@ function made(place) {
   };
   const list = el("ul", { class: "rows" }), said = el("p", { class: "quiet", role: "status" });
   const older = el("button", { type: "button" }, "Older");
-  older.addEventListener("click", () => look(rows.at(-1).id));
+  older.addEventListener("click", () => look(rows.at(-1)?.id));
   place.replaceChildren(el("div", { class: "card" },
     el("div", { class: "filters" }, ...Object.entries(fields).map(([name, field]) => el("label", {}, name, field))),
     list, said, older));
@@ -74,9 +74,12 @@ async function look(before = "") {
   if (mine !== latest) return;
   rows = before ? [...rows, ...told.incidents] : told.incidents;
   more = told.more;
-  choices(parts.fields.job, told.jobs);
-  choices(parts.fields.kind, told.kinds);
+  const all = { job: told.jobs, kind: told.kinds };
+  for (const [name, names] of Object.entries(all)) choices(parts.fields[name], names);
   draw();
+  const gone = Object.keys(all).filter((name) => filters[name] !== parts.fields[name].value);
+  for (const name of gone) filters[name] = "";
+  if (gone.length) look(); // of what there is no more, nothing would be found
 }
 
 function choices(field, names) {

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.model.health import GpuState, Health, NodeView
+from ray_sentinel.model.thresholds import GPU_HOT
 from ray_sentinel.model.triage import Echo, LogLine, StepProgress, Triage
 from ray_sentinel.report import event_strip as errors
 from ray_sentinel.report import value_strips as values
@@ -88,6 +89,17 @@ def test_many_nodes_are_bounded_and_counted() -> None:
 def health(*gpus: GpuState, hosts: int = 1) -> Health:
     nodes = tuple(NodeView(host=f"node{n}", gpus=gpus) for n in range(hosts))
     return Health(healthy=True, verdict="v", nodes=nodes)
+
+
+def test_gpus_on_both_sides_of_a_limit_within_one_stretch_are_told_apart() -> None:
+    limit = GPU_HOT.limit
+    told = [GpuState(index=str(n), temperature_celsius=limit + 0.1 * n) for n in (-1, 0, 1)]
+    (heat,) = value_strips(health(*told))
+    assert sum(bar.beyond for bar in heat.bars) == 1
+    (red,) = [bar for bar in heat.bars if bar.beyond]
+    assert red.whole.startswith("1 GPU ")
+    below = [bar for bar in heat.bars if not bar.beyond and bar.x == red.x]
+    assert all(red.y + red.height <= bar.y + 0.2 for bar in below), "they do not cover each other"
 
 
 def test_a_hot_and_an_idle_gpu_lie_beyond_their_limits() -> None:
