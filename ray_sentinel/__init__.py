@@ -15,12 +15,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ray_sentinel.version import __version__
-
 if TYPE_CHECKING:  # loaded at their first use: see ``__getattr__``
     from ray_sentinel.job_submission import monitor_job, restart_job, submit_job_with_resume
     from ray_sentinel.sentinel import Sentinel, attach
     from ray_sentinel.supervised_run import auto_restart, run
+    from ray_sentinel.version import __version__
 
 __all__ = [
     "Sentinel",
@@ -35,6 +34,7 @@ __all__ = [
 
 _HOMES = {
     "Sentinel": "sentinel",
+    "__version__": "version",
     "attach": "sentinel",
     "auto_restart": "supervised_run",
     "monitor_job": "job_submission",

@@ -38,6 +38,9 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     incarnation: str
     """Differs with every start of the agent."""
+    began: float = 0.0
+    """When it was started, in seconds since the machine was (``CLOCK_BOOTTIME``); 0 from an agent
+    that does not say."""
     pid: int = 0
     raylet: int = 0
     """The pid of the node's raylet."""

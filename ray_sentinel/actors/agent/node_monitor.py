@@ -131,6 +131,7 @@ class NodeMonitor:
         self._clock = SteadyClock(BootClock())
         self._storage, self._log_problem = storage, log_problem
         self._incarnation = uuid.uuid4().hex
+        self._began = BootClock().monotonic()
         self._sequence = 0
         self._outbox = Outbox(self._clock)
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
@@ -344,6 +345,7 @@ class NodeMonitor:
             AgentReport(
                 snapshot=snapshot,
                 incarnation=self._incarnation,
+                began=self._began,
                 pid=os.getpid(),
                 raylet=self._raylet,
                 notes=self._notes(),

@@ -133,8 +133,10 @@ class Roster:
             entry = self._entries.get(report.snapshot.node.id)
             if entry is None or report.incarnation in entry.before:
                 return entry is not None
-        same = entry.report.incarnation == report.incarnation
-        return same and entry.report.snapshot.sequence >= report.snapshot.sequence
+        if entry.report.incarnation != report.incarnation:
+            # Of an agent of which nothing else has come, and that is no more.
+            return 0.0 < report.began < entry.report.began
+        return entry.report.snapshot.sequence >= report.snapshot.sequence
 
     def acknowledged(self, report: AgentReport, written: Callable[[int], bool]) -> tuple[int, ...]:
         """The orders of this report's exits that are in the log and need not be sent again."""

@@ -182,7 +182,7 @@ def test_what_coordinator_and_agents_take_and_may_take_is_told(watched: Watched)
     told = eventually(work, "three agents report every second")
     assert told.reports_due_per_second == 3.0
     assert 20 << 20 < told.memory_bytes < told.memory_limit_bytes == 2 << 30
-    assert (told.series_limit_bytes, told.log_waiting_limit_bytes) == (256 << 20, 64 << 20)
+    assert (told.series_limit_bytes, told.log_waiting_limit_bytes) == (160 << 20, 64 << 20)
     nodes = watched.status().nodes
     assert len(nodes) == 3
     assert all(20 << 20 < (node.memory_bytes or 0) < 1 << 30 for node in nodes)

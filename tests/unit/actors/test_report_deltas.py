@@ -108,7 +108,9 @@ class Cluster:
         """Whether the agent got the receipt of what was taken."""
         self.sequence += 1
         snapshot = msgspec.structs.replace(snapshot, sequence=self.sequence)
-        report = AgentReport(snapshot=snapshot, incarnation=f"life{self.lives}")
+        report = AgentReport(
+            snapshot=snapshot, incarnation=f"life{self.lives}", began=float(self.lives)
+        )
         self.sent[report.incarnation, self.sequence] = report
         message = self.sender.message(report)
         while message:

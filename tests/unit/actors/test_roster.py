@@ -220,3 +220,16 @@ def test_a_report_of_the_agent_before_is_late() -> None:
 
 def test_of_a_node_that_has_gone_nothing_is_acknowledged() -> None:
     assert Roster(Config()).acknowledged(report(exits=(1,)), lambda _: True) == ()
+
+
+def test_an_agent_that_reports_after_the_next_one_does_not_take_its_place() -> None:
+    roster = Roster(Config())
+    first, second = (
+        msgspec.structs.replace(report(incarnation=name), began=began)
+        for name, began in (("first", 10.0), ("second", 20.0))
+    )
+    roster.take(second, 1.0, number=1)
+    assert roster.is_late(first), "a relay had it"
+    third = msgspec.structs.replace(report(incarnation="third"), began=30.0)
+    assert not roster.is_late(third)
+    assert not roster.is_late(report(incarnation="of an older version"))
