@@ -12,6 +12,8 @@ from ray_sentinel.report.line_plot import LinePlot, line_plot
 
 COLOURS = ("#1f6feb", "#d9622b", "#2da44e", "#8250df")
 GAP = 16
+AXIS = 14
+"""Pixels for what the number is."""
 
 
 class Panel(NamedTuple):
@@ -29,7 +31,7 @@ def draw(path: Path, panels: list[Panel], axis: str) -> None:
     parts, top = [], 0
     for panel, drawn in laid_out:
         parts.append(f'<g transform="translate(0 {top})">{_panel(panel, drawn, axis)}</g>')
-        top += drawn.height + GAP
+        top += drawn.height + AXIS + GAP
     style = (
         "text{font:11px sans-serif;fill:#57606a}.grid{stroke:#d0d7de}.line{fill:none;"
         "stroke-width:1.8;stroke-linecap:round}.title{font-weight:600;fill:#24292f}"
@@ -50,9 +52,10 @@ def _laid_out(panel: Panel) -> LinePlot | None:
     numbers = _numbers(panel)
     nan = float("nan")
     series = tuple(
-        # From nothing, so that who looks sees whether it is a straight line.
-        (name, (0.0, *(values.get(number, nan) for number in numbers)))
+        # The axis begins at nothing, so that who looks sees whether it is a straight line.
+        (name, (nan, *(values.get(number, nan) for number in numbers)))
         for name, values in panel.lines.items()
+        if values
     )
     return line_plot(
         Plot(
@@ -77,10 +80,14 @@ def _panel(panel: Panel, drawn: LinePlot, axis: str) -> str:
     wide = drawn.right - drawn.left
     for number in numbers:
         place = drawn.left + wide * number / numbers[-1]
+        anchor = "end" if number == numbers[-1] else "middle"
         parts.append(
-            f'<text x="{place:.1f}" y="{drawn.height - 7}" text-anchor="middle">{number}</text>'
+            f'<text x="{place:.1f}" y="{drawn.height - 7}" text-anchor="{anchor}">{number}</text>'
         )
-    parts.append(f'<text x="{drawn.left}" y="{drawn.height - 7}">{escape(axis)}</text>')
+    parts.append(
+        f'<text x="{drawn.right}" y="{drawn.height - 7 + AXIS}" text-anchor="end">'
+        f"{escape(axis)}</text>"
+    )
     for place, line in enumerate(drawn.lines):
         colour = COLOURS[place % len(COLOURS)]
         parts.append(f'<path class="line" stroke="{colour}" d="{line.path}"/>')
