@@ -200,8 +200,6 @@ class Server:
             pass  # the client has gone, or is too slow: its connection is cut, nothing else
         except asyncio.CancelledError:
             pass  # cut by us, to make room or to end; nobody waits for this task
-        except Exception:  # a stream is its owner's code: where it fails, its connection is cut
-            log.exception("a stream has failed")
         finally:
             if writer is not None:
                 writer.transport.abort()

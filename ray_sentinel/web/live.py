@@ -61,13 +61,11 @@ class Picture:
     def __init__(self, number: int, told: Any, at: float, before: Picture | None = None) -> None:
         self.number, self.told, self.at = number, told, at
         self._before = before.number if before is not None else None
+        # Also where nobody is new: what cannot be encoded fails here, where that is seen to.
+        self._whole = StreamEvent("whole", told)
         self._change = StreamEvent(
             "change", changes(before.told if before is not None else told, told)
         )
-
-    @cached_property
-    def _whole(self) -> StreamEvent:
-        return StreamEvent("whole", self.told)
 
     def event(self, known: int | None) -> StreamEvent:
         """For who was told the picture of that number last."""

@@ -28,12 +28,6 @@ NODES = "[...document.querySelectorAll('#nodes tbody tr')].map((row) => row.firs
 Open = Callable[..., Browser]
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser")) as started:
-        yield started
-
-
 @pytest.fixture
 def opened(chromium: Browser) -> Iterator[Open]:
     """Opens a page of that status in a tab of its own."""

@@ -33,9 +33,8 @@ def axe() -> str:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser")) as started:
-        yield started
+def browser(chromium: Browser) -> Browser:
+    return chromium
 
 
 @pytest.fixture(scope="module")

@@ -44,12 +44,6 @@ PORTS = {nodes: ports(nodes) for nodes in MAPS}
 LANES = {number: lanes(number=number) for number in (8, RANKS)}
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser")) as started:
-        yield started
-
-
 @pytest.fixture
 def browser(chromium: Browser) -> Browser:
     """A tab of its own: the browser itself takes longer to start than a test takes."""

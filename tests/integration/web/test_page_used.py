@@ -28,12 +28,6 @@ DOWN, ENTER, ESCAPE, LEFT, RIGHT, TAB = 40, 13, 27, 37, 39, 9
 TEXT = "(document.querySelector('{}')?.innerText ?? '')"
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser")) as started:
-        yield started
-
-
 @pytest.fixture
 def browser(chromium: Browser) -> Iterator[Browser]:
     """A tab of its own: the browser itself takes longer to start than a test takes."""

@@ -193,6 +193,20 @@ def test_streams_end_where_nothing_can_be_shown(shown: Shown, live: Live) -> Non
     run(story)
 
 
+def test_streams_end_where_what_is_shown_is_no_text(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        stream = opened(live)
+        shown.looks.put({"path": b"caf\xe9".decode("utf-8", "surrogateescape")})
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        again = opened(live)
+        shown.looks.put({"path": "caf\xe9"})
+        assert read(await anext(again)) == ("whole", {"path": "caf\xe9"})
+        await again.aclose()
+
+    run(story)
+
+
 def test_a_stream_to_which_nothing_is_told_ends(
     shown: Shown, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
