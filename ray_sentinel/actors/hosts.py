@@ -19,7 +19,7 @@ DEATH_REASONS = {
     3: "because the autoscaler saw it preempted",
     4: "because the autoscaler found it idle",
 }
-"""``NodeDeathInfo.Reason`` of Ray's gcs.proto."""
+"""The words for ``NodeDeathInfo.Reason`` of Ray's gcs.proto."""
 
 EXPECTED_DEATHS = frozenset({1, 3, 4})
 
@@ -33,7 +33,7 @@ class RayNode(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool
     is_head: bool = False
     port: int = 0
-    """Of its raylet."""
+    """The port of its raylet."""
     death_reason: int = 0
     death_message: str = ""
 

@@ -14,9 +14,9 @@ from ray_sentinel.log_files import LineWriter, LogFiles
 from ray_sentinel.masking import mask
 
 MAX_BYTES = 8 << 20
-"""Of one file, before it is rotated."""
+"""Most bytes of one log file; then it is rotated."""
 BACKUPS = 2
-"""Rotated files that are kept beside it."""
+"""How many rotated files are kept beside it."""
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 QUIET_SECONDS = 60.0
-"""The same failure is logged once in this time."""
+"""Seconds within which the same failure is logged only once."""
 
 
 class Complaints:

@@ -27,9 +27,9 @@ class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent should send for the embedded history in addition to what the rules read."""
 
     series: int = 0
-    """At most so many with those of the rules; 0: none but these."""
+    """Most series to send, including those of the rules; 0 for only those of the rules."""
     seconds: float = 5.0
-    """Between two values of a series."""
+    """Seconds between two values of a series."""
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,20 +37,20 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: Snapshot
     incarnation: str
-    """Differs with every start of the agent."""
+    """An id that differs with every start of the agent."""
     began: float = 0.0
-    """When it was started, in seconds since the machine was (``CLOCK_BOOTTIME``); 0 from an agent
-    that does not say."""
+    """When the agent was started, in seconds since the machine was (``CLOCK_BOOTTIME``); 0 from an
+    agent that does not say."""
     pid: int = 0
     raylet: int = 0
     """The pid of the node's raylet."""
     protocol: int = PROTOCOL
     notes: tuple[str, ...] = ()
-    """What people should know of this node: a port that was taken."""
+    """What people should know of this node, such as a port that was taken."""
     workers_version: int = 0
-    """Of the ``workers`` that it knows."""
+    """The version of ``workers`` that it knows."""
     targets_version: int = 0
-    """Of the ``targets`` that it knows; 0: of none."""
+    """The version of ``targets`` that it knows; 0 for none."""
     memory_bytes: int | None = None
     """Resident memory of the agent."""
 
@@ -65,24 +65,24 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """``host:port`` of all agents, for service discovery; None where the agent knows them."""
     targets_version: int = 0
     raylets: tuple[int, ...] = ()
-    """Of the agents on the same machine, in the same PID namespace: the asking one's too."""
+    """Pids of the raylets whose agents are on the same machine, in the same PID namespace,
+    including the receiver's own."""
     workers: tuple[RayWorker, ...] | None = None
     """The actors' processes on the node; None where the agent knows them already."""
     workers_version: int = 0
     drivers: tuple[tuple[str, int], ...] = ()
-    """Address and pid of the drivers of Ray's jobs."""
+    """Addresses and pids of the drivers of Ray's jobs."""
     history: HistoryRequest = HistoryRequest()
-    """What the embedded history takes."""
+    """What the embedded history needs."""
     relay: str = ""
-    """The node to whose relay the agent is to report; empty: to the coordinator."""
+    """The node whose relay the agent is to report to; empty for the coordinator."""
     interval: float = 0.0
-    """Seconds between two reports while nothing happens on the node, if that is longer than
-    configured."""
+    """Seconds between two reports while nothing happens on the node, if longer than configured."""
     tables: dict[StreamName, TableHeld] = {}
     """The keys of the node's series that the coordinator has; it needs the others."""
     held: int = 0
-    """The sequence of the agent's report that the next may build on (``ReportDelta``); 0: of none,
-    and what built on another one was not taken."""
+    """The sequence number of the agent's report that the next one may build on (``ReportDelta``). 0
+    for none; a report that built on another one was not accepted."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str
     restarts: int
     age_seconds: float
-    """Since its last report."""
+    """Seconds since its last report."""
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,13 +131,14 @@ class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):
     incident: str
     suspects: tuple[Rank, ...] = ()
     waiters: tuple[Rank, ...] = ()
-    """One of each class: may be paused, as suspects may."""
+    """One rank of each class of waiters; like the suspects, they may be paused."""
     others: tuple[Rank, ...] = ()
-    """Only harmless tools."""
+    """Ranks for which only harmless tools may be used."""
     thorough: bool = False
-    """cuda-gdb, where it is configured, on all of them."""
+    """Whether to run cuda-gdb, where it is configured, on all of them."""
     apart: bool = False
-    """Each process' file is read by itself: equal stacks are not told once only."""
+    """Whether each process's file is read by itself, so that equal stacks are reported for each
+    process, not only once."""
 
 
 class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,15 +146,16 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     ranks: tuple[Rank, ...]
     raw: bool = False
-    """As the ranks wrote them, all recorders of each; else one of each, in the form that
-    ``evidence.flight_recorder.reduced`` describes."""
+    """Whether all recorders of each rank are wanted as the ranks wrote them; otherwise one of each,
+    in the form that ``evidence.flight_recorder.reduced`` describes."""
     known: tuple[bytes, ...] = ()
-    """The digests that the coordinator has, in the order of ``ranks``; empty for none."""
+    """The digests that the coordinator has, in the order of ``ranks``; an empty one for none."""
     most_bytes: int = 0
-    """Of all dumps in the answer."""
+    """Most bytes of all dumps in the answer."""
     after: float = 0.0
-    """The node's turn: seconds that an answer of ``most_bytes`` waits once it is gathered, and a
-    smaller one in proportion. Nodes whose ranks are all asked at once do not all answer at once."""
+    """The node's turn: the seconds that a finished answer of ``most_bytes`` waits before it is
+    sent; smaller ones wait in proportion. So nodes whose ranks are all asked at once do not all
+    answer at once."""
 
     def turn(self, size: int) -> float:
         """Seconds that an answer with so many bytes of dumps waits once it is gathered.
@@ -169,11 +171,11 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int
     data: bytes
-    """Empty where it is what the coordinator knows already."""
+    """The dump; empty where the coordinator has it already."""
     pickled: bool = False
-    """As PyTorch's watchdog writes it, else JSON; only where it is raw."""
+    """Whether a raw dump is a pickle, as PyTorch's watchdog writes it; otherwise JSON."""
     digest: bytes = b""
-    """Of the reduced form."""
+    """The digest of the reduced form."""
 
 
 class Dumps(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +183,7 @@ class Dumps(msgspec.Struct, frozen=True, kw_only=True):
 
     dumps: tuple[Dump, ...] = ()
     problems: tuple[str, ...] = ()
-    """One for each rank of which there is none, too."""
+    """What went wrong, with a line for each rank that has no dump."""
 
 
 class OutputRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +191,7 @@ class OutputRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     writers: tuple[Writer, ...]
     most_bytes: int = 0
-    """Of all of them in the answer."""
+    """Most bytes of all outputs in the answer."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):

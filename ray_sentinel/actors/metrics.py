@@ -152,13 +152,13 @@ KEY_SERIES = (
     "hw_disk_total_bytes",
     "hw_gpu_nvlink_errors_total",
 )
-"""What the agent sends to the coordinator: for the rules and the embedded history. In the order in
-which ``MOST_KEYS`` cuts them off where a node has very many."""
+"""The series that the agent sends to the coordinator, for the rules and the embedded history. Where
+a node has more than ``MOST_KEYS``, the last ones in this order are cut off."""
 _KEY_ORDER = {name: place for place, name in enumerate(KEY_SERIES)}
 MOST_KEYS = 400
-"""Series of one node."""
+"""Most key series of one node."""
 HISTORY = ("hw_", "train_", "tb_", "ray_cluster_", "server_")
-"""Beginnings of the names that the embedded history takes."""
+"""Beginnings of the names of the series that the embedded history takes."""
 
 
 def train_families(
@@ -249,14 +249,14 @@ class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A coordinator's figures about its own work."""
 
     nodes: int
-    """Whose agents report."""
+    """How many nodes have agents that report."""
     unwatched: int
     reports: int
-    """Taken since it started."""
+    """How many reports were accepted since its start."""
     relayed: int
-    """Of them: by way of relays."""
+    """How many of them came by way of relays."""
     last_cycle: float | None
-    """Unix time."""
+    """When the engine's last cycle was, in Unix seconds."""
     work: CoordinatorStatus
 
 

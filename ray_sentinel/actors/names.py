@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 NAMESPACE = "ray_sentinel"
-"""The Ray namespace of all that is ours."""
+"""The Ray namespace of everything that is ours."""
 
 COORDINATOR = "coordinator"
 AGENT_PREFIX = "agent-"
@@ -11,8 +11,8 @@ RELAY_PREFIX = "relay-"
 GROUP_PREFIX = "ray_sentinel-"
 
 PROTOCOL = 2
-"""Version of the calls between deployer, coordinator and agents. Raised when one of them could no
-longer understand the other; not with every release."""
+"""Version of the calls between deployer, coordinator and agents. It is raised when they could no
+longer understand each other, not with every release."""
 
 
 def agent_name(node_id: str) -> str:

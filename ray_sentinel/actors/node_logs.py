@@ -29,16 +29,16 @@ from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.text import one_line
 
 SECONDS = 30.0
-"""For all nodes together."""
+"""Seconds for all nodes together."""
 TAIL_LINES = 20_000
-"""Of each file, its last ones."""
+"""Most lines that are read of each file: its last ones."""
 FILE_BYTES, ALL_BYTES = 16 << 20, 256 << 20
 NODE_FILES, MOST_NODES = 400, 512
 _AT_ONCE = 8
-"""Nodes that are read at the same time."""
+"""How many nodes are read simultaneously."""
 _LIST_SECONDS = 10
 _START_SECONDS = 15.0
-"""For the process beside its own time: it imports Ray first."""
+"""Additional seconds for the helper process to start: it imports Ray first."""
 _WANTED = re.compile(
     r"(?:.*/)?(?:worker-[0-9a-f]+-.*\.(?:out|err)|job-driver-.*\.log|ray-train-.*\.log"
     r"|raylet(?:\.\d+)?\.(?:out|err)|gcs_server(?:\.\d+)?\.(?:out|err))(?:\.\d+)?"
@@ -50,16 +50,18 @@ class LogRequest(msgspec.Struct, frozen=True):
     """What the helper has to fetch."""
 
     address: str
-    """Of the control store."""
+    """The address of the control store."""
     node: str
-    """A node's address, host, name or the beginning of its id; empty for all but this one."""
+    """A node's address, host or name, or the beginning of its id; empty for all nodes but this one.
+    """
     folder: str
-    """Where the files go, one folder a node, called as its address."""
+    """The folder for the files, with a subfolder for each node, named after its address."""
     known: list[str]
-    """Workers' files of this machine's session: a node that has one of them is this one."""
+    """Names of the workers' files in this machine's session; a node that has one of them is this
+    one."""
     seconds: float
     session: str = ""
-    """This machine's session; a node that keeps its files there is this one too."""
+    """This machine's session; a node that keeps its files in it is also this one."""
 
 
 class NodeLogs(msgspec.Struct):
@@ -68,7 +70,8 @@ class NodeLogs(msgspec.Struct):
     address: str
     host: str = ""
     here: bool = False
-    """It writes into this machine's session: its files are read as they are."""
+    """Whether the node writes into this machine's session; its files are then read where they are.
+    """
     files: int = 0
     problem: str = ""
 

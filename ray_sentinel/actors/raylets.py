@@ -53,7 +53,8 @@ def raylet_address(folder: Path) -> str:
 
 CHECK_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
-"""For what is to be closed before; it may wait for Ray, or for a disk that hangs."""
+"""Seconds that cleaning up before the end may take; it may wait for Ray, or for a disk that hangs.
+"""
 
 
 def end_with_raylet(close: Callable[[], object], seconds: float = CLOSE_SECONDS) -> Loop | None:

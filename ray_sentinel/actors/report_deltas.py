@@ -36,7 +36,7 @@ from ray_sentinel.model.progress import (
 )
 
 MARK = b"\xc1"
-"""Begins a delta: no MessagePack begins so."""
+"""The first byte of a delta: no MessagePack begins with it."""
 T = TypeVar("T")
 
 
@@ -73,19 +73,20 @@ else:
 
 
 class RankChanges(msgspec.Struct, frozen=True, array_like=True):
-    """The ranks of a snapshot, by those of the last one; all rows are of ``places``."""
+    """How the ranks of a snapshot differ from those of the one before; all rows belong to
+    ``places``."""
 
     count: int
     whole: tuple[tuple[int, RankSnapshot], ...]
-    """Place and rank: those that were not there, or were another process."""
+    """The place and the complete record of each rank that is new or is another process."""
     places: tuple[int, ...]
     rows: RankColumns
     process: ProcessColumns
     attached: tuple[int, ...]
-    """Places of those with progress, of which the rest is."""
+    """The places of the ranks with progress, to which ``progress`` and ``rings`` belong."""
     progress: ProgressColumns
     rings: tuple[tuple[int, tuple[float, ...]], ...]
-    """How many of its last step durations stay, and those that follow."""
+    """How many of a rank's last step durations stay, and those that follow."""
 
 
 class CollectorChanges(msgspec.Struct, frozen=True, array_like=True):
@@ -113,7 +114,7 @@ class ReportDelta(msgspec.Struct, frozen=True, array_like=True):
     incarnation: str
     sequence: int
     base: int
-    """The sequence of that earlier one."""
+    """The sequence number of that earlier report."""
     report: ReportPart
     snapshot: SnapshotPart
     ranks: RankChanges

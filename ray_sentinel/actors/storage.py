@@ -15,7 +15,7 @@ from ray_sentinel.private_files import make_private, tighten
 from ray_sentinel.trusted_path import claim_private_folder, trusted_uids
 
 PATIENCE = 8.0
-"""Seconds for a folder to answer: an automounter may take some."""
+"""Seconds that a folder has to answer: an automounter may need some."""
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 

@@ -19,8 +19,8 @@ from ray_sentinel.actors.messages import (
 from ray_sentinel.model.identity import Rank
 
 CALLS_AT_ONCE = 16
-"""Each has a thread. A constructor runs on the main thread only in an actor that is not ``async``,
-and only there can signals be handled."""
+"""How many calls are answered at once, each on a thread of its own. A constructor runs on the main
+thread only in an actor that is not ``async``, and only there can signals be handled."""
 
 
 class Agent:

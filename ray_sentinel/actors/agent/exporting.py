@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 GROUP = "ray_sentinel.exporters"
 _TELLING = (SentinelError, ImportError, AttributeError, OSError)
-"""Errors whose text says enough."""
+"""Errors whose text says enough; for others the name of their class is shown too."""
 MOST_NOTES = 20
-"""What went wrong is shown and logged so often at most."""
+"""Most different failures that are shown and logged; later ones are dropped."""
 
 
 CLOSE_SECONDS = 2.0
-"""For an exporter to stop."""
+"""Seconds that an exporter has to stop."""
 
 
 class Exporting:

@@ -31,17 +31,19 @@ from ray_sentinel.progress.ask import (
 from ray_sentinel.progress.record_view import RecordView
 
 SECONDS = 8.5
-"""For all that is asked at once: who is late is left out, and the others are sent."""
+"""Seconds for everything that is asked at once: dumps that are late are left out, and the others
+are sent."""
 RANK_SECONDS = 5.0
-"""For one rank to answer; PyTorch's watchdog looks once a second whether it is asked."""
+"""Seconds that one rank has to answer; PyTorch's watchdog checks once a second whether it is asked.
+"""
 LEAVE_SECONDS = 1.0
-"""For a rank that an exception ends to leave its recorders."""
+"""Seconds that a rank which an exception ends has to leave its recorders."""
 _MOST_SEEN = 4096
-"""Ranks of which is remembered what they answered last."""
+"""Most ranks whose last answers are remembered."""
 
 RecordOf = Callable[[int, int], RecordView | None]
 Source = Callable[[], Iterator[RecorderDump]]
-"""Reads a rank's recorders, each when it is asked for."""
+"""A function that reads a rank's recorders, each when it is asked for."""
 
 
 class NodeDumps:

@@ -39,15 +39,16 @@ from ray_sentinel.progress.record_view import RecordView
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
-"""For the harmless tools to look at all ranks asked about."""
+"""Seconds that the harmless tools have to look at all requested ranks."""
 MOST_STACKS = 1024
-"""Processes of one node that are looked at in one round."""
+"""Most processes of one node that are looked at in one round."""
 COMPANION_SECONDS = 0.7
-"""For a companion thread that runs: where it does not, nothing comes however long one waits."""
+"""Seconds that a companion thread has to answer. If it does not run, no longer wait would help."""
 WATCHDOG_SECONDS = 6.5
-"""A rank's watchdog speaks when the interpreter was held for 5 s; the verdict comes sooner."""
+"""Seconds to wait for the rank's watchdog, which speaks once the interpreter has been held for 5 s;
+the verdict comes sooner."""
 WATCHDOG_POLL = 0.5
-"""Seconds between two looks whether it has spoken."""
+"""Seconds between two checks whether the watchdog has spoken."""
 
 
 def missing_tracer() -> str:

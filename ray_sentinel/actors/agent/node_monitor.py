@@ -76,21 +76,22 @@ log = logging.getLogger(__name__)
 Seen = TypeVar("Seen", RankSnapshot, Exit)
 
 MOST_PROBLEMS = 8
-"""Of what was wrong with records and ranks, the last ones are shown."""
+"""Most problems with records and ranks that are shown: the last ones."""
 ENDED_SECONDS = 120.0
-"""A rank that has ended is served as not alive for so long."""
+"""Seconds for which a rank that has ended is served as not alive."""
 RAYLETS_SECONDS = 10.0
 COLLECT_AFTER = 1.0
 """Seconds until the first collector is started: the ranks come before the metrics, here and on the
 other nodes of this machine."""
 CLUSTER_SECONDS = 10.0
-"""Between two questions about the whole cluster: capacities and dead actors change slowly."""
+"""Seconds between two questions about the whole cluster: capacities and dead actors change slowly.
+"""
 CLUSTER_THREAD = "ray-sentinel-cluster"
 SETTLE_SECONDS = 10.0
-"""How long an agent waits for the others of its machine."""
+"""Seconds that an agent waits for the other agents of its machine."""
 NOT_DEFAULT = (1,)
-"""No raylet has this pid, and it is lower than any: an agent with this peer is not the one that
-takes what descends from no raylet."""
+"""A stand-in for the pids of peers. No raylet has this pid, and it is lower than any, so an agent
+with this peer is not the one that takes processes which descend from no raylet."""
 
 
 class RanksSeen(NamedTuple):

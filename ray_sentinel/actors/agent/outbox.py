@@ -13,9 +13,9 @@ from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import Exit
 
 MOST_EVENTS = 500
-"""Kept while the coordinator is away; the oldest go first."""
+"""Most events that are kept while the coordinator is away; of more, the oldest are dropped."""
 MOST_EXITS = 1000
-"""Kept until they are acknowledged; the oldest go first."""
+"""Most exits that are kept until they are acknowledged; of more, the oldest are dropped."""
 
 
 class Outbox:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ray_sentinel.model.progress import HELD, OVER, RankSnapshot, RayProcess
 
 _TOLD = HELD | OVER
-"""States that are told at once."""
+"""States of processes that are reported at once."""
 _Shape = tuple[tuple[object, ...], ...]
 
 

@@ -118,11 +118,11 @@ def runtime_env_agent(node_id: str) -> RuntimeEnvAgentAddress | None:
 # The agent's way to the coordinator: by name, so that it outlives the coordinator's death.
 
 ANSWER_SECONDS = 5.0
-"""For the coordinator to acknowledge a report; it is sent again after that."""
+"""Seconds that the coordinator has to acknowledge a report; after that it is sent again."""
 
 
 RELAY_AGAIN_SECONDS = 10.0
-"""A relay that did not answer is left alone for so long."""
+"""Seconds for which a relay that did not answer is left alone."""
 
 
 class CoordinatorLink:
@@ -217,11 +217,12 @@ class ClusterQuestions:
 # as good as a longer interval: calls wait for it, other threads do not.
 
 REST_SECONDS = 0.185
-"""What a call may wait longer."""
+"""Seconds of one rest; a call may have to wait this much longer."""
 ROUND_SECONDS = 0.2
-"""From one rest to the next: the difference is more than Ray's interval, so that calls are met."""
+"""Seconds from the start of one rest to the next. What remains between rests is longer than Ray's
+interval, so that every call is noticed."""
 NUMBER = signal.SIGALRM
-"""Handled, but never sent: only the interpreter is told that it came."""
+"""The signal whose handler rests. It is never sent: only the interpreter is told that it came."""
 
 
 def rest_between_calls() -> Loop:

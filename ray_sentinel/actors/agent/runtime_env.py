@@ -27,18 +27,19 @@ from ray_sentinel.progress.proc.proc_stat import all_stats
 from ray_sentinel.text import one_line
 
 ANSWER_SECONDS = 1.5
-"""For the agent, which answers in milliseconds where it does."""
+"""Seconds that the runtime environment agent has to answer; where it answers at all, it takes
+milliseconds."""
 FILE_SECONDS = 1.0
-"""For the disk with its logs."""
+"""Seconds that the disk has to give the agent's logs."""
 MOST_BYTES = 4 << 20
-"""Of its answer."""
+"""Most bytes of the agent's answer."""
 MOST_ENVIRONMENTS = 1000
 MOST_LOG = 1 << 20
-"""Bytes of a log's end that are read."""
+"""Most bytes that are read from the end of a log."""
 MOST_THREADS = 4096
-"""Of what builds, that are looked at."""
+"""Most threads of building processes that are looked at."""
 _COMMAND = "ray::RuntimeEnv"
-"""The kernel's name of the agent, "ray::RuntimeEnvAgent" cut."""
+"""The beginning of the agent's command name, "ray::RuntimeEnvAgent", as the kernel cuts it off."""
 _AGENT_LOG = "runtime_env_agent.log"
 _BUILD_LOGS = "runtime_env_setup-*.log"
 

@@ -10,7 +10,7 @@ from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.samples import SampleBatch, SampleSender, StreamName, TableHeld
 
 SAMPLE_SECONDS = 4.5
-"""Between two samples of the key series: they change with the collectors' cycles."""
+"""Seconds between two samples of the key series, which change with the collectors' cycles."""
 
 
 class NodeSampling:

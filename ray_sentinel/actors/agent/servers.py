@@ -37,15 +37,15 @@ CACHE = Metric("server_kv_cache_ratio", "gauge", "Use of the fullest key-value c
 SPEED = Metric("server_tokens_per_second", "gauge", "Tokens generated, as the engine says.", OF_JOB)
 
 ASK_SECONDS = 5.0
-"""Between two questions."""
+"""Seconds between two requests to the servers."""
 ANSWER_SECONDS = 2.0
-"""For a whole answer: one that trickles in keeps the others waiting no longer."""
+"""Seconds for a whole answer: one that trickles in does not delay the others longer."""
 MOST_BYTES = 8 << 20
-"""Of an answer: histograms of many models are long."""
+"""Most bytes of one answer; the histograms of many models are long."""
 SEARCH_SECONDS = 30.0
-"""Between two searches for an endpoint that was not found, or that has gone."""
+"""Seconds between two searches for an endpoint that was not found, or that has gone."""
 STALE_SECONDS = 3 * ASK_SECONDS
-"""An older answer is served no more."""
+"""Seconds after which an answer is no longer served."""
 
 
 class ServerPoll:

@@ -25,14 +25,14 @@ from ray_sentinel.report.contract import incident_json
 from ray_sentinel.whole_file import write_whole
 
 MAX_FILE = 32 << 20
-"""Bytes of one file; the rest is cut off, and the file says so."""
+"""Most bytes of one file; the rest is cut off, and the file says so."""
 MAX_BUNDLE = 512 << 20
-"""Bytes that one capture adds."""
+"""Most bytes that one capture adds; further files are left out."""
 MARK = ".deployment"
-"""In a bundle: the deployment that made it."""
+"""The name of the file in a bundle that names the deployment which made it."""
 
 _SAME_SECONDS = 1e-3
-"""What adding and subtracting leaves of a time."""
+"""Seconds by which equal times may differ through rounding, after additions and subtractions."""
 _NUMBER = re.compile(r"-(\d{4,9})(?:-\d{1,3})?$")
 _NAME = re.compile(r"[A-Za-z0-9._-][A-Za-z0-9._-]*")
 
@@ -132,7 +132,7 @@ class Added(NamedTuple):
     problems: list[str]
     """One line for each file that is not there."""
     left: dict[str, bytes]
-    """Those that the disk did not take, which it may take later."""
+    """The files that the disk did not take; it may take them later."""
 
 
 def put(folder: Path, files: Mapping[str, bytes]) -> Added:

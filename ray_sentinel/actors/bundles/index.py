@@ -23,18 +23,19 @@ from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
 
 BACKTRACES = ("pyspy_", "cudagdb_")
-"""How the files begin that a capture after a fixed time is for."""
+"""Beginnings of the names of the files with backtraces, which are what a capture after a fixed time
+is for."""
 
 
 class Written(NamedTuple):
     """The result of writing into an incident's folder."""
 
     folder: Path | None
-    """None where it could not be made."""
+    """The incident's folder; None where it could not be made."""
     problems: list[str]
-    """Lines for people."""
+    """What went wrong, in lines for people."""
     left: dict[str, bytes]
-    """Files, by their names in the folder, that the disk did not take."""
+    """Files that the disk did not take, by their names in the folder."""
 
 
 class Bundles:

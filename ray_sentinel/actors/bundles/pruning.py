@@ -58,15 +58,15 @@ class Prunable(NamedTuple):
 
     path: Path
     deployment: str
-    """Which is said to have made it; empty where nothing says."""
+    """The deployment that is said to have made it; empty where nothing says."""
     owner: int
-    """Number of the user that it belongs to."""
+    """The id of the user that owns it."""
     bytes: int
     modified: float
     remove: Callable[[], bool]
-    """Removes it; whether it is gone. Never raises."""
+    """Removes it, and returns whether it is gone. Never raises."""
     is_ours: Callable[[], bool] = lambda: True
-    """What takes longer to look at."""
+    """A further check that it is ours, apart because it takes longer."""
 
 
 class Pruner:

@@ -20,20 +20,21 @@ from ray_sentinel.model.incident import Incident
 log = logging.getLogger(__name__)
 
 STORE_SECONDS = 10.0
-"""For the files of a capture; a capture is done then, with or without them."""
+"""Seconds to store the files of a capture; after that the capture counts as done, with or without
+them."""
 PUBLISH_SECONDS = 1.0
-"""For an incident's report; whoever is to be told is told then."""
+"""Seconds to write an incident's report; after that it is announced all the same."""
 HANGS_SECONDS = 5.0
-"""A write that takes longer is told."""
+"""Seconds after which an unfinished write is reported."""
 RETRY_SECONDS = 30.0
-"""After a bundle could not be written."""
+"""Seconds until the next attempt after a bundle could not be written."""
 WAITING_BYTES = 256 << 20
-"""Of files that were not written yet; what comes then is dropped, and said."""
+"""Most bytes of files that wait to be written; what comes beyond that is dropped, and reported."""
 MOST_PROBLEMS = 20
-"""Incidents whose trouble is kept in mind."""
+"""Most incidents whose problems are remembered."""
 
 Done = tuple[Path | None, list[str]]
-"""An incident's folder, None where it could not be made, and what could not be written."""
+"""An incident's folder (None where it could not be made), and what could not be written."""
 
 
 class _Task:
@@ -49,9 +50,9 @@ class _Task:
         self.size = sum(map(len, files.values())) if files is not None else 0
         self.done = threading.Event()
         self.late = False
-        """Nobody waits for it any more."""
+        """Whether nobody waits for it any more."""
         self.overtaken = False
-        """A report, and a newer one of its incident has come while it was written."""
+        """Whether it is a report, and a newer one of its incident came while it was written."""
         self.result: Done = (None, [])
 
 

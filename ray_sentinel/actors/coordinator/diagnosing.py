@@ -24,10 +24,11 @@ from ray_sentinel.store.incident_window import window_start
 log = logging.getLogger(__name__)
 
 DEADLINE = 180.0
-"""Seconds for a diagnosis, a process of its own; it reads half an hour of every series."""
+"""Seconds for one diagnosis, which is a process of its own and reads half an hour of every series.
+"""
 REPORTS = ("diagnosis.json", "diagnosis.md", "diagnosis.html")
 WITHOUT = frozenset({"asked", "sentinel"})
-"""Kinds that no series explain."""
+"""Kinds of incidents that no series explain."""
 
 
 class SeriesDiagnoser:

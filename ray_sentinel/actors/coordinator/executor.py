@@ -97,7 +97,7 @@ from ray_sentinel.supervise.notify.notifier import (
 # Whether a node's raylet still answers: tells a lost node from a lost agent.
 
 PROBE_SECONDS = 1.0
-"""For a raylet to answer: one that lives does in milliseconds."""
+"""Seconds that a raylet has to accept a connection; one that is alive takes milliseconds."""
 
 _REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
 
@@ -124,23 +124,23 @@ def raylet_answers(address: str, port: int) -> tuple[bool | None, str]:
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 3.0
-"""For all agents' stacks: their own deadline, and the way there and back."""
+"""Seconds for the stacks of all agents: their own deadline, and the way there and back."""
 LATE_SECONDS = 20.0
-"""Stacks that come so long after they were asked for tell little of the moment."""
+"""Seconds after the request from which stacks say little about that moment."""
 GATHER_SECONDS = 15.0
-"""What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
+"""Seconds that a capture may take beyond ``capture.deadline``, to travel and to be written."""
 LOOK_SECONDS = 1.0
-"""For the disk to say what captures an incident has had."""
+"""Seconds that the disk has to say which captures an incident has had."""
 CLOSE_SECONDS = 1.5
-"""For notices that were not delivered yet."""
+"""Seconds that undelivered notices have at the end."""
 LOOKS = 4
-"""Ray jobs that are looked at at once."""
+"""How many Ray jobs are looked at simultaneously."""
 WORKERS = 16
-"""Threads for what is asked at once, and as many for captures: they wait more than they work."""
+"""Threads for simultaneous requests, and as many for captures: they wait more than they work."""
 
 
 Harvested = tuple[tuple[RankLog, ...], list[str]]
-"""What ranks wrote last, and what could not be stored of it."""
+"""What ranks wrote last, and why parts of it could not be stored."""
 
 
 class Executor:

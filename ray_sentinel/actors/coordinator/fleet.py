@@ -32,15 +32,15 @@ from ray_sentinel.progress.proc.process_memory import memory_files
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 3.0
-"""An agent heard of within this time needs no ping."""
+"""Seconds within which an agent must have reported to need no ping."""
 START_SECONDS = 10.0
-"""A node whose agent has been silent for so long is shown as unwatched also without a known reason;
-a node that is lost is the engine's business, and found sooner."""
+"""Seconds of silence of its agent after which a node is shown as unwatched even without a known
+reason. Lost nodes are the engine's business, and found sooner."""
 SWEEP_SECONDS = 30.0
-"""Between two looks for groups that nobody needs: the table of groups may be long."""
+"""Seconds between two searches for unneeded placement groups; the table of groups may be long."""
 RELAY_STARTS_SECONDS = 60.0
 RELAY_HANGS_SECONDS = 15.0
-"""For a relay that has answered before, or is started again by Ray."""
+"""Seconds that a relay may be silent which has answered before, or which Ray starts again."""
 AWAY_SECONDS = 5.0
 AWAY = (
     "Ray's control store (GCS) does not answer: nodes that join or leave are not seen, and what "
@@ -48,14 +48,14 @@ AWAY = (
 )
 DRAINED = "it is being drained and has no rank: it is left alone, so that it can go"
 WAVE = 64
-"""Agents that start at once, at most: each is a placement group and an actor in Ray's control
-store, a worker on its node, and a package to be shipped there."""
+"""Most agents that start at once: each is a placement group and an actor in Ray's control store, a
+worker on its node, and a package to be shipped there."""
 WAVE_SECONDS = 10.0
-"""An agent that has not reported after so long no longer keeps others from being started."""
+"""Seconds after which an agent that has not reported no longer keeps others from being started."""
 NEXT_WAVE = f"its agent is started after others: no more than {WAVE} start at once"
 RETRY = Backoff(first=2.0, most=60.0)
 Groups = Mapping[str, placement.NodePlacementGroup]
-"""By node id."""
+"""The placement groups by node id."""
 
 
 class FleetMember:

@@ -28,27 +28,28 @@ from ray_sentinel.store.history.writer import MAX_BYTES, RowPacker, Rows, histor
 log = logging.getLogger(__name__)
 
 RECENT_BYTES = 64 << 20
-"""Of the series of half an hour."""
+"""Most bytes of the series of the last half hour."""
 VALUES_PER_SECOND = 0.75 * RECENT_BYTES / 8 / KEPT_SECONDS
-"""3,500. A value is 8 bytes; a quarter is left for what is around them."""
+"""Values that may arrive in a second: 3,500. A value takes 8 bytes; a quarter of the room is left
+for what surrounds the values."""
 SHORTEST, LONGEST = 5.0, 30.0
 """Seconds between two values of a series, in a small cluster and in a large one."""
 MOST_SERIES = 600
-"""Of one node, at most; of very many nodes, fewer of each."""
+"""Most series of one node; with very many nodes, each has fewer."""
 MOST_TEXTS = 200_000
-"""Keys whose text is remembered."""
+"""Most keys whose text is remembered."""
 SAVE_SECONDS = 2.0
-"""Between two writes: what a killed coordinator loses."""
+"""Seconds between two writes to the file: this much is lost if the coordinator is killed."""
 RETRY_SECONDS = 15.0
-"""After the file could not be written."""
+"""Seconds until the next attempt after the file could not be written."""
 IMAGE_SECONDS = 20.0
-"""For a copy of the file; the last half hour is given after that."""
+"""Seconds to copy the file; after that the last half hour is given instead."""
 CLOSE_SECONDS = 20.0
-"""That a write which hangs is waited for at the end."""
+"""Seconds that a hanging write is waited for at the end."""
 FILE_SHARE = 0.125
-"""Of what all our files may take."""
+"""The file's share of the space that all our files may take."""
 IMAGE_BYTES = 64 << 20
-"""Of a copy for one who cannot read the file; a larger history is thinned for it."""
+"""Most bytes of a copy for someone who cannot read the file; a larger history is thinned for it."""
 
 
 def wanted(nodes: int) -> HistoryRequest:
@@ -63,7 +64,7 @@ def wanted(nodes: int) -> HistoryRequest:
 
 
 RowSource = Callable[[dict[str, float], float, float], Iterable[HostRow]]
-"""As ``EngineLoop.rows``."""
+"""A function like ``EngineLoop.rows``."""
 
 
 class HistoryKeeper:

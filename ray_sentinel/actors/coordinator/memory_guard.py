@@ -16,7 +16,7 @@ from ray_sentinel.progress.proc.proc_stat import resident_bytes
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
-"""Between two looks, and two things that are let go."""
+"""Seconds between two checks, so that one thing at most is dropped in this time."""
 
 
 class MemoryGuard:
@@ -33,7 +33,7 @@ class MemoryGuard:
         self._shed = shed
         self._resident = resident
         self.exhausted = False
-        """More is taken than may be, and nothing is left to be let go."""
+        """Whether too much memory is used, and nothing is left to drop."""
 
     def step(self) -> None:
         """Check the memory, and drop something if too much is used."""

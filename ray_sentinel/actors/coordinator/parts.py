@@ -71,11 +71,13 @@ from ray_sentinel.web.routes import PageSource
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 4.0
-"""For each part to end; whoever asks the coordinator to close waits a little longer."""
+"""Seconds that each part has to end; whoever asks the coordinator to close waits a little longer.
+"""
 DISK_SECONDS = 10.0
-"""For the disk to say what an earlier coordinator left; it is done without after that."""
+"""Seconds that the disk has to say what an earlier coordinator left; after that we do without."""
 DRAINED_SECONDS = 3.0
-"""So long a drained node must have had no rank before it is left: its exits are told by then."""
+"""Seconds for which a drained node must have had no rank before its agent leaves it: by then all
+exits have been reported."""
 
 
 class CoordinatorParts:

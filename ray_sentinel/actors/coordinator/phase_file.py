@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 NAME = "phases.json"
 MOST_JOBS = 64
-"""Whose phases are kept; those that were seen last."""
+"""Most jobs whose phases are kept: those that were seen last."""
 MAX_BYTES = 1 << 20
-"""Of the file; a longer one is not read, and phases are learned anew."""
+"""Most bytes of the file; a longer one is not read, and phases are learned anew."""
 
 Phases = dict[str, dict[str, tuple[float, ...]]]
-"""Job → phase → seconds."""
+"""Durations in seconds by phase, by job."""
 
 
 class PhaseFile:

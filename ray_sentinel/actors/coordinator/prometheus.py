@@ -18,9 +18,10 @@ from ray_sentinel.store.prometheus.job import JobPrometheus
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 2.0
-"""Between two looks at the program and its targets."""
+"""Seconds between two looks at the program and its targets."""
 AGAIN_SECONDS = 60.0
-"""Between two looks for the program, where it is not there: somebody may be installing it."""
+"""Seconds until the next attempt after Prometheus could not be started: somebody may be installing
+it."""
 
 
 class PrometheusKeeper:

@@ -14,10 +14,11 @@ from ray_sentinel.actors.hosts import RayNode
 log = logging.getLogger(__name__)
 
 FEWER = 0.8
-"""Relays stay until there are fewer nodes than this part of those that made them needed."""
+"""Relays stay until fewer nodes are left than this share of the number that made relays necessary.
+"""
 
 Answers = Callable[[], bool | None]
-"""Whether a relay answers; None while that is open."""
+"""Returns whether a relay answers; None while that is open."""
 
 
 class Relays:

@@ -17,10 +17,11 @@ from ray_sentinel.model.status import NodeStatus
 from ray_sentinel.store.prometheus.scrape_config import scrape_target
 
 LONGEST_INTERVAL = 2.0
-"""Seconds: rules see movements in time only where they are told of them that often."""
+"""Longest interval between two reports, in seconds: rules see movements in time only if they hear
+of them this often."""
 RATE_SECONDS = 10.0
 _Place = tuple[str, int]
-"""A boot of a machine, and a PID namespace there."""
+"""The boot of a machine, and a PID namespace on it."""
 
 
 class RosterEntry:

@@ -29,11 +29,11 @@ from ray_sentinel.model.health import CheckpointHealth, Health, NodeView, RayRes
 from ray_sentinel.model.status import Status
 
 VIEW_SECONDS = 45.0
-"""An agent's look at its node may wait for a driver that hangs."""
+"""Seconds that an agent has to look at its node; it may wait for a driver that hangs."""
 _HELPER_SECONDS = 120.0
-"""For a process of its own to connect and to ask every agent."""
+"""Seconds that a helper process has to connect and to ask every agent."""
 _MOST_NODES = 1000
-"""Whose agents are asked for a look."""
+"""Most nodes whose agents are asked for a look."""
 
 
 def survey(ray: Any, checkpoints: Path | None = None) -> Health:
@@ -180,8 +180,8 @@ def _demands(ray: Any) -> tuple[tuple[str, ...], str]:
 
 SUBMITTED_KEY = b"_ray_internal_job_info_"
 SUBMITTED_NAMESPACE = b"job"
-"""Where Ray's job manager keeps what it knows of a submitted job, as JSON: ``JobInfoStorageClient``
-in ``ray/dashboard/modules/job/common.py``."""
+"""The namespace in which Ray's job manager keeps what it knows of a submitted job, as JSON:
+``JobInfoStorageClient`` in ``ray/dashboard/modules/job/common.py``."""
 
 
 def submitted_jobs(ray: Any) -> tuple[str, ...]:

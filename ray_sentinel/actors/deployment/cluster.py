@@ -59,21 +59,21 @@ def remedy(environ: Mapping[str, str] = os.environ) -> str:
 
 
 PROBE_SECONDS = 2.0
-"""A control store that does not accept within this time is not there: ``ray.init`` would wait for
-a minute before it said so."""
+"""Seconds that a control store has to accept a connection; after that it counts as absent.
+``ray.init`` would take a minute to say so."""
 
 RAYLET_SECONDS = 5.0
-"""For a node that is being started to have its raylet."""
+"""Seconds that a node which is being started has to get its raylet."""
 
 _USES_TLS = "RAY_USE_TLS"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-"""How an HTTP/2 client begins: the preface and an empty SETTINGS frame."""
+"""The first bytes of an HTTP/2 client: the preface and an empty SETTINGS frame."""
 _SETTINGS = b"\4"
 
 CLIENT_STARTS = 3
 CLIENT_NOT_STARTED = "Starting Ray client server failed"
-"""Now and then Ray's client server cannot start the process that serves a client (a fork beside
-gRPC's threads, ray-project/ray#63202)."""
+"""What Ray's client server says when it cannot start the process that serves a client, which
+happens now and then (a fork beside gRPC's threads, ray-project/ray#63202)."""
 
 _REMEDY = "start one with `ray start --head`, or name it with --address or RAY_ADDRESS"
 

@@ -15,7 +15,8 @@ log = logging.getLogger("ray_sentinel")
 RETRY = Backoff(first=5.0, most=60.0)
 GIVE_UP_SECONDS = 900.0
 BEGIN_SECONDS = 0.05
-"""Until the first attempt: its imports take the interpreter lock, and ``attach()`` is to return."""
+"""Seconds before the first attempt: its imports take the interpreter lock, and ``attach()`` is to
+return."""
 
 
 class Deployer:

@@ -41,7 +41,8 @@ ALWAYS_BLANK = (
     "OMPI_COMM_WORLD_SIZE",
     "RAY_SENTINEL_JOB",
 )
-"""Blanked also where the deployer does not have them: a raylet may have been started with them."""
+"""Variables that are blanked even where the deployer does not have them: a raylet may have been
+started with them."""
 
 _OWN = {
     ROLE_VARIABLE: "actor",
@@ -49,14 +50,13 @@ _OWN = {
     "RAY_task_events_report_interval_ms": "0",
     "RAY_event_stats": "0",
 }
-"""Ray makes its workers nice (15): where ranks keep all CPUs of a host busy, an agent would take a
-minute to start, and evidence would come late. Collectors are nice, see ``collect.child``.
-
-Ray's own records of our calls, one a second from each agent, are of no use to anybody: without
-them, and the statistics of its event loops, an agent takes a sixth less CPU."""
+"""Settings for our own processes. Ray makes its workers nice (15): where ranks keep all CPUs of a
+host busy, an agent would take a minute to start, and evidence would come late. Collectors are nice,
+see ``collect.child``. Nobody needs Ray's own records of our calls, one a second from each agent:
+without them, and without the statistics of its event loops, an agent takes a sixth less CPU."""
 
 _NEVER_INHERITED = ("RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_RUNTIME_ENV_HOOK", "PYTHONSTARTUP")
-"""Would put somebody else's runtime environment or code into our job."""
+"""Variables that would bring somebody else's runtime environment or code into our job."""
 
 
 def actor_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

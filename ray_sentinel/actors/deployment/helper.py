@@ -23,7 +23,7 @@ from ray_sentinel.model.status import Status
 from ray_sentinel.progress.proc.process_memory import memory_file
 
 WATCHED_SECONDS = 40.0
-"""To wait for the nodes before those that are not watched are named: on a host that is busy, Ray
+"""Seconds to wait for all nodes to be watched before the others are named: on a busy host, Ray
 takes its time to start an agent."""
 
 

@@ -32,8 +32,8 @@ from ray_sentinel.actors.names import (
 log = logging.getLogger(__name__)
 
 NODE_SHARE = 0.001
-"""Of the resource ``node:<address>``, of which each node has 1: takes no CPU, and a bundle of only
-zeros is refused."""
+"""How much we take of the resource ``node:<address>``, of which each node has 1. It takes no CPU,
+and Ray refuses a bundle of only zeros."""
 
 _SELECTS_BY_LABEL = "bundle_label_selector" in inspect.signature(placement_group).parameters
 

@@ -16,7 +16,7 @@ from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
 from ray_sentinel.actors.relay.batches import ReportBatches
 
 ANSWER_SECONDS = 4.5
-"""For the coordinator to answer: a little less than the agents wait for theirs."""
+"""Seconds that the coordinator has to answer: a little less than the agents wait for theirs."""
 
 
 class Relay:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 GATHER_SECONDS = 0.25
-"""A report waits at most so long for others."""
+"""Most seconds that a report waits for others."""
 MOST_BYTES = 90_000
-"""Of one batch: what is larger than 100 kB, Ray does not send within a call."""
+"""Most bytes of one batch: Ray sends no more than 100 kB within a call."""
 
 Send = Callable[[list[bytes]], Coroutine[Any, Any, list[bytes]]]
 

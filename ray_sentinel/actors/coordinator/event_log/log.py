@@ -36,17 +36,18 @@ from ray_sentinel.progress.rank.own_process import boot_number
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 << 20
-"""Of one segment, before it is packed; the oldest whole ones make room."""
+"""Bytes of one segment before it is packed; the oldest whole ones are deleted to make room."""
 MOST_EVENTS = 64 << 20
-"""Bytes of the events of a segment that begins with a large state: half as many as the state has,
-but no more than this, so that large states are rare."""
+"""Most bytes of events in a segment that begins with a large state. It takes half as many as the
+state has, up to this limit, so that large states are rare."""
 MOST_UNPACKED = 256 << 20
-"""Bytes of one segment that are read: no file, however it is packed, costs more memory."""
+"""Most bytes of one segment that are read: no file, however it is packed, costs more memory."""
 MOST_STATE = 128 << 20
-"""Bytes of a state with which a segment begins: what cannot be compressed takes a third more in the
-header, and with all events that follow it is still less than ``MOST_UNPACKED``."""
+"""Most bytes of the state with which a segment begins. Even if it cannot be compressed, and so
+takes a third more in the header, it stays below ``MOST_UNPACKED`` with all the events that follow.
+"""
 MOST_READ_STATE = 1 << 30
-"""Bytes of one state that are unpacked: earlier versions wrote larger ones."""
+"""Most bytes of one state that are unpacked: earlier versions wrote larger ones."""
 _SUFFIX, _PACKED, _PART = ".jsonl", ".jsonl.gz", ".jsonl.part"
 _NAME = re.compile(r"(?P<number>\d{6,12})(?P<kind>\.jsonl(?:\.gz|\.part)?)", re.ASCII)
 
@@ -61,14 +62,14 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's snapshot before the first event, compressed (``packed_state``). Empty in a
     segment that had to begin without; None in logs of older versions."""
     after: int = 0
-    """Of older versions: the highest number of an incident before this segment or the log."""
+    """Only in older versions: the highest number of an incident before this segment or the log."""
     incidents: tuple[Incident, ...] = ()
-    """Of older versions."""
+    """Only in older versions: the incidents before this segment."""
     lost: int = 0
-    """Events that are missing between this segment and the one before: the disk did not take them.
-    """
+    """How many events are missing between the previous segment and this one, because the disk did
+    not take them."""
     boot: int = 0
-    """Of the coordinator's machine; 0 where that is hidden."""
+    """A number for the boot of the coordinator's machine; 0 where that is hidden."""
     clock_offset: float = 0.0
     """Times of the events minus ``CLOCK_MONOTONIC`` in that boot: a coordinator that is started
     again goes on with them, however the wall clock was set meanwhile."""
@@ -97,7 +98,7 @@ encoded = _encoder.encode
 _event_decoder = msgspec.json.Decoder(AnyEvent)
 _header_decoder = msgspec.json.Decoder(SegmentHeader)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a line of other bytes raises."""
+"""Errors that a line raises which is no event."""
 
 
 class EventLog:

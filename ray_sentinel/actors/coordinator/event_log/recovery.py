@@ -37,9 +37,9 @@ from ray_sentinel.progress.rank.own_process import boot_number
 log = logging.getLogger(__name__)
 
 MOST_SEGMENTS = 8
-"""About a minute of replay at worst."""
+"""Most segments that are replayed: about a minute of work at worst."""
 READ_SECONDS = 30.0
-"""For the disk to give them."""
+"""Seconds that the disk has to deliver the segments."""
 
 Segment = tuple[SegmentHeader, Iterator[AnyEvent]]
 
@@ -51,16 +51,16 @@ class Restored(NamedTuple):
     pending: list[AnyAction]
     """Unanswered actions, to be done again."""
     events: int
-    """How many events it took."""
+    """How many events were replayed."""
     newest: SegmentHeader | None = None
-    """Of the log's last segment; None where there is no log."""
+    """The header of the log's last segment; None where there is no log."""
 
 
 class _Kept(NamedTuple):
     """What is read of a log."""
 
     state: EngineState | None = None
-    """Before the first event; None where no segment gives it."""
+    """The state before the first event; None where no segment gives it."""
     segments: tuple[Segment, ...] = ()
     newest: SegmentHeader | None = None
 

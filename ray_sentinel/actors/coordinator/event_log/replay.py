@@ -46,12 +46,12 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
 
 AFTER = 120.0
-"""Seconds of events after an incident was told last that are judged too: what is told now may come
+"""Seconds after an incident's last report whose events are judged too: today's rules may report it
 later."""
 APART = 60.0
 """Seconds between the beginnings of two incidents of one job that may still be the same."""
 SAME_SECONDS = 1e-3
-"""What adding and subtracting leaves of a time."""
+"""Seconds by which equal times may differ through rounding, after additions and subtractions."""
 
 _OfIncident = CaptureDone | NoticeSent | RasExplained | RecorderExplained | StacksTaken
 
@@ -63,10 +63,10 @@ class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
     then: Incident | None
     now: Incident | None
     notes: tuple[str, ...] = ()
-    """Why the two cannot be compared in full, or why it is not told now."""
+    """Why the two cannot be compared in full, or why it is not reported now."""
     scores: EvidenceScores | None = None
-    """What was weighed when it was told now; None where one finding alone had the whole answer, as
-    of jobs of Ray actors, whose answer is the chain of waits."""
+    """What was weighed when it was reported now. None where one finding alone had the whole answer,
+    as for jobs of Ray actors, whose answer is the chain of waits."""
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -97,14 +97,14 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str
     events: int
-    """So many were judged."""
+    """How many events were judged."""
     begin: float
     end: float
-    """The times of the first and the last of them."""
+    """The times of the first (``begin``) and the last of these events."""
     incidents: tuple[ReplayedIncident, ...]
-    """The oldest first."""
+    """The incidents, oldest first."""
     problems: tuple[str, ...] = ()
-    """What could not be read, or not be judged, with the file."""
+    """What could not be read or judged, each with the name of the file."""
 
 
 def culprits_of(incident: Incident) -> list[tuple[str, str, int | None]]:
@@ -130,7 +130,7 @@ class _Segment(NamedTuple):
     path: Path
     header: SegmentHeader
     known: dict[str, Incident]
-    """Before its first event, suspicions too."""
+    """The incidents known before its first event, suspicions included."""
     with_state: bool
 
 

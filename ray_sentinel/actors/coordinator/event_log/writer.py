@@ -24,11 +24,11 @@ from ray_sentinel.engine.state_cut import StateCut
 log = logging.getLogger(__name__)
 
 ITEM_OVERHEAD = 300
-"""Bytes that a waiting event takes beside its line."""
+"""Bytes that a waiting event takes in addition to its line."""
 RETRY_SECONDS = 30.0
-"""After the log could not be written."""
+"""Seconds until the next attempt after the log could not be written."""
 _NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
-"""What an event raises that JSON or UTF-8 cannot hold."""
+"""Errors that an event raises which JSON or UTF-8 cannot represent."""
 
 
 class _Item(NamedTuple):
@@ -39,7 +39,7 @@ class _Item(NamedTuple):
     state: StateCut | None
     """The engine's snapshot before it; None where it came without."""
     lost: int
-    """Events that were left out before it."""
+    """How many events were left out before it."""
     size: int
 
 

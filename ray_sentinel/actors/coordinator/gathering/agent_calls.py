@@ -22,7 +22,7 @@ from ray_sentinel.model.incident import Writer
 
 Placed = TypeVar("Placed", Rank, Writer)
 Answers = tuple[dict[str, bytes], list[str]]
-"""What was answered, by node id, and what went wrong."""
+"""The answers by node id, and what went wrong."""
 Late = Callable[[bytes], None]
 """Takes an answer that came when nobody waited for it any more."""
 

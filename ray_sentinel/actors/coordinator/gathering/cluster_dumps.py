@@ -17,20 +17,21 @@ from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, unpack
 from ray_sentinel.model.identity import ProcessId, Rank
 
 RECORDER_SECONDS = 10.0
-"""For the agents to ask their ranks, to read what these say and to send it: more than
+"""Seconds that the agents have to ask their ranks, read the answers and send them: more than
 ``node_dumps.SECONDS``."""
 NODE_BYTES = 16 << 20
-"""Most that one node answers, of reduced dumps; a rank's are some 15 KB."""
+"""Most bytes of reduced dumps in one node's answer; a rank's are some 15 KB."""
 CLUSTER_BYTES = 256 << 20
-"""Most that all nodes together answer: each has an equal share where they are many."""
+"""Most bytes of reduced dumps from all nodes together; where there are many, each has an equal
+share."""
 BYTES_A_SECOND = 48_000_000
-"""For which nodes are given turns, so that with all else that comes there are no more than 64 MB in
-a second. It is no bound: nodes differ in how long they need, and in how much they have."""
+"""The rate at which nodes take turns, so that with everything else no more than 64 MB arrive in a
+second. It is not a strict limit: nodes differ in how long they need, and in how much they send."""
 RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
-"""The same, of raw dumps."""
+"""Most bytes of raw dumps from one node (``RAW_NODE_BYTES``), and from all nodes together."""
 KEPT_SECONDS = 300.0
-"""For which a dump is kept to be answered by its digest."""
+"""Seconds for which a dump is kept, so that an agent can answer with its digest alone."""
 
 
 class _Kept(msgspec.Struct):

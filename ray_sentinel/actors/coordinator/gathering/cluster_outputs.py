@@ -17,14 +17,15 @@ from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident, RankLog, RankOutput, Writer, writer_of
 
 ANSWER_SECONDS = 12.0
-"""For the agents to read, mask and send them: more than one of them takes at its deadlines."""
+"""Seconds that the agents have to read, mask and send outputs: more than one of them takes at its
+deadlines."""
 NODE_BYTES = 2 << 20
 CLUSTER_BYTES = 32 << 20
-"""Of all nodes together: each has an equal share where they are many."""
+"""Most bytes from all nodes together; where there are many, each has an equal share."""
 MOST_WRITERS = 256
-"""Culprits first."""
+"""Most processes whose output is fetched, culprits first."""
 MOST_QUOTED = 8
-"""Culprits whose last lines go into the report itself."""
+"""Most culprits whose last lines go into the report itself."""
 QUOTED_LINES = 12
 QUOTED_CHARACTERS = 300
 

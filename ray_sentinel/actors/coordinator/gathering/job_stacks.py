@@ -26,14 +26,14 @@ from ray_sentinel.waitgraph.answers import awaited_answers, serving_drivers
 from ray_sentinel.waitgraph.picture import ClusterPicture, pictured
 
 ROUND_SECONDS = 15.0
-"""For the agents to take and to read the stacks of their nodes."""
+"""Seconds that the agents have to take and read the stacks of their nodes."""
 GAP_SECONDS = 1.0
-"""Between two rounds: what moved meanwhile is not stuck."""
+"""Seconds between two rounds: what moves in between is not stuck."""
 ROUNDS = 2
 ENVIRONMENT_SECONDS = 5.0
-"""For the agents to say what is built on their nodes."""
+"""Seconds that the agents have to say which runtime environments are built on their nodes."""
 CONNECTION_SECONDS = 3.0
-"""For the agents to tell of connections, once the stacks are there."""
+"""Seconds that the agents have to report connections, once the stacks are there."""
 T = TypeVar("T")
 
 

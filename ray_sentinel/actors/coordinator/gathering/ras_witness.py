@@ -16,14 +16,16 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.model.identity import Rank
 
 SECONDS = 10.0
-"""For the agents' polls: ``POLL_SECONDS`` of ``capture.ras``, and the way there and back."""
+"""Seconds for the agents' polls: ``POLL_SECONDS`` of ``capture.ras``, and the way there and back.
+"""
 MOST_CASES = 16
-"""Whose first polls are kept, to compare later ones with."""
+"""Most cases whose first polls are kept, to compare later ones with."""
 MOST_KEPT = 128 << 20
-"""Bytes of all polls that are kept, and of those of one case that are read."""
+"""Most bytes of all polls that are kept; also the most that are read for one case."""
 
 Ask = Callable[[tuple[Rank, ...], float], tuple[list[bytes], list[str]]]
-"""Asks the agents of some ranks, within so many seconds: ``RasPolls`` as bytes, and problems."""
+"""Asks the agents of the given ranks, within so many seconds. Returns their ``RasPolls`` as bytes,
+and problems."""
 
 
 class RasWitness:

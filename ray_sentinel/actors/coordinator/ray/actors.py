@@ -22,11 +22,11 @@ from ray_sentinel.progress.discovery.ray_workers import RayWorker
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
-"""Between two questions, at least; ten times that where Ray does not answer."""
+"""Least seconds between two questions; ten times that where Ray does not answer."""
 MOST_RUNS = 4096
-"""Runs of Ray Train whose attempts are counted; those that were seen last."""
+"""Most runs of Ray Train whose attempts are counted: those that were seen last."""
 MAX_SHARE = 0.02
-"""Of the coordinator's time that is spent on asking, at most."""
+"""Largest share of the coordinator's time that is spent on asking."""
 
 TRAIN_WORKERS = frozenset({"RayTrainWorker", "_RayTrainWorker"})
 
@@ -52,7 +52,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     started: float = 0.0
     name: str = ""
     group: str = ""
-    """Its placement group, in hex; empty without one."""
+    """Its placement group's id, in hex; empty if it has none."""
     bundle: int | None = None
     alive: bool = True
 

@@ -19,13 +19,13 @@ from ray_sentinel.model.placement import NO_AUTOSCALER
 from ray_sentinel.text import one_line
 
 MOST_STATUS = 1 << 20
-"""Bytes of the status of version 1 that are read."""
+"""Most bytes of the status of version 1; a longer one is not read."""
 MOST_BEYOND = 100
-"""Requests that no kind of node can hold, that are told on."""
+"""Most requests to report that no kind of node can hold."""
 MOST_REASON = 200
-"""Characters."""
+"""Most characters of a reason."""
 _GONE = 2
-"""``NodeStatus.DEAD``."""
+"""The value of ``NodeStatus.DEAD``."""
 
 
 class AutoscalerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class AutoscalerView(msgspec.Struct, frozen=True, kw_only=True):
     says: str = ""
     """Why no node is added; empty where that is not known."""
     beyond: tuple[tuple[dict[str, float], ...], ...] = ()
-    """What is asked for and no node that it may add could hold, each with its bundles."""
+    """The requests that no node which it may add could hold, each with its bundles."""
 
 
 def status_of(status: bytes) -> str:

@@ -24,17 +24,19 @@ from ray_sentinel.waitgraph.group_needs import group_need
 MOST_CALLS = 10_000
 MOST_ACTORS = 10_000
 MOST_CLASSES = 50
-"""Whose actors are numbered in the order in which they were asked for; beyond that, of starts."""
+"""Most classes whose actors are numbered in the order in which they were requested; the others' are
+numbered in the order of their starts."""
 TRIES = 5
-"""So often it is asked when an actor was asked for: workers tell it late, and the store forgets."""
+"""How often Ray is asked when an actor was requested: workers report it late, and the store
+forgets."""
 UNTOLD_SECONDS = 3.0
-"""In which a worker that got a task has told that it runs it."""
+"""Seconds within which a worker that got a task has reported that it runs it."""
 MOST_UNTOLD = 50
-"""Tasks whose workers are asked for."""
+"""Most tasks whose workers are asked for."""
 UNPLACED_SECONDS = 10.0
-"""After which it is asked why something is not placed."""
+"""Seconds of waiting after which Ray is asked why something is not placed."""
 _AUTOSCALER = b"__autoscaling_status"
-"""Where Ray's monitor writes what it does (``DEBUG_AUTOSCALING_STATUS``)."""
+"""The key under which Ray's monitor writes what it does (``DEBUG_AUTOSCALING_STATUS``)."""
 _LIVING = ("ALIVE", "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
 _ENDED = ("FINISHED", "FAILED")
 _UNPLACED = ("PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT")

@@ -18,14 +18,14 @@ from ray_sentinel.actors.coordinator.ray.actors import MAX_SHARE
 from ray_sentinel.model.ray_cluster import DeadActor, RayCluster, RayNodeState
 
 ANSWER_SECONDS = 5.0
-"""For one answer of the control store."""
+"""Seconds that the control store has for one answer."""
 MAX_NODES = 2000
-"""Nodes of one answer that are told on."""
+"""Most nodes of one answer that are passed on."""
 LAST_DEAD = 200
-"""Dead actors that are told on: those that died last."""
+"""Most dead actors that are passed on: those that died last."""
 
 Actors = tuple[dict[str, int], list[DeadActor]]
-"""How many there are in each state, and the dead ones."""
+"""How many actors there are in each state, and the dead ones."""
 
 
 class ControlStore:

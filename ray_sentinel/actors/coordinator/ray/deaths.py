@@ -37,31 +37,32 @@ from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 200
-"""Dead actors that are asked for one by one; of more that vanish at once the rest goes untold."""
+"""Most dead actors that are asked for one by one; if more vanish at once, the rest is not reported.
+"""
 MOST_DEAD = 2000
-"""Dead actors of a job whose driver has failed that are looked through."""
+"""Most dead actors that are examined in a job whose driver has failed."""
 TRIES = 6
-"""So often a death is asked for that the store does not know yet."""
+"""How often the store is asked for a death that it does not know yet."""
 AWAY_SECONDS = 10.0
-"""Between two questions where the store does not answer."""
+"""Seconds between two questions while the store does not answer."""
 CALL_TRIES = 2
-"""So long the end of a driver waits for the call that failed: workers tell them late."""
+"""How many tries a driver's end waits for the call that failed; workers report these late."""
 FIRST_TRIES = 5
-"""So long where it is known that another call failed first, and not which."""
+"""How many tries it waits where another call is known to have failed first, but not which."""
 SUBMISSION_TRIES = 4
-"""So long the end of a submitted job waits for its status, which is written after it."""
+"""How many tries the end of a submitted job waits for its status, which is written after it."""
 
 _OWNER = re.compile(r"Owner Id: ([0-9a-f]+)")
 _EXIT_TYPE = re.compile(r"Worker exit type: ([A-Z_]+)")
 _EXIT_DETAIL = re.compile(r"Worker exit detail: (.*)")
 _STATUS = re.compile(r"exit code (\d+)\.")
 _RAISED = re.compile(r"^(raise|assert)\b")
-"""Code that no Ctrl-C interrupts: it raises by itself."""
+"""Lines of code that raise by themselves, so no Ctrl-C interrupted them."""
 _INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
 _PLANNED = frozenset(
     {"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_PREEMPTED", "AUTOSCALER_DRAIN_IDLE"}
 )
-"""Reasons of a node's end that somebody wanted (``NodeDeathInfo``)."""
+"""Intended reasons of a node's end (``NodeDeathInfo``)."""
 _REASONS: Mapping[str, DeathCause] = {
     "RAY_KILL": "killed-by-ray",
     "OUT_OF_SCOPE": "finished",
@@ -139,7 +140,7 @@ def _when(death: RayDeath) -> float:
 
 
 def _again(asked: Mapping[str, tuple[Any, int]], told: Collection[str]) -> dict[str, Any]:
-    """Those to ask for once more."""
+    """Those to ask for again."""
     return {
         key: (one, tries + 1)
         for key, (one, tries) in asked.items()
@@ -159,8 +160,9 @@ class ControlStoreDeaths:
         actors: Mapping[str, tuple[RayActor, int]],
         drivers: Mapping[str, tuple[RayDriver, int]],
     ) -> Iterator[RayDeath]:
-        """What the store knows of those, by the ids of actors and jobs; each with how often it was
-        asked for. Who is not known to be dead is left out. Raises UnreachableError."""
+        """The deaths that the store knows of these actors and drivers, given by their ids and those
+        of their jobs, each with how often it was asked for. Those not known to be dead are left
+        out. Raises UnreachableError."""
         entries = self._job_entries({actor.job for actor, _ in actors.values()} | drivers.keys())
         for job, (driver, tries) in drivers.items():
             entry = entries.get(job)
@@ -203,8 +205,8 @@ class ControlStoreDeaths:
     def _failed_calls(
         self, job: Any, driver: RayDriver, said: str, tries: int
     ) -> tuple[list[RayDeath], str] | None:
-        """Those that ended a driver, by its traceback, and what they told it; None while they may
-        be told yet."""
+        """The calls that ended a driver, judged by its traceback, and what they told it; None while
+        they may still be reported."""
         until = job.end_time / 1000 or time.time()
         failed, echoes = self._calls.first(job.job_id, until)
         if failed is not None and was_told(said, failed):
@@ -225,7 +227,7 @@ class ControlStoreDeaths:
         return [], failure_of(echoes[0]) if echoes else ""
 
     def _unseen(self, job: Any, driver: RayDriver, asked: Collection[str]) -> Iterator[RayDeath]:
-        """Actors of a job that never began to work: they end too soon for a table that is looked at
+        """Actors of a job that never began to work: they end too soon for a table that is read only
         every two seconds."""
         reply = self._store.ask(
             "ActorInfo",

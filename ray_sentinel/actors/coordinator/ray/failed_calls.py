@@ -25,20 +25,20 @@ from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
 log = logging.getLogger(__name__)
 
 MOST_FAILED = 200
-"""Failed calls of a job that are asked for."""
+"""Most failed calls of a job that are requested."""
 MOST_TRIED = 10
-"""Tasks that failed with their workers of which is asked whether they were tried again; and
-workers that are told."""
+"""Most tasks that failed with their workers for which Ray is asked whether they were tried again;
+also the most lost workers that are reported."""
 MOST_ENTRIES = 10_000
-"""Workers of the cluster, and calls of a job, that are looked through; Ray gives them in no
+"""Most workers of the cluster, and most calls of a job, that are examined; Ray gives them in no
 order."""
 FLUSH_SECONDS = 1.0
-"""So often Ray's processes tell of their calls."""
+"""Seconds between two reports of a Ray process about its calls."""
 STORE = "control store"
 
 _OF_A_CALL, _OF_A_WORKER = "raise value.as_instanceof_cause", "raise value"
-"""In the traceback of a ``ray.get`` whose call has raised, or lost its worker
-(``ray/_private/worker.py``); the call may be one that gave its argument."""
+"""Lines in the traceback of a ``ray.get`` whose call has raised an exception, or has lost its
+worker (``ray/_private/worker.py``). The call may also be one that produced an argument."""
 _AT_LOSS = re.compile(r"(?m)^[ \t]*raise value$")
 _RAISED_ITSELF = "TASK_EXECUTION_EXCEPTION"
 _OF_ANOTHER = re.compile(
@@ -47,31 +47,33 @@ _OF_ANOTHER = re.compile(
     r"|RayActorError|ActorDiedError|ActorUnavailableError|LocalRayletDiedError|NodeDiedError"
     r"|OwnerDiedError|ObjectLostError|ObjectReconstructionFailedError|ObjectFetchTimedOutError)\b"
 )
-"""An exception by which Ray tells a call that another one has failed, or that somebody has ended
-(``ray.exceptions``): the call is the other's first witness, and not to blame. Of a plain
-``Exception``, and of an argument, ``RayTaskError`` names no class; in a group a bar is before."""
+"""An exception by which Ray tells a call that another one has failed, or that a process has ended
+(``ray.exceptions``): the call is the first witness of the other's failure, and not to blame. For a
+plain ``Exception``, and for a failed argument, ``RayTaskError`` names no class; within an exception
+group, a bar precedes the line."""
 _FAILURES: Mapping[str, DeathCause] = {
     _RAISED_ITSELF: "exception",
     "WORKER_DIED": "signal",
     "OUT_OF_MEMORY": "oom-ray",
 }
-"""Errors of calls that follow from no other's."""
+"""Errors of calls that do not follow from another call's failure."""
 _WITH_WORKER = re.compile(r"died with exit_type: (\d{1,9}) with error_message: (.*)")
-"""What the store says of a call whose worker's end nobody else told of."""
+"""What the store says of a call that failed with its worker, where nobody else reported the
+worker's end."""
 _STATUS = re.compile(r"exit code (-?\d{1,9})\.")
 _INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
 
 
 class FailedCalls:
-    """Asks for them. Used by one thread."""
+    """Asks Ray's control store for failed calls of a job. Used by one thread."""
 
     def __init__(self, store: RayStore) -> None:
         self._store = store
 
     def first(self, job: bytes, until: float) -> tuple[Any | None, list[Any]]:
-        """The call of an actor or a task of a job that failed first: by an exception of its own,
-        or, of a task that is not tried again, with its worker. And those that failed by another's.
-        ``until``: when the driver ended, as Unix time."""
+        """The call of an actor or a task of a job that failed first, by an exception of its own or,
+        for a task that is not tried again, with its worker; and the calls that failed because of
+        another one. ``until`` is when the driver ended, as Unix time."""
         reply = self._store.ask(
             "TaskInfo",
             "GetTaskEvents",
@@ -98,7 +100,8 @@ class FailedCalls:
         return any(one.attempt_number > event.attempt_number for one in reply.events_by_task)
 
     def with_pid(self, death: RayDeath, worker_id: bytes) -> RayDeath:
-        """A worker that is killed in its call had no time to tell the pid with it."""
+        """The death with the pid of its worker: a worker that is killed in a call had no time to
+        report the pid along with it."""
         worker = self.worker(worker_id) if worker_id and not death.pid else None
         return death if worker is None else msgspec.structs.replace(death, pid=worker.pid)
 
@@ -108,9 +111,9 @@ class FailedCalls:
         return reply.worker_table_data if reply.HasField("worker_table_data") else None
 
     def lost_workers(self, driver: RayDriver, until: float, *, unknown: bool) -> list[RayDeath]:
-        """Of the workers of a job that ended by themselves before its driver did, those that ran a
-        task then which was not tried again; of many the last ones. Where there are none, and with
-        ``unknown``, those of which nobody knows what they ran then."""
+        """The deaths of workers that ended by themselves before their job's driver did, while they
+        ran a task that was not tried again; of many the last ones. Where there are none, and with
+        ``unknown``, those of which nobody knows what they ran at that time."""
         try:
             reply = self._store.ask("WorkerInfo", "GetAllWorkerInfo", limit=MOST_ENTRIES)
             job = bytes.fromhex(driver.job)
@@ -143,9 +146,9 @@ class LastCalls:
 
     def __init__(self, events: Iterable[Any]) -> None:
         self._last: dict[bytes, Any] = {}
-        """By the worker's id."""
+        """The last call of each worker, by the worker's id."""
         self._attempts: dict[bytes, int] = {}
-        """The number of its last attempt, by the task's id."""
+        """The number of each task's last attempt, by the task's id."""
         for event in events:
             number = self._attempts.get(event.task_id, 0)
             self._attempts[event.task_id] = max(number, int(event.attempt_number))

@@ -33,12 +33,12 @@ from ray_sentinel.model.placement import HolderKind, PlacedGroup, Placement, Res
 from ray_sentinel.waitgraph.group_needs import group_need
 
 MOST_HOLDERS = 32
-"""That are told on."""
+"""Most holders of resources that are passed on."""
 _KINDS: tuple[HolderKind, ...] = ("placement group", "actor", "task")
-"""The order in which it is sure that they hold what they were given."""
+"""The kinds of holders, in the order in which it is certain that they hold what they were given."""
 _OF_GROUP = "_group_"
 _SLACK = 1e-4
-"""Ray counts resources in steps of this size."""
+"""The step in which Ray counts resources."""
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -50,28 +50,28 @@ class _Given(msgspec.Struct, frozen=True):
     """Resources of one node that one actor, task or bundle was given."""
 
     holder: tuple[HolderKind, str, str, str]
-    """Kind, name, job and why it is an orphan."""
+    """Its kind, name and job, and why it is an orphan."""
     node: str
     holds: dict[str, float]
     group: str = ""
-    """The placement group of which it has them."""
+    """The id of the placement group from which it has them."""
     bundle: int | None = None
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """The replies that tell it; of a part that was not told, None."""
+    """Ray's replies about who holds resources; None for each part that is missing."""
 
     jobs: Any = None
     actors: tuple[Any, ...] = ()
     groups: Any = None
     running: Any = None
-    """The calls that run."""
+    """The calls that are running."""
     totals: Any = None
     nodes: Any = None
     status: bytes | None = None
     """What the autoscaler of version 1 says."""
     cluster_status: Any = None
-    """What that of version 2 says."""
+    """What the autoscaler of version 2 says."""
 
 
 def placement_of(

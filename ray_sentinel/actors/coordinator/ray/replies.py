@@ -27,22 +27,22 @@ from ray_sentinel.model.ray_calls import (
 from ray_sentinel.model.runtime_env import environment_key
 
 MOST_CHANGES = 1000
-"""Of the seconds in which calls began or ended, the last ones."""
+"""Most seconds in which calls began or ended; of more, the last ones are kept."""
 MOST_NAME = 200
-"""Characters of a name that somebody chose."""
+"""Most characters of a name that somebody chose; the rest is cut off."""
 MOST_ID = 32
-"""Bytes; Ray's longest have 28."""
+"""Most bytes of an id; Ray's longest have 28."""
 MOST_RESOURCES = 50
-"""That one call or bundle asks for, and that a node has."""
+"""Most resources that one call or bundle requests, or that a node has; others are left out."""
 MOST_BUNDLES = 1000
-"""Of one group."""
+"""Most bundles of one placement group; others are left out."""
 MOST_LABELS = 20
-"""Of one selector."""
+"""Most labels of one selector; others are left out."""
 MAX_NODES = 2000
-"""Of which is told what they have free."""
+"""Most nodes whose free resources are reported."""
 
 _INTERNAL = "_ray_internal"
-"""Begins the namespaces of Ray's own jobs."""
+"""The beginning of the namespaces of Ray's own jobs."""
 _KINDS: Mapping[str, CallKind] = {
     "DRIVER_TASK": "driver",
     "NORMAL_TASK": "task",
@@ -64,8 +64,8 @@ _STATES: Mapping[str, CallState] = {
 }
 _PENDING = ("PENDING", "RESCHEDULING")
 _NODES_OWN = "node:"
-"""How the resources begin by which Ray addresses a node; those of a placed group are of no use to
-others either."""
+"""The beginning of the resources by which Ray addresses a node. Like those of a placed group, they
+are of no use to others."""
 
 
 def enum_name(message: Any, field: str) -> str:

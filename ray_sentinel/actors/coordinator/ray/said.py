@@ -5,7 +5,7 @@ from __future__ import annotations
 from ray_sentinel.text import clean
 
 MOST_DETAIL = 300
-"""Characters."""
+"""Most characters of a detail; the rest is cut off."""
 
 
 def raised_at(traceback: str) -> str:

@@ -14,9 +14,9 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.text import one_line
 
 ANSWER_SECONDS = 5.0
-"""For each answer of the store."""
+"""Seconds that the store has for each answer."""
 MOST_BYTES = 64 << 20
-"""Of one answer."""
+"""Most bytes of one answer."""
 
 
 class RayStore:

@@ -19,11 +19,12 @@ from ray_sentinel.model.ray_calls import RayCalls
 log = logging.getLogger(__name__)
 
 TABLE_SECONDS = 2.0
-"""Between two questions, at least; ten times that where Ray does not answer."""
+"""Least seconds between two questions; ten times that where Ray does not answer."""
 MAX_SHARE = 0.02
-"""Of a core that is spent on asking, at most."""
+"""Largest share of a core that is spent on asking."""
 MAX_WAITING = 0.25
-"""Of the time that is spent on waiting for answers, at most: a store that is slow is asked less."""
+"""Largest share of the time that is spent waiting for answers: a store that is slow is asked less
+often."""
 
 
 class RayTable:
