@@ -19,7 +19,8 @@ from ray_sentinel.model.stacks import StackFact
 # looks like one that hangs, for no library's frame says that it saves. Its own name does.
 
 LONG_ACTIVITIES = frozenset({"checkpoint", "compile", "startup"})
-"""Of stacks whose frames are known: everyday work that keeps the GIL, or sits in the kernel."""
+"""Activities that are everyday work although they keep the GIL, or sit in the kernel. They are told
+by stacks whose frames are known."""
 NAMES = re.compile(
     r"(^|[._])(save|write|dump|store|upload|export|load|restore|read)_?(the_)?\w*"
     r"(checkpoint|ckpt|model|weights|state_dict|snapshot)"
@@ -28,7 +29,7 @@ NAMES = re.compile(
     re.IGNORECASE,
 )
 LIBRARIES = re.compile(r"\((torch|ray|numpy|threading|asyncio|concurrent|multiprocessing)\b")
-"""Not the user's own: PyTorch's ``checkpoint`` computes activations again."""
+"""Frames that are not the user's own code: PyTorch's ``checkpoint`` computes activations again."""
 
 
 def computes(fact: StackFact) -> bool:
@@ -48,10 +49,11 @@ _RECEIVES = re.compile(
     r"(^|\.)(recv_requests|maybe_sleep(_on_idle)?) \(([^ ]*/)?sglang/srt/"
     r"|(^|\.)_process_input_queue \(([^ ]*/)?vllm/v1/engine/"
 )
-"""SGLang's schedulers (rank 0 may rest in ``maybe_sleep``), vLLM's engine core."""
+"""Frames in which SGLang's schedulers (rank 0 may rest in ``maybe_sleep``) and vLLM's engine core
+wait for requests."""
 _WORKER_LOOP = re.compile(r"(^|\.)worker_busy_loop \(([^ ]*/)?vllm/")
 _WORKER_QUEUE = re.compile(r"(^|\.)(dequeue|acquire_read) \(([^ ]*/)?vllm/distributed/")
-"""vLLM's workers take their next call from a queue in shared memory."""
+"""Frames in which vLLM's workers take their next call from a queue in shared memory."""
 
 
 def has_nothing_to_do(job: JobView) -> bool:

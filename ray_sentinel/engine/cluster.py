@@ -25,7 +25,7 @@ from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 LOST_SECONDS = 60.0
 """Ranks of a lost node count as lost with it for this time, and as ended after it."""
 MOST_BOOKS = 64
-"""Jobs whose phases are kept, in addition to running ones."""
+"""Most jobs whose phases are kept, in addition to running ones."""
 OOM_SECONDS = 30.0
 """The kernel log reports a killed process within this time after its end."""
 CLOCK_DRIFT = 0.01
@@ -53,7 +53,8 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
     expected_leave: bool = False
     leave_reason: str = ""
     leaving_since: float | None = None
-    """Since when it was known that it would go: it is being drained, or left as expected."""
+    """Since when it has been known that the node will go, because it is being drained, or left as
+    expected."""
     probe_asked_at: float | None = None
     alive: bool | None = None
     last: tuple[int, float] | None = None
@@ -65,7 +66,7 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
     offsets: list[float] = []
     """The offsets of the last snapshots."""
     interval: float = 0.0
-    """Seconds within which the next one was promised; 0: as configured."""
+    """Seconds within which the next snapshot was promised; 0 means as configured."""
     clock_set_at: float = NEVER
     """When its wall clock was last set."""
 
@@ -139,7 +140,7 @@ class AttemptJoiner(msgspec.Struct):
     """
 
     found: dict[ProcessId, int] = {}
-    """Processes that belong to another attempt than they were told."""
+    """Processes that belong to another attempt than the one they were told."""
 
     def place(self, rank: Rank) -> Rank:
         """The rank under the attempt that it belongs to."""

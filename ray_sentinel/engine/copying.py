@@ -19,7 +19,7 @@ Copier = Callable[[Any], Any]
 T = TypeVar("T")
 _NO_LIST: list[Any] = []
 _NO_DICT: dict[Any, Any] = {}
-"""The copies of all that are empty: most of them are."""
+"""The shared copy of all empty dictionaries: most of them are empty."""
 
 
 def copier(kind: type[T]) -> Callable[[T], T]:

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 import msgspec
 
 MEMORY = 512
-"""Durations that are remembered."""
+"""How many of the most recent durations are remembered."""
 
 
 class DurationStats(msgspec.Struct, dict=True):
@@ -18,7 +18,7 @@ class DurationStats(msgspec.Struct, dict=True):
     """
 
     recent: list[float] = []
-    """Those that are remembered, the newest last."""
+    """The remembered durations, newest last."""
 
     def __post_init__(self) -> None:
         self._sorted = sorted(self.recent)

@@ -64,7 +64,8 @@ from ray_sentinel.waitgraph.picture import pictured
 
 PROBE_EVERY = 1.5
 HOLD_SECONDS = 6.0
-"""After a restart, where no tick comes; the coordinator's first comes after three at most."""
+"""Seconds for which events are only taken in after a restart, if no tick comes; the coordinator's
+first tick comes after three at most."""
 
 
 class Engine:

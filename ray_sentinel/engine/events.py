@@ -86,7 +86,7 @@ class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
     facts: tuple[StackFact, ...] = ()
     problems: tuple[str, ...] = ()
     asked_at: float | None = None
-    """When stacks were requested that arrived after their round had been judged without them. None
+    """When stacks were requested that arrived after their round had been judged without them; None
     for the round itself."""
 
 

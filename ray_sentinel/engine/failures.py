@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MOST_KEPT = 100
-"""Parts of which a failure is remembered."""
+"""Most parts whose failures are remembered."""
 
 
 class Failures:

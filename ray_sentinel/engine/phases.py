@@ -42,11 +42,11 @@ LEAST_LEARNED = 60.0
 """Seconds: a phase that was always short may be slow once."""
 
 MOST_PHASES = 64
-"""Phases of one job that are kept; the most recent ones."""
+"""Most phases of one job that are kept: the most recent ones."""
 MOST_KEPT = 16
-"""Durations of one phase that outlive the cluster."""
+"""Most durations of one phase that outlive the cluster."""
 LONGEST = 7 * 86_400.0
-"""Seconds; a longer duration was not a phase."""
+"""Seconds above which a duration is ignored: that was not a phase."""
 
 JOINING = "process_group"
 STARTING = frozenset({"import", JOINING, "model_load", "compile", "graph_capture"})
@@ -59,16 +59,16 @@ class Occurrence(msgspec.Struct):
     ended: float
     """When its last rank left it."""
     longest: float
-    """Seconds that the rank which took longest was in it."""
+    """Seconds that the slowest rank was in it."""
     ranks: set[ProcessId]
-    """Those that have left it."""
+    """The processes that have left it."""
 
 
 class PhaseBook(msgspec.Struct, dict=True):
     """Durations of the phases of one job, kept across its attempts."""
 
     seen: dict[str, DurationStats] = {}
-    """By phase, the most recently seen one last."""
+    """Durations by phase, the most recently seen phase last."""
     last: dict[str, Occurrence] = {}
 
     def __post_init__(self) -> None:
@@ -168,7 +168,7 @@ _STARTS = {
     "import": "import",
     "ranks to join": JOINING,
 }
-"""Words of the stacks' labels for start-up → phase."""
+"""The phase by the words that stacks' labels have for start-up."""
 
 
 def say_duration(seconds: float) -> str:

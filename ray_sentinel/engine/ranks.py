@@ -14,37 +14,42 @@ from ray_sentinel.model.progress import HELD, Exit, ProcessState, Progress, Rank
 from ray_sentinel.model.stacks import StackFact
 
 IDLE_SWITCHES_PER_SECOND = 3.0
-"""A thread that waits with a timeout wakes up a few times a second and does nothing."""
+"""Wake-ups per second up to which a thread counts as idle: one that waits with a timeout wakes up a
+few times a second and does nothing."""
 TIMED_WAKES_PER_SECOND = 8.0
 TIMED_WAKE_SECONDS = 150e-6
-"""Wake-ups so seldom and so short are still such a wait: JAX looks five times a second for signals
-while it waits for arrays, in 30 to 80 microseconds."""
+"""CPU seconds of one wake-up up to which rare wake-ups still count as such a wait: JAX looks five
+times a second for signals while it waits for arrays, in 30 to 80 microseconds."""
 IDLE_CPU_SHARE = 0.02
 SPIN_CPU_SHARE = 0.85
-"""A main thread that burns a whole CPU may be computing or polling: it tells nothing by itself."""
+"""Share of a CPU above which a main thread counts as spinning. It may be computing or polling: the
+share says nothing by itself."""
 MORE_THAN_USUAL = 1.5
-"""Times the CPU that a main thread takes while the job gets on: below IDLE_CPU_SHARE that alone
-tells work in small turns from a loop that looks, sleeps and looks again."""
+"""Multiple of the CPU that a main thread takes while the job makes progress. Below IDLE_CPU_SHARE,
+this alone tells work in small turns from a loop that looks, sleeps and looks again."""
 WORK_SECONDS_PER_SWITCH = 500e-6
-"""CPU time between two waits that is work, however seldom a crowded machine lets it run. Looking
-whether something has come, or trying to connect, takes a Python loop 100 to 300 microseconds."""
+"""CPU seconds between two waits from which a thread is working, however seldom a crowded machine
+lets it run. Checking whether something has come, or trying to connect, takes a Python loop 100 to
+300 microseconds."""
 USUAL_LOOKS = 20
 NEVER = float("-inf")
 """The time of an event that has not happened."""
 WORK_LASTS = 4.0
 """Seconds for which observed work counts, because single looks scatter."""
 MOST_LOOKS = 12
-"""Looks at its stacks that are kept."""
+"""Most looks at its stacks that are kept."""
 ALWAYS_RUNNING = 3
-"""Looks in a row, all of which find the main thread runnable and hardly ever asleep in between."""
+"""How many successive looks must find the main thread runnable and hardly ever asleep in between.
+"""
 SECONDS_PER_TURN = 0.04
-"""CPU time between two sleeps, at least, of what never rests. On a crowded machine whoever works in
-small turns is found waiting for a CPU at every look, but goes to sleep after each turn. A loop of
-Python sleeps only while it hands its lock to threads that want it: a companion's wakes, twice a
-second on an idle machine and more rarely on a crowded one, leave it 100 to 250 ms in between."""
+"""Least CPU seconds between two sleeps of a thread that never rests. On a crowded machine, a thread
+that works in small turns is found waiting for a CPU at every look, but goes to sleep after each
+turn. A loop of Python sleeps only while it hands its lock to threads that want it: a companion's
+wake-ups, twice a second on an idle machine and more rarely on a crowded one, leave it 100 to 250 ms
+in between."""
 IO_BYTES_PER_SECOND = 65_536.0
-"""Reads and writes above this are work: a model load, a checkpoint, a data set. PyTorch's store,
-polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
+"""Bytes per second above which reads and writes are work: a model load, a checkpoint, a data set.
+PyTorch's store, polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
 _WITHOUT_GIL = ("gil-held", "starved")
 
 
@@ -53,7 +58,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     ``exited_at``, ``gone_at`` and ``lost``. Times are on the coordinator's clock."""
 
     rank: Rank
-    """Under the attempt to which it belongs."""
+    """The rank, under the attempt to which it belongs."""
     snapshot: RankSnapshot
     """The last snapshot."""
     node: str
@@ -74,8 +79,8 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Whether it was lost with its node, so that its end is unknown."""
     spinning: bool = False
     working: bool = False
-    """Its main thread computes, and waits in between: no hang does, and no loop that never leaves
-    the CPU, be it ever so crowded."""
+    """Whether its main thread computes and waits in between. No hang does that, and no loop that
+    never leaves the CPU, however crowded the machine is."""
     running_looks: int = 0
     """Successive looks that found the main thread runnable and hardly ever asleep."""
     worked_at: float = NEVER

@@ -31,7 +31,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     kind: FaultKind
     what: str
-    """Of the ranks, for the summary: "stopped (state T)"."""
+    """What it has proven of the ranks, for the summary: "stopped (state T)"."""
     source: str = "process"
     weight: float = 6.0
     settled: bool = True

@@ -15,8 +15,8 @@ LEAST_QUIET = 1.2
 LOOK_EVERY = 1.2
 HOLDER_EVERY = 0.4
 HOLDER_LOOKS = 3
-"""Ranks that may hold the GIL are sampled alone, more often, and this many times each: the holder
-may be in C, or in a loop, and scattered looks tell which."""
+"""How many times each rank that may hold the GIL is sampled, alone and more often: the holder may
+be in C, or in a loop, and scattered looks tell which."""
 JOIN_EVERY = 2.0
 """Seconds between looks at ranks that may be waiting for others to join and seem to work; longer
 after a while."""
@@ -25,7 +25,7 @@ JOIN_SELDOM = 30.0
 IDLE_EVERY = 20.0
 """Seconds between looks at an idle job, whose new work may show only in its stacks."""
 MOST_QUIET_LOOKS = 4
-"""Samples of a silent job's stacks; the case that follows takes its own."""
+"""Most samples of a silent job's stacks; the case that follows takes its own."""
 
 
 class SamplingRequest(NamedTuple):

@@ -11,9 +11,9 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.samples import Floats
 
 KEPT = 240
-"""Values of one track, at least; at most twice as many."""
+"""Least values of one track that are kept; at most twice as many are."""
 LEAST = 12
-"""Values before the judged ones that make a usual level."""
+"""Fewest values before the judged ones that make a usual level."""
 SAVING = "checkpoint"
 KEPT_SAVES = 8
 
@@ -25,7 +25,7 @@ class Track(msgspec.Struct):
 
     values: Floats = msgspec.field(default_factory=Floats)
     at: float = 0.0
-    """When there last was a value at all."""
+    """When there last was any value."""
     step: int = -1
     best: float | None = None
 
@@ -44,7 +44,7 @@ class Scalars(msgspec.Struct):
     """The scalars of all jobs. Only the engine changes it."""
 
     tracks: dict[tuple[Key, int, str], Track] = {}
-    """By job, rank and name."""
+    """Tracks by job, rank and name."""
     steps: dict[Key, Track] = {}
     saves: dict[Key, list[float]] = {}
     """When each job last saved, eight times at most."""

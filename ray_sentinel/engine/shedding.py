@@ -16,11 +16,13 @@ import msgspec
 from ray_sentinel.engine.state import EngineState
 
 LEAST_HISTORY = 60.0
-"""Seconds kept of the series that no rule reads: what is not in the history's file yet."""
+"""Seconds of the series that no rule reads which are always kept: those that are not in the
+history's file yet."""
 LEAST_SERIES = 900.0
-"""Seconds kept of those that rules read; only the slowest rules, on counters, look back further."""
+"""Seconds of the series that rules read which are always kept; only the slowest rules, on counters,
+look back further."""
 LEAST_PULSE = 300.0
-"""Seconds kept of the jobs' pulse."""
+"""Seconds of the jobs' pulse that are always kept."""
 
 
 def shed(state: EngineState, now: float) -> str:

@@ -29,10 +29,10 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.samples import Floats
 
 STATE_VERSION = 1
-"""Of what the fields mean: raised where one of them means something else than before."""
+"""Version of the meaning of the fields; raised where one of them comes to mean something else."""
 
 Question = tuple[str, str, int]
-"""What was asked for, the incident, and the number of the round of stacks."""
+"""What was requested, the incident, and the number of the round of stacks."""
 
 
 class EngineState(msgspec.Struct, kw_only=True):
@@ -46,14 +46,14 @@ class EngineState(msgspec.Struct, kw_only=True):
     alerts: AlertBook = msgspec.field(default_factory=AlertBook)
     stragglers: StragglerWatch = msgspec.field(default_factory=StragglerWatch)
     sampled: dict[tuple[str, int], float] = {}
-    """When the stacks of each job were asked for last, without a case."""
+    """When each job's stacks were last requested without a case."""
     unanswered: dict[Question, AnyAction] = {}
-    """What was asked for and not answered yet."""
+    """Requests that have not been answered yet."""
     held_until: float = 0.0
-    """After a restart: until then, or until a tick, only events are taken; 0 where nothing waits
-    for agents to come back."""
+    """After a restart: only events are taken in until this time, or until a tick; 0 where nothing
+    waits for agents to come back."""
     shed: dict[str, int] = {}
-    """How often each part of it had to let something go, since memory was short."""
+    """How often each part of it had to drop something because memory was short."""
     former_jobs: list[JobView] = []
     """In a snapshot: jobs that are over, or replaced, and whose cases are still open."""
 

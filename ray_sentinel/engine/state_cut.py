@@ -19,7 +19,8 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.telemetry.series import NO_SNAPSHOT, HeldNode
 
 Packing = Generator[None, None, bytes]
-"""Steps, and what they give; empty where that would be too large."""
+"""A generator that packs in steps, and returns the packed bytes; these are empty if they would be
+too large."""
 
 
 class StateCut:

@@ -14,7 +14,7 @@ from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Writer
 
 MOST_ROUNDS = 60
-"""Rounds of stacks in one case that follow soon after each other."""
+"""Most rounds of stacks in one case that follow soon after each other."""
 LOOK_SELDOM = 60.0
 """Seconds between later rounds: what was slow until then may still stop."""
 PROCESS_SECONDS = 66.0

@@ -20,17 +20,17 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
 OURSELVES = "sentinel."
-"""Rules about the sentinel itself: their incidents say nothing about the job, and hide nothing of
-it."""
+"""The beginning of the rules about the sentinel itself: their incidents say nothing about the job,
+and hide nothing of it."""
 ASKED = "user.dump"
 REQUESTS_RULE = "stall.requests"
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
 """Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
-later counts as activity for DATA_WITHIN, for our own tools make it write in between."""
+later counts as activity for DATA_WITHIN, because our own tools make it write in between."""
 APART = 0.5
 """Multiple of ``hang.confirm_seconds``: looks closer than this count as one moment."""
 KEPT_ROUNDS = 60
-"""Rounds of stacks that are kept."""
+"""Most rounds of stacks that are kept."""
 Round = dict[ProcessId, StackFact]
 
 

@@ -33,8 +33,8 @@ PROOF = 6.0
 JOB = "the job"
 _NOWHERE = "an unknown host"
 _APART = 60.0
-"""Seconds between two looks, where the files do not tell: they were made by hand, one after the
-other."""
+"""Seconds that are assumed between two looks where the files do not tell: they were made by hand,
+one after the other."""
 
 
 class FolderEvidence(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,7 +66,7 @@ ROUND_OVERDUE = 4.0
 LOOK_AGAIN = 5.0
 """Seconds between rounds while a case waits."""
 MOST_CAPTURES = 3
-"""Captures of one case, later looks included."""
+"""Most captures of one case, later looks included."""
 
 
 def advance(incident: Incident, state: IncidentState, at: float, why: str = "") -> Incident:

@@ -11,11 +11,11 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
 MOST = 32
-"""Milestones of one incident; of more, those in the middle are left out."""
+"""Most milestones of one incident; of more, those in the middle are left out."""
 FIRST = 8
 """How many of these are the first ones."""
 MOST_RANKS = 8
-"""Ranks whose last progress is listed."""
+"""Most ranks whose last progress is listed."""
 _MOST_PLACES = 3
 _MOST_WORDS = 60
 

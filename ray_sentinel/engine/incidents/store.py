@@ -15,10 +15,10 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.incident import Finding, Incident, Milestone
 
 KEPT_INCIDENTS = 1000
-"""Incidents in memory; the oldest closed ones are dropped first."""
+"""Most incidents in memory; the oldest closed ones are dropped first."""
 
 Key = tuple[str, int, str]
-"""Job, attempt, rule."""
+"""The job, the attempt and the rule of a finding."""
 
 
 class IncidentStore(msgspec.Struct, kw_only=True):
@@ -26,14 +26,14 @@ class IncidentStore(msgspec.Struct, kw_only=True):
     the sentinel itself."""
 
     incidents: dict[str, Incident] = {}
-    """By id, the newest last."""
+    """Incidents by id, newest last."""
     cases: dict[str, Case] = {}
     """Cases of the open incidents, by the incident's id."""
     orphans: dict[str, float] = {}
     """Open incidents whose case is lost, and since when."""
     answered: dict[Key, int] = {}
-    """Findings that have had their incident, until they no longer hold, and the numbers of their
-    jobs."""
+    """The numbers of the jobs by the findings that have had their incident, until these no longer
+    hold."""
     number: int = 0
     """The highest number given to an incident."""
 

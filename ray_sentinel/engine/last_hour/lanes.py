@@ -18,26 +18,29 @@ from ray_sentinel.model.lanes import DrawnLane, LaneStretch
 
 HOUR = 3600.0
 LOOK_SECONDS = 2.0
-"""Between two looks at the ranks: agents report as often."""
+"""Least seconds between two looks at the ranks: agents report about this often."""
 UNSEEN_SECONDS = 10.0
-"""What ranks did for longer between two looks is not known: all were gone, or nobody looked."""
+"""Seconds between two looks above which it is unknown what the ranks did in between: all were gone,
+or nobody looked."""
 MOST_SINGLE = 64
-"""Ranks that have a lane each; lanes of groups are no more either."""
+"""Most ranks that have a lane each; in larger jobs, there are no more lanes of groups than this
+either."""
 MOST_ODD = 8
-"""Ranks of a larger job that have a lane of their own."""
+"""Most ranks of a larger job that have a lane of their own."""
 MOST_LANES = MOST_SINGLE + 2 * MOST_ODD
 MOST_STRETCHES = 8192
-"""Of one job, shared by its lanes."""
+"""Most stretches of one job, shared by its lanes."""
 MOST_TOGETHER = 200_000
-"""Of all jobs, some 6 MB of a snapshot: 24 jobs with full lanes."""
+"""Most stretches of all jobs, some 6 MB of a snapshot: 24 jobs with full lanes."""
 MOST_OF_LANE = 1024
 MOST_NAME = 64
-"""Characters of a method, a phase or a role: programs name them, and each stretch has one."""
+"""Most characters of a method, a phase or a role: programs name them, and each stretch has one."""
 HELD_SECONDS = 2.0
-"""A process that is stopped for a shorter time, by a debugger say, is not told of."""
+"""Seconds for which a process must be stopped to be shown as stopped; a debugger may stop it for
+less."""
 GAP_SECONDS = 5.0
 GAP_FACTOR = 3.0
-"""Times the usual step: a longer one is a gap."""
+"""Multiple of the usual step from which a step is a gap."""
 
 
 class Stretch(msgspec.Struct, array_like=True):
@@ -52,10 +55,10 @@ class Lanes(msgspec.Struct):
     """The lanes of one job."""
 
     lanes: dict[str, list[Stretch]] = {}
-    """By "rank 3", "ranks 0 to 127", a role or a node's id; the one that was told of last at the
-    end."""
+    """Stretches by "rank 3", "ranks 0 to 127", a role or a node's id; the most recently updated
+    lane last."""
     odd: dict[int, float] = {}
-    """Ranks of a large job that did another thing than most, and when last."""
+    """Ranks of a large job that did something else than most, and when they last did."""
     looked_at: float = 0.0
 
     def look(self, ranks: Sequence[RankView], usual: float, idle_kind: str, now: float) -> None:

@@ -11,7 +11,7 @@ from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.model.lanes import JobLanes, LanesReport
 
 MOST_JOBS = 6
-"""Those that moved last."""
+"""Most jobs in a report: those that moved last."""
 
 
 def lanes_report(view: ClusterView, now: float) -> LanesReport:

@@ -18,31 +18,33 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.pulse import PulseLane, PulsePhase
 
 WIDTH = 10.0
-"""Seconds of a place."""
+"""Seconds of one place."""
 PLACES = 360
-"""An hour."""
+"""How many places are kept: an hour."""
 MOST_LANES = 24
-"""Of one job that are kept; of more methods those that went longest without a call go."""
+"""Most lanes of one job that are kept; with more methods, those that have gone longest without a
+call are dropped."""
 SHOWN_LANES = 6
-"""Those in which most of the time went."""
+"""Most lanes of one job that are shown: those in which most of the time was spent."""
 MOST_PHASES = 128
-"""Of one job that are kept, the last ones."""
+"""Most past phases of one job that are kept: the last ones."""
 MOST_BYTES = 8 << 20
-"""Of all jobs together, about as a snapshot has them: 34 jobs with all lanes full."""
+"""Most bytes of all jobs together, about as they are in a snapshot: 34 jobs with all lanes full."""
 PLACE_BYTES = 28
-"""Of a place, packed: two numbers of up to nine bytes each, and two of up to five."""
+"""Most bytes of one place when packed: two numbers of up to nine bytes each, and two of up to five.
+"""
 PHASE_BYTES = 24
-"""Of a phase, beside its name."""
+"""Bytes of one phase in addition to its name."""
 
 
 class PulsePlace(msgspec.Struct, array_like=True):
     """What ended within one interval of ten seconds."""
 
     number: int
-    """Which ten seconds, since the clock's beginning."""
+    """The number of the interval, counted from the clock's beginning."""
     count: int
     seconds: float
-    """All of them together."""
+    """The sum of their durations."""
     longest: float
 
 
@@ -50,9 +52,9 @@ class Pulse(msgspec.Struct):
     """The pulse of one job. Times are seconds on the coordinator's clock."""
 
     lanes: dict[str, list[PulsePlace]] = {}
-    """By the method's name, "" for steps; the one that was used last at the end."""
+    """Places by the method's name, "" for steps; the most recently used lane last."""
     phases: list[tuple[str, float, float]] = []
-    """(Phase, begin, end) of those that are over, by their end."""
+    """Past phases as (phase, begin, end), in the order of their ends."""
 
     def add(self, lane: str, seconds: float, at: float) -> None:
         """Record a step or a call that took ``seconds`` and ended at ``at``."""

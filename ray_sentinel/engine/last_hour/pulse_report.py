@@ -15,18 +15,19 @@ from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.pulse import JobPulse, PulseMark, PulseReport
 
 MOST_JOBS = 12
-"""Those that moved last."""
+"""Most jobs in a report: those that moved last."""
 MOST_MARKS = 32
-"""Of one job, the last ones."""
+"""Most marks of one job: the last ones."""
 MOST_TEXT = 120
-"""Characters of what one says."""
+"""Most characters of a mark's text."""
 GPU = ("kernel.xid", "kernel.sxid", "kernel.gpu_lost", "kernel.nvrm", "kernel.amdgpu", "gpu.")
 NETWORK = ("kernel.link_down", "kernel.net_timeout", "kernel.mlx5", "net.")
 HOST = (
     "kernel.oom", "kernel.hung_task", "kernel.lockup", "kernel.rcu_stall", "kernel.nvme",
     "kernel.disk", "kernel.aer", "kernel.mce", "kernel.hardware_error",
 )  # fmt: skip
-"""How the kinds of events begin that are marked; others hold no job up."""
+"""Together with ``GPU`` and ``NETWORK``, the beginnings of the kinds of events that are marked;
+others hold no job up."""
 
 
 def pulse_report(view: ClusterView, now: float, alerts: Iterable[Alert] = ()) -> PulseReport:

@@ -18,7 +18,7 @@ from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
 
 MOST = 2000
-"""Deaths, and exits of one node, that are remembered."""
+"""Most deaths, and most exits of one node, that are remembered."""
 FORGET_SECONDS = 300.0
 WAIT_SECONDS = 3.0
 """Seconds for which an exit of a rank that is a Ray actor waits for its cause."""
@@ -33,11 +33,12 @@ CLOCKS_SECONDS = 1.0
 ASKED = frozenset({SIGHUP, SIGINT, SIGTERM})
 """Signals by which somebody ends a program."""
 _BY_SHELL = 128
-"""A program that ends because of a signal may exit with this plus the signal's number."""
+"""What a program that ends because of a signal may add to the signal's number in its exit status.
+"""
 UNEXPECTED: frozenset[DeathCause] = frozenset(
     {"exception", "constructor", "signal", "exited", "oom-kernel", "oom-ray", "runtime-env"}
 )
-"""Nobody intended it, and it follows from no other end."""
+"""Causes that nobody intended, and that follow from no other end."""
 
 KILLED = "killed by SIG"
 """The beginning of the detail of a death whose signal is known."""
@@ -58,7 +59,7 @@ class SeenExit(msgspec.Struct, frozen=True):
     code: int | None
     signal: int | None
     start: int = 0
-    """As in its ``ProcessId``."""
+    """The start of the process, as in its ``ProcessId``."""
     raised: str = ""
     """The exception by which a driver ended, if its output shows it."""
 
@@ -74,11 +75,11 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     """All known deaths. Only the engine changes it. Times are on the coordinator's clock."""
 
     told: dict[str, ToldDeath] = {}
-    """By the id of the death: actor or job, pid, and the call that failed."""
+    """Deaths by their id: actor or job, pid, and the call that failed."""
     exits: dict[str, dict[int, SeenExit]] = {}
-    """By node id and pid."""
+    """Exits by node id and pid."""
     addresses: dict[str, str] = {}
-    """Address → id of each node."""
+    """The id of each node, by its address."""
     oom: dict[str, dict[int, float]] = {}
     """Processes that the kernel killed for memory, by node id and pid, and when."""
     members: dict[str, dict[int, str]] = {}

@@ -34,7 +34,7 @@ UNKNOWN_TIMEOUT = 120.0
 STARTUP_TIMEOUT = 300.0
 """Timeout (s) of a constructor that no other actor has come through: it may load a model."""
 NEWCOMER_TIMEOUT = 60.0
-"""The same (s) in a job that is already working."""
+"""Timeout (s) of such a constructor in a job that is already working."""
 EARLY_SECONDS = 6.0
 """Seconds before a timeout at which the first look is taken, so that a second can confirm it."""
 SAME_SECONDS = 4.0
@@ -43,16 +43,17 @@ TIMES_AFTER = 6.0
 """Seconds of silence after which Ray is asked when calls ended, if the pauses between titles would
 raise the timeout above the least, or the titles show no usual durations."""
 TIMES_EVERY = 10.0
-"""Seconds between two such requests, doubled with each that brings nothing new."""
+"""Seconds between two such requests; each that brings nothing new doubles them."""
 TIMES_SELDOM = 60.0
-"""At most so many."""
+"""Most seconds between two such requests."""
 TIMES_WITH_RHYTHM = Backoff(first=TIMES_EVERY, most=TIMES_SELDOM)
 TIMES_WITHOUT = Backoff(first=TIMES_EVERY, most=2.0 * TIMES_EVERY)
-"""Each answer that tells nothing new doubles it: where there is no rhythm yet, only once."""
+"""The seconds between such requests where there is no rhythm yet; they are doubled once only, by an
+answer that tells nothing new."""
 MOST_STACKS = 32
-"""Stacks of one job that are kept until the next look."""
+"""Most stacks of one job that are kept until the next look."""
 MOST_METHODS = 1000
-"""Methods of one job whose durations are learned."""
+"""Most methods of one job whose durations are learned."""
 
 
 class SeenRoot(msgspec.Struct, kw_only=True):
@@ -60,7 +61,7 @@ class SeenRoot(msgspec.Struct, kw_only=True):
 
     root: WaitRoot
     held_up: bool = False
-    """Whether any process waited for it in one of these looks, or it is the driver."""
+    """Whether any process waited for it in one of these looks, or whether it is the driver."""
     first_at: float
     last_at: float
 
@@ -75,7 +76,7 @@ class StandingMember(msgspec.Struct, kw_only=True):
 
     member: RootMember
     place: str
-    """What it does, and where: "sleeping in score (reward.py:88)"."""
+    """What it does, and where, such as "sleeping in score (reward.py:88)"."""
     called_by: str
     """Who made the call that it runs."""
     began: float | None = None
@@ -83,7 +84,7 @@ class StandingMember(msgspec.Struct, kw_only=True):
     round_in: StackFact | None = None
     """The place in which it went round in the first of the looks that show the same."""
     keeps_gil: bool = False
-    """Whether it held the GIL at one line in all of them."""
+    """Whether it held the GIL at one line in all these looks."""
     switches: int | None = None
     """As in ``StandingProcess``."""
     restless_for: float | None = None

@@ -21,13 +21,15 @@ QUIET_SECONDS = 15.0
 AGAIN_SECONDS = 5.0
 """Seconds between two looks while something is suspected."""
 FIRST_LOOKS = 6
-"""Looks that are taken soon after each other."""
+"""How many looks follow soon after each other."""
 SELDOM_SECONDS = 30.0
-"""Seconds between two later looks, and if only the job's silence is suspicious."""
+"""Seconds between two later looks; also between all looks if only the job's silence is suspicious.
+"""
 MOST_SECONDS = 600.0
-"""Between two looks at a job that has no rhythm."""
+"""Most seconds between two looks at a job that has no rhythm."""
 GROWING = Backoff(first=QUIET_SECONDS, most=MOST_SECONDS)
-"""Until then: each look that tells nothing new doubles it."""
+"""The seconds between two looks at such a job, up to this limit; each look that tells nothing new
+doubles them."""
 LATE_SECONDS = 30.0
 """Seconds after which a look is no longer waited for."""
 STOPPED_SECONDS = 2.0
@@ -100,9 +102,9 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
 
     table: RayCalls = msgspec.field(default_factory=RayCalls)
     jobs: dict[str, RayJobView] = {}
-    """By Ray's job id."""
+    """Jobs by Ray's job id."""
     tracks: dict[str, dict[int, RayTrack]] = {}
-    """By Ray's node id and pid."""
+    """Processes by Ray's node id and pid."""
     owners: dict[str, dict[int, str]] = {}
     """The jobs of living actors, by Ray's node id and pid."""
 

@@ -16,11 +16,11 @@ from ray_sentinel.model.ray_calls import EndedCalls
 LEAST_TIMEOUT = 15.0
 """Seconds in which nothing is suspected, whatever is usual."""
 FACTOR = 3.0
-"""Multiple of the usual duration that is suspicious."""
+"""Multiple of the usual duration from which a call is suspicious."""
 ROUND_FACTOR = 10.0
 """The same multiple for a process that computes without sleeping."""
 RHYTHM = 3
-"""Ended calls from which the usual duration of a method counts as known."""
+"""How many calls must have ended for the usual duration of a method to count as known."""
 
 
 class KnownMethod(msgspec.Struct, kw_only=True):
@@ -28,16 +28,16 @@ class KnownMethod(msgspec.Struct, kw_only=True):
 
     ended: int = 0
     lasted: DurationStats = msgspec.field(default_factory=DurationStats)
-    """Seconds from the appearance of its title to the disappearance: several calls, if they follow
-    at once."""
+    """Seconds from the appearance of its title to its disappearance; several calls count as one if
+    they follow at once."""
     stood: DurationStats = msgspec.field(default_factory=DurationStats)
     """Seconds for which a process stood still in it."""
     longest: float = 0.0
     """Seconds that its longest call took, according to Ray."""
     told: int = 0
-    """The number of calls that this is the longest of."""
+    """How many calls these are, of which ``longest`` is the longest."""
     last_at: float = 0.0
-    """When the last of them ended."""
+    """When the last of these calls ended."""
 
     @property
     def timeout(self) -> float:

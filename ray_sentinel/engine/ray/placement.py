@@ -20,7 +20,7 @@ from ray_sentinel.waitgraph.unmet import (
 )
 
 MOST_ASKED = 64
-"""Different items waiting for placement that are examined for one job."""
+"""Most different items waiting for placement that are examined for one job."""
 MOST_HOLDERS_TOLD = 3
 Amounts = Mapping[str, float]
 

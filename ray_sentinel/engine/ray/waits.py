@@ -47,13 +47,13 @@ from ray_sentinel.waitgraph.unmet import NO_NODE
 
 RULE = "ray.waits"
 SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
-"""Confidence by the kind of root."""
+"""The confidence by kind of root."""
 BROKEN: tuple[tuple[str, FaultKind], ...] = (
     ("is stopped", "rank-stopped"),
     ("holds the GIL", "gil-held"),
     ("is blocked in the kernel", "kernel-blocked"),
 )
-"""How the proof's text begins, and the kind of fault."""
+"""Beginnings of the proof's text, each with the kind of fault."""
 WATCHED = frozenset({"rank-stopped", "kernel-blocked"})
 """Kinds for which agents check each second whether the process still is so."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
@@ -72,9 +72,9 @@ ENGINE_STEPS = (
 )
 """What to do about an actor whose inference engine hangs."""
 MOST_NODES = 4
-"""Nodes whose free resources are listed."""
+"""Most nodes whose free resources are listed."""
 OURS_SECONDS = 15.0
-"""Seconds for the case of the ranks to be decided, before a rank is named without it."""
+"""Seconds to wait for a decision in the case of the ranks, before a rank is named without it."""
 
 
 def findings(view: ClusterView, now: float) -> Iterator[Finding]:

@@ -41,13 +41,13 @@ class Rise(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """What is counted, in words."""
     kind: str
-    """The label of that name; empty where there is none."""
+    """The value of the counter's label ``kind``; empty where it has none."""
     count: float
     """By how much it rose within the window."""
     rate: float
-    """The same, per second."""
+    """By how much it rose per second within the window."""
     usual: float
-    """Per second, before the window; 0 where that is not known."""
+    """By how much it rose per second before the window; 0 where that is not known."""
     since: float
 
 
@@ -57,9 +57,9 @@ class RiseRule(AlertRule):
     severity: ClassVar[Severity]
     kind: ClassVar[FaultKind]
     metrics: ClassVar[tuple[tuple[str, str], ...]]
-    """Name of a counter, and what it counts in words."""
+    """Names of counters, each with what it counts, in words."""
     text: ClassVar[str]
-    """Of the alert, with ``{rise}`` and ``{limits}``."""
+    """The text of the alert, with ``{rise}`` and ``{limits}``."""
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for rise in self.rises(view, now, self.thresholds.seconds, self.thresholds.least):

@@ -14,7 +14,7 @@ from ray_sentinel.model.thresholds import GPU_LOADED
 
 VRAM = "hw_gpu_vram_used_bytes"
 LAG = 30.0
-"""Seconds that what collectors saw may be old."""
+"""Seconds by which what collectors saw may be old."""
 
 
 class GpuIdle(AlertRule):

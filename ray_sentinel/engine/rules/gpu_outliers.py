@@ -23,11 +23,11 @@ from ray_sentinel.model.thresholds import (
 )
 
 LEAST_PEERS = 3
-"""Other GPUs, without which there is no usual value."""
+"""Fewest other GPUs from which there is a usual value."""
 STEADY = 0.8
-"""The part of a window's samples that must be on the same side: one noisy sensor is no outlier."""
+"""Share of a window's samples that must lie on the same side: one noisy sensor is no outlier."""
 AT_WORK = 0.3
-"""Utilisation from which a GPU is at work at all."""
+"""Utilisation (0 to 1) from which a GPU is at work at all."""
 
 
 class OutlierRule(AlertRule):
@@ -37,7 +37,7 @@ class OutlierRule(AlertRule):
     metric: ClassVar[str]
     labels: ClassVar[dict[str, str]] = {}
     text: ClassVar[str]
-    """Of the alert, with ``{value}`` and ``{peers}``."""
+    """The text of the alert, with ``{value}`` and ``{peers}``."""
 
     @abc.abstractmethod
     def too_far(self, value: float, peers: float) -> bool:

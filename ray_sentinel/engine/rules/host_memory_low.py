@@ -13,7 +13,7 @@ from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import MEMORY_LOW
 
 PARTS = 6
-"""Of the window, each of which must fall: a trend, not one leap."""
+"""How many parts a window has, in each of which the memory must fall: a trend, not one leap."""
 
 
 class HostMemoryLow(AlertRule):

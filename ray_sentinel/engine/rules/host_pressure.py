@@ -20,9 +20,9 @@ class PressureRule(AlertRule):
     """Warns of a host whose pressure stays at ``percent`` over ``seconds``, its thresholds."""
 
     metric: ClassVar[str]
-    """The gauge, in percent."""
+    """The name of the gauge, in percent."""
     awaited: ClassVar[str]
-    """What the tasks wait for, in a word."""
+    """What the tasks wait for, in one word."""
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):

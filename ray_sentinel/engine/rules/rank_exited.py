@@ -34,11 +34,11 @@ class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
 
     settle_seconds: float = 1.5
     together_seconds: float = 0.2
-    """Kills within this time of the first have one common cause from outside."""
+    """Kills within this many seconds of the first have one common cause from outside."""
     cross_node_seconds: float = 0.1
-    """Exits on two nodes that are closer than this have no known order."""
+    """Exits on two nodes that are fewer seconds apart than this have no known order."""
     left_seconds: float = 5.0
-    """A rank that left at most this long before its first peer failed may be the cause."""
+    """A rank that left at most this many seconds before its first peer failed may be the cause."""
 
 
 class RankExited(Rule):

@@ -17,7 +17,7 @@ PROOF = Proof(
 
 LOOP_LASTS = 30.0
 """Seconds for which two lines of one function tell a loop in Python, which gives the GIL away when
-it is asked to, from C code that does not."""
+asked, from C code, which does not."""
 
 
 class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):

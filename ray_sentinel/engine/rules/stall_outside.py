@@ -14,8 +14,8 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 
 STALL_TIMEOUTS = 2.0
 STILL_SECONDS = 20.0
-"""Over which looks find each rank where it was: evaluation without a word passes by one line again
-and again."""
+"""Seconds over which looks must find each rank where it was: a silent evaluation passes the same
+line again and again."""
 
 
 class StallOutsideThresholds(Thresholds, frozen=True, kw_only=True):

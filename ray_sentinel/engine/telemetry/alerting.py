@@ -68,7 +68,7 @@ class AlertBook(msgspec.Struct, dict=True):
     """The current alerts. Only the engine changes it. ``bind`` sets the rules."""
 
     open: dict[tuple[str, str, str, str, str], tuple[Alert, float]] = {}
-    """By ``Alert.key``, with the time at which it was last raised."""
+    """Alerts by ``Alert.key``, each with the time at which it was last raised."""
     looked_at: float = 0.0
 
     def bind(self, rules: Iterable[Rule]) -> None:

@@ -20,11 +20,11 @@ SERIES: dict[GpuQuantity, tuple[str, str]] = {
     "clock": (CLOCK, ""),
     "memory-clock": (CLOCK, ""),
 }
-"""The series of a quantity, and the one that it is divided by."""
+"""The series of each quantity, and the one that it is divided by."""
 TYPES: dict[GpuQuantity, str] = {"clock": "sclk", "memory-clock": "mclk"}
 """The label ``type`` of a quantity's series, where several share a name."""
 DIGITS: dict[GpuQuantity, int] = {"utilisation": 2, "memory": 2}
-"""After the point, where there are any: more than a colour shows."""
+"""Digits after the point, where there are any: more than a colour shows."""
 _NUMBER = re.compile(r"[0-9]+")
 
 

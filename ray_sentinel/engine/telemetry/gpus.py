@@ -19,15 +19,16 @@ from ray_sentinel.model.thresholds import GPU_IDLE
 POWER = "hw_gpu_power_watts"
 UTILISATION = "hw_gpu_utilization_ratio"
 WINDOW = 20.0
-"""Seconds whose median is a GPU's level now."""
+"""Seconds whose median is a GPU's current level."""
 LEARN = 0.1
-"""The part that one look adds to what was learned."""
+"""Share of one look in what is learned."""
 BUSY = 0.9
 """Utilisation (0 to 1) from which a GPU works, or waits actively."""
 IDLE = GPU_IDLE.limit
-"""Up to this it does nothing."""
+"""Utilisation (0 to 1) up to which a GPU does nothing."""
 WAIT_SHARE = 0.4
-"""Up to which part of the way from rest to work power is that of waiting."""
+"""Up to this share of the way from the power at rest to that at work, a GPU's power is that of
+waiting."""
 
 MODELS: tuple[tuple[str, float, float], ...] = (
     # name, watts at rest, watts at work in training (reports of their users; cards differ)
@@ -52,7 +53,7 @@ class GpuPlace(NamedTuple):
 
     node: str
     gpu: str
-    """Its index there."""
+    """Its index on the node."""
     telemetry: NodeTelemetry
 
 

@@ -21,18 +21,19 @@ from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Verdic
 
 SOURCE = "telemetry"
 WEIGHTS: Mapping[FaultKind, float] = {"device-lost": 4.0, "device-stuck": 3.0}
-"""Against the rank whose device it is."""
+"""Weights against the rank whose device has the fault."""
 BEFORE = 15.0
-"""Seconds after the last movement in which a cause may still come to light: collectors look every
-ten seconds or so."""
+"""Seconds after the last movement within which a cause may still come to light: collectors look
+every ten seconds or so."""
 LONG_BEFORE = 600.0
-"""Seconds before the stop after which a fault has had its effect, or has none."""
+"""Seconds before the stop beyond which a fault is no cause: it has had its effect by then, or has
+none."""
 NAMED: tuple[FaultKind, ...] = ("device-lost", "device-stuck", "network")
-"""Kinds with a culprit of their own, the surest first."""
+"""Kinds that have a culprit of their own, the surest first."""
 CONFIDENCE = 0.6
-"""Of a verdict that telemetry alone gives."""
+"""The confidence of a verdict that rests on telemetry alone."""
 MOST_TOLD = 12
-"""Alerts in one verdict's evidence."""
+"""Most alerts in one verdict's evidence."""
 
 
 def came_first(case: Case, alert: Alert) -> bool:

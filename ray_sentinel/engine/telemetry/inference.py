@@ -16,7 +16,7 @@ REQUESTS_METRIC = "server_requests"
 FINISHED_METRIC = "server_requests_finished_total"
 LONGEST_METRIC = "server_request_longest_seconds"
 REPLICA = "ServeReplica:"
-"""How the names of the classes of Ray Serve's replicas begin:
+"""The beginning of the class names of Ray Serve's replicas, which are
 ``ServeReplica:APPLICATION:DEPLOYMENT``."""
 MOVING = (
     REQUESTS_METRIC,
@@ -25,10 +25,10 @@ MOVING = (
     "server_kv_cache_ratio",
     "server_tokens_per_second",
 )
-"""Any of these changes while a server works."""
+"""Series of which at least one changes while a server works."""
 STILL_SECONDS = 15.0
-"""For which none of them has changed, though there are requests, in an engine that hangs: they are
-asked for every five seconds."""
+"""Seconds without a change in any of them, although there are requests, from which an engine hangs;
+they are read every five seconds."""
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -73,10 +73,10 @@ class ServedRequests(msgspec.Struct, frozen=True):
     """The usual request times of a server that is working on a request."""
 
     longest: float
-    """Seconds: none that was answered took longer."""
+    """Seconds that the longest of the answered requests took."""
     ended: int
     ended_at: float
-    """When the last one that was told of was answered."""
+    """When the last of the reported requests was answered."""
 
 
 def served(view: ClusterView, now: float) -> dict[str, ServedRequests]:

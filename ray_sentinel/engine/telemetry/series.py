@@ -34,36 +34,39 @@ from ray_sentinel.model.samples import (
 )
 
 MOST_BYTES = CoordinatorConfig().series_bytes
-"""Half an hour of 100 nodes with 400 series each, of 320 nodes where what is old is thinned."""
+"""Most bytes of all series: half an hour of 100 nodes with 400 series each, or of 320 nodes where
+old samples are thinned."""
 EVERY = 4.0
-"""Seconds between two samples, at least: their sender paces them, and all are kept."""
+"""Least seconds between two samples: their sender paces them, and all are kept."""
 KEPT_SECONDS = 1800.0
-"""Of a series."""
+"""Seconds of each series that are kept."""
 CLOSE_SECONDS = 600.0
-"""Where there is not room for all, older samples are kept less often than they came: rules that
-look further back count what rises, or see what stays, over half an hour and more."""
+"""Seconds for which all samples are kept even where there is not room for everything; older ones
+are thinned. Rules that look further back count what rises, or see what stays, over half an hour and
+more."""
 THIN_SECONDS = 30.0
-"""Between two of those."""
+"""Seconds between two of the thinned samples."""
 THIN_FROM = 0.75
-"""Of what samples may take: from then on there may soon not be room for all."""
+"""Share of the room for samples that must be taken for old ones to be thinned: from then on there
+may soon not be room for all."""
 SLACK = 16
-"""So many old samples go at once."""
+"""How many old samples are dropped at once."""
 MOST_EVENTS = 500
-"""Of one node; the oldest go first."""
+"""Most events of one node; of more, the oldest are dropped."""
 ROWS_AT_ONCE = 4
-"""Of a node's: 2 ms for 400 series."""
+"""How many of a node's rows are handled at once: 2 ms for 400 series."""
 MOST_SHARED = 16_384
-"""Names of series that nodes have in common."""
+"""Most names of series that are stored once for all nodes."""
 GONE = 60.0
-"""Seconds after which a series that is no longer sent is not there any more."""
+"""Seconds after which a series that is no longer sent counts as gone."""
 NO_SNAPSHOT = (ValueError, TypeError, OverflowError, RecursionError)
-"""What a state raises that MessagePack or UTF-8 cannot hold."""
+"""Errors that a state raises which MessagePack or UTF-8 cannot represent."""
 STREAMS: tuple[StreamName, ...] = ("rules", "history")
 
 Row = tuple[float, dict[SeriesKey, float]]
 """The values of one node at one moment."""
 HostRow = tuple[float, str, dict[SeriesKey, float]]
-"""The same with the node's host."""
+"""The same values, with the node's host."""
 
 
 class TelemetrySeries(NamedTuple):
@@ -71,7 +74,7 @@ class TelemetrySeries(NamedTuple):
     samples that are absent or not finite."""
 
     times: Floats
-    """On the coordinator's clock."""
+    """When the values were sampled, on the coordinator's clock."""
     values: Floats
 
     def newest_first(self) -> Iterator[tuple[float, float]]:
@@ -220,14 +223,14 @@ class SampleStream(msgspec.Struct):
 
     sender: str = ""
     number: int = 0
-    """Of the newest batch."""
+    """The number of the newest batch."""
     table: int = 0
     size: int = 0
-    """Of the sender's table: its keys are those of the first columns."""
+    """How many keys the sender's table has: they are those of the first columns."""
     columns: list[Column] = []
     times: Floats = msgspec.field(default_factory=Floats)
     thinned_until: float = 0.0
-    """Samples before it are ``THIN_SECONDS`` apart."""
+    """Samples before this time are ``THIN_SECONDS`` apart."""
 
     @property
     def size_bytes(self) -> int:
@@ -346,10 +349,10 @@ class NodeTelemetry(msgspec.Struct, dict=True):
     host: str = ""
     streams: dict[StreamName, SampleStream] = {}
     events: list[tuple[float, Event]] = []
-    """(coordinator's time, event), oldest first."""
+    """Events as (coordinator's time, event), oldest first."""
     tidied_at: float = 0.0
     seen: set[tuple[float, str]] = set()
-    """Time and message of events that were told: they are sent again."""
+    """Times and messages of the events that were received: they are sent again."""
 
     def __post_init__(self) -> None:
         self._named: dict[str, dict[Labels, TelemetrySeries]] | None = None
@@ -504,7 +507,8 @@ class Telemetry(msgspec.Struct):
     nodes: dict[str, NodeTelemetry] = {}
     bounded_at: float = 0.0
     cut: bool = False
-    """Less than the last half hour is kept: it would take more than there is room for."""
+    """Whether less than the last half hour is kept, because it would need more room than there is.
+    """
 
     def take(
         self, snapshot: Snapshot, now: float, offset: float, most_bytes: int = MOST_BYTES

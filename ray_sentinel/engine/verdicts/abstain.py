@@ -16,7 +16,8 @@ from ray_sentinel.model.stacks import StackFact
 
 BLIND_TIMEOUTS = 2.0
 STANDING_TIMEOUTS = 1.3
-"""Where every rank waits in a collective, and none of their threads does anything."""
+"""How many timeouts of silence it takes to judge a job in which every rank waits in a collective,
+and no thread does anything."""
 BLIND_SECONDS_UNATTACHED = 120.0
 SLOW_TIMEOUTS = 4.0
 """A rank whose stack changes counts as slow for this many timeouts, and as looping after that."""

@@ -21,7 +21,7 @@ PEER_LOST = re.compile(
     r"|(?-i:\bEOF(Error)?\b)(?!: (Ran out of input|Compressed file ended|marshal data))",
     re.IGNORECASE,
 )
-"""What ranks say when somebody else has gone: echoes, wherever they come first."""
+"""What ranks say when another one has gone: echoes, wherever they come first."""
 
 MISMATCH = re.compile(
     r"doesn't match expected size|op\.preamble\.length|collective mismatch|Detected mismatch"
@@ -34,8 +34,8 @@ ranks are in different collectives, or in the same one with other sizes."""
 OVERRUN = re.compile(
     r"op\.preamble\.length <= op\.nbytes|message truncated|MPI_ERR_TRUNCATE", re.IGNORECASE
 )
-"""Of these, what a rank says that was given more than it had asked for. Who sent that does not fall
-over it: what comes back to it fits."""
+"""Among these, what a rank says that was given more than it had requested. The rank that sent it
+does not fail: what comes back to it fits."""
 
 FINAL_LINES = 12
 """Last lines of a rank's output, which may say why it ended."""
@@ -47,20 +47,20 @@ _CRASH = re.compile(
     r"|^ */\S+\.so\S*\(|^(Fatal Python error: Aborted|Extension modules:|terminate called without)"
     r"|^(Current thread|Thread) 0x"
 )
-"""What crash handlers print of any abort: no reason."""
+"""What crash handlers print for any abort: it is no reason."""
 _NATIVE = re.compile(rf"{_REASON.pattern}|{_CRASH.pattern}|terminate called")
 
 _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(:|$)")
 _INTERRUPTED = re.compile(r"(?m)^(KeyboardInterrupt|SystemExit)\b")
 _BESIDE = ("Exception ignored in", "Exception in thread")
-"""Before the traceback of what ended nothing: a finalizer's, or another thread's."""
+"""Lines before a traceback that ended nothing: a finalizer's, or another thread's."""
 
 SIGNAL_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
                 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}  # fmt: skip
 
 KILLED = 3
-"""The most violent of ends; see ``violence``."""
+"""The most violent kind of end; see ``violence``."""
 
 
 def is_abnormal(exit_: Exit) -> bool:

@@ -30,13 +30,14 @@ from ray_sentinel.model.progress import Exit
 # went wrong with itself, or that ran out of memory, is judged as ever.
 
 NOTICE_SECONDS = 5.0
-"""The drain of a node is known within this time after it began."""
+"""Seconds after its beginning within which the drain of a node is known."""
 BEFORE_SECONDS = 1.0
-"""The clocks of two nodes may differ by this much: an effect may seem to come before its cause."""
+"""Seconds by which the clocks of two nodes may differ: an effect may seem to come before its cause.
+"""
 FOLLOW_SECONDS = 30.0
-"""Exits of other ranks within this time after a rank left with its node follow from that."""
+"""Seconds after a rank left with its node within which exits of other ranks follow from that."""
 QUIET_SECONDS = 3.0
-"""A leaving node that has been silent for this long may be gone."""
+"""Seconds of silence after which a leaving node may be gone."""
 
 
 def unannounced(view: ClusterView, job: JobView, exits: Ends, now: float) -> Ends:
@@ -97,10 +98,10 @@ def _of_its_own(exit_: Exit) -> bool:
 
 
 Ends = list[tuple[float, Exit]]
-"""Exits by the coordinator's time, the earliest first."""
+"""Exits with their times on the coordinator's clock, the earliest first."""
 
 ALL_KILLED_WITHIN = 2.0
-"""Seconds: whoever ends a job signals all of its ranks this quickly."""
+"""Seconds within which whoever ends a job signals all of its ranks."""
 
 
 def all_killed(job: JobView) -> bool:

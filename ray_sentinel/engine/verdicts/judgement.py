@@ -24,11 +24,12 @@ from ray_sentinel.model.stacks import StackFact
 NAMED = 2.5
 """The score from which a rank is named."""
 HALF = 1.8
-"""Score that halves the doubt."""
+"""The score that halves the doubt."""
 MOST = 0.99
 """Highest confidence: evidence from outside is never certain."""
 MOST_OTHERS = 8
-"""Lines about innocent ranks that a verdict keeps: there may be thousands, and they are alike."""
+"""Most lines about innocent ranks that a verdict keeps: there may be thousands, and they are alike.
+"""
 
 
 class EvidenceScores:
@@ -81,9 +82,9 @@ def confidence(score: float) -> float:
 
 
 MOST_STACKS = 12
-"""Stacks shown with one verdict."""
+"""Most stacks shown with one verdict."""
 MOST_RANKS_TEXT = 400
-"""Characters of the list of ranks at one place."""
+"""Most characters of the list of ranks at one place."""
 
 Decision = Literal["confirm", "wait", "dismiss"]
 

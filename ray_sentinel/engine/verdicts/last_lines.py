@@ -11,7 +11,7 @@ from ray_sentinel.model.incident import RankLog, Verdict
 
 ECHOES = "Its peers' errors are echoes."
 MOST_TOLD = 4
-"""Culprits whose last lines are among the next steps."""
+"""Most culprits whose last lines are among the next steps."""
 
 
 def with_last_lines(

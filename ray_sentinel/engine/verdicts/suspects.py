@@ -36,10 +36,10 @@ from ray_sentinel.model.stacks import StackFact
 
 RAS = "nccl-ras"
 RAS_WEIGHT = 6.0
-"""Multiple of the confidence of what RAS shows. A lag that lasts over two polls outweighs a stack
-that looks like waiting; one that was seen once does not."""
+"""The weight of what RAS shows, as a multiple of its confidence. A lag that lasts over two polls
+outweighs a stack that looks like waiting; one that was seen once does not."""
 RAS_WAITS = -2.0
-"""Score of a rank that waits for others there."""
+"""The score of a rank that waits for others according to RAS."""
 
 
 def weigh_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
@@ -123,9 +123,9 @@ def _keeps_gil(view: RankView, fact: StackFact | None, movement: Movement) -> bo
 
 
 AWAY = 3.0
-"""Apart from what the others wait in, as surely as stacks can tell it."""
+"""The score of a rank that is outside of what the others wait in, as surely as stacks can tell."""
 SURE = 0.6
-"""The confidence from which stacks count in full; the least that names a rank is 0.5."""
+"""The confidence from which stacks count in full; the least confidence that names a rank is 0.5."""
 MOVED = -2.0
 WAITS = -2.0
 LEFT_BEFORE = 2.0
