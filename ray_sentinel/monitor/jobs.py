@@ -25,12 +25,12 @@ from ray_sentinel.monitor.types import JobProgress, MonitorResult
 from ray_sentinel.supervise.ray_jobs import Jobs
 
 _TAIL = 512 * 1024
-"""Bytes of a job's log in which its last steps are looked for."""
+"""Most bytes from the end of a job's log in which its last steps are looked for."""
 _ENDED = ("FAILED", "SUCCEEDED", "STOPPED")
 _LOST_SECONDS = 300.0
-"""Where Ray does not tell of a job for so long, it is not waited for any more."""
+"""Seconds after which a job that Ray says nothing about is no longer waited for."""
 _LAST = 50
-"""Steps whose figures make the throughput."""
+"""How many steps' figures make the throughput."""
 
 
 class JobLogTail(msgspec.Struct, frozen=True):
@@ -194,13 +194,13 @@ def monitor_job(*arguments: Any, **more: Any) -> MonitorResult:
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """Where a job is asked for."""
+    """How to ask for the state of a job."""
 
     status: Callable[[], JobState]
     progress: Callable[[], JobProgress]
     stalled: Callable[[], bool]
     lost_seconds: float
-    """UNKNOWN for so long is the end."""
+    """Seconds for which a job may be UNKNOWN before it counts as ended."""
 
 
 def _monitor_in_pod(

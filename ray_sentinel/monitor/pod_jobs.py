@@ -26,11 +26,11 @@ from ray_sentinel.supervise.job_supervisor import OUT_OF_REACH_SECONDS
 from ray_sentinel.supervise.ray_jobs import LOCAL, TAIL, Jobs, address_of
 
 CALL_SECONDS = 60.0
-"""For one call of Ray's job API: Ray is imported for it."""
+"""Seconds for one call of Ray's job API: Ray is imported for it."""
 SUBMIT_SECONDS = 600.0
-"""For a submission, which uploads its working folder."""
+"""Seconds for a submission, which uploads its working folder."""
 LOOK_SECONDS = 120.0
-"""For the headers of a checkpoint's files on a shared file system."""
+"""Seconds to read the headers of a checkpoint's files on a shared file system."""
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from ray_sentinel.monitor.types import (
 from ray_sentinel.text import clean
 
 _FIND_SECONDS = 60.0
-"""To list a checkpoint folder on a shared file system."""
+"""Seconds to list a checkpoint folder on a shared file system."""
 
 
 def get_training_health(

@@ -17,7 +17,7 @@ class GpuInfo(TypedDict):
     processes: list[dict[str, int | float | str | None]]
     avg_utilization: float
     healthy: bool
-    """The check succeeded; without a GPU it did not."""
+    """Whether the check succeeded; without a GPU it did not."""
     error: str
 
 
@@ -29,9 +29,9 @@ class RayInfo(TypedDict):
     cpus_available: float
     cpus_used: float
     demands: list[str]
-    """What Ray cannot satisfy."""
+    """Requests that Ray cannot satisfy."""
     healthy: bool
-    """The check succeeded."""
+    """Whether the check succeeded."""
     error: str
 
 
@@ -40,9 +40,9 @@ class EfaInfo(TypedDict):
 
     efa_active: bool
     transport: str
-    """"efa", "infiniband", "roce", "socket", "other", or "unknown"."""
+    """One of "efa", "infiniband", "roce", "socket", "other" and "unknown"."""
     devices: list[str]
-    """RDMA devices that are there, in use or not."""
+    """RDMA devices that are present, in use or not."""
     evidence: list[str]
     healthy: bool
     error: str
@@ -94,7 +94,7 @@ class RestartResult(TypedDict):
     total_retries: int
     reason: str
     job_id: str
-    """The last attempt's; empty where no job was found."""
+    """The id of the last attempt; empty where no job was found."""
     time_lost_seconds: float
 
 
@@ -105,7 +105,7 @@ class TrainingHealth(TypedDict):
     issues: list[str]
     gpu: GpuInfo
     gpus: dict[str, GpuInfo]
-    """By pod."""
+    """GPUs by pod."""
     efa: EfaInfo
     ray: RayInfo
     checkpoints: CheckpointInfo | None

@@ -34,10 +34,11 @@ from ray_sentinel.progress.requests import (
 POLL = 0.05
 """Seconds between two checks for an answer."""
 MAX_ANSWER = 64 << 20
-"""Bytes of one answer: sixty times a recorder of 2,000 operations. One more is read, to tell."""
+"""Most bytes of one answer: sixty times a recorder of 2,000 operations. One more byte is read to
+notice a longer one."""
 
 _RECORDERS = (RECORDER_PICKLE_ANSWER, RECORDER_JSON_ANSWER)
-"""NCCL's, which tells most, then those of the other backends."""
+"""The answers with recorders: NCCL's, which say most, then those of the other backends."""
 _WATCHDOG = ProgressRequest.WATCHDOG_ON | ProgressRequest.WATCHDOG_OFF
 _asking = threading.Lock()
 """Makes the read-modify-write of the request word atomic within this process only."""
@@ -52,7 +53,7 @@ class RecorderDump(msgspec.Struct, frozen=True, kw_only=True):
 
     data: bytes
     pickled: bool
-    """As PyTorch's watchdog writes it, else JSON."""
+    """Whether it is a pickle, as PyTorch's watchdog writes it; otherwise JSON."""
 
 
 def ask_flight_recorder(

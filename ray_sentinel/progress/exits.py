@@ -29,7 +29,7 @@ PATIENCE = 1.0
 """Seconds to wait for a parent to reap a rank: only then may its exit status be known."""
 
 _FOR_GOOD = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
-"""Errors of an old kernel or of a filter of system calls; any other may be gone at the next
+"""Errors of an old kernel or of a filter of system calls; any other error may be gone at the next
 poll."""
 
 
@@ -67,7 +67,7 @@ class ExitWatch:
         # A captured tree's pids are not this machine's.
         self._without = proc != Path("/proc")
         self._put_off: set[Key] = set()
-        """Watched without a pidfd until there is room for one."""
+        """Processes that are watched without a pidfd until there is room for one."""
         self._complained = False
 
     def watch(self, key: Key) -> None:

@@ -17,7 +17,7 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     world_size: int | None = None
     local_rank: int | None = None
     role: str = ""
-    """"trainer", "engine", ...: set where one job has ranks of several kinds."""
+    """Such as "trainer" or "engine", set where one job has ranks of several kinds."""
     host: str = ""
     node: str = ""
     """Ray's node id in hex, where Ray is up in the process."""

@@ -21,13 +21,14 @@ from ray_sentinel.masking import mask_tail
 from ray_sentinel.progress.proc.proc_stat import Key
 
 MAX_BYTES = 8192
-"""Bytes read from the end of a file."""
+"""Most bytes read from the end of a file."""
 LOOKS = 3
-"""Output of the last so many polls counts as the end; a poll is about a second."""
+"""How many of the last polls count as the end, for output that came in them; polls are about a
+second apart."""
 PATIENCE = 1.0
 """Seconds that a look at the files may take, also on a crowded machine."""
 MOST_READS = 4
-"""At one time; more are not begun while so many hang."""
+"""Most simultaneous reads; while so many hang, no more are begun."""
 
 
 class _File(msgspec.Struct, frozen=True):

@@ -24,13 +24,16 @@ from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError,
 from ray_sentinel.progress.requests import ANSWERS, answer_name
 
 MAX_OPEN = 512
-"""Records open at one time; those of dead processes are closed, so this bounds the living."""
+"""Most records open at one time; those of dead processes are closed, so this limits the living
+ones."""
 CLOCK_STEP = 0.1
 """Seconds by which the wall clock must move against the monotonic one to be followed."""
 ROOT_LOOKS_EVERY = 5
-"""Scans between two looks for other users' folders, where we are root, and for folders gone."""
+"""Scans between two searches for other users' folders, where we are root, and for folders that are
+gone."""
 EMPTY_LOOKS = 60
-"""Scans after which an empty folder that no rank names is left: each run may have its own."""
+"""Scans after which an empty folder that no rank names is no longer read: each run may have its
+own."""
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors of our own process, which say nothing about the file."""
@@ -50,14 +53,15 @@ class RecordReader:
         """``folders`` hold the records; by default those that writers use."""
         self._fixed = None if folders is None else tuple(folders)
         self._more: dict[Path, int] = {}
-        """Folders that ranks were told to use, and the scan in which one was last seen with it."""
+        """Folders that ranks were told to use, each with the scan in which such a rank was last
+        seen."""
         self._monotonic, self._now = monotonic, now
         self._boot, self._namespace = boot_number(proc), pid_namespace(proc)
         self._views: dict[Path, RecordView] = {}
         self._opened = 0
         self._bad: set[Path] = set()
         self._put_off: set[Path] = set()
-        """Files not read for a reason of ours, which was reported."""
+        """Files that are not read for a reason of our own, which was reported."""
         self._looks = 0
         self._found: tuple[Path, ...] = ()
         self._mounts = MountTable(proc)
@@ -65,7 +69,7 @@ class RecordReader:
         """Folders that are not searched, which was reported."""
         self._offset = now() - monotonic()
         self.problems: list[str] = []
-        """What was found that is no record of ours; the caller takes and clears them."""
+        """Things found that are no records of ours; the caller reads and clears this."""
 
     def also(self, folders: Iterable[Path]) -> None:
         """Search these folders too, unless the folders were given: a rank was told to use them."""

@@ -32,8 +32,8 @@ from mmap import mmap
 from typing import NamedTuple
 
 MAGIC = 0x314C544E53594152
-"""``RAYSNTL1`` in the bytes of a little-endian machine; in another byte order it is another
-number, and the record is refused."""
+"""The bytes ``RAYSNTL1`` as a number on a little-endian machine. In another byte order it is
+another number, and the record is refused."""
 
 VERSION = 1
 SIZE = 8192

@@ -41,13 +41,13 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
 
     path: Path
     handle: int
-    """-1 once it is closed for good."""
+    """The descriptor of the open file; -1 once it is closed for good."""
     header: record.RecordHeader
     owner: int
     """The file's user id."""
     inode: int = 0
     identity: RankIdentity | None = None
-    """None until the writer has stored it, which takes microseconds."""
+    """Which rank wrote it; None until the writer has stored it, which takes microseconds."""
     progress: Progress = Progress()
     companion_tid: int = 0
     stepping_tid: int = 0

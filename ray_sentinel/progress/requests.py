@@ -22,13 +22,13 @@ class ProgressRequest(IntFlag):
 
 
 STACKS_ANSWER = "stacks.json"
-"""All Python threads, in the form of ``py-spy dump --json``."""
+"""The file with all Python threads, in the form of ``py-spy dump --json``."""
 RECORDER_JSON_ANSWER = "flight_recorder.json"
 RECORDER_PICKLE_ANSWER = "flight_recorder.pickle"
 WATCHDOG_ANSWER = "faulthandler.txt"
-"""Written by faulthandler's own thread when the interpreter was held for long."""
+"""The file that faulthandler's own thread writes when the interpreter was held for long."""
 ERROR_ANSWER = "error.txt"
-"""Why an answer is missing, a line for each wish."""
+"""The file that says why an answer is missing, with a line for each request."""
 
 ANSWERS = (
     STACKS_ANSWER,

@@ -14,9 +14,10 @@ from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
 
 RETAIN = 10.0
-"""Seconds that a record is kept after its exit was told, for an agent killed in between."""
+"""Seconds that a record is kept after its exit was reported, for an agent that was killed in
+between."""
 FRESH = 60.0
-"""Seconds since its last sign of life within which a record found dead is told of."""
+"""Seconds since its last sign of life within which a dead record is still reported."""
 LITTER = 120.0
 """Seconds since its last sign of life after which any agent deletes a dead record."""
 AT_ONCE = 500

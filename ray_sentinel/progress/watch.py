@@ -41,9 +41,9 @@ from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.stale import StaleRecords
 
 REPLICA = "ray::ServeReplica:"
-"""How the title of a Ray Serve replica's process begins."""
+"""The beginning of the process title of a Ray Serve replica."""
 MAX_COMMAND = 400
-"""Characters of a command line that are passed on."""
+"""Most characters of a command line that are passed on."""
 
 
 class NodeWatch:

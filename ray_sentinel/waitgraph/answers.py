@@ -14,8 +14,8 @@ from ray_sentinel.waitgraph.facts import ANSWER, WaitNode, WaitsFor, process_nod
 
 SOCKET = "socket"
 _WAITING = frozenset({"idle", "network-wait", "unknown"})
-"""What a process may do while it waits for an answer. At a lock or a pipe it waits for something
-else, whatever it has sent."""
+"""What a process may be doing while it waits for an answer. At a lock or a pipe it waits for
+something else, whatever it has sent."""
 
 
 def may_await(fact: StackFact | None) -> bool:
@@ -26,7 +26,7 @@ def may_await(fact: StackFact | None) -> bool:
 
 
 Ports = Mapping[tuple[str, int], int]
-"""By node id and pid: the port at which Ray itself calls an actor or a driver."""
+"""The port at which Ray itself calls an actor or a driver, by node id and pid."""
 
 
 def awaited_answers(

@@ -144,11 +144,12 @@ _OF_CALLS = frozenset(
         "fetches",
     )
 )
-"""What is said of a call or a resource: it has no place of its own to wait in."""
+"""What is said of a call or a resource, which has no place of its own to wait in."""
 
 
 GOES_ON = "which goes on, last seen "
-"""Begins the end of a chain to a process that works, before what it does."""
+"""The beginning of the last part of a chain that ends at a working process; what that does follows.
+"""
 
 
 def ending(root: GraphRoot) -> str:

@@ -20,16 +20,17 @@ SERVER = "server"
 HANGS = "which get no further"
 """The text for a hanging engine."""
 _WAITING = frozenset({"idle", "network-wait", "lock-wait", "input-wait", "unknown"})
-"""What a process may do while it waits for its engine: a socket, a queue, a pipe, an event loop."""
+"""What a process may be doing while it waits for its engine: at a socket, a queue, a pipe or an
+event loop."""
 
 
 class EngineWork(msgspec.Struct, frozen=True, kw_only=True):
     """The state of an engine."""
 
     name: str
-    """The name of its job: "sglang-4711"."""
+    """The name of its job, such as "sglang-4711"."""
     requests: str = ""
-    """"3 running, 12 waiting requests"; empty if there are none."""
+    """Such as "3 running, 12 waiting requests"; empty if there are none."""
     still: bool = False
     """Whether none of its counters has changed for long."""
 

@@ -69,7 +69,7 @@ class WaitsFor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     who: WaitNode
     awaited: WaitNode
     how: str
-    """What it does to wait: "ray.get", "all_reduce", "queued"."""
+    """How it waits, such as "ray.get", "all_reduce" or "queued"."""
     since: float | None = None
     """Unix time; None if unknown."""
     any_of: bool = False
@@ -116,9 +116,9 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     process: WaitNode
     place: str
-    """"function (file:line)"."""
+    """The place as "function (file:line)"."""
     doing: str
-    """A short phrase: "sleeping", "reading from a file or pipe"."""
+    """What it does there, in short, such as "sleeping" or "reading from a file or pipe"."""
     witness: str = ""
 
     @property

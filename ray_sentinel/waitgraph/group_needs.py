@@ -11,18 +11,19 @@ from ray_sentinel import regex as re
 
 _OF_GROUP = re.compile(r"^(?P<name>.+)_group_(?:(?P<bundle>\d{1,9})_)?(?P<group>[0-9a-f]{16,})$")
 _PLACE = "bundle"
-"""Of which each call in a group takes a thousandth, so that it runs where the group is."""
+"""The resource of which each call in a group takes a thousandth, so that it runs where the group
+is."""
 
 
 class GroupNeed(msgspec.Struct, frozen=True):
     """What is requested, or held, in a placement group."""
 
     group: str
-    """Its id."""
+    """The id of the placement group."""
     bundle: int | None
-    """None where any will do."""
+    """The number of the bundle; None where any will do."""
     amounts: dict[str, float]
-    """By the plain names of resources."""
+    """Amounts by the plain names of resources."""
 
 
 def group_need(needs: Mapping[str, float]) -> GroupNeed | None:

@@ -17,13 +17,13 @@ class JobMember(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessId
     job: str
     role: str
-    """What its like have in common: "driver", an actor's class, "task"."""
+    """What processes of its kind have in common: "driver", an actor's class, or "task"."""
     label: str
-    """"driver", "Rollout 2", "task preprocess"."""
+    """Its name for people, such as "driver", "Rollout 2" or "task preprocess"."""
     actor: str = ""
     """Ray's id of the actor, in hex."""
     inner: bool = False
-    """It descends from the process that Ray knows."""
+    """Whether it descends from the process that Ray knows."""
 
 
 class JobProcesses:

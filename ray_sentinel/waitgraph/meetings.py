@@ -14,7 +14,8 @@ from ray_sentinel.waitgraph.ray_calls import RayFacts
 from ray_sentinel.waitgraph.solver import GraphRoot
 
 _WEIGHTS = re.compile(r"weights?(?:[^a-z]|$)|refit", re.IGNORECASE)
-"""In the names of methods and functions: "update_weights", "sync_weights_to_engines", "refit"."""
+"""What names of methods and functions contain that hand over weights, such as "update_weights",
+"sync_weights_to_engines" or "refit"."""
 
 
 def meeting(root: GraphRoot, translated: RayFacts) -> str:

@@ -37,11 +37,11 @@ class ActorOperation(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     name: str
-    """"broadcast"; empty where nothing tells."""
+    """Such as "broadcast"; empty where nothing tells."""
     inside: tuple[WaitNode, ...]
     missing: tuple[WaitNode, ...] = ()
     roles: tuple[str, ...]
-    """The classes of both."""
+    """The classes of the actors that are inside or missing."""
 
     @property
     def node(self) -> WaitNode:
@@ -62,11 +62,11 @@ class ActorOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Party(msgspec.Struct, frozen=True, kw_only=True):
-    """Those of one crew that stand in an operation, and who is missing of the crew."""
+    """The members of one crew that stand in an operation, and those that are missing from it."""
 
     crew: Crew
     name: str
-    """Empty where nothing tells, and of several."""
+    """The name of the operation; empty where nothing tells, or for several."""
     inside: tuple[WaitNode, ...]
     missing: tuple[WaitNode, ...]
 

@@ -41,9 +41,10 @@ class RootMember(msgspec.Struct, frozen=True, kw_only=True):
     actor: str = ""
     """Ray's id of the actor, in hex."""
     methods: tuple[str, ...] = ()
-    """What it runs."""
+    """The calls that it runs."""
     asked_in: tuple[str, ...] = ()
-    """What those run who await an answer of it over a connection; of a driver, an empty name."""
+    """The calls of those that await an answer from it over a connection; for a driver, an empty
+    name."""
 
     @property
     def does(self) -> tuple[str, ...]:
@@ -64,18 +65,18 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     moves: int | None = None
     """For an environment being built: a number that changes whenever the build has moved."""
     waiters: int
-    """Processes that wait for it, directly or not."""
+    """How many processes wait for it, directly or not."""
     processes: tuple[RootMember, ...] = ()
-    """Those among its members."""
+    """The processes among its members."""
     waiting: tuple[ProcessId, ...] = ()
-    """The waiters."""
+    """The processes that wait for it."""
     chain: tuple[ChainLink, ...]
     sentence: str
     meeting: str = ""
-    """What actors of several classes have to do together, and cannot because of it: "broadcast of
-    Trainer and Engine"."""
+    """What actors of several classes have to do together, and cannot because of it, such as
+    "broadcast of Trainer and Engine"."""
     engine: str = ""
-    """The inference engine below its only member that hangs."""
+    """The inference engine that hangs below its only member."""
 
 
 class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     calls: tuple[str, ...] = ()
-    """What it runs."""
+    """The calls that it runs."""
     activity: str = ""
     place: str = ""
     moved: bool = False
@@ -100,17 +101,17 @@ class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     member: RootMember
     place: str
-    """What it does, and where: "sleeping in score (reward.py:88)"."""
+    """What it does, and where, such as "sleeping in score (reward.py:88)"."""
     called_by: str = ""
-    """The name of who made the call."""
+    """The name of the process that made the call."""
     began: float | None = None
-    """Unix time at which the call began according to Ray, or since when its answer is awaited; of
-    several the latest."""
+    """Unix time at which the call began according to Ray, or since when its answer has been
+    awaited; for several calls, the latest."""
     round_in: StackFact | None = None
     """The place in which it goes round."""
     switches: int | None = None
-    """Of the thread that stands there, where agents do not watch it as a main one: how often it had
-    been put on a CPU."""
+    """How often the thread that stands there had been put on a CPU; given where agents do not watch
+    it as a main thread."""
 
 
 class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +121,7 @@ class JobPicture(msgspec.Struct, frozen=True, kw_only=True):
     """Ray's job id, in hex."""
     command: str
     started: float | None
-    """Unix time."""
+    """Unix time at which it started."""
     roots: tuple[WaitRoot, ...]
     processes: tuple[JobProcess, ...]
     standing: tuple[StandingProcess, ...] = ()
@@ -132,7 +133,7 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True):
     """All jobs."""
 
     time: float
-    """Unix time."""
+    """Unix time of the picture."""
     jobs: tuple[JobPicture, ...] = ()
     notes: tuple[str, ...] = ()
     """What could not be seen, and why."""

@@ -44,13 +44,14 @@ from ray_sentinel.waitgraph.unmet import RAY, UnmetNeeds
 STACK = "stack"
 NOT_SEEN = "its stack could not be taken"
 REPORTING_SECONDS = 5.0
-"""After a change, the control store has been told of it (``task_events_report_interval_ms``: 1 s),
-also on a busy machine."""
+"""Seconds after a change within which the control store has been told of it, even on a busy machine
+(``task_events_report_interval_ms``: 1 s)."""
 CLOCKS = 1.0
 """Seconds by which the times of Ray's calls and those of the kernel's connections may differ."""
 FEW = 32
-"""So many things in a row are waited for one by one; of more, a process or call waits for halves,
-which wait for their halves: else thousands that wait for thousands would be millions of edges."""
+"""Most things in a row that are waited for one by one. Beyond that, a process or call waits for
+halves, which wait for their halves in turn; otherwise thousands that wait for thousands would make
+millions of edges."""
 _STATES = {
     "T": "is stopped by a signal",
     "t": "is stopped by a debugger",

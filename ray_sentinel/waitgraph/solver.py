@@ -38,16 +38,17 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: RootKind
     members: tuple[WaitNode, ...]
-    """One node; of a circle all, in the order in which they wait for each other as far as one
-    round leads through them."""
+    """One node, or all members of a circle, in the order in which they wait for each other as far
+    as one round leads through them."""
     why: str
-    """What it does, in words; empty where that is not known."""
+    """What it does, in words; empty if unknown."""
     witness: str
-    """Who says so; empty where ``why`` is."""
+    """Who says so; empty if ``why`` is."""
     waiters: tuple[WaitNode, ...]
-    """The processes outside it that wait for it, directly or not."""
+    """The processes outside of it that wait for it, directly or not."""
     chain: tuple[Edge, ...]
-    """From a process that nobody waits for to the root; of a circle, then once around it."""
+    """The waits from a process that nobody waits for to the root; for a circle, then once around
+    it."""
 
 
 def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:

@@ -27,7 +27,7 @@ from ray_sentinel.waitgraph.job_processes import creation_id
 
 RAY = "ray"
 MOST_BUNDLES = 4
-"""Of a placement group, that are written out."""
+"""Most bundles of a placement group that are written out."""
 NO_NODE = ", which no node can hold"
 Lack = Literal["placement", "memory", "environment", "environment agent"]
 """``environment``: a runtime environment that is being built. ``environment agent``: one of Ray's
@@ -67,9 +67,9 @@ class UnmetNeeds:
         self._groups = {group.id: group for group in ray.groups}
         self._placed = {group.id: group for group in ray.placed}
         self._asked_of = {creation_id(actor.id): actor.node for actor in ray.actors if actor.node}
-        """The node that is asked to run the creation of an actor."""
+        """The node that is asked to run each actor's creation."""
         self._builds: dict[WaitNode, NodeEnvironments] = {}
-        """The environments that calls wait for, and where they are built."""
+        """The environments that calls wait for, each with the node that builds it."""
 
     def of(self, call: RayCall) -> WaitsFor:
         """What a call that no node has started waits for."""

@@ -38,7 +38,7 @@ SCHEMES: tuple[tuple[str, str, str, str], ...] = (
 )
 
 ROLE_VARIABLE = "RAY_SENTINEL_ROLE"
-"""Set in every process of ours; none of them is ever a rank."""
+"""The variable that is set in every process of ours; none of these is ever a rank."""
 
 RECORD_DIR_VARIABLE = "RAY_SENTINEL_RECORD_DIR"
 

@@ -14,7 +14,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.progress.proc.process_memory import memory_file
 
 USUAL = {"sglang": 30000, "vllm": 8000}
-"""Ports of ``sglang.launch_server`` and ``vllm serve`` where none is given."""
+"""Default ports of ``sglang.launch_server`` and ``vllm serve``."""
 MOST_ABOVE = 6
 """How many processes above a rank are examined."""
 _PORT = re.compile(r"(?:^|\0)--port[=\0](\d{1,5})(?:\0|$)")

@@ -23,11 +23,11 @@ from ray_sentinel.progress.discovery.environment import launch_variables
 from ray_sentinel.progress.proc.process_memory import MOST_HANGING, PATIENCE
 
 MAX_VARIABLES = 4096
-"""Pointers followed: an array that is being changed may have no end."""
+"""Most pointers that are followed: an array that is being changed may have no end."""
 MAX_VARIABLE = 4096
-"""Bytes read of one variable: a rank's are short."""
+"""Most bytes that are read of one variable: a rank's are short."""
 MAX_LIBRARIES = 64
-"""C libraries whose symbols are remembered: containers have their own."""
+"""Most C libraries whose symbols are remembered: containers have their own."""
 
 _LIBC = re.compile(r"/(libc\.so\.6|libc-2\.\d+\.so|ld-musl-[^/]+\.so\.1|libc\.musl-[^/]+\.so\.1)$")
 _NAMES = frozenset({b"environ", b"__environ", b"_environ"})

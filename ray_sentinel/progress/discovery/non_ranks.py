@@ -20,8 +20,8 @@ _LIBRARIES = re.compile(
 )
 
 LOOKS = 30
-"""Polls, about one a second, before a duplicate rank number is reported: a rank that has just
-started may not have loaded anything yet."""
+"""How many polls, about one a second, come before a duplicate rank number is reported: a rank that
+has just started may not have loaded anything yet."""
 
 
 class NonRanks:

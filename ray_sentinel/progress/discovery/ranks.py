@@ -34,7 +34,8 @@ from ray_sentinel.progress.proc.proc_stat import Key
 from ray_sentinel.progress.proc.processes import Process
 
 MAX_FORMER = 4096
-"""Former ranks that are remembered, so that their orphaned children are not taken for ranks."""
+"""Most former ranks that are remembered, so that their orphaned children are not taken for ranks.
+"""
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +55,7 @@ class DiscoveredRank(_Place, frozen=True, kw_only=True):
 
     process: Process
     source: str = "environ"
-    """"record", "ray", "environ" or "title"."""
+    """The source: "record", "ray", "environ" or "title"."""
 
 
 class Claim(_Place, frozen=True, kw_only=True):
@@ -62,7 +63,8 @@ class Claim(_Place, frozen=True, kw_only=True):
 
     pid: int
     start: int
-    """0 if unknown: then the claim is for whatever process has the pid now."""
+    """When that process started, in clock ticks since boot. If it is 0 (unknown), the claim is for
+    whatever process has the pid now."""
     source: str = "record"
 
     def found(self, process: Process) -> DiscoveredRank:

@@ -24,16 +24,17 @@ from ray_sentinel.progress.proc.process_memory import memory_files, read_file
 from ray_sentinel.progress.proc.processes import Process
 
 MOST = 512
-"""Processes of one node that are told: drivers, then workers that have run anything, by pid."""
+"""Most processes of one node that are reported: drivers, then workers that have run anything, by
+pid."""
 BUSY = 0.2
-"""Share of a core that a process uses while it works in threads beside its main one. Ray's own
-threads use a hundredth."""
+"""Share of a core from which a process is at work in threads beside its main one; Ray's own threads
+use a hundredth."""
 ZOMBIE = "Z"
 """State of a process that has ended, and that its parent has not asked for."""
 MOST_TITLE = 200
-"""Characters."""
+"""Most characters of a title; the rest is cut off."""
 TOLD_SECONDS = 20.0
-"""For so long an exit is told again: a report may be lost."""
+"""Seconds for which an exit is reported again and again, because a report may be lost."""
 _PREFIX = b"ray::"
 
 
@@ -45,10 +46,11 @@ class _Seen(msgspec.Struct, kw_only=True):
     wanted: float = 0.0
     """Seconds that its main thread has run or waited for a CPU."""
     queued_at: float = 0.0
-    """Since when, at most, its main thread has waited for a CPU, where it does."""
+    """The earliest time since which its main thread may have been waiting for a CPU, if it is
+    waiting."""
     busy_since: float | None = None
     busy_wanted: float = 0.0
-    """The same seconds, as they were then."""
+    """The value of ``wanted`` at ``busy_since``."""
     cpu_seconds: float = 0.0
     at: float = 0.0
     state: str = ""
@@ -66,13 +68,13 @@ class RayProcessWatch:
     ) -> None:
         self._raylet, self._exits, self._proc = own_raylet, exits, str(proc)
         self._outputs = outputs
-        """Of the drivers."""
+        """The outputs of the drivers."""
         self._seen: dict[Key, _Seen] = {}
         self._told: dict[Key, ProcessId] = {}
         """Processes whose exits are waited for."""
         self._ended: list[RayExit] = []
         self._unread: set[Key] = set()
-        """Of those that ended, whose last output has not been read yet."""
+        """Processes that have ended, and whose last output has not been read yet."""
 
     def exits(self, now: float) -> tuple[RayExit, ...]:
         """How reported processes ended in the last ``TOLD_SECONDS``."""

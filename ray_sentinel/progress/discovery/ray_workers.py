@@ -41,10 +41,11 @@ from ray_sentinel.progress.proc.processes import Process
 # What the threads of a Ray worker tell: whether it is in a process group, and which one trains.
 
 MAX_THREADS = 2048
-"""How many threads' names are read of one worker."""
+"""Most threads of one worker whose names are read."""
 
 _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
-"""PyTorch names the threads of its process groups so (``c10::setThreadName``)."""
+"""Beginnings of the names that PyTorch gives to the threads of its process groups
+(``c10::setThreadName``)."""
 
 
 def thread_names(pid: int, proc: Path = Path("/proc")) -> dict[int, str]:
@@ -79,7 +80,8 @@ class TrainingThread:
     def __init__(self) -> None:
         self._used: dict[int, float] = {}
         self._most: dict[int, float] = {}
-        """CPU seconds; what a thread had used when it was first seen counts as one look's."""
+        """The most CPU seconds that each thread used between two looks; what it had used when first
+        seen counts as one look's."""
 
     def find(self, pid: int, names: Mapping[int, str], proc: Path = Path("/proc")) -> int:
         """The thread id among the threads ``names`` of process ``pid``; 0 if there is none."""
@@ -101,10 +103,11 @@ class TrainingThread:
 
 
 YOUNG_SECONDS = 60.0
-"""A worker is looked at in every pass for so long, then every ``SELDOM_SECONDS``."""
+"""Seconds for which a new worker is looked at in every pass; after that every ``SELDOM_SECONDS``.
+"""
 SELDOM_SECONDS = 5.0
 TRAIN_LOG_SECONDS = 15.0
-"""How long a process group may be there before Ray Train's log has a line about its rank."""
+"""Seconds that a process group may exist before Ray Train's log has a line about its rank."""
 
 LOG_SECONDS = 0.5
 """Seconds to read such a log; a file that hangs is not read again before the first read returns."""
@@ -118,10 +121,10 @@ class RayWorker(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     group: str
-    """Name of the group of actors that it belongs to: equal for all ranks of a job."""
+    """Name of the group of actors to which it belongs: the same for all ranks of a job."""
     attempt: int = 0
     order: int = 0
-    """Its place among them, from 0."""
+    """Its place among the actors of the group, counted from 0."""
     size: int = 1
     """How many actors of the group are alive."""
 

@@ -18,9 +18,9 @@ from ray_sentinel import regex as re
 from ray_sentinel.evidence_file import ForeignFileError, open_evidence, uid_of
 
 MAX_READ = 1 << 20
-"""Bytes read of a log, at its end: the rank is on every line."""
+"""Most bytes read of a log, from its end: the rank is on every line."""
 MAX_NAME = 200
-"""Characters of a run's name."""
+"""Most characters of a run's name; the rest is cut off."""
 
 _OUTPUT = re.compile(r"^worker-(?P<worker>[0-9a-f]{16,})-[0-9a-f]{8}-\d+\.(?:out|err)$")
 _WORLD = re.compile(rb"world_size=(\d{1,7})\b")

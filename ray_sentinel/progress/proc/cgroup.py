@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 FROZEN_IN = frozenset({"__refrigerator", "refrigerator", "do_freezer_trap"})
 """Kernel functions in which frozen tasks wait."""
 _FROZEN = {"freezer": ("freezer.state", "FROZEN"), "": ("cgroup.events", "frozen 1")}
-"""By controller: a group's file, and its line where the group is frozen."""
+"""A group's file, and its line where the group is frozen, by controller."""
 
 
 def parse_cgroup(text: str) -> dict[str, str]:

@@ -24,27 +24,28 @@ _STAMPS_NOT = STOPPED | OVER
 STALE_AFTER = 3 * STAMP_INTERVAL
 """Seconds without a stamp (three are missing) after which a cause is looked for."""
 STARVED_SHARE = 0.5
-"""Share of the time that a starved thread waits for a CPU, at least."""
+"""Share of the time that a starved thread waits for a CPU at least."""
 IDLE_SHARE = 0.02
-"""Share of a CPU that a starved process gets, at most: with more, the holder of the lock would have
-come to the point where it lets go."""
+"""Share of a CPU that a starved process gets at most: with more, the holder of the lock would have
+come to the point where it releases it."""
 FEW_RUNS = 2
-"""A waiter for the lock is put on a CPU 200 times a second, unless it is starved itself; a sleeper
-is once, at the end of its sleep."""
+"""How often a thread may have been put on a CPU and still count as a sleeper, which is woken once,
+at the end of its sleep. A waiter for the lock is put on a CPU 200 times a second, unless it is
+starved itself."""
 CLOCK_SLACK = 1.0
-"""Seconds by which a stamp may lie in the future: it came while we read."""
+"""Seconds by which a stamp may lie in the future, because it was made while we read."""
 
 
 class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
     """One thread at one moment; None where the kernel does not say."""
 
     at: float
-    """CLOCK_MONOTONIC seconds."""
+    """When it was taken, in CLOCK_MONOTONIC seconds."""
     state: str
     wchan: str = ""
     cpu_seconds: float | None = None
     delay_seconds: float | None = None
-    """Waited for a CPU, without the wait that is going on."""
+    """Seconds that it has waited for a CPU, without the current wait."""
     switches: int | None = None
 
 
@@ -74,15 +75,14 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     stamped and did not."""
 
     waited_share: float
-    """Share of that time in which a thread waited for a CPU: the largest of all threads', the
-    companion left out."""
+    """Largest share of that time that any thread waited for a CPU, the companion excepted."""
     cpu_share: float
     """CPU time of all threads together, divided by that time; an upper bound."""
     most_waited_share: float = 0.0
-    """The same, with waits that go on, of which the kernel tells only when they are over."""
+    """The same including waits that are not over: the kernel reports a wait only when it is."""
     fresh: bool = False
-    """The time began before enough stamps were missing: on a crowded machine the companion may have
-    stamped late by itself, and the process may have lost its CPU since."""
+    """Whether that time began before enough stamps were missing. On a crowded machine the companion
+    may have stamped late by itself, and the process may have lost its CPU since."""
 
 
 def interpreter_state(

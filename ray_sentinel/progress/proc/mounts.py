@@ -16,13 +16,13 @@ REMOTE = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "ncpfs"}
     | {"glusterfs", "orangefs", "pvfs2", "wekafs", "coda", "ocfs2", "gfs2", "panfs", "fuse"}
 )
-"""Types of file systems, and ``fuse.*`` beside them."""
+"""Types of remote file systems, in addition to ``fuse.*``."""
 LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.lxcfs"})
-"""What a container without root has for its root."""
+"""Local file systems among ``fuse.*``: a container without root has such a one as its root."""
 PATIENCE = 0.5
-"""Seconds to follow the links of a path."""
+"""Seconds that following the links of a path may take."""
 MOST_KNOWN = 1000
-"""Folders whose answers are kept: each run may have its own."""
+"""Most folders whose answers are kept: each run may have its own."""
 
 
 class MountTable:

@@ -20,10 +20,10 @@ from ray_sentinel.progress.proc.proc_stat import parse_stat
 # and group ids, exit_code.
 _INFO = struct.Struct("@QQ12I")
 _READ_WRITE = 3
-"""``_IOC_READ | _IOC_WRITE`` (``asm-generic/ioctl.h``)."""
+"""The value of ``_IOC_READ | _IOC_WRITE`` (``asm-generic/ioctl.h``)."""
 _GET_INFO = _READ_WRITE << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _INFO_EXIT = 1 << 3
-"""``PIDFD_INFO_EXIT`` (``linux/pidfd.h``)."""
+"""The value of ``PIDFD_INFO_EXIT`` (``linux/pidfd.h``)."""
 
 
 def open_pidfd(pid: int, start: int, proc: Path = Path("/proc")) -> int | None:

@@ -11,7 +11,7 @@ TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 Key = tuple[int, int]
-"""(pid, start): one process, whatever pids are used again."""
+"""(pid, start): identifies one process even when pids are reused."""
 
 
 class Stat(NamedTuple):
@@ -24,13 +24,14 @@ class Stat(NamedTuple):
     group: int
     session: int
     cpu_seconds: float
-    """User and system time; of all threads for a process, of one for a thread."""
+    """User and system time in seconds; for a process that of all its threads."""
     threads: int
     start: int
-    """Clock ticks since boot."""
+    """When it started, in clock ticks since boot."""
     rss_bytes: int
     wait_status: int | None
-    """As ``wait()`` gives it, in a zombie whose status we may read; else None or 0."""
+    """The status as ``wait()`` gives it, for a zombie whose status we may read; otherwise None or
+    0."""
 
 
 def parse_stat(data: bytes) -> Stat:
@@ -82,7 +83,7 @@ class SchedStat(NamedTuple):
 
     cpu_seconds: float
     delay_seconds: float
-    """Time spent runnable without a CPU."""
+    """Seconds that the thread was runnable and had no CPU."""
     switches: int
     """How often the thread was put on a CPU."""
 

@@ -29,9 +29,9 @@ SAID_AFTER = 5.0
 """Seconds after which a reader that has not returned means that the process hangs, not that the
 machine is busy."""
 MOST_HANGING = 64
-"""How many readers may hang at one time; beyond that no other process is read."""
+"""Most readers that may hang at one time; beyond that no other process is read."""
 MAX_FILE = 1 << 20
-"""Bytes read of a file."""
+"""Most bytes read of a file."""
 
 
 class Own(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Own(msgspec.Struct, frozen=True):
     line: bytes | None
     """Its arguments, each ended by a zero byte; empty for threads of the kernel and zombies."""
     environ: bytes | None
-    """The variables that it started with, likewise."""
+    """The variables that it started with, each ended by a zero byte."""
     program: str
     """The base name of its executable; empty where we may not look."""
 

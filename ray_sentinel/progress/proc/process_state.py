@@ -29,14 +29,14 @@ from ray_sentinel.progress.record import STAMP_INTERVAL
 WALK_AFTER = 2.0
 """Seconds without a CPU after which a rank's threads are looked at."""
 MAX_THREADS = 2048
-"""Threads walked of one process."""
+"""Most threads of one process that are looked at."""
 WINDOW = 0.8
-"""Least time in seconds between the samples that are compared, if there are such: over less, a busy
-machine looks like one that gives no CPU at all."""
+"""Least seconds between the samples that are compared, if there are such: over a shorter time, a
+busy machine looks like one that gives no CPU at all."""
 APART = 0.2
-"""Least time in seconds between two samples that are kept."""
+"""Least seconds between two samples that are kept."""
 LOOKS = 8
-"""Samples kept: more than a window of them."""
+"""How many samples are kept: more than a window of them."""
 
 
 class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class _Memory(msgspec.Struct, kw_only=True):
     moved_at: float = 0.0
     stamp: float = 0.0
     stamped_switches: int | None = None
-    """The companion's, when this stamp was first seen."""
+    """How often the companion had been put on a CPU when this stamp was first seen."""
     held_stamp: float = 0.0
     """The stamp after which the lock was last seen held."""
 
@@ -90,15 +90,15 @@ class _Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     stat: Stat
     thread: ThreadSample | None
-    """The one that trains."""
+    """The thread that trains."""
     sleeps: int
-    """How often that one went to sleep by itself."""
+    """How often the training thread went to sleep by itself."""
     companion: ThreadSample | None
     walk: _Walk
     quiet: float
     """Seconds since the training thread was last seen to move."""
     suspicious: bool
-    """Something may be wrong: its threads were walked."""
+    """Whether something may be wrong, so that its threads were looked at."""
     frozen: bool
 
 

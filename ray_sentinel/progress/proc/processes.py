@@ -22,13 +22,16 @@ from ray_sentinel.progress.proc.process_memory import Own, ProcessMemory, read_f
 from ray_sentinel.progress.rank.own_process import MAX_DEPTH
 
 SETTLE_SECONDS = 10.0
-"""After its start a process may still exec, or set its title; later it is read seldom."""
+"""Seconds after its start within which a process may still exec, or set its title; later it is read
+seldom."""
 SLICES = 4
-"""Passes in which every settled process is looked at again; more on machines with many."""
+"""How many passes it takes to look at every settled process again; on machines with many processes
+it takes more."""
 AT_ONCE = 100
 """About how many settled processes are read again in one pass."""
 MAX_ARGUMENTS = 64
-"""Arguments kept of a command line: what identifies a rank stands at its beginning."""
+"""Most arguments of a command line that are kept: what identifies a rank stands at its beginning.
+"""
 _NO_INTERPRETERS = frozenset({"bash", "sh", "dash", "zsh", "tini", "srun", "orted", "sleep", "env"})
 
 
@@ -46,16 +49,17 @@ class Process(msgspec.Struct, kw_only=True):
     environ: dict[str, str] = {}
     """The launcher's variables that it started with."""
     interpreter: bool = False
-    """It runs Python."""
+    """Whether it runs Python."""
     lineage: tuple[Key, ...] = ()
     """Its ancestors, the nearest first."""
     first_seen: float = 0.0
     settled: bool = False
     inode: int = 0
-    """Of its folder, which the listing of ``/proc`` tells. It changes when the pid is used again;
-    where it does so for other reasons, its stat is read once more than needed."""
+    """The inode of its folder, which the listing of ``/proc`` tells. It changes when the pid is
+    used again; where it changes for other reasons, the process's stat is read once more than
+    needed."""
     masked: str | None = None
-    """``shown``, once somebody has asked."""
+    """The text of ``shown``, once somebody has asked for it."""
 
     @property
     def key(self) -> Key:

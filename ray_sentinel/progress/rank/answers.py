@@ -14,7 +14,7 @@ import msgspec
 from ray_sentinel.progress.requests import RECORDER_JSON_ANSWER, RECORDER_PICKLE_ANSWER
 
 MAX_FRAMES = 256
-"""Innermost frames kept of each thread."""
+"""Most frames kept of each thread: the innermost ones."""
 
 
 class AnswerError(Exception):

@@ -15,7 +15,7 @@ from typing import Any
 from ray_sentinel.progress.rank.writer import ProgressWriter
 
 SWITCH = "RAY_SENTINEL_AUTOSTEP"
-"""Set to 0, optimizers are left alone."""
+"""The variable which, when set to 0, leaves optimizers alone."""
 
 _hooked: Any = None
 """torch's function for registering hooks, once ``_after_step`` is registered with it."""

@@ -37,8 +37,8 @@ _LIBRARY_ERRORS = (
     ImportError, AttributeError, LookupError, TypeError, ValueError, AssertionError, RuntimeError,
     OSError,
 )  # fmt: skip
-"""What libraries raise that are half imported or being torn down, and a process that may start no
-more threads. Stamps go on."""
+"""What libraries raise that are half imported or being torn down, and what a process raises that
+may start no more threads. Stamps go on."""
 
 
 class Companion:

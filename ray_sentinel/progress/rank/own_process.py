@@ -9,7 +9,7 @@ from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.progress.proc.proc_stat import parse_stat
 
 MAX_DEPTH = 64
-"""Ancestors looked at; deeper chains do not occur."""
+"""Most ancestors that are looked at; deeper chains do not occur."""
 
 
 def start_ticks(pid: int | str = "self", proc: Path = Path("/proc")) -> int:

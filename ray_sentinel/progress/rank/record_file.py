@@ -27,7 +27,7 @@ class RecordFile(NamedTuple):
     handle: int
     directory: int
     problems: tuple[str, ...]
-    """Folders that did not take it, and why."""
+    """Folders that could not hold the record, and why."""
 
 
 def make(identity: RankIdentity, folders: Iterable[Path]) -> RecordFile:

@@ -68,11 +68,12 @@ class Phase:
 log = logging.getLogger(__name__)
 
 MAX_NAME = 48
-"""Bytes of the name of a scalar or a phase."""
+"""Most bytes of the name of a scalar or a phase."""
 MAX_WORDS = 640
-"""Bytes of last words."""
+"""Most bytes of last words."""
 MOST_SAID = 16 << 10
-"""Characters of an exception's text in which secrets are looked for; the rest is cut off anyway."""
+"""Most characters of an exception's text in which secrets are looked for; the rest is cut off
+anyway."""
 TRAIN = "train"
 """The phase in which steps are taken; begins with the first step where none is declared."""
 
