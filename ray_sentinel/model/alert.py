@@ -15,14 +15,14 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     text: str
     kind: FaultKind = "unknown"
-    """What it would be, were the job to stop over it; "unknown" where it explains no stop."""
+    """The kind of fault if the job stopped over it; "unknown" where it would explain no stop."""
     job: str = ""
     host: str = ""
     gpu: str = ""
     port: str = ""
-    """Of a network device: "mlx5_0/1"."""
+    """The port of a network device, such as "mlx5_0/1"; otherwise empty."""
     ranks: tuple[int, ...] = ()
-    """The job's ranks that have the GPU; known where it is told for one job."""
+    """The job's ranks that use the GPU; known where the alert is about one job."""
     since: float = 0.0
     """When it began, on the coordinator's clock."""
 

@@ -48,11 +48,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     deltas: tuple[Delta, ...]
     root_cause: str
     culprits: tuple[str, ...] = ()
-    """Hosts and ports of the second job that the root lies in."""
+    """Hosts and ports of the second job in which the root cause lies."""
     standing: tuple[str, ...] = ()
-    """A sentence for each measure about who stands out."""
+    """A sentence about each measure that says who stands out."""
     source_trace: tuple[str, ...] = ()
-    """The places in the source that the root comes from, where they are known."""
+    """The places in the source from which the root cause comes, where they are known."""
     notes: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()
-    """Of measures of both jobs; their ``times`` are steps."""
+    """Plots of measures of both jobs; their ``times`` are steps."""

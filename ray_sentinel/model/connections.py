@@ -14,16 +14,17 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessId
     """The process that was looked at."""
     owner: ProcessId
-    """Whose it is: the same, or one that descends from it."""
+    """The process that has the connection: ``process``, or one that descends from it."""
     local: str
-    """"10.0.0.1:40112"."""
+    """Address and port of this end, such as "10.0.0.1:40112"."""
     network: str = ""
-    """The network namespace that it is in, of all machines."""
+    """The network namespace that it is in, unique among all machines."""
     remote: str = ""
     serves: bool
-    """Somebody listens at the local port: this end owes the answer, else it awaits it."""
+    """Whether somebody listens at the local port. This end then owes the answer; otherwise it
+    awaits it."""
     asked_at: float | None = None
-    """Unix time at which this end has asked; None of one that serves."""
+    """Unix time at which this end sent its request; None for an end that serves."""
 
 
 class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,4 +39,4 @@ class AwaitedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     asker: ProcessId
     answerer: ProcessId
     since: float
-    """Unix time."""
+    """Unix time at which the request was sent."""

@@ -33,9 +33,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     unit: str = ""
     at: float | None = None
-    """Unix seconds."""
+    """Unix time of the figure in seconds; None where it has no time of its own."""
     source: str = "series"
-    """"series", "log" or "events"."""
+    """Where it comes from: "series", "log" or "events"."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,16 +85,17 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of root cause in one word, such as "rdma-link"; "none" where all is well."""
     root_cause: str
     confidence: float
-    """0..1."""
+    """From 0 to 1."""
     weight: float = 0.0
     """How well this playbook explains the job; the greatest one is reported first."""
     window: tuple[float, float] = (0.0, 0.0)
-    """Unix seconds; a playbook that leaves it out speaks of the whole job."""
+    """The time that it is about, in Unix seconds; a playbook that leaves it out speaks of the whole
+    job."""
     onset: float | None = None
     ended_job: bool = False
-    """The cause stopped the job."""
+    """Whether the cause stopped the job."""
     passed: bool = False
-    """The cause was over, and the job had recovered, before the end."""
+    """Whether the cause was over, and the job had recovered, before the end."""
     culprits: tuple[CauseLocation, ...] = ()
     chain: tuple[Link, ...] = ()
     evidence: tuple[Figure, ...] = ()
@@ -113,13 +114,13 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     hosts: tuple[str, ...] = ()
     families: dict[str, int] = {}
-    """Group of metrics → number of families."""
+    """Number of metric families by group."""
     other_families: tuple[str, ...] = ()
     span: tuple[float, float] | None = None
     interval: float = 0.0
     """Seconds between two samples."""
     cell: float = 0.0
-    """Seconds of one cell of the analysis."""
+    """Length of one cell of the analysis in seconds."""
     gpus: int = 0
     steps: tuple[float, float] | None = None
     gaps: tuple[tuple[float, float], ...] = ()

@@ -19,15 +19,16 @@ class KindOfFault(msgspec.Struct, frozen=True, kw_only=True):
     """One kind."""
 
     phrase: str
-    """Follows the name of a culprit: "rank 3 has ended"."""
+    """What follows the name of a culprit, as in "rank 3 has ended"."""
     next_steps: tuple[str, ...] = ()
     is_mild: bool = False
-    """It accuses no process of the job, and is a warning."""
+    """Whether it accuses no process of the job, and is only a warning."""
     proving_state: str = ""
-    """The state of a process that proves it (``RankView.state_since``): no process ends of it, so
-    that nobody falls over anybody. Empty where no state proves it."""
+    """The state of a process that proves it (``RankView.state_since``). No process ends because of
+    it, so no other one fails after it. Empty where no state proves it."""
     is_lack: bool = False
-    """It tells what is missing and who holds that, which changes while somebody waits for it."""
+    """Whether it tells what is missing and who holds that, which changes while somebody waits for
+    it."""
 
 
 KINDS: Mapping[FaultKind, KindOfFault] = {

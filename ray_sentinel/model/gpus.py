@@ -16,9 +16,9 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     gpus: tuple[str, ...]
-    """Their indices; of a MIG device ``GPU:DEVICE``."""
+    """Their indices; for a MIG device ``GPU:DEVICE``."""
     values: tuple[float | None, ...]
-    """None where it is not known."""
+    """The current value of each GPU; None where it is not known."""
     ages: tuple[int | None, ...]
     """Seconds since the value came."""
 

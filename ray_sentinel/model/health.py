@@ -10,7 +10,7 @@ from ray_sentinel.model.notebook import NotebookRecord
 from ray_sentinel.model.triage import LogLine
 
 Transport = Literal["efa", "infiniband", "roce", "socket", "other", ""]
-"""What NCCL sends through between nodes; empty where nothing tells."""
+"""What NCCL uses to send data between nodes; empty where nothing tells."""
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class BlockedTask(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     command: str = ""
     wchan: str = ""
-    """The kernel function that it waits in; empty where the kernel does not say."""
+    """The kernel function in which it waits; empty where the kernel does not say."""
     stack: tuple[str, ...] = ()
     """Kernel frames, innermost first; only root may read them."""
 
@@ -63,7 +63,7 @@ class DeviceTraffic(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     port: str
     kind: Transport
-    """"efa", "infiniband", "roce", or "other"."""
+    """One of "efa", "infiniband", "roce" and "other"."""
     active: bool
     bytes_per_second: float | None = None
 
@@ -72,11 +72,12 @@ class TransportLines(msgspec.Struct, frozen=True, kw_only=True):
     """What NCCL's own lines in a node's logs say."""
 
     used: Transport = ""
-    """From ``via NET/...``, ``Using network ...``, ``Selected provider is ...``."""
+    """The transport in use, from ``via NET/...``, ``Using network ...``, ``Selected provider is
+    ...``."""
     network: str = ""
-    """NCCL's own name for it."""
+    """NCCL's own name for the transport."""
     fell_back: str = ""
-    """The line that says that a plugin or device could not be used."""
+    """The line that reports that a plugin or device could not be used."""
     lines: tuple[LogLine, ...] = ()
 
 
@@ -88,7 +89,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     time: float = 0.0
     versions: dict[str, str] = {}
-    """``kernel``, ``os``, and drivers: ``nvidia``, ``amdgpu``, ``efa``, ``mlx5_core``, ..."""
+    """Versions of ``kernel`` and ``os``, and of drivers: ``nvidia``, ``amdgpu``, ``efa``,
+    ``mlx5_core``, ..."""
     blocked: tuple[BlockedTask, ...] = ()
     kernel: tuple[KernelLine, ...] = ()
     gpus: tuple[GpuState, ...] = ()
@@ -109,7 +111,7 @@ class RayResources(msgspec.Struct, frozen=True, kw_only=True):
     cpus_total: float = 0.0
     cpus_allotted: float = 0.0
     demands: tuple[str, ...] = ()
-    """Requests that wait, as Ray words them."""
+    """Requests that are waiting, in Ray's words."""
     nodes: int | None = None
 
 
@@ -118,12 +120,12 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     busy: int
-    """With a utilization above a few percent."""
+    """How many GPUs have a utilization above a few percent."""
     processes: int
     avg_utilization: float | None = None
-    """Percent."""
+    """Mean utilization in percent."""
     power_watts: float | None = None
-    """Of all together."""
+    """Power of all GPUs together, in watts."""
 
 
 class TransportHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +134,7 @@ class TransportHealth(msgspec.Struct, frozen=True, kw_only=True):
     used: Transport
     by: Literal["log", "counters", ""] = ""
     devices: tuple[str, ...] = ()
-    """RDMA devices that are there: that says nothing about their use."""
+    """RDMA devices that are present, which says nothing about their use."""
     efa_active: bool = False
     evidence: tuple[str, ...] = ()
 
@@ -155,16 +157,17 @@ class Health(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
 
     healthy: bool
     verdict: str
-    """One sentence."""
+    """The verdict as one sentence."""
     issues: tuple[str, ...] = ()
     gpu: GpuHealth | None = None
     ray: RayResources | None = None
     transport: TransportHealth | None = None
     checkpoints: CheckpointHealth | None = None
     progress: dict[str, dict[str, int | float | str | None]] | None = None
-    """Job → state, step, step_age (seconds), step_seconds, throughput where known."""
+    """For each job ``state``, ``step``, ``step_age`` (seconds), ``step_seconds`` and
+    ``throughput``, where known."""
     collectors: dict[str, dict[str, str]] | None = None
-    """``failing``: host/name → why."""
+    """Under ``failing``, the reasons by host and name of the collector ("host/name")."""
     logs: tuple[LogLine, ...] = ()
     """The last error lines of all nodes."""
     nodes: tuple[NodeView, ...] = ()

@@ -38,9 +38,9 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     """The GPUs that the process was given, as in CUDA_VISIBLE_DEVICES: indices or UUIDs."""
     role: str = ""
-    """"trainer", "engine", ...: set where one job has ranks of several kinds."""
+    """Such as "trainer" or "engine", set where one job has ranks of several kinds."""
     source: str = "environ"
-    """How it was found: "record" (it attached), "environ", "ray", "title"."""
+    """How it was found: "record" (it attached), "environ", "ray" or "title"."""
     command: str = ""
 
 
@@ -52,7 +52,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The label on every series: the short host name, or the address where nodes share one."""
     address: str
     boot_id: str = ""
-    """``/proc/sys/kernel/random/boot_id``: equal for agents on one machine."""
+    """The content of ``/proc/sys/kernel/random/boot_id``: equal for agents on one machine."""
     pid_namespace: int = 0
-    """Inode of ``/proc/self/ns/pid``; equal boot id and namespace mean the same processes."""
+    """Inode of ``/proc/self/ns/pid``; agents with the same boot id and namespace see the same
+    processes."""
     is_head: bool = False

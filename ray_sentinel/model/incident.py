@@ -61,7 +61,7 @@ class ChainLink(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "fro
     end: str
     how: str
     since: float | None = None
-    """Unix time."""
+    """Unix time since when it has waited; None if unknown."""
     witness: str = ""
 
 
@@ -75,11 +75,11 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     gpu: str = ""
     role: str = ""
-    """Of a member of a Ray job: the class of an actor, "driver", or "task"."""
+    """For a member of a Ray job, the class of an actor, "driver", or "task"."""
     actor: str = ""
-    """The actor's name, else class and number: "Rollout 2"."""
+    """The actor's name, or otherwise class and number, such as "Rollout 2"."""
     method: str = ""
-    """What it runs: "Rollout.generate"."""
+    """What it runs, such as "Rollout.generate"."""
 
     @property
     def label(self) -> str:
@@ -91,11 +91,13 @@ class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
     """One line of evidence, for or against a process."""
 
     source: str
-    """"process", "stacks", "flight-recorder", "progress", "exit", "kernel-log", "node", ..."""
+    """Where it comes from: "process", "stacks", "flight-recorder", "progress", "exit",
+    "kernel-log", "node", ..."""
     text: str
     rank: int | None = None
     weight: float = 0.0
-    """How much it counts against the rank; negative speaks for it, 0 is context."""
+    """How much it counts against the rank; a negative weight speaks for the rank, and 0 is context.
+    """
     at: float | None = None
 
 
@@ -108,12 +110,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = 0.0
     evidence: tuple[EvidenceItem, ...] = ()
     chain: tuple[ChainLink, ...] = ()
-    """From who waits to the culprit, or to where knowledge ends; empty where it is not known."""
+    """The waits from a waiting process to the culprit, or to where knowledge ends; empty where they
+    are not known."""
     waiting: tuple[str, ...] = ()
     """For each innocent rank or class of ranks, what it waits for."""
     next_steps: tuple[str, ...] = ()
     stacks: tuple[StackFact, ...] = ()
-    """The culprits' stacks, then one of each class of waiters."""
+    """The culprits' stacks, then one stack of each class of waiters."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,13 +131,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     suspects: tuple[RankId, ...] = ()
     evidence: tuple[EvidenceItem, ...] = ()
     hard: bool = False
-    """Proof enough to name the suspects without waiting for silence."""
+    """Whether it is proof enough to name the suspects without waiting for silence."""
     settled: bool = False
-    """A hard finding that has held for long enough when it is made."""
+    """Whether a hard finding has already lasted for long enough when it is made."""
     host: str = ""
-    """For findings about a node."""
+    """The node's host, for findings about a node."""
     verdict: Verdict | None = None
-    """What is to be told, where the rule knows it whole."""
+    """The verdict to be given, where the rule knows it completely."""
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -153,7 +156,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
     """Ray's node id, in hex."""
     rank: int | None = None
     label: str = ""
-    """What one that is no rank is called: "driver", "Rollout 2"."""
+    """The name of a process that is no rank, such as "driver" or "Rollout 2"."""
 
 
 def writer_of(rank: Rank) -> Writer:
@@ -169,21 +172,21 @@ class RankLog(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     label: str = ""
-    """As of ``Writer``."""
+    """The same as ``Writer.label``."""
     file: str = ""
-    """In the bundle; empty where there is none."""
+    """Path of the file in the bundle; empty where there is none."""
     sources: tuple[str, ...] = ()
-    """Where it was read: ``stdout and stderr: /path (with rank 1)``."""
+    """Where it was read, such as ``stdout and stderr: /path (with rank 1)``."""
     missing: str = ""
-    """Why nothing, or only a part of it, could be had."""
+    """Why nothing, or only a part of it, could be read."""
     ended: bool = False
-    """The process had ended when it was read."""
+    """Whether the process had ended when it was read."""
     shared: bool = False
-    """Other ranks wrote to the same file."""
+    """Whether other ranks wrote to the same file."""
     telling: str = ""
-    """The line that says what ended it: an exception, a crash."""
+    """The line that says what ended the process: an exception, a crash."""
     lines: tuple[str, ...] = ()
-    """The last ones, of a culprit: what a report shows."""
+    """The last lines of a culprit, which a report shows."""
 
     @property
     def who(self) -> str:
@@ -203,7 +206,7 @@ class Milestone(msgspec.Struct, frozen=True):
 
     at: float
     what: str
-    """"progress", "stacks", "flight recorder", "NCCL RAS", "notified"."""
+    """What was seen or done: "progress", "stacks", "flight recorder", "NCCL RAS" or "notified"."""
     text: str
 
 
@@ -235,14 +238,14 @@ class Incident(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
     bundle: str = ""
     history: tuple[Transition, ...] = ()
     processes: dict[str, ProcessId] = {}
-    """The suspects' processes by rank, as text."""
+    """The suspects' processes by the number of the rank, as text."""
     straggler: StragglerStatus | None = None
-    """Who slowed the job down before it, where that was looked at lately."""
+    """Who slowed the job down before it, where that was examined recently."""
     logs: tuple[RankLog, ...] = ()
-    """What the ranks concerned wrote last, once it was captured."""
+    """What the ranks concerned wrote last, once that has been captured."""
     milestones: tuple[Milestone, ...] = ()
     """What was seen and done between the changes of its state, oldest first."""
     clock_shift: float = 0.0
-    """Seconds that were added to its times: so far was the coordinator's wall clock set between
-    its start and this writing."""
+    """Seconds that were added to its times, because the coordinator's wall clock was set by so much
+    between its start and this writing."""
     version: int = 1

@@ -7,15 +7,15 @@ from typing import Literal
 import msgspec
 
 LaneStretch = tuple[int, int, int]
-"""Which of the job's kinds, when it began after the report's begin, and for how long, both in
-tenths of a second."""
+"""The index of one of the job's kinds, when the stretch began after the report's begin, and how
+long it lasted, both in tenths of a second."""
 
 
 class DrawnLane(msgspec.Struct, frozen=True, kw_only=True):
     """One row, oldest stretch first."""
 
     name: str
-    """"rank 3", "ranks 0 to 127", a host, or a role."""
+    """Its name: "rank 3", "ranks 0 to 127", a host, or a role."""
     stretches: tuple[LaneStretch, ...] = ()
 
 
@@ -26,7 +26,7 @@ class JobLanes(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     of: Literal["ranks", "roles"]
     kinds: tuple[str, ...] = ()
-    """What stretches are of: phases, "step", "wait", "gap" and "stopped", or methods."""
+    """Kinds of stretches: phases, "step", "wait", "gap" and "stopped", or methods."""
     lanes: tuple[DrawnLane, ...] = ()
 
 

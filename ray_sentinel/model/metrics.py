@@ -8,7 +8,7 @@ import msgspec
 
 MetricKind = Literal["gauge", "counter", "info", "untyped"]
 Labels = tuple[tuple[str, str], ...]
-"""(Name, value) of each."""
+"""The labels of a series as (name, value)."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -63,7 +63,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     time: float
     kind: str
-    """Dotted, source first: "kernel.xid", "kernel.oom", "kernel.hung_task", "log.error"."""
+    """Its kind with dots, source first: "kernel.xid", "kernel.oom", "kernel.hung_task",
+    "log.error"."""
     message: str
     severity: Literal["info", "warning", "error", "critical"] = "warning"
     attributes: dict[str, str] = {}
@@ -76,7 +77,7 @@ class CollectorStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: Literal["starting", "running", "skipped", "quarantined", "stuck"]
     success: bool | None = None
-    """Of the last run; None before the first has ended."""
+    """Whether the last run succeeded; None before the first has ended."""
     seconds: float | None = None
     last_success: float | None = None
     timeouts: int = 0

@@ -16,19 +16,19 @@ class ResourceHolder(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: HolderKind
     name: str
-    """Of an actor its name or class, of a task that of its function, of a group its name or id."""
+    """An actor's name or class, a task's function, or a group's name or id."""
     job: str
-    """As people know it: "train_rl-1"."""
+    """The job's name for people, such as "train_rl-1"."""
     count: int = 1
-    """So many of one job have this name."""
+    """How many of one job have this name."""
     holds: dict[str, float]
-    """All of them together."""
+    """What all of them hold together."""
     group: str = ""
-    """The id of the placed group of which it holds them; empty of nodes."""
+    """The id of the placed group from which it holds them; empty if it holds them from nodes."""
     bundle: int | None = None
-    """The number of the group's bundle, where it asked for one."""
+    """The number of the group's bundle, where it requested one."""
     orphan: str = ""
-    """Why nobody will end it: "detached, and its job is over"; empty where somebody may."""
+    """Why nobody will end it, such as "detached, and its job is over"; empty where somebody may."""
 
 
 class PlacedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,15 +43,14 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """The control store's answer about what has not been placed for long."""
 
     total_on: dict[str, dict[str, float]] = {}
-    """By node id: the resources that a node has, used or not."""
+    """The resources that a node has, used or not, by node id."""
     holders: tuple[ResourceHolder, ...] = ()
-    """Orphans first, then those that hold most."""
+    """Who holds resources: orphans first, then those that hold most."""
     in_groups: tuple[ResourceHolder, ...] = ()
     """Who holds the resources of the placed groups in which something waits for room."""
     labels_on: dict[str, dict[str, str]] = {}
-    """By node id, of each node: those of its labels that something asks for."""
+    """The labels of each node that something requests, by node id."""
     autoscaler: str = ""
-    """Why no node is added: "no autoscaler adds nodes"; empty where that is not known."""
+    """Why no node is added, such as "no autoscaler adds nodes"; empty where that is not known."""
     beyond: tuple[tuple[dict[str, float], ...], ...] = ()
-    """The bundles of each thing that is asked for and that no node could hold which the autoscaler
-    may add."""
+    """The bundles of each request that no node which the autoscaler may add could hold."""

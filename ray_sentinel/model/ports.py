@@ -10,10 +10,10 @@ class PortRow(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     ports: tuple[str, ...]
-    """``mlx5_0/1``: device and port."""
+    """Device and port of each, such as ``mlx5_0/1``."""
     active: tuple[bool, ...]
     ages: tuple[int, ...]
-    """Seconds since that was told."""
+    """Seconds since each was last reported."""
 
 
 class PortMap(msgspec.Struct, frozen=True, kw_only=True):

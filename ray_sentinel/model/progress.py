@@ -14,16 +14,16 @@ SNAPSHOT_VERSION = 1
 
 
 STOPPED = frozenset({"T", "t"})
-"""States of processes, letters of ``/proc/<pid>/stat``: stopped, or held by a tracer."""
+"""States of stopped processes, or ones that a tracer holds, as letters of ``/proc/<pid>/stat``."""
 HELD = STOPPED | {"D"}
-"""Stopped, or blocked in the kernel."""
+"""States of processes that are stopped, or blocked in the kernel."""
 OVER = frozenset({"Z", "X"})
-"""It has ended."""
+"""States of processes that have ended."""
 RESTLESS = 0.95
-"""Share of the time that a thread runs or waits for a CPU where it does not rest."""
+"""Share of the time for which a thread that does not rest runs or waits for a CPU."""
 UNCOUNTED = 0.75
-"""At least so many seconds of that the kernel may not have counted yet: it adds a wait for a CPU
-when it is over, and what runs at its next tick."""
+"""Seconds of that time that the kernel may not have counted yet, at least: it adds a wait for a CPU
+when the wait is over, and running time at its next tick."""
 
 
 def may_be_restless(wanted: float, of: float, uncounted: float = UNCOUNTED) -> bool:
@@ -44,7 +44,7 @@ class LastWords(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     kind: Literal["exit", "exception", "detach"]
     text: str = ""
-    """For an exception: its type and message, bounded."""
+    """For an exception, its type and message, cut off if long."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,14 +55,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: float | None = None
     """Wall time of the last finished step."""
     recent_step_seconds: tuple[float, ...] = ()
-    """The ring of the last finished steps, oldest first."""
+    """Durations of the last finished steps, oldest first."""
     steps_recorded: int = 0
-    """How many ``step()`` calls there were: moves even where the step number does not."""
+    """How many ``step()`` calls there were; it grows even where the step number does not."""
     phase: str = ""
     phase_since: float | None = None
     scalars: dict[str, float] = {}
     interpreter_ran_at: float | None = None
-    """The companion thread's last stamp. It can only stamp while it gets the GIL."""
+    """When the companion thread last made a stamp, which it can only do while it gets the GIL."""
     companion_tid: int | None = None
     last_words: LastWords | None = None
     attached_at: float | None = None
@@ -77,11 +77,11 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """One letter of ``/proc/<pid>/stat``: R, S, D, T (stopped), t (traced), Z, X, I."""
     wchan: str = ""
-    """The kernel function that the main thread waits in; empty when unknown."""
+    """The kernel function in which the main thread waits; empty when unknown."""
     cpu_seconds: float = 0.0
-    """User and system time of all threads together."""
+    """User and system time of all threads together, in seconds."""
     main_cpu_seconds: float = 0.0
-    """Of the main thread alone."""
+    """User and system time of the main thread alone, in seconds."""
     main_switches: int = 0
     """How often the main thread was put on a CPU (third field of its schedstat)."""
     main_sleeps: int = 0
@@ -92,11 +92,11 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
     io_bytes: int = 0
     """Bytes read and written by system calls (rchar + wchar); 0 where unreadable."""
     frozen: bool = False
-    """Its cgroup is frozen."""
+    """Whether its cgroup is frozen."""
     blocked_threads: tuple[tuple[int, str], ...] = ()
-    """(tid, wchan) of threads in D state."""
+    """(tid, wchan) of each thread in D state."""
     interpreter: InterpreterState = "unknown"
-    """From the companion thread's stamp and its scheduler state."""
+    """The interpreter's state, judged from the companion thread's stamp and scheduler state."""
     tracer_pid: int = 0
 
 
@@ -106,9 +106,10 @@ class RankSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     rank: Rank
     process: ProcessState
     progress: Progress | None = None
-    """None where the rank never attached."""
+    """What its record says; None where the rank never attached."""
     quiet_seconds: float = 0.0
-    """How long the main thread has not been given a CPU, as far as the agent has watched."""
+    """Seconds for which the main thread has not been given a CPU, as far as the agent has watched.
+    """
 
 
 class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,17 +117,17 @@ class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     process: ProcessId
     title: str = ""
-    """What Ray calls it: "Rollout.generate" while that runs, "Rollout" between two calls, "IDLE"
+    """Ray's title for it: "Rollout.generate" while that runs, "Rollout" between two calls, "IDLE"
     where nothing has run yet; empty for a driver."""
     since: float = 0.0
     """Since when it has had this title, or was first seen with it."""
     moved_at: float = 0.0
     """When its main thread last ran, or its threads used a CPU together."""
     state: str = ""
-    """One letter, as in ``ProcessState``."""
+    """Its state as one letter, as in ``ProcessState``."""
     busy_since: float | None = None
-    """Since when its main thread has run, or waited for a CPU, without a rest; None while it
-    rests."""
+    """Since when its main thread has run or waited for a CPU without a rest; None while it rests.
+    """
     engine: str = ""
     """The job of the inference engine whose ranks run below it; empty where there is none."""
 
@@ -136,7 +137,7 @@ class RayExit(msgspec.Struct, frozen=True, kw_only=True):
 
     process: ProcessId
     at: float
-    """On the agent's clock."""
+    """When it ended, on the agent's clock."""
     code: int | None = None
     """Exit status; None where a signal ended it, or nobody could tell."""
     signal: int | None = None
@@ -158,7 +159,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     oom_killed: bool = False
     was_attached: bool = False
     progress: Progress | None = None
-    """Its last progress."""
+    """Its last progress before the end."""
     last_output: str = ""
     """The end of its standard error, where that is a file of its own; empty where not known."""
 
@@ -169,23 +170,24 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     time: float
     """Unix seconds on the agent's own clock, which nobody sets: the wall clock when the agent
-    started, and what has passed since. All times in a snapshot are on it."""
+    started, plus the time that has passed since. All times in a snapshot are on it."""
     sequence: int
     ranks: tuple[RankSnapshot, ...] = ()
     exits: tuple[Exit, ...] = ()
-    """Those not yet acknowledged by the coordinator: sent again until they are."""
+    """Exits that the coordinator has not acknowledged yet; they are sent again until it has."""
     collectors: tuple[CollectorStatus, ...] = ()
     samples: tuple[SampleBatch, ...] = ()
-    """For the rules and the embedded history; when they are new, not in every snapshot."""
+    """Values for the rules and the embedded history; only in snapshots in which there are new ones.
+    """
     events: tuple[Event, ...] = ()
     metrics_url: str = ""
     ray_processes: tuple[RayProcess, ...] = ()
-    """The workers of Ray's jobs, and the drivers, on this node; ours are left out."""
+    """The workers of Ray's jobs, and the drivers, on this node; our own are left out."""
     ray_exits: tuple[RayExit, ...] = ()
-    """Of those, how they ended lately; each is told for some seconds."""
+    """How such processes have recently ended; each exit is reported for some seconds."""
     interval: float = 0.0
-    """Seconds within which the next one comes; 0: as the configuration says."""
+    """Seconds within which the next snapshot comes; 0 means as configured."""
     clock_shift: float = 0.0
-    """Seconds that the node's wall clock, on which its ranks stamp what they write, is ahead of the
-    agent's: it was set since the agent started."""
+    """Seconds by which the node's wall clock, which stamps what its ranks write, is ahead of the
+    agent's clock, because it was set since the agent started."""
     version: int = SNAPSHOT_VERSION

@@ -7,17 +7,17 @@ from typing import Literal
 import msgspec
 
 PulsePoint = tuple[int, int, float, float]
-"""Which of the report's places, how many ended in it, and of those the mean and the longest, in
-seconds."""
+"""The index of one of the report's places, how many steps or calls ended in it, and their mean and
+longest duration in seconds."""
 
 
 class PulseLane(msgspec.Struct, frozen=True, kw_only=True):
     """One row of points: the steps, or the calls of one method."""
 
     name: str
-    """Of the method; empty for steps."""
+    """The method's name; empty for steps."""
     points: tuple[PulsePoint, ...] = ()
-    """Oldest first; a place in which nothing ended has none."""
+    """Points, oldest first; a place in which nothing ended has none."""
 
 
 class PulsePhase(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class PulsePhase(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     start: float
     end: float | None = None
-    """None while it lasts."""
+    """When it ended; None while it lasts."""
 
 
 class PulseMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class PulseMark(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     text: str
     count: int = 1
-    """So often within one place."""
+    """How many there were within one place."""
 
 
 class JobPulse(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class JobPulse(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[PulseLane, ...] = ()
     phases: tuple[PulsePhase, ...] = ()
     marks: tuple[PulseMark, ...] = ()
-    """Oldest first."""
+    """Marks, oldest first."""
 
 
 class PulseReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,10 +28,10 @@ class RasCulprit(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int | None
     host: str
-    """As RAS prints it: mostly the node's address."""
+    """The host as RAS prints it, mostly the node's address."""
     pid: int | None
     gpu: str = ""
-    """NVML index, as text."""
+    """Its NVML index, as text."""
     kind: RasKind
     reason: str
 
@@ -51,15 +51,15 @@ class RasFacts(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[RasCulprit, ...] = ()
     waits: tuple[RasWait, ...] = ()
     confidence: float = 0.0
-    """0..1"""
+    """From 0 to 1."""
     evidence: tuple[str, ...] = ()
-    """One sentence a line, in the order of the reasoning."""
+    """Sentences, one a line, in the order of the reasoning."""
     problems: tuple[str, ...] = ()
     """What could not be read or understood, with the remedy."""
     version: str = ""
-    """Of NCCL or RCCL, as it says itself; empty where it does not."""
+    """The version of NCCL or RCCL according to itself; empty where it does not say."""
     library: str = ""
-    """"NCCL", "RCCL", or empty."""
+    """"NCCL" or "RCCL"; empty where unknown."""
     polls: int = 0
     communicators: int = 0
-    """In the last poll of every job that was seen."""
+    """How many communicators there were in the last poll of every job that was seen."""

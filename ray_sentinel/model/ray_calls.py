@@ -14,9 +14,9 @@ from ray_sentinel.model.stacks import StackFact
 
 CallKind = Literal["driver", "task", "actor-creation", "actor-task"]
 CallState = Literal["running", "queued", "unplaced", "arguments", "memory", "fetching"]
-"""``queued``: sent to its actor, which has not begun it. ``unplaced``: no node has been found for
-it. ``arguments``: what it was given is not made yet. ``memory``: the object store has no room for
-its arguments. ``fetching``: they are on their way."""
+"""``queued``: it was sent to its actor, which has not begun it. ``unplaced``: no node has been
+found for it. ``arguments``: its arguments have not been produced yet. ``memory``: the object store
+has no room for its arguments. ``fetching``: these are on their way."""
 
 
 class RayCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,32 +25,32 @@ class RayCall(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """Ray's task id, in hex."""
     parent: str
-    """The id of the call that made it; of a driver, of nobody."""
+    """The id of the call that made it; for a driver an id that belongs to nothing."""
     job: str
     """Ray's job id, in hex."""
     kind: CallKind
     name: str = ""
-    """"Trainer.update", "preprocess"."""
+    """Its name, such as "Trainer.update" or "preprocess"."""
     actor: str = ""
     """The id of its actor, in hex."""
     state: CallState = "running"
     since: float | None = None
-    """Unix time at which it came into that state."""
+    """Unix time at which it entered that state."""
     made: float | None = None
     """Unix time at which it was submitted."""
     node: str = ""
-    """Ray's node id, in hex, of where it runs."""
+    """Ray's id, in hex, of the node on which it runs."""
     pid: int = 0
-    """Of where it runs; 0 where that is not known."""
+    """The pid of the process in which it runs; 0 where that is not known."""
     worker: str = ""
-    """Ray's worker id, in hex, of where it was sent, where the pid is not known."""
+    """Ray's id, in hex, of the worker to which it was sent, where the pid is not known."""
     needs: dict[str, float] = {}
-    """The resources that it asks for."""
+    """The resources that it requests."""
     selectors: tuple[dict[str, str], ...] = ()
-    """The labels that its node must have, in Ray's words ("h100", "!h100", "in(a100,h100)"); of
-    several selectors any will do."""
+    """The labels that its node must have, in Ray's words ("h100", "!h100", "in(a100,h100)"); if
+    there are several selectors, any one will do."""
     environment: str = ""
-    """The key of the runtime environment that it runs in; empty where nothing is built for it."""
+    """The key of the runtime environment in which it runs; empty where nothing is built for it."""
 
 
 class RayActor(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +64,12 @@ class RayActor(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     """Its place among the actors of its class and job, in the order of their starts."""
     state: str = "ALIVE"
-    """Ray's word: ``ALIVE``, ``PENDING_CREATION``, ``DEPENDENCIES_UNREADY``, ``RESTARTING``."""
+    """Ray's word for its state: ``ALIVE``, ``PENDING_CREATION``, ``DEPENDENCIES_UNREADY``,
+    ``RESTARTING``."""
     node: str = ""
     pid: int = 0
     port: int = 0
-    """At which Ray itself calls it; 0 where that is not known."""
+    """The port at which Ray itself calls it; 0 where that is not known."""
     owner: str = ""
     """The address of the process that made it."""
 
@@ -84,14 +85,14 @@ class RayDriver(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     pid: int
     address: str
-    """Of its node."""
+    """The address of its node."""
     port: int = 0
-    """As of ``RayActor``."""
+    """The port at which Ray itself calls it; 0 where that is not known."""
     command: str = ""
     name: str = ""
-    """Of the job, as people know it: "train_rl-1"."""
+    """The job's name for people, such as "train_rl-1"."""
     started: float | None = None
-    """Unix time."""
+    """Unix time at which it started."""
 
 
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,13 +103,13 @@ class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
     job: str = ""
     bundles: tuple[dict[str, float], ...] = ()
     selectors: tuple[dict[str, str], ...] = ()
-    """The labels that the nodes of its bundles must have; empty where it asks for none."""
+    """The labels that the nodes of its bundles must have; empty where it requests none."""
     strategy: str = ""
-    """Ray's word: ``PACK``, ``SPREAD``, ``STRICT_PACK``, ``STRICT_SPREAD``."""
+    """Ray's word for its strategy: ``PACK``, ``SPREAD``, ``STRICT_PACK``, ``STRICT_SPREAD``."""
     infeasible: bool = False
-    """No node could ever hold it."""
+    """Whether no node could ever hold it."""
     since: float | None = None
-    """Unix time."""
+    """Unix time since when it has been waiting."""
 
 
 class EndedCalls(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +117,7 @@ class EndedCalls(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     longest: float
-    """Seconds that one of them ran."""
+    """Seconds that the longest one ran."""
     last_at: float = 0.0
     """Unix time at which the last of them ended."""
 
@@ -125,7 +126,7 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """What Ray's control store knew when it was queried."""
 
     at: float = 0.0
-    """Unix time."""
+    """Unix time of the query."""
     drivers: tuple[RayDriver, ...] = ()
     actors: tuple[RayActor, ...] = ()
     calls: tuple[RayCall, ...] = ()
@@ -133,19 +134,21 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     placed: tuple[PlacedGroup, ...] = ()
     """The placed groups in which a call waits for room."""
     ended: dict[str, EndedCalls] = {}
-    """By name, where they were asked for."""
+    """The ended calls by name, where they were requested."""
     changes: tuple[int, ...] = ()
-    """Then also the last whole Unix seconds in which any of those began or ended, rising."""
+    """The last whole Unix seconds in which any of these calls began or ended, in ascending order;
+    also only where they were requested."""
     free_on: dict[str, dict[str, float]] = {}
-    """By node id: the resources that nobody uses there."""
+    """The unused resources of each node, by node id."""
     placement: Placement | None = None
-    """Where something has not been placed for long, and it was asked for."""
+    """The answer about what has not been placed for long, where there is such and it was requested.
+    """
     environments: tuple[NodeEnvironments, ...] = ()
-    """Of the nodes that build some, or do not answer, where a call waits for one."""
+    """The nodes that build environments, or do not answer, where a call waits for one."""
     left_off: int = 0
     """Unfinished calls beyond those in ``calls``."""
     problem: str = ""
-    """What could not be asked, and why."""
+    """What could not be queried, and why."""
 
 
 def of_job(known: RayCalls, job: str) -> RayCalls:
@@ -174,10 +177,10 @@ class RayLook(msgspec.Struct, frozen=True, kw_only=True):
     calls: RayCalls
     processes: tuple[LookedAt, ...] = ()
     rounds: tuple[tuple[StackFact, ...], ...] = ()
-    """The oldest first."""
+    """Rounds of stacks, oldest first."""
     answers: tuple[AwaitedAnswer, ...] = ()
-    """That they await of each other over connections of their own."""
+    """The answers that the processes await from each other over connections of their own."""
     serving: tuple[ProcessId, ...] = ()
-    """Drivers that listen for requests from outside of the job."""
+    """Drivers that listen for requests from outside the job."""
     notes: tuple[str, ...] = ()
     """What could not be seen, and why."""

@@ -10,7 +10,7 @@ class RayNodeState(msgspec.Struct, frozen=True, kw_only=True):
 
     address: str
     status: str
-    """``RUNNING``, ``IDLE``, ``DRAINING``, ``DEAD``."""
+    """Ray's word for its state: ``RUNNING``, ``IDLE``, ``DRAINING``, ``DEAD``."""
     total: dict[str, float] = {}
     available: dict[str, float] = {}
 
@@ -24,7 +24,7 @@ class DeadActor(msgspec.Struct, frozen=True, kw_only=True):
     """The name of its class."""
     cause: str = ""
     ended: float = 0.0
-    """Unix seconds; 0 where Ray does not say."""
+    """Unix time of its end in seconds; 0 where Ray does not say."""
     address: str = ""
     pid: int = 0
 
@@ -33,15 +33,16 @@ class RayCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster when the control store was queried."""
 
     time: float
-    """``CLOCK_MONOTONIC`` seconds of the machine that asked, where it is used too."""
+    """When it was queried, in ``CLOCK_MONOTONIC`` seconds of the machine that asked, where it is
+    also used."""
     problem: str = ""
     """Why the store could not be asked; the rest is empty then."""
     nodes: tuple[RayNodeState, ...] = ()
     asked: dict[str, float] = {}
-    """By resource: what tasks, actors and placement groups wait for."""
+    """Amounts by resource for which tasks, actors and placement groups wait."""
     actors: dict[str, int] = {}
-    """By state: how many there are."""
+    """How many actors there are, by state."""
     dead: dict[str, int] = {}
-    """By cause: how many dead actors the store remembers."""
+    """How many dead actors the store remembers, by cause."""
     last_dead: tuple[DeadActor, ...] = ()
-    """Those that ended last, the last of all last."""
+    """The actors that died last, in the order of their ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 JobState = Literal["RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED", "UNKNOWN"]
-"""As Ray calls them; UNKNOWN where there is no such job, or Ray does not tell."""
+"""Ray's words for the states; UNKNOWN where there is no such job, or Ray does not tell."""
 
 _STATES: dict[str, JobState] = {state: state for state in get_args(JobState)}
 

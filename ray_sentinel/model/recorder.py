@@ -41,9 +41,9 @@ class RecorderFacts(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[RecorderCulprit, ...] = ()
     waits: tuple[RecorderWait, ...] = ()
     confidence: float = 0.0
-    """0..1"""
+    """From 0 to 1."""
     evidence: tuple[str, ...] = ()
-    """One sentence a line, in the order of the reasoning."""
+    """Sentences, one a line, in the order of the reasoning."""
     problems: tuple[str, ...] = ()
     """Dumps that could not be read, with the file's name and the remedy."""
     ranks: tuple[int, ...] = ()

@@ -11,11 +11,11 @@ class EnvironmentBuild(msgspec.Struct, frozen=True, kw_only=True):
     """An environment that is being built."""
 
     key: str
-    """As of ``environment_key``."""
+    """Its key, as ``environment_key`` makes it."""
     what: str = ""
-    """"pip: torch, vllm; working_dir: code.zip"."""
+    """What it contains, such as "pip: torch, vllm; working_dir: code.zip"."""
     since: float | None = None
-    """Unix time."""
+    """Unix time since when it has been built; None if unknown."""
 
 
 class NodeEnvironments(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,18 +25,18 @@ class NodeEnvironments(msgspec.Struct, frozen=True, kw_only=True):
     """Ray's node id, in hex."""
     host: str = ""
     answers: bool = True
-    """False where it takes the question and gives no answer: while it downloads it serves nobody,
-    and builds nothing else."""
+    """Whether the agent answers. It is False where it accepts the question and does not answer:
+    while it downloads, it serves nobody and builds nothing else."""
     building: tuple[EnvironmentBuild, ...] = ()
     made: dict[str, float] = {}
-    """By key: the seconds that it took to build one that is ready."""
+    """The seconds that it took to build each environment that is ready, by key."""
     line: str = ""
     """What the newest log of a build said last."""
     moves: int | None = None
-    """A number that is another one once anything that builds has been put on a CPU; None where that
-    cannot be known."""
+    """A number that differs once any building process has been put on a CPU; None where that cannot
+    be known."""
     moved: bool | None = None
-    """Whether it was from one round of a look to the next."""
+    """Whether that number changed from one round of a look to the next."""
     problem: str = ""
 
 

@@ -23,10 +23,12 @@ else:
     _Array = array
 
 ABSENT_BYTES = bytes.fromhex("a50a00000000f87f")
-"""A series that has no value now, the lowest byte first: a quiet NaN that no arithmetic makes."""
+"""The bytes of a series that has no value now, lowest byte first: a quiet NaN that no arithmetic
+produces."""
 (ABSENT,) = struct.unpack("<d", ABSENT_BYTES)
 WHOLE_SECONDS = 600.0
-"""The whole table is sent so often, whoever has it: a replay of a log can begin anywhere."""
+"""Seconds after which the whole table is sent again, whoever has it: a replay of a log can begin
+anywhere."""
 
 StreamName = Literal["rules", "history"]
 """``rules``: the key series, which the history has too; ``history``: the others."""
@@ -81,15 +83,16 @@ class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     stream: StreamName
     sender: str
-    """Differs with every start of the sender."""
+    """An id that differs with every start of the sender."""
     number: int
-    """Counts the sender's batches: one that comes late is left out."""
+    """The number of the batch, counted by the sender: a batch that comes late is ignored."""
     table: int
-    """Which table of keys the values are of; a sender begins another to let old keys go."""
+    """The number of the table of keys to which the values belong; a sender begins another one to
+    drop old keys."""
     known: int = 0
-    """So many of the table's keys were sent before; 0: ``keys`` is the whole table."""
+    """How many of the table's keys were sent before; with 0, ``keys`` is the whole table."""
     keys: tuple[SeriesKey, ...] = ()
-    """Those that follow."""
+    """The keys that follow these."""
     values: bytes = b""
     """One number of eight bytes for each key of the table (``Floats.packed``)."""
 

@@ -28,10 +28,10 @@ class ThreadStack(msgspec.Struct, frozen=True, kw_only=True):
     frames: tuple[Frame, ...] = ()
     main: bool = False
     active: bool | None = None
-    """The tool's own word on whether it was running; None where the tool does not say."""
+    """Whether it was running according to the tool; None where the tool does not say."""
     holds_gil: bool | None = None
     state: str = ""
-    """One letter of the scheduler's state (R, S, D, T, t, Z) where the tool says it."""
+    """Its scheduler state as one letter (R, S, D, T, t, Z), where the tool says it."""
 
 
 class GpuKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,18 +56,19 @@ class StackTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Why there are no (or not all) stacks, and what to do about it."""
     rank: RankId | None = None
     command: str = ""
-    """The command line or title, where the tool's output carries it."""
+    """The command line or title, where the tool's output contains it."""
     state: str = ""
     """The process's scheduler state, one letter, where the tool says it."""
     kernels_listed: bool | None = None
-    """The tool listed the device's kernels: with True, empty ``kernels`` mean an idle device. False
-    where it tried and could not; None where it never looks."""
+    """Whether the tool listed the device's kernels: if True, empty ``kernels`` mean an idle device.
+    False where it tried and could not; None where it never looks."""
     sources: dict[str, str] = {}
-    """A file of Python as the frames name it → its path as the process sees it, where the tool says
-    that and it is one only."""
+    """The path of each Python file as the process sees it, by its name in the frames; only where
+    the tool says it, and there is only one."""
     blocks: dict[str, tuple[str, ...]] = {}
-    """Place ("function (file:line)") → the loops and branches around it in the program's text, the
-    outermost first (``evidence.stacks.frames.blocks``), for those whose text was read."""
+    """The loops and branches around each place in the program's text, outermost first
+    (``evidence.stacks.frames.blocks``), by place ("function (file:line)"); only where the text was
+    read."""
 
 
 Activity = Literal[
@@ -102,10 +103,10 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     ("function (file:line)"): two rounds with the same signature did not move."""
     activity: Activity = "unknown"
     label: str = ""
-    """A short phrase for people: "in all_reduce", "reading from a FIFO", "time.sleep"."""
+    """A short phrase for people, such as "in all_reduce", "reading from a FIFO" or "time.sleep"."""
     waits_for_others: bool | None = None
-    """True in a collective or a device wait for one; False where known to be elsewhere; None where
-    the frames tell nothing."""
+    """True in a collective, or in a device's wait for one; False where it is known to be elsewhere;
+    None where the frames tell nothing."""
     holds_gil: bool | None = None
     error: str = ""
     operation: str = ""
@@ -113,45 +114,47 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     thread: str = ""
     """Name or id of the telling thread."""
     tid: int | None = None
-    """Of the telling thread, where the tool says it."""
+    """The id of the telling thread, where the tool says it."""
     switches: int | None = None
-    """How often the telling thread had been put on a CPU (third field of its schedstat): one that
-    has not been since the look before has done nothing. None where that was not read."""
+    """How often the telling thread had been put on a CPU (third field of its schedstat). If the
+    number is the same as at the look before, the thread has done nothing. None where it was not
+    read."""
     wanted: float | None = None
-    """Seconds that it had run or waited for a CPU then (the first two fields)."""
+    """Seconds that the telling thread had run or waited for a CPU by then (the first two fields).
+    """
     users_code: bool = False
-    """Code of the user's runs in the telling thread, not only a library's."""
+    """Whether the user's code runs in the telling thread, not only a library's."""
     rests: bool = False
-    """Its main thread rests, and of the telling thread is not seen that it runs a call of Ray's: it
-    may as well be a thread of its own."""
+    """Whether its main thread rests, and the telling thread was not seen to run a call of Ray's: it
+    may be a thread of the process's own."""
     active: bool | None = None
-    """The tool's word on whether the telling thread was on a CPU."""
+    """Whether the telling thread was on a CPU according to the tool; None where it does not say."""
     state: str = ""
-    """Scheduler state, one letter, where a tool said it."""
+    """The scheduler state as one letter, where a tool said it."""
     gil_waiters: int = 0
-    """Threads of the process that were seen to wait for the GIL."""
+    """How many threads of the process were seen to wait for the GIL."""
     keeps_gil: bool = False
-    """The telling thread has the GIL while it runs no Python: in C, asleep or busy."""
+    """Whether the telling thread has the GIL while it runs no Python: in C, asleep or busy."""
     runs_python: bool = False
-    """A debugger found it in the interpreter's own loop: no C code keeps the GIL."""
+    """Whether a debugger found it in the interpreter's own loop: no C code keeps the GIL."""
     aborts: bool = False
-    """One of its threads is in NCCL's abort of a communicator."""
+    """Whether one of its threads is in NCCL's abort of a communicator."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels on its device."""
     kernels_listed: bool | None = None
-    """As in ``StackTrace``."""
+    """The same as in ``StackTrace``."""
     blocks: dict[str, tuple[str, ...]] = {}
-    """As in ``StackTrace``, of the places in ``signature``."""
+    """The same as in ``StackTrace``, for the places in ``signature``."""
     helper: str = ""
     """What the process is, where its stacks show that it is no rank: "dataloader worker",
     "launcher", ..."""
     alike: int = 1
-    """In a verdict: how many processes stand at this place, for which this one is shown."""
+    """In a verdict, how many processes stand at this place; this one is shown for all of them."""
     alike_ranks: str = ""
-    """Their ranks ("0-2, 5"); empty where it is shown for itself alone."""
+    """The ranks of these ("0-2, 5"); empty where it is shown for itself alone."""
     looks: int = 0
-    """In a verdict: in how many rounds the one that is shown was seen by this kind of tool."""
+    """In a verdict, in how many rounds this process was seen by this kind of tool."""
     before: tuple[str, ...] = ()
-    """In a verdict: its signature in the newest of these that differs from this one; empty where it
-    has not moved."""
+    """In a verdict, its signature in the newest of these rounds that differs from this one; empty
+    where it has not moved."""
     command: str = ""

@@ -22,7 +22,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pid: int
     step: int | None
     state: str
-    """"running", "waiting", "stopped", "gil-held", "blocked", "exited", "silent", ..."""
+    """One of "running", "waiting", "stopped", "gil-held", "blocked", "exited", "silent", ..."""
     phase: str = ""
     step_age_seconds: float | None = None
     attached: bool = False
@@ -33,19 +33,19 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A driver or an actor of a Ray job that is not a rank."""
 
     label: str
-    """"driver", the actor's name, or its class and number: "Rollout 2"."""
+    """Its name: "driver", the actor's name, or its class and number, such as "Rollout 2"."""
     role: str
-    """"driver" or the actor's class."""
+    """Either "driver" or the actor's class."""
     host: str
     pid: int
     method: str = ""
     """What it runs; empty between two calls."""
     seconds: float | None = None
-    """How long it has run that."""
+    """Seconds for which it has been running that."""
     usual_seconds: float | None = None
-    """How long that usually takes; None where it was not learned."""
+    """Seconds that this usually takes; None where that was not learned."""
     state: str = ""
-    """"running", "waiting", "idle", "starting", "silent", ..."""
+    """One of "running", "waiting", "idle", "starting", "silent", ..."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,22 +60,23 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: State = "healthy"
     world_size: int | None = None
     step_seconds: float | None = None
-    """Usual (median) step time."""
+    """Usual (median) step time in seconds."""
     expected: str = ""
-    """What is expected next: "checkpoint for 20 s, usually up to 40 s"."""
+    """What is expected next, such as "checkpoint for 20 s, usually up to 40 s"."""
     ended: bool = False
     alerts: tuple[Alert, ...] = ()
     """What telemetry shows to be wrong with the job, its hosts and its devices now."""
     requests: str = ""
-    """Of an inference engine that tells: "3 running, 12 waiting requests"."""
+    """The requests of an inference engine that reports them, such as "3 running, 12 waiting
+    requests"."""
     straggler: StragglerStatus | None = None
-    """None where nobody has looked lately."""
+    """Who slows it down; None where nobody has looked recently."""
     ray_job: str = ""
     """Ray's id of the job that it belongs to, in hex; empty where that is not known."""
     members: tuple[MemberStatus, ...] = ()
-    """Of a job of actors: those that are no ranks."""
+    """The members of a job of actors that are not ranks."""
     waits: str = ""
-    """Who waits for whom in it, as one sentence; empty where nobody has looked or nobody waits."""
+    """Who waits for whom in it, as one sentence; empty where nobody has looked, or nobody waits."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,29 +97,29 @@ class CoordinatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What the coordinator does, what it uses, and its limits."""
 
     reports_per_second: float = 0.0
-    """Reports of agents that were taken, of the last seconds."""
+    """Agents' reports per second that were accepted, over the last seconds."""
     reports_due_per_second: float = 0.0
-    """Which all agents make where nothing happens on their nodes."""
+    """Reports per second that all agents make while nothing happens on their nodes."""
     relays: int = 0
-    """Actors that hand reports on; in a small cluster there are none."""
+    """How many actors pass reports on; in a small cluster there are none."""
     relays_wanted: int = 0
-    """How many there are to be."""
+    """How many relays there should be."""
     cycle_seconds: float | None = None
-    """Wall time of the engine's last cycle."""
+    """Wall time of the engine's last cycle, in seconds."""
     memory_bytes: int = 0
-    """Resident memory."""
+    """Resident memory of the coordinator."""
     memory_limit_bytes: int = 0
     series_bytes: int = 0
-    """Of it: what nodes have told of themselves."""
+    """How much of it the nodes' series take."""
     series_limit_bytes: int = 0
     log_waiting_bytes: int = 0
-    """Of it: events that wait for the disk."""
+    """How much of it the events take that wait for the disk."""
     log_waiting_limit_bytes: int = 0
     log_missing: int = 0
-    """Events that the disk did not take in time."""
+    """How many events the disk did not take in time."""
     shed: dict[str, int] = {}
-    """How often "history", "series", "pulse" and "incidents" had to do with less, because more
-    memory was taken than may be."""
+    """How often each of "history", "series", "pulse" and "incidents" was reduced, because too much
+    memory was used."""
 
 
 class Unwatched(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +135,7 @@ class Status(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
 
     state: State
     verdict: str
-    """One sentence."""
+    """The verdict as one sentence."""
     nodes: tuple[NodeStatus, ...] = ()
     unwatched: tuple[Unwatched, ...] = ()
     jobs: tuple[JobStatus, ...] = ()
@@ -147,7 +148,7 @@ class Status(NotebookRecord, msgspec.Struct, frozen=True, kw_only=True):
     history: str = ""
     """File of the embedded history on the coordinator's machine; empty where it has none."""
     notes: tuple[str, ...] = ()
-    """What people should know: a taken port, a folder that will not outlive the pod."""
+    """What people should know, such as a taken port, or a folder that will not outlive the pod."""
     coordinator: CoordinatorStatus | None = None
-    """None of one of an older version."""
+    """The coordinator's own status; None from one of an older version."""
     version: int = 1

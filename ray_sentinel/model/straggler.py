@@ -9,8 +9,8 @@ import msgspec
 from ray_sentinel.model.rank_names import name_ranks
 
 StragglerKind = Literal["slow-rank", "slow-node", "slow-link", "imbalance", "even", "cannot-tell"]
-"""``slow-link``: what ranks send each other takes long. ``imbalance``: ranks differ, and too many
-are slow to be the exception. ``even``: nobody is."""
+"""``slow-link``: transfers between ranks take long. ``imbalance``: ranks differ, and too many are
+slow to be the exception. ``even``: no rank is slow."""
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,11 +19,11 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     host: str = ""
     share: float
-    """Of the wall time, 0..1."""
+    """Share of the wall time, 0 to 1."""
     ratio: float
-    """Against the median of the others; 1.3 is 30 % more work or less speed."""
+    """That time relative to the median of the others: 1.3 means 30 % more work or less speed."""
     z: float
-    """How many standard errors that is away from them."""
+    """How many standard errors it is away from the others."""
 
 
 class StragglerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,18 +31,18 @@ class StragglerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: StragglerKind
     ranks: tuple[int, ...] = ()
-    """The slow ones."""
+    """The slow ranks."""
     host: str = ""
-    """Of a slow node."""
+    """The host of a slow node."""
     cost: float = 0.0
-    """How much of the wall time would be saved without them, 0..1."""
+    """Share of the wall time that would be saved without them, 0 to 1."""
     confidence: float = 0.0
     seconds: float = 0.0
-    """Length of the window."""
+    """Length of the window in seconds."""
     rounds: int = 0
-    """Collectives that were compared."""
+    """How many collectives were compared."""
     busy: tuple[Busy, ...] = ()
-    """Slowest first."""
+    """The ranks' times, slowest first."""
     evidence: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -53,9 +53,9 @@ class StragglerStatus(msgspec.Struct, frozen=True, kw_only=True):
     kind: StragglerKind
     ranks: tuple[int, ...] = ()
     host: str = ""
-    """Of the slow rank, or the slow node."""
+    """The host of the slow rank, or the slow node."""
     cost_percent: float = 0.0
-    """Of the wall time that would be saved without."""
+    """Percentage of the wall time that would be saved without it."""
     confidence: float = 0.0
     at: float = 0.0
     heat: tuple[tuple[float, float], ...] = ()

@@ -26,19 +26,20 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     """The metric families that it is about (docs/metrics.md)."""
     unit: str
     limit: float
-    """Reached, or passed: see ``comparison``."""
+    """The value that must be reached, or passed: see ``comparison``."""
     comparison: Literal[">=", ">", "<"] = ">="
     severity: FaultSeverity = "warning"
-    """critical: the job stops, or computes wrong results."""
+    """With "critical", the job stops, or computes wrong results."""
     seconds: float = 0.0
-    """How long a level must hold, or the window in which a counter must grow by ``limit``."""
+    """Seconds for which a level must hold, or the window in which a counter must grow by ``limit``.
+    """
     page_seconds: float = 0.0
-    """How long the alert rule waits (``for``), where that is longer: it wakes somebody, and a line
-    in ``status`` does not."""
+    """Seconds that the alert rule waits (``for``), where that is longer: it wakes somebody up, and
+    a line in ``status`` does not."""
     phrase: str
-    """What it means, for people."""
+    """What reaching it means, for people."""
     source: str
-    """The vendor's document, or the reasoning."""
+    """Where the limit comes from: the vendor's document, or the reasoning."""
 
     def crossed(self, value: float) -> bool:
         """Whether a value is beyond the limit. NaN never is."""
@@ -120,7 +121,7 @@ THROTTLE_REASONS = (
     "current",
     "prochot",
 )
-"""NVIDIA's reasons, then AMD's. AMD's "power" is the everyday cap."""
+"""Reasons for throttling: NVIDIA's, then AMD's. AMD's "power" is the everyday cap."""
 GPU_CLOCK_BELOW_PEERS = Threshold(
     families=("hw_gpu_clock_mhz",),
     unit="of the peers' median",
@@ -245,7 +246,7 @@ NVLINK_RECOVERIES = Threshold(
     source="NVML's NVLink error counters: the link stood still meanwhile",
 )
 NVLINK_KINDS = ("recovery", "ecc_data")
-"""Each of which counts; replays and checksums of flits are everyday."""
+"""Kinds of NVLink errors of which each one counts; replays and checksums of flits are everyday."""
 NVLINK_REPLAYS = Threshold(
     families=("hw_gpu_nvlink_errors_total", "hw_gpu_ras_xgmi_ce_total"),
     unit="errors",

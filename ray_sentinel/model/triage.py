@@ -60,9 +60,9 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     line: int | None
     text: str
-    """Bounded, without terminal escapes, secrets masked."""
+    """The line's text: cut off if long, without terminal escapes, with secrets masked."""
     note: str = ""
-    """Why it is shown: "first cause", "echo", ..."""
+    """Why it is shown, such as "first cause" or "echo"."""
     time: float | None = None
 
 
@@ -71,7 +71,7 @@ class LogCulprit(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int | None = None
     node: str = ""
-    """Host name or address."""
+    """The node's host name or address."""
     pid: int | None = None
     ip: str = ""
     actor: str = ""
@@ -84,7 +84,7 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
     """Errors that follow from the first cause, or that the job survived."""
 
     kind: str
-    """A failure class, or "harmless" or "survived"."""
+    """A failure class, "harmless" or "survived"."""
     signature: str
     count: int
     first: LogLine
@@ -98,7 +98,7 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     last_step: int | None = None
     total_steps: int | None = None
     step_seconds: float | None = None
-    """Median of the steps seen."""
+    """Median duration in seconds of the steps that were seen."""
     last_step_at: float | None = None
     expected_step: int | None = None
     """Where training would be at the last sign of life, had it gone on at its usual pace."""
@@ -107,7 +107,7 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     """The last checkpoint known to be complete."""
     lost_steps: int | None = None
     lost_seconds: float | None = None
-    """Since that checkpoint: what a restart has to do again."""
+    """Seconds since that checkpoint: what a restart has to do again."""
     tokens_per_second: float | None = None
 
 
@@ -117,7 +117,7 @@ class LogException(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     message: str = ""
     frame: str = ""
-    """``file:line function``."""
+    """The last frame as ``file:line function``."""
 
 
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,33 +127,33 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     summary: str
     confidence: float
-    """0..1"""
+    """From 0 to 1."""
     signature: str = ""
-    """The catalogue entry behind the class."""
+    """The entry of the catalogue on which the class rests."""
     cause: str = ""
     culprits: tuple[LogCulprit, ...] = ()
     evidence: tuple[LogLine, ...] = ()
     next_steps: tuple[str, ...] = ()
     playbook: str = ""
-    """What to give ``ray-sentinel diagnose --playbook``; empty where none fits."""
+    """The value for ``ray-sentinel diagnose --playbook``; empty where none fits."""
     first_error_at: float | None = None
     first_error_rank: int | None = None
     underlying: str = ""
-    """For a hang, or a loss that is no number, that somebody ended: how it ended. ``nan-loss`` for
-    a job that ended of something else after its loss or norm was no number any more."""
+    """How the job ended, if it hung or its loss was no number, and somebody ended it. ``nan-loss``
+    for a job that ended of something else after its loss or norm was no longer a number."""
     exception: LogException | None = None
     phase: str = ""
     phase_seconds: float | None = None
-    """From the first sign of the phase to the last dated line."""
+    """Seconds from the first sign of the phase to the last dated line."""
     progress: StepProgress = StepProgress()
     echoes: tuple[Echo, ...] = ()
     facts: dict[str, str] = {}
-    """What the header and the configuration lines say: nodes, world size, arguments."""
+    """Facts from the header and the configuration lines: nodes, world size, arguments."""
     started_at: float | None = None
     ended_at: float | None = None
     files: int = 0
     bytes: int = 0
     sampled: tuple[str, ...] = ()
-    """Which files were read in part, and how."""
+    """Files that were read only in part, and how."""
     problems: tuple[str, ...] = ()
     """Files that could not be read, and the remedy."""
