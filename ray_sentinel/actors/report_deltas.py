@@ -178,9 +178,9 @@ class DeltaSender:
 
     def __init__(self) -> None:
         self._last: AgentReport | None = None
-        """What was sent last."""
+        """The report that was sent last."""
         self._held = self._whole = False
-        """Whether the coordinator has it; whether it was sent whole."""
+        """Whether the coordinator has that report (``_held``), and whether it was sent whole."""
 
     def message(self, report: AgentReport) -> bytes:
         """The report as it is to be sent now, its secrets masked."""

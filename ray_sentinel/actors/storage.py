@@ -43,9 +43,10 @@ class DeploymentStorage:
         self.max_bytes = config.storage.max_bytes
         self.notes: list[str] = []
         self._owner = os.geteuid()
-        """Of the files that we make there: a file server may call us somebody else."""
+        """The owner of the files that we create there: a file server may call us somebody else."""
         self.root = self._first_writable(config)
-        """None where nothing at all can be written: everything is kept in memory then."""
+        """The folder for everything; None where nothing can be written at all: everything is then
+        kept in memory."""
         if self.root is not None:
             self._warn_if_short_lived(environ)
             self._warn_if_open(self.root)

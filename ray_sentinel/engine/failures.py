@@ -16,7 +16,7 @@ class Failures:
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
-        """Part → what its first failure said."""
+        """What each part's first failure said, by part."""
         self._new: dict[str, Exception] = {}
         self.count = 0
         """How often any part has failed."""

@@ -100,7 +100,7 @@ class _Block:
         self.made_from: tuple[Family, ...] = ()
         self.labels: list[Labels] = []
         self.prefixes: list[str] = []
-        """Each series' line up to its value, in the order of ``labels``."""
+        """The line of each series up to its value, in the order of ``labels``."""
         self.header = ""
         self.text = ""
 

@@ -106,7 +106,7 @@ class NodeWatch:
         self._refusal_said = False
         self._processes: Mapping[int, Process] = {}
         self._engines: Mapping[Key, str] = {}
-        """By the processes above their ranks: the jobs of inference engines."""
+        """The jobs of inference engines, by the processes above their ranks."""
 
     def set_peers(self, raylets: Collection[int], strangers: Collection[int] = ()) -> None:
         """Set the raylets (pids) of all agents that share this machine and PID namespace.

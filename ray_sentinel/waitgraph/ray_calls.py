@@ -160,7 +160,7 @@ class RayFacts:
         of_now = (one for one in answers if self._is_of_now(one, groups or {}))
         self._answers = JobAnswers(of_now, self._answerer)
         self._place: dict[str, int] = {}
-        """Of a call among the calls of its parent."""
+        """The place of each call among the calls of its parent."""
         self._own: dict[tuple[str, WaitNode | None], list[int]] = defaultdict(list)
         """The places of a process' own calls among the calls of one parent."""
         for parent, calls in self._children.items():

@@ -48,7 +48,7 @@ class Exporting:
         self._notes: list[str] = []
         self.exporters: list[Exporter] = []
         self._hands: dict[int, Newest[tuple[Family, ...]]] = {}
-        """By the exporter's ``id``."""
+        """What hands the newest families to each exporter, by the exporter's ``id``."""
         found = metadata.entry_points(group=GROUP) if points is None else points
         unique = {point.name: point for point in found}
         for name, point in sorted(unique.items()):

@@ -64,7 +64,7 @@ class NodeDumps:
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="ray-sentinel-dumps")
         self._reading = threading.Lock()
         self._seen: dict[ProcessId, tuple[bytes, bytes]] = {}
-        """Digests of a rank's dump as it wrote it, and of its reduced form."""
+        """For each rank, the digests of its dump as it wrote it, and of its reduced form."""
 
     def note(self, ranks: Iterable[Rank]) -> None:
         """Look where ranks write their recorders, while they live."""

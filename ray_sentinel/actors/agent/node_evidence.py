@@ -75,7 +75,7 @@ class Evidence:
         self.runs: Counter[tuple[str, str]] = Counter()
         """How often each tool ran, by (tool, outcome)."""
         self.capture_seconds: float | None = None
-        """Of the last capture."""
+        """Seconds that the last capture took; None before the first."""
 
     def sample(self, ranks: Sequence[Rank]) -> Sampled:
         """One round of non-intrusive stacks, parsed and classified."""

@@ -137,7 +137,7 @@ class NodeMonitor:
         self._outbox = Outbox(self._clock)
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
         self._measured: tuple[Family, ...] = ()
-        """What was collected, ``train_*``, and ``server_*``."""
+        """The collected families, ``train_*`` and ``server_*``."""
         self._from_coordinator: tuple[Family, ...] = ()
         self._report_seconds: float | None = None
         self._targets: tuple[str, ...] = ()
@@ -148,10 +148,10 @@ class NodeMonitor:
         self._workers_version = 0
         self._memory_bytes: int | None = None
         self._heavy = ""
-        """That the agent takes more memory than it should."""
+        """A note if the agent uses more memory than it should; otherwise empty."""
         self._problems: tuple[str, ...] = ()
         self._refused: tuple[str, ...] = ()
-        """Plugins that others can write to, as they are now."""
+        """Notes on plugins that others can write to, in their current state."""
         self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
         self._neighbours_lock = threading.Lock()
         self._raylets_due = 0.0

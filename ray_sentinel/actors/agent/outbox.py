@@ -28,9 +28,9 @@ class Outbox:
         self._exits: dict[int, Exit] = {}
         self._events: deque[Event] = deque()
         self._sent: tuple[Event, ...] = ()
-        """Events of the last report, until it is acknowledged."""
+        """The events of the last report, until that is acknowledged."""
         self.lost_exits = self.lost_events = 0
-        """For which there was no room."""
+        """How many exits and events there was no room for."""
 
     def add_events(self, events: Iterable[Event]) -> None:
         """Keep them for the next report. Collectors tell the wall clock's time, which may have been

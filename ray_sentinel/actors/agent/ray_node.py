@@ -136,7 +136,7 @@ class CoordinatorLink:
         self._relay: ray.actor.ActorHandle | None = None
         self._relay_node = ""
         self._relay_at = 0.0
-        """When one may be used (monotonic)."""
+        """When a relay may be used again (monotonic)."""
 
     def send(self, report: AgentReport) -> Receipt | None:
         """Report, and wait for the receipt; None where there is no coordinator just now."""

@@ -97,7 +97,7 @@ class Pruner:
         }
         self._watches = {root: LeaseWatch(lease, clock) for root, lease in self._leases.items()}
         self.kept_bytes = 0
-        """Of what looks like ours, but of a deployment that is not over for certain."""
+        """Bytes of what looks like ours, but belongs to a deployment that is not certainly over."""
         self._exceeded = False
 
     @property

@@ -81,10 +81,10 @@ class BundleWriter:
         self._writes: _Task | None = None
         self._since = 0.0
         self._overdue = False
-        """Somebody has waited in vain for what is being written now."""
+        """Whether somebody has waited in vain for what is being written now."""
         self._closed = False
         self._problems: OrderedDict[tuple[str, bool], str] = OrderedDict()
-        """What could not be written, by incident, of its files and of its report."""
+        """What could not be written, by incident, and whether it was its files or its report."""
         self._thread: threading.Thread | None = None
 
     def store(self, incident: Incident, files: Mapping[str, bytes], *, told: bool = True) -> Done:

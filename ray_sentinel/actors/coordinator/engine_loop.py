@@ -92,7 +92,7 @@ class EngineLoop:
         self._pending: tuple[AnyAction, ...] = ()
         self._hold_until = 0.0
         self.cycle_seconds: float | None = None
-        """What the last tick took."""
+        """Seconds that the last tick took."""
         self.last_cycle: float | None = None
         """When it ended, on the monotonic clock."""
 

@@ -182,15 +182,15 @@ class Executor:
         self._lock = threading.Lock()
         self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
         self.latest: dict[str, Incident] = {}
-        """As it was published last, of every incident of which more may come."""
+        """The last published state of every incident about which more may come."""
         self.captures_begun: dict[str, int] = {}
-        """Number of the last capture of each of them."""
+        """The number of the last capture of each of these incidents."""
         self._former = {i.id: i.bundle for i in incidents if i.bundle and i.state in OPEN}
-        """Folders of those that the coordinator before this one captured."""
+        """Folders of the incidents that the previous coordinator captured, by incident."""
         self._ras = RasWitness(self._ask_ras, self._clock)
         self._notifier = notifier_of(config, self._told)
         self._undelivered: dict[str, tuple[IncidentState, ...]] = {}
-        """States that the coordinator before this one had no time to tell, by incident."""
+        """States that the previous coordinator had no time to announce, by incident."""
         for incident in incidents:
             late = () if ended is None else undelivered(incident, ended - PATIENCE_SECONDS)
             missing = {key_of(msgspec.structs.replace(incident, state=state)) for state in late}

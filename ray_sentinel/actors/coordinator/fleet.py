@@ -70,7 +70,7 @@ class FleetMember:
         self.retry_at = 0.0
         self.released = False
         self.in_wave = False
-        """Its agent was made, not found."""
+        """Whether its agent was created by us, not found."""
         self.ping: Any = None
 
 

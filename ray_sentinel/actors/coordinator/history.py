@@ -90,7 +90,7 @@ class HistoryKeeper:
         self.file = HistoryFile(folder, owner, most) if folder is not None else None
         self._lock = threading.Lock()
         self._until: dict[str, float] = {}
-        """By node: the file has what it sent until then."""
+        """The time up to which the file has what each node sent, by node."""
         self._begin = begin
         self._texts: dict[SeriesKey, str] = {}
         self._packer = RowPacker()

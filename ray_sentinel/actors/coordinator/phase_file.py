@@ -29,7 +29,7 @@ class PhaseFile:
         self._path = root / NAME if root else None
         self._saved: Phases = {}
         self.problem = ""
-        """Why nothing is kept."""
+        """Why nothing is kept; empty otherwise."""
 
     def load(self) -> Phases:
         """The stored durations; empty if there is no file, or a damaged one."""

@@ -37,7 +37,7 @@ class RosterEntry:
         """(number of the event in the log, order of the exit) of exits not yet acknowledged."""
         self.done: set[int] = set()
         self.before: deque[str] = deque(maxlen=8)
-        """The incarnations of the node's agents before this one."""
+        """The incarnations of the node's previous agents."""
 
 
 class Roster:
@@ -46,11 +46,12 @@ class Roster:
     def __init__(self, config: Config) -> None:
         self._config = config
         self.taken = 0
-        """Reports, so far."""
+        """How many reports were accepted so far."""
         self.relayed = 0
-        """Of them: by way of relays."""
+        """How many of them came by way of relays."""
         self._counted: deque[tuple[float, int]] = deque()
-        """How many there had been at some moments of the last seconds, and when."""
+        """How many reports there had been at some moments of the last seconds, each with its time.
+        """
         self._entries: dict[str, RosterEntry] = {}
         self._lock = threading.Lock()
         self._targets: tuple[int, tuple[str, ...]] | None = None

@@ -29,7 +29,7 @@ class Deployer:
         self.outcome: bool | None = None
         self.problems: tuple[str, ...] = ()
         self.address = ""
-        """Of the cluster that this process belongs to; empty while it is not known."""
+        """The address of the cluster to which this process belongs; empty while it is not known."""
 
     def start(self) -> None:
         """Begin, on a daemon thread."""

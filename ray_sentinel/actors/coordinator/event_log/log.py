@@ -124,7 +124,7 @@ class EventLog:
         self._file = -1
         self._size = self._state_bytes = 0
         self._has_state = False
-        """The segment began with the engine's state."""
+        """Whether the segment began with the engine's state."""
         self._number = max((_number(path) for path in _files(folder)), default=0)
 
     @property

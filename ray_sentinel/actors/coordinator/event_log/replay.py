@@ -266,7 +266,7 @@ class _Run:
         self._before: dict[tuple[str, float], Incident] = {}
         self._now: dict[tuple[str, float], Incident] = {}
         self._scores: dict[tuple[str, float], EvidenceScores] = {}
-        """Of what is told now, at the moment in which it was told first."""
+        """The scores of each incident that is reported now, at the moment of its first report."""
         self.problems: list[str] = []
         self.events = 0
         self.first = self.last = segment.header.started_at

@@ -56,15 +56,15 @@ class LogWriter:
         clock_offset: float = 0.0,
     ) -> None:
         self.problem = ""
-        """What is wrong now."""
+        """What is wrong now; empty if nothing is."""
         self.reduced = ""
-        """What of the engine's state is not in the newest segment."""
+        """What the newest segment lacks of the engine's state."""
         self.done = 0
         """Number of the last event that was written or given up."""
         self.missing = 0
-        """Events that the disk did not take."""
+        """How many events the disk did not take."""
         self.most_waiting = waiting_bytes
-        """Of events, while the disk is slow."""
+        """Most bytes of events that wait while the disk is slow."""
         self._folder = folder
         self._max_bytes = max_bytes
         self._clock_offset = clock_offset
@@ -76,9 +76,9 @@ class LogWriter:
         self._begun = 0
         """Number of the last event that came with a state."""
         self._gap = 0
-        """Events that were left out since the last one that was taken."""
+        """How many events were left out since the last one that was accepted."""
         self._unwritten = 0
-        """Events that could not be written since the last one that was."""
+        """How many events could not be written since the last one that was."""
         self._change = threading.Condition()
         self._items: deque[_Item] = deque()
         self._bytes = 0

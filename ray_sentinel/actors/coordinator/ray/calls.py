@@ -69,9 +69,9 @@ class ControlStoreCalls:
         self._store = store
         self._problems: list[str] = []
         self._made_at: dict[bytes, float] = {}
-        """When actors were asked for, by the id of their creation: that does not change."""
+        """When actors were requested, by the id of their creation: that does not change."""
         self._missed: dict[bytes, int] = {}
-        """How often that was asked for in vain."""
+        """How often each of these times was requested in vain."""
         self._known = RayCalls()
         self._all_groups: Any = None
         """The newest reply about placement groups."""

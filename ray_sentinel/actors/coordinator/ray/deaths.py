@@ -87,7 +87,7 @@ class RayDeathWatch:
         self._due = 0.0
         self._table = RayCalls()
         self._actors: dict[str, tuple[RayActor, int]] = {}
-        """Missing actors, and how often they were asked for."""
+        """Missing actors, each with how often it was asked for."""
         self._drivers: dict[str, tuple[RayDriver, int]] = {}
         self._said = ""
         self._exits: dict[str, tuple[RayExit, ...]] = {}
