@@ -330,5 +330,5 @@ def history_samples(families: Iterable[Family], most: int) -> dict[SeriesKey, fl
 
 
 def _series_key(sample: Sample) -> SeriesKey:
-    """The key, in characters that UTF-8 has."""
+    """The key, restricted to characters that UTF-8 can represent."""
     return SeriesKey(sample.name, tuple((name, clean(value)) for name, value in sample.labels))

@@ -148,7 +148,7 @@ def _workers(session: Path | None) -> list[str]:
 
 
 class _Reader:
-    """Reads nodes beside each other until the time is over."""
+    """Reads several nodes simultaneously until the time is over."""
 
     def __init__(self, task: LogRequest, nodes: Sequence[Any]) -> None:
         self.task = task
@@ -217,7 +217,7 @@ class _Reader:
         return f"only the last {TAIL_LINES} lines of {cut} files were read" if cut else ""
 
     def _copy(self, node: Any, name: str, folder: Path) -> bool:
-        """Whether the file's front is left out."""
+        """Copy a file. Returns whether its beginning was left out."""
         from ray.util.state import get_log
 
         chunks = get_log(
@@ -295,7 +295,8 @@ def fetch(task: LogRequest) -> Fetched:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What Ray's clients raise where something does not answer, or answers oddly."""
+    """The exceptions that Ray's clients raise if something does not answer, or answers strangely.
+    """
     try:
         from ray.exceptions import RayError
     except ImportError:

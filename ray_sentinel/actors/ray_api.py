@@ -12,8 +12,8 @@ MOST_CHARACTERS = 300
 
 
 def last_line(error: BaseException) -> str:
-    """The line of a Ray error that says most, the last of its traceback; its kind where it is
-    without a word.
+    """The most telling line of a Ray error, the last of its traceback; the kind of error if it has
+    no text.
 
     >>> last_line(RuntimeError("Traceback ...\\nValueError: no\\n")), last_line(OSError())
     ('ValueError: no', 'OSError')
@@ -38,7 +38,7 @@ def session_logs() -> Path | None:
 
 
 def client_of(ray: Any) -> Any:
-    """The Ray Client that this process is connected by; None if it is an ordinary driver."""
+    """The Ray Client by which this process is connected; None if it is an ordinary driver."""
     client = getattr(getattr(ray.util, "client", None), "ray", None)
     return client if client is not None and client.is_connected() else None
 

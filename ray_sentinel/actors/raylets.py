@@ -59,7 +59,7 @@ CLOSE_SECONDS = 5.0
 
 def end_with_raylet(close: Callable[[], object], seconds: float = CLOSE_SECONDS) -> Loop | None:
     """End this process, and all that it started, once its raylet has ended; ``close`` is called
-    first and has so many ``seconds``. None where this process descends from no raylet."""
+    first and has this many ``seconds``. None if this process descends from no raylet."""
     raylet = raylet_above(os.getpid())
     start = _start_of(raylet)
     if start is None:

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def _record_of(kind: type, suffix: str, left_out: Collection[str], columns: bool) -> Any:
-    """A record with the fields of another, of which those that are not set are not sent."""
+    """A record type with the fields of another, in which fields that are not set are not sent."""
     row: Any = tuple
     found = [
         (field.name, (row[field.type, ...] if columns else field.type) | UnsetType, UNSET)
@@ -90,7 +90,7 @@ class RankChanges(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CollectorChanges(msgspec.Struct, frozen=True, array_like=True):
-    """The same of collectors."""
+    """How the collectors of a snapshot differ from those of the one before."""
 
     count: int
     whole: tuple[tuple[int, CollectorStatus], ...]
@@ -99,7 +99,7 @@ class CollectorChanges(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RayProcessChanges(msgspec.Struct, frozen=True, array_like=True):
-    """The same of Ray's processes."""
+    """How Ray's processes in a snapshot differ from those of the one before."""
 
     count: int
     whole: tuple[tuple[int, RayProcess], ...]
@@ -123,7 +123,7 @@ class ReportDelta(msgspec.Struct, frozen=True, array_like=True):
 
 
 def delta_of(report: AgentReport, last: AgentReport) -> ReportDelta:
-    """What completes ``last``, of the same agent, to ``report``."""
+    """The delta that completes ``last``, of the same agent, to ``report``."""
     new, old = report.snapshot, last.snapshot
     return ReportDelta(
         node=new.node.id,
@@ -143,14 +143,14 @@ def delta_of(report: AgentReport, last: AgentReport) -> ReportDelta:
 
 
 def read_message(data: bytes) -> AgentReport | ReportDelta:
-    """What an agent sent. Raises msgspec.DecodeError where it is neither."""
+    """What an agent sent. Raises msgspec.DecodeError if it is neither a report nor a delta."""
     if data.startswith(MARK):
         return unpack(data[len(MARK) :], ReportDelta)
     return unpack(data, AgentReport)
 
 
 def completed(delta: ReportDelta, last: AgentReport) -> AgentReport | None:
-    """The report that a delta stands for, by the last that was taken of its node; None where it
+    """The report that a delta stands for, given the last accepted one of its node; None if it
     builds on another one."""
     old = last.snapshot
     if delta.incarnation != last.incarnation:
@@ -191,9 +191,9 @@ class DeltaSender:
         return MARK + pack_masked(delta_of(report, last))
 
     def answered(self, receipt: Receipt) -> bytes:
-        """What is to be sent at once, where what was sent builds on what the coordinator does not
-        have: the same report, whole. The receipt says nothing else then. Empty where it was
-        taken."""
+        """What has to be sent at once if the coordinator does not have what the last message builds
+        on: the same report, whole. The receipt says nothing else in that case. Empty if the message
+        was accepted."""
         if self._last is None:
             return b""
         self._held = bool(receipt.held) and receipt.held == self._last.snapshot.sequence
@@ -216,7 +216,7 @@ def _part(kind: Any, new: object, old: object) -> Any:
 
 
 def _columns(kind: Any, new: Sequence[object], old: Sequence[object]) -> Any:
-    """The columns of those fields that are others in one record at least."""
+    """The columns of the fields that differ in at least one record."""
     if not new:
         return kind()
     names = kind.__struct_fields__
@@ -235,8 +235,8 @@ def _columns(kind: Any, new: Sequence[object], old: Sequence[object]) -> Any:
 def _split(
     new: Sequence[T], old: Sequence[T], same: Any
 ) -> tuple[int, tuple[tuple[int, T], ...], tuple[int, ...]]:
-    """How many there are, those that are another than at their place before, and the places of
-    those that are the same and have changed."""
+    """How many there are, those that differ in identity from the one at their place before, and the
+    places of those that are the same and have changed."""
     known = min(len(new), len(old))
     others = [place for place in range(known) if new[place] != old[place]]
     changed = tuple(place for place in others if same(new[place]) == same(old[place]))
@@ -293,7 +293,8 @@ def _set(part: Any) -> dict[str, Any]:
 
 
 def _filled(columns: dict[str, Any], old: Sequence[Any]) -> Sequence[Any]:
-    """The records with what the columns say. Raises ValueError where these are of others."""
+    """The records, updated by the columns. Raises ValueError if the columns do not belong to them.
+    """
     if not columns:
         return old
     # Copies that nobody else has yet; column by column it takes half of the time.
@@ -316,7 +317,8 @@ def _are_the_same(old: Sequence[object], changes: Any) -> bool:
 
 
 def _placed(old: Sequence[T], changes: Any, filled: Sequence[T]) -> tuple[T, ...]:
-    """Raises IndexError where there is no such place."""
+    """The new records: ``old`` with those at changed places replaced. Raises IndexError if there is
+    no such place."""
     found = list(old[: changes.count])
     for place, one in zip(changes.places, filled, strict=True):
         found[place] = one

@@ -78,8 +78,9 @@ class DeploymentStorage:
         return None
 
     def _went_on_in(self, root: Path) -> bool:
-        """Whether this deployment's event log is there alone: a coordinator that was killed goes on
-        where its past is, however usable the wanted folder is by now."""
+        """Whether this folder, and not the configured one, has this deployment's event log. A
+        coordinator that was killed continues where its past is, even if the configured folder is
+        usable by now."""
         if not self.deployment or root == self.wanted:
             return False
 
@@ -93,7 +94,7 @@ class DeploymentStorage:
             return False
 
     def _fallback(self) -> Path:
-        """Ours alone: the usual folder, or a new one where somebody else has made that."""
+        """A folder of our own: the usual one, or a new one if somebody else created that."""
         folder = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
         if problem := within(self._patience, partial(claim_private_folder, folder)):
             self.notes.append(f"{folder} is not used: {problem}; remove it")
@@ -158,7 +159,8 @@ class DeploymentStorage:
         return None
 
     def _make(self, path: Path) -> bool:
-        """Whether it may be used. Raises OSError where it cannot be made."""
+        """Create a folder, and return whether it may be used. Raises OSError if it cannot be
+        created."""
         make_private(path)
         owners = {os.lstat(path).st_uid, path.stat().st_uid}
         trusted = trusted_uids()
@@ -169,7 +171,7 @@ class DeploymentStorage:
 
 
 def _probe(root: Path) -> int:
-    """The number of the user that what we write there belongs to. Raises OSError."""
+    """The id of the user to whom the files belong that we write there. Raises OSError."""
     make_private(root)
     with tempfile.NamedTemporaryFile(dir=root, prefix=".probe-") as probe:
         probe.write(b"x" * 4096)

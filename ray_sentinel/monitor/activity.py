@@ -70,8 +70,9 @@ class JobLog:
 
 @contextmanager
 def told(*, shown: bool = False, environ: Mapping[str, str] = os.environ) -> Iterator[None]:
-    """Log as the variables say for so long. ``shown``: to standard output where neither they nor
-    the program's own logging say where. Raises UsageError for a level or a file that is none."""
+    """Log as the variables say while the block runs. With ``shown``, log to standard output if
+    neither they nor the program's own logging say where. Raises UsageError for an invalid level or
+    file."""
     global _users
     with _lock:
         if _users == 0:

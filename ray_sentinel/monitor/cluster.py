@@ -64,7 +64,7 @@ def _gpus(shell: Shell) -> tuple[tuple[GpuState, ...], tuple[GpuProcess, ...], s
 
 
 def verify_ray_resources(head_pod: str = "", namespace: str = "default") -> RayInfo:
-    """What ``ray status`` says: totals, what is allotted, and what waits in vain."""
+    """What ``ray status`` says: totals, what is allotted, and what is requested in vain."""
     error, told = "", None
     try:
         told = read_status(Shell(head_pod, namespace).run("ray", "status"))
@@ -92,7 +92,8 @@ def verify_ray_resources(head_pod: str = "", namespace: str = "default") -> RayI
 
 
 def check_efa_utilization(head_pod: str = "", namespace: str = "default") -> EfaInfo:
-    """The transport in use, from NCCL's lines in Ray's logs, and here also from counters.
+    """The transport in use, from NCCL's lines in Ray's logs, and on this machine also from
+    counters. That an EFA device is present and active proves nothing.
 
     An EFA device that is there and active proves nothing.
     """

@@ -96,8 +96,8 @@ def _from_times(steps: list[tuple[ReportedStep, float | None]]) -> float | None:
 
 
 def _zone(tail: JobLogTail) -> float:
-    """By how much the log's own times are behind: they may be of any zone, and its last write,
-    where that is known, was of its last line."""
+    """By how much the log's own times lag behind. They may be in any time zone; its last write, if
+    its time is known, was that of its last line."""
     year = datetime.now(timezone.utc).year
     for raw in reversed(tail.text.splitlines()):
         if when := parse_time(raw, year):
@@ -113,7 +113,7 @@ class StallWatch:
         self._seen: dict[tuple[str, str], tuple[int | None, float]] = {}
 
     def forget(self, key: tuple[str, str]) -> None:
-        """The job has ended."""
+        """Forget a job that has ended."""
         self._seen.pop(key, None)
 
     def stalled(self, key: tuple[str, str], tail: JobLogTail, threshold: float, now: float) -> bool:
@@ -277,7 +277,7 @@ def _monitored(
 
 
 def _tail(shell: Shell, job_id: str) -> JobLogTail:
-    """The end of the job's log: Ray's file of it, else what ``ray job logs`` prints."""
+    """The end of the job's log: from Ray's file of it, or else what ``ray job logs`` prints."""
     try:
         path = f"{shell.logs}/job-driver-{job_id}.log"
         well, text = shell.ask("tail", "-c", str(_TAIL), path)

@@ -194,7 +194,7 @@ class NotedJobs(Jobs):
         self._steps: dict[str, int | None] = {}
 
     def status(self, job_id: str) -> Any:
-        """As ``Jobs.status``."""
+        """The same as ``Jobs.status``."""
         found = super().status(job_id)
         if self._states.get(job_id) != found:
             self._states[job_id] = found
@@ -202,7 +202,7 @@ class NotedJobs(Jobs):
         return found
 
     def step(self, job_id: str) -> int | None:
-        """As ``Jobs.step``."""
+        """The same as ``Jobs.step``."""
         found = super().step(job_id)
         if found is not None and self._steps.get(job_id) != found:
             self._steps[job_id] = self.last_step = found
@@ -210,7 +210,7 @@ class NotedJobs(Jobs):
         return found
 
     def submit(self, *arguments: Any, **more: Any) -> str:
-        """As ``Jobs.submit``."""
+        """The same as ``Jobs.submit``."""
         job_id = super().submit(*arguments, **more)
         self.submissions += 1
         return job_id

@@ -128,8 +128,8 @@ def _parts(head_pod: str, namespace: str, activity: JobLog) -> JobParts:
 
 
 def _folders(head_pod: str, given: Folders) -> tuple[Path, ...]:
-    """Absolute paths: of a pod as they are, for nobody knows the folder that they are relative to.
-    Raises UsageError."""
+    """Absolute paths; those in a pod must be absolute already, because nobody knows the folder to
+    which they are relative. Raises UsageError."""
     if not head_pod:
         return checkpoint_folders(given)
     several = [given] if isinstance(given, str | os.PathLike) else given

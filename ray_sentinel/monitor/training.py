@@ -91,7 +91,9 @@ def get_checkpoints(
 
 
 def list_checkpoints(shell: Shell, folder: str) -> CheckpointFacts:
-    """By GNU find in the pod: ``type, size, time, path, link's target`` of each entry.
+    """The entries of a folder in the pod, listed by GNU find: ``type, size, time, path, link's
+    target`` of each. A file that vanishes meanwhile, as old checkpoints do, is no failure. Raises
+    UnreachableError.
 
     A file that vanishes meanwhile, as old checkpoints do, is no failure. Raises UnreachableError.
     """
@@ -125,7 +127,7 @@ def _together(found: Sequence[GpuInfo]) -> GpuInfo:
 
 
 def _weakest(found: Sequence[EfaInfo]) -> EfaInfo:
-    """One pod on sockets makes all of them wait for it."""
+    """The transport of all pods: one pod on sockets makes all of them wait for it."""
     order = ("socket", "other", "roce", "infiniband", "efa", "unknown")
     return min(found, key=lambda one: order.index(one["transport"]))
 
@@ -146,7 +148,8 @@ def _gpu_issues(gpus: dict[str, GpuInfo], gpu: GpuInfo, ray: RayInfo) -> list[st
 
 
 def _efa_issues(transports: dict[str, EfaInfo]) -> list[str]:
-    """An EFA device of which NCCL says nothing: it may be on sockets, which no device shows."""
+    """Lines about EFA devices of which NCCL says nothing: it may be on sockets, which no device
+    shows."""
     silent = [
         pod
         for pod, one in transports.items()

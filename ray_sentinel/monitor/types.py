@@ -8,7 +8,7 @@ from ray_sentinel.model.ray_job import JobState
 
 
 class GpuInfo(TypedDict):
-    """``check_gpu_utilization``. Memory in MB, utilization in percent, by GPU."""
+    """The answer of ``check_gpu_utilization``. Memory in MB, utilization in percent, by GPU."""
 
     gpu_count: int
     gpu_utilizations: list[float]
@@ -22,7 +22,7 @@ class GpuInfo(TypedDict):
 
 
 class RayInfo(TypedDict):
-    """``verify_ray_resources``."""
+    """The answer of ``verify_ray_resources``."""
 
     gpus_available: float
     gpus_used: float
@@ -36,7 +36,7 @@ class RayInfo(TypedDict):
 
 
 class EfaInfo(TypedDict):
-    """``check_efa_utilization``."""
+    """The answer of ``check_efa_utilization``."""
 
     efa_active: bool
     transport: str
@@ -63,7 +63,7 @@ class CheckpointInfo(TypedDict):
 
 
 class JobProgress(TypedDict):
-    """``get_progress``: the last step and what its lines say."""
+    """The answer of ``get_progress``: the last step and what its lines say."""
 
     step: int | None
     total_steps: int | None
@@ -76,7 +76,7 @@ class JobProgress(TypedDict):
 
 
 class MonitorResult(TypedDict):
-    """``monitor_job``. ``duration`` in seconds."""
+    """The answer of ``monitor_job``. ``duration`` is in seconds."""
 
     status: JobState
     duration: float
@@ -87,7 +87,7 @@ class MonitorResult(TypedDict):
 
 
 class RestartResult(TypedDict):
-    """``auto_restart``."""
+    """The answer of ``auto_restart``."""
 
     success: bool
     final_step: int | None
@@ -99,7 +99,7 @@ class RestartResult(TypedDict):
 
 
 class TrainingHealth(TypedDict):
-    """``get_training_health``."""
+    """The answer of ``get_training_health``."""
 
     healthy: bool
     issues: list[str]

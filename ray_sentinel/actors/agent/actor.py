@@ -59,7 +59,7 @@ class Agent:
         return pack_masked(self._monitor.environments.look())
 
     def flight_recorder(self, request: bytes) -> bytes:
-        """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
+        """The flight recorders of some ranks, for a ``DumpRequest``: ``Dumps``."""
         wanted = unpack(request, DumpRequest)
         return pack_masked(self._monitor.evidence.dumps.gather(wanted))
 

@@ -62,7 +62,7 @@ class Exporting:
     def _made(
         self, name: str, point: metadata.EntryPoint, config: Config, host: str, address: str
     ) -> tuple[Exporter, ...]:
-        """The exporter, or none where it is off."""
+        """The exporter, as a tuple; empty if it is off."""
         kind: type[Exporter] = point.load()
         options = options_for(name, kind, config)
         if options is None:

@@ -47,7 +47,7 @@ Source = Callable[[], Iterator[RecorderDump]]
 
 
 class NodeDumps:
-    """Methods block; any thread may call."""
+    """Reads the flight recorders of this node's ranks. Methods block; any thread may call."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class NodeDumps:
         """For each rank, the digests of its dump as it wrote it, and of its reduced form."""
 
     def note(self, ranks: Iterable[Rank]) -> None:
-        """Look where ranks write their recorders, while they live."""
+        """Record where the living ranks write their recorders."""
         self.recorders.note(ranks)
 
     def gather(self, request: DumpRequest) -> Dumps:
-        """The dumps that were asked for; each rank without one is named, with the reason."""
+        """The requested dumps; each rank without one is named, with the reason."""
         end = time.monotonic() + SECONDS
         known = dict(zip(request.ranks, request.known, strict=False))
         asked = {self._pool.submit(self._find, rank): rank for rank in request.ranks}
@@ -103,7 +103,7 @@ class NodeDumps:
         return answer.made()
 
     def close(self) -> None:
-        """Begin nothing new."""
+        """Start nothing new."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _no(self, rank: Rank, why: str) -> str:
@@ -130,7 +130,8 @@ class NodeDumps:
         reducer: DumpReducer,
         end: float,
     ) -> tuple[bytes, bytes]:
-        """The reduced form and the digest of what the rank wrote; no form where nobody needs it."""
+        """The reduced form of what the rank wrote, and its digest; no form where nobody needs it.
+        """
         dump = next(source(), None)
         if dump is None:
             raise NoDumpError("it wrote nothing")
@@ -148,7 +149,7 @@ class NodeDumps:
 
 
 class _Answer:
-    """Dumps within a number of bytes."""
+    """Dumps up to a number of bytes."""
 
     def __init__(self, most: int) -> None:
         self.dumps: list[Dump] = []
@@ -156,7 +157,7 @@ class _Answer:
         self._most = self._room = most
 
     def add(self, dump: Dump) -> None:
-        """Raises NoDumpError where there is no room for it."""
+        """Add a dump. Raises NoDumpError if there is no room for it."""
         if len(dump.data) > self._room:
             raise NoDumpError(
                 f"its {len(dump.data)} bytes were left out: the node's answer would exceed "
@@ -166,8 +167,9 @@ class _Answer:
         self.dumps.append(dump)
 
     def add_reduced(self, rank: int, data: bytes, known: bytes) -> bytes:
-        """The digest of what is sent: without what went well where all of it is too much. Without
-        ``data`` it is what is ``known``. Raises NoDumpError likewise."""
+        """Add a reduced dump, and return the digest of what is sent. If the whole is too large,
+        operations that went well are left out. Without ``data``, the dump is the ``known`` one.
+        Raises NoDumpError if there is no room for it."""
         if len(data) > self._room:
             data = without_operations(data)
         digest = _digest(data) if data else known
@@ -176,7 +178,7 @@ class _Answer:
 
     @property
     def size(self) -> int:
-        """Bytes of the dumps; one that is told by its digest alone has none."""
+        """Bytes of the dumps; one that is given by its digest alone counts as none."""
         return self._most - self._room
 
     def made(self) -> Dumps:
@@ -191,7 +193,7 @@ def _digest(data: bytes) -> bytes:
 def _as_they_come(
     asked: Mapping[Future[Source], Rank], end: float
 ) -> Iterator[tuple[Future[Source], Rank]]:
-    """Those that are found until the monotonic ``end``."""
+    """Those that are found before the monotonic time ``end``."""
     try:
         for source in as_completed(asked, timeout=max(0.0, end - time.monotonic())):
             yield source, asked[source]
@@ -210,7 +212,8 @@ def _from_disk(found: FoundDump) -> Iterator[RecorderDump]:
 
 
 def _asked(view: RecordView) -> Source:
-    """Of a rank that attached, also of one that ends while it is asked. Raises NoAnswerError."""
+    """The recorders of a rank that attached, even of one that ends while it is asked. Raises
+    NoAnswerError."""
 
     def wait(seconds: float) -> None:
         time.sleep(seconds)

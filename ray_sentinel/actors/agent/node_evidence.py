@@ -119,16 +119,16 @@ class Evidence:
         return [ProcessId(self._host, pid, stat.start) for pid, stat in stats if stat is not None]
 
     def _or_from_inside(self, fact: StackFact, rank: Rank) -> StackFact:
-        """Where no tool may look at the process, what it can tell of itself."""
+        """What a process reports about itself, where no tool may look at it."""
         # The kernel stack, which root may always read, says less than the rank itself can.
         if fact.signature and fact.tool != "kernel":
             return fact
         return self._from_inside(rank)[0] or fact
 
     def _from_inside(self, rank: Rank, patience: float = 0.0) -> tuple[StackFact | None, bytes]:
-        """What a rank tells of itself, and the text that says so: its companion thread's stacks,
-        or where its interpreter does not run, those that its watchdog left, for which ``patience``
-        seconds are waited. None and empty where it tells nothing."""
+        """What a rank reports about itself, and the text that says so: its companion thread's
+        stacks, or, if its interpreter does not run, those left by its watchdog, for which it waits
+        ``patience`` seconds. None and an empty text if the rank reports nothing."""
         view = self._record_of(rank.process.pid, rank.process.start)
         end = time.monotonic() + patience
         while view is not None:
@@ -184,7 +184,8 @@ class Evidence:
     def _with_their_own(
         self, request: CaptureRequest, facts: Sequence[StackFact]
     ) -> tuple[tuple[StackFact, ...], dict[str, bytes]]:
-        """``facts``, and files, completed by what ranks tell of themselves where no tool could."""
+        """``facts`` and files, completed by what ranks report about themselves where no tool could
+        look."""
         ranks = {r.process: r for r in (*request.suspects, *request.waiters, *request.others)}
 
         def complete(fact: StackFact) -> tuple[StackFact, bytes]:

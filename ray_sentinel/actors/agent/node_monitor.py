@@ -55,7 +55,9 @@ from ray_sentinel.trusted_path import claim_private_folder
 
 
 def run_folder(node: Node) -> Path:
-    """The folder, the same for every life of this node's agent.
+    """The folder, the same for every life of this node's agent. If somebody else created it first,
+    and could put programs there for us to run, it is a new one each time; what an earlier agent
+    left running is then not found. Raises OSError if none can be created.
 
     Where somebody else has made it first, and could put programs there for us to run, a new one
     each time: what an earlier agent left running is not found then. Raises OSError where none can
@@ -209,7 +211,7 @@ class NodeMonitor:
             self._clustering = Loop(CLUSTER_SECONDS, lambda: tell(ask()), name=CLUSTER_THREAD)
 
     def inspect(self) -> NodeView:
-        """The node looked at now."""
+        """The current state of the node."""
         node, session = self.node, session_logs()
         return view_node(host=node.host, node_id=node.id, address=node.address, session=session)
 
@@ -283,7 +285,8 @@ class NodeMonitor:
         self._refused = refused
 
     def _find_raylets(self) -> None:
-        """Whose processes are whose changes with Ray nodes on this machine: rarely."""
+        """Update whose processes are whose. That changes with the Ray nodes on this machine, and so
+        rarely."""
         now = time.monotonic()
         if now < self._raylets_due:
             return
@@ -298,7 +301,7 @@ class NodeMonitor:
         self.watch.set_peers(known or NOT_DEFAULT, seen.keys() - set(known))
 
     def _memory(self) -> tuple[int, int]:
-        """What we take, which is noted, and what we should take at most."""
+        """How much memory we use, which is recorded, and how much we should use at most."""
         taken, limit = resident_bytes(), self.config.agent.memory_bytes
         over = f"the agent takes {taken >> 20} MiB of memory, more than agent.memory_bytes"
         self._heavy = f"{over}, {limit >> 20} MiB" if taken > limit else ""
@@ -392,7 +395,8 @@ class NodeMonitor:
 
 
 def finite(seen: Seen) -> Seen:
-    """A rank or an exit without scalars that are no numbers: JSON has none, and the log is JSON."""
+    """A rank or an exit, without scalars that are not numbers: JSON has none, and the log is JSON.
+    """
     progress = seen.progress
     if progress is None or all(map(math.isfinite, progress.scalars.values())):
         return seen

@@ -19,10 +19,11 @@ MOST_EXITS = 1000
 
 
 class Outbox:
-    """Any thread may add; what is sent is for the one that reports."""
+    """What has to be sent to the coordinator. Any thread may add; only the thread that reports
+    takes what is sent."""
 
     def __init__(self, clock: SteadyClock) -> None:
-        """``clock`` is the agent's: events are told on it."""
+        """``clock`` is the agent's, on which events are reported."""
         self._clock = clock
         self._lock = threading.Lock()
         self._exits: dict[int, Exit] = {}
@@ -33,8 +34,8 @@ class Outbox:
         """How many exits and events there was no room for."""
 
     def add_events(self, events: Iterable[Event]) -> None:
-        """Keep them for the next report. Collectors tell the wall clock's time, which may have been
-        set since we started."""
+        """Keep events for the next report. Collectors give the wall clock's time, which may have
+        been set since we started."""
         if shift := self._clock.shift:
             events = [msgspec.structs.replace(event, time=event.time - shift) for event in events]
         with self._lock:
@@ -58,7 +59,7 @@ class Outbox:
         return f"no coordinator for long: the oldest {' and '.join(lost)} were lost" if lost else ""
 
     def add_exit(self, gone: Exit) -> Exit:
-        """Keep it until it is acknowledged by its ``order``; returns it as it is reported."""
+        """Keep an exit until it is acknowledged by its ``order``. Returns it as it is reported."""
         with self._lock:
             known = self._with_oom(gone)
             self._exits[known.order] = known
@@ -68,7 +69,7 @@ class Outbox:
         return known
 
     def _with_oom(self, gone: Exit) -> Exit:
-        """The exit with the kernel's word that it was out of memory, where that is in already."""
+        """The exit, with the kernel's message that memory ran out, if that has arrived already."""
         if gone.signal != 9:
             return gone
         pid = str(gone.rank.process.pid)
@@ -85,12 +86,12 @@ class Outbox:
             return bool(self._exits or self._events or self._sent)
 
     def exits(self) -> tuple[Exit, ...]:
-        """All that were not acknowledged, in their order."""
+        """All exits that were not acknowledged, in their order."""
         with self._lock:
             return tuple(self._exits.values())
 
     def take_events(self) -> tuple[Event, ...]:
-        """For a report: the new ones, after those of reports that were not acknowledged."""
+        """The events for a report: those of unacknowledged reports, then the new ones."""
         with self._lock:
             self._sent = (*self._sent, *self._events)
             self._events.clear()

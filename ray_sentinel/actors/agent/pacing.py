@@ -72,7 +72,7 @@ class ReportPace:
 def _shape(
     ranks: Iterable[RankSnapshot], ray_processes: Iterable[RayProcess]
 ) -> tuple[_Shape, bool]:
-    """Who is there and is held up by what, and whether anybody is."""
+    """Who is there and held up by what, and whether anybody is held up."""
     shape: list[tuple[object, ...]] = []
     held = False
     for one in ranks:

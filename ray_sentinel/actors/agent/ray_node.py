@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 
 
 def started_monitor(config: bytes) -> NodeMonitor:
-    """The monitor of the node that this actor runs on, at work; ``config`` is a ``Config`` in JSON.
+    """The running monitor of the node on which this actor runs; ``config`` is a ``Config`` in JSON.
+    The process ends with the node's raylet. Raises LookupError if Ray does not list the node.
 
     The process ends with the node's raylet. Raises LookupError where Ray does not list the node.
     """
@@ -72,7 +73,8 @@ def started_monitor(config: bytes) -> NodeMonitor:
 
 
 def this_node(proc: Path = Path("/proc")) -> Node:
-    """The Ray node that this actor runs on, with the machine's boot id and PID namespace.
+    """The Ray node on which this actor runs, with the machine's boot id and PID namespace. Raises
+    LookupError if Ray does not list it, which happens while the node dies.
 
     Raises LookupError if Ray does not list it, which happens while the node dies.
     """
@@ -126,7 +128,7 @@ RELAY_AGAIN_SECONDS = 10.0
 
 
 class CoordinatorLink:
-    """One report at a time, by way of a relay where the last receipt names one. Used by one
+    """Sends one report at a time, by way of a relay if the last receipt names one. Used by one
     thread."""
 
     def __init__(self) -> None:
@@ -139,7 +141,7 @@ class CoordinatorLink:
         """When a relay may be used again (monotonic)."""
 
     def send(self, report: AgentReport) -> Receipt | None:
-        """Report, and wait for the receipt; None where there is no coordinator just now."""
+        """Report, and wait for the receipt; None if there is no coordinator just now."""
         urgent = bool(report.snapshot.exits)
         message = self._deltas.message(report)
         try:
@@ -165,9 +167,9 @@ class CoordinatorLink:
         return unpack(self._by_relay(data, urgent=urgent) or self._directly(data), Receipt)
 
     def _by_relay(self, data: bytes, *, urgent: bool) -> bytes:
-        """The receipt; empty where there is no relay, or none that answers. Raises RayTaskError
-        where the relay does, and the coordinator does not answer it: to ask that too would double
-        what it has to do."""
+        """The receipt; empty if there is no relay, or none that answers. Raises RayTaskError if the
+        relay answers and the coordinator does not answer it: to ask the coordinator directly would
+        only double its work."""
         if not self._relay_node or time.monotonic() < self._relay_at:
             return b""
         try:
@@ -200,7 +202,7 @@ class ClusterQuestions:
         self._store: ControlStore | None = None
 
     def ask(self) -> RayCluster:
-        """The cluster now; one that says why where Ray does not tell."""
+        """The current cluster; if Ray does not answer, its ``problem`` says why."""
         try:
             if self._store is None:
                 self._store = ControlStore.of_this_process()

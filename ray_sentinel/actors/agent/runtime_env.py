@@ -87,7 +87,7 @@ class RuntimeEnvironments:
         )
 
     def _asked(self) -> tuple[tuple[list[str], dict[str, float]] | None, bool, str]:
-        """What it answers, whether it does, and what is wrong."""
+        """The agent's answer, whether it answers, and what is wrong."""
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from ray.core.generated import runtime_env_agent_pb2
 
@@ -112,7 +112,8 @@ class RuntimeEnvironments:
             return None, True, one_line(str(error))
 
     def _logged(self) -> tuple[dict[str, float | None], str]:
-        """By Ray's text when each was begun, and what the newest log of a build said last."""
+        """When each build began, by Ray's text of the environment, and the last line of the newest
+        log of a build."""
         try:
             return within(FILE_SECONDS, partial(_read_logs, self._logs()))
         except (OSError, ValueError, OverflowError):
@@ -134,8 +135,8 @@ class RuntimeEnvironments:
 
 
 def environments_of(data: bytes) -> tuple[list[str], dict[str, float]]:
-    """The environments that are being built, in Ray's text, and the seconds that those took which
-    are ready, by key, of a ``GetRuntimeEnvsInfoReply``. Raises DecodeError."""
+    """The environments that are being built, in Ray's text, and by key the seconds that the
+    finished ones took, from a ``GetRuntimeEnvsInfoReply``. Raises DecodeError."""
     from ray.core.generated import runtime_env_agent_pb2
 
     reply: Any = runtime_env_agent_pb2.GetRuntimeEnvsInfoReply.FromString(data)

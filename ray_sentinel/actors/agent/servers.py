@@ -49,8 +49,8 @@ STALE_SECONDS = 3 * ASK_SECONDS
 
 
 class ServerPoll:
-    """One thread, started with the first engine. Another thread calls ``watch`` and
-    ``families``."""
+    """Queries the servers on a thread of its own, started with the first engine. Another thread
+    calls ``watch`` and ``families``."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class ServerPoll:
             return {}
 
     def _text(self, url: str) -> str:
-        """The answer. Raises UnreachableError."""
+        """The server's answer. Raises UnreachableError."""
         answers, failures = self.asked.run({url: partial(_ask, url)})
         if why := failures.get(url):
             raise UnreachableError(f"{url}: {why}")

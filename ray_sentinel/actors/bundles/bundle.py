@@ -91,7 +91,7 @@ def find(root: Path, incident: Incident, deployment: str = "") -> Path | None:
 
 
 def _steady(incident: Incident) -> float:
-    """When it was suspected, however the wall clock was set since."""
+    """When it was suspected, unaffected by how the wall clock was set since."""
     return incident.suspected_at - incident.clock_shift
 
 

@@ -98,7 +98,7 @@ class Bundles:
         (self._open.add if incident.state in OPEN else self._open.discard)(incident.id)
 
     def _folder(self, incident: Incident) -> tuple[Path | None, list[str]]:
-        """The incident's folder, made with the first thing that goes into it."""
+        """The incident's folder, which is created with the first file in it."""
         if self.root is None:
             return None, ["nothing can be written here: the incident is kept in memory only"]
         known = self.known(incident.id)

@@ -237,7 +237,7 @@ def _is_incident(path: Path) -> bool:
 
 
 def _retire(bundle: Path, deployment: str) -> bool:
-    """Remove a bundle: under another name first, so that a half removed one is known as such."""
+    """Remove a bundle, renamed first, so that a half removed one is recognised as such."""
     gone = bundle.with_name(temporary_name(bundle.name, deployment, "gone"))
     _remove(gone)
     try:
@@ -268,7 +268,7 @@ def _remove_log(folder: Path) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of all files below a folder; what vanishes meanwhile, and links, count nothing."""
+    """Bytes of all files below a folder. Links, and what vanishes meanwhile, do not count."""
     total = 0
     for below, info in _entries(path):
         if stat.S_ISDIR(info.st_mode):

@@ -146,7 +146,7 @@ class BundleWriter:
         return tuple(said)
 
     def close(self, seconds: float = 2.0) -> None:
-        """Write what is waiting, for at most so long."""
+        """Write what is waiting, for at most this many seconds."""
         with self._change:
             self._closed = True
             self._change.notify_all()
@@ -200,8 +200,9 @@ class BundleWriter:
                 self._tell_late(task.incident, written.folder)
 
     def _try_again(self, task: _Task, written: Written) -> None:
-        """Of files that were written in part, what is left; all else as it was. A report that was
-        overtaken is not wanted any more: it would be written over the newer one."""
+        """Queue what is still to be written: the rest of files that were written in part,
+        everything else unchanged. An overtaken report is dropped, because it would overwrite the
+        newer one."""
         if task.overtaken:
             return
         if written.left and task.files is not None:

@@ -41,8 +41,8 @@ class Coordinator:
         return self._taken(data)
 
     async def report_together(self, reports: list[bytes]) -> list[bytes]:
-        """The same of what a relay has gathered; the receipts in their order, an empty one for what
-        was unreadable."""
+        """The same for all reports that a relay has gathered. The receipts are in the same order;
+        one for an unreadable report is empty."""
         receipts = []
         for data in reports:
             try:

@@ -139,7 +139,7 @@ class EngineLoop:
         return number
 
     def _take(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
-        """Number in the log, and what the engine wants done."""
+        """The event's number in the log, and the actions that the engine requests."""
         state = None
         if self.writer.begins:
             # Copied, not packed: the log's thread does that, while the engine goes on.
@@ -263,8 +263,8 @@ class EngineLoop:
 
 @contextmanager
 def collecting_later() -> Iterator[None]:
-    """What is done here makes no garbage, but so many objects that the collector would look through
-    all that is known, which takes longer."""
+    """Postpone garbage collection. The block makes no garbage, but so many objects that the
+    collector would search everything we hold, which takes longer than the block."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -317,7 +317,7 @@ def shown_incident(incident: Incident, shift: float) -> Incident:
 
 
 def shown_job(job: JobStatus, shift: float) -> JobStatus:
-    """The same of a job's lines."""
+    """A job's lines with times on the wall clock."""
     if not shift:
         return job
     return msgspec.structs.replace(
@@ -330,7 +330,7 @@ def shown_job(job: JobStatus, shift: float) -> JobStatus:
 
 
 def shown_pulse(report: PulseReport, shift: float) -> PulseReport:
-    """The same of the jobs' pulse."""
+    """The jobs' pulse with times on the wall clock."""
     if not shift:
         return report
     jobs = (

@@ -271,7 +271,8 @@ class Executor:
         )
 
     def _take_late(self, action: TakeStacks, data: bytes, asked_at: float) -> None:
-        """One node's part of a round that was told without it: on a busy machine all are late."""
+        """Take one node's part of a round that was reported without it: on a busy machine all are
+        late."""
         now = self._clock.now()
         if now - asked_at > LATE_SECONDS:
             return
@@ -310,7 +311,8 @@ class Executor:
         return list(answers.values()), problems
 
     def _look_at_ray_job(self, action: LookAtRayJob) -> RayJobLooked:
-        """An answer always: while one is awaited the job is not looked at again."""
+        """Look at a Ray job. There is always an answer, because while one is awaited the job is not
+        looked at again."""
         try:
             agents = self._fleet.handles()
             look = take_look(ray, action.ray_job, times=action.times, agents=agents)
@@ -387,8 +389,8 @@ class Executor:
         )
 
     def _next_capture(self, incident: Incident) -> int:
-        """The number of a capture that begins, of those of its incident: all its files have it,
-        whenever they come, and whatever other captures there are meanwhile."""
+        """The number of a capture that begins, counted within its incident. All its files have this
+        number, whenever they come and whatever other captures there are meanwhile."""
         done = sum(step.state == "captured" for step in incident.history)
         if (folder := self._former.pop(incident.id, "")) and incident.id not in self.captures_begun:
             # Also those that were begun and not ended.
@@ -411,8 +413,8 @@ class Executor:
         return link_backtraces(folder, root) if root is not None else []
 
     def _recorder_files(self, action: Capture) -> tuple[dict[str, bytes], list[str]]:
-        """What suspects and waiters wrote, and of all other ranks the reduced form: together the
-        bundle explains what the whole would."""
+        """The recorders of suspects and waiters as they wrote them, and those of all other ranks in
+        reduced form: together, the bundle explains what the complete ones would."""
         dumps, problems = self._dumps.raw((*action.suspects, *action.waiters))
         files = {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
         whole = {dump.rank for dump in dumps}
@@ -450,7 +452,7 @@ class Executor:
             log.exception("incident %s: that it was told is not in its timeline", incident)
 
     def _written_late(self, incident: Incident, folder: Path) -> None:
-        """The disk answers again: the incident, open or over, gets its bundle."""
+        """Handle that the disk answers again: the incident, open or over, gets its bundle."""
         log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
         lost = tuple(self._linked(incident, folder))
         now = self._clock.now()
@@ -492,8 +494,8 @@ def _within(harvest: Future[Harvested]) -> Harvested:
 
 
 def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: None) -> Notifier:
-    """Who is told, and who learns that they were. Settings that can never work are logged: they
-    must not end the watch."""
+    """The notifier for the configured receivers; ``sent`` is called with each notice that was
+    delivered. Settings that can never work are logged: they must not end the watch."""
     notify = config.notify
     if problem := apprise_problem(notify.apprise.split()):
         log.error("Apprise will notify nobody: %s", problem)
@@ -533,5 +535,5 @@ def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
 
 
 def _dump_name(dump: Dump) -> str:
-    """As PyTorch names what its watchdog writes; JSON says that it is."""
+    """The name that PyTorch gives to what its watchdog writes; for JSON the name says so."""
     return f"_dump_{dump.rank}" + ("" if dump.pickled else ".json")

@@ -174,7 +174,7 @@ class Fleet:
         return events
 
     def _start_some(self, slots: list[FleetMember], now: float) -> None:
-        """The next of those that wait for an agent, so that no more than ``WAVE`` start at once."""
+        """Start the next of the agents that wait, so that no more than ``WAVE`` start at once."""
         due = [s for s in slots if s.handle is None and not s.released and now >= s.retry_at]
         if not due:
             return
@@ -220,7 +220,7 @@ class Fleet:
         return events
 
     def _drop_dead(self, living: Collection[str]) -> None:
-        """Also what a coordinator before this one left behind."""
+        """Drop dead nodes, including those that a previous coordinator left behind."""
         groups = placement.groups()
         for node_id in groups.keys() - living:
             placement.drop(node_id, groups)
@@ -237,7 +237,7 @@ class Fleet:
         return events
 
     def _note_draining(self, now: float) -> list[AnyEvent]:
-        """Nodes that Ray has begun to drain since the last look."""
+        """Record nodes that Ray has begun to drain since the last look."""
         told = {key: at for key, at in self._ask_draining().items() if key in self._slots}
         new = {key: at for key, at in told.items() if self._draining.get(key) != at}
         with self._lock:
@@ -247,7 +247,8 @@ class Fleet:
         return [NodeDraining(time=now, node_id=key, deadline=at) for key, at in new.items()]
 
     def draining(self) -> dict[str, float]:
-        """Living nodes that are being drained, and by when they go; 0 if that is not known."""
+        """Living nodes that are being drained, each with the time at which it goes; 0 if that is
+        not known."""
         with self._lock:
             return dict(self._draining)
 
@@ -350,7 +351,7 @@ class Fleet:
         log.info("node %s is watched again", node_id[:8])
 
     def released(self) -> frozenset[str]:
-        """Nodes that were left alone."""
+        """Nodes whose agent was taken off."""
         with self._lock:
             return frozenset(key for key, slot in self._slots.items() if slot.released)
 
@@ -364,13 +365,13 @@ class Fleet:
 
 
 def relay_pings(nodes: Iterable[RayNode]) -> dict[str, RelayPing]:
-    """The relays of some nodes, made or found, by node id; as ``Relays`` wants them."""
+    """The relays of some nodes, created or found, by node id, in the form that ``Relays`` needs."""
     groups = cache(placement.groups)
     return {node.id: RelayPing(node, groups) for node in nodes}
 
 
 class RelayPing:
-    """Whether a node's relay, which is made with it, answers."""
+    """Tells whether a node's relay answers; the relay is created with it."""
 
     def __init__(self, node: RayNode, groups: Callable[[], Groups]) -> None:
         self._node = node
@@ -410,7 +411,7 @@ class RelayPing:
 
 
 def _departure(node_id: str, node: RayNode | None, now: float) -> NodeLeft:
-    """A node's end as Ray tells it; ``node`` None where Ray does not know it any more."""
+    """A node's end as Ray reports it; ``node`` is None if Ray no longer knows it."""
     reason = DEATH_REASONS.get(node.death_reason, "") if node else "Ray forgot it"
     if node and node.death_message:
         reason = f"{reason}: {node.death_message}"
@@ -503,7 +504,8 @@ def to_release(
     heads: Collection[str],
     limit: float,
 ) -> frozenset[str]:
-    """Nodes to leave: ``idle_seconds`` since each had a rank; the head stays watched."""
+    """The nodes to release. ``idle_seconds`` is for how long each has had no rank; the head stays
+    watched."""
     if limit <= 0:
         return frozenset()
     return frozenset(

@@ -53,7 +53,7 @@ IMAGE_BYTES = 64 << 20
 
 
 def wanted(nodes: int) -> HistoryRequest:
-    """What each of so many nodes may send so that half an hour of it fits.
+    """What each of this many nodes may send so that half an hour of it fits.
 
     >>> wanted(4), wanted(1000).seconds
     (HistoryRequest(series=600, seconds=5.0), 30.0)
@@ -119,7 +119,7 @@ class HistoryKeeper:
         return list(self._told({}, -math.inf))
 
     def _rows(self, until: dict[str, float], begin: float) -> list[Rows]:
-        """What agents sent after ``until``, which is moved on."""
+        """What agents sent after ``until``, which is moved forward."""
         told = self._told(until, begin)
         with self._lock:
             return [row for moment in told for row in self._packer.pack(*moment)]
@@ -136,7 +136,7 @@ class HistoryKeeper:
             yield moment, host, dict(islice(there, wanted.series))
 
     def _text(self, key: SeriesKey) -> str:
-        """The key as the file has it; empty for one that is no series."""
+        """The key as it is in the file; empty for one that is not a series."""
         text = self._texts.get(key)
         if text is None:
             text = series_text(key.name, key.labels)

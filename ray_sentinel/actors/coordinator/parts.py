@@ -165,7 +165,8 @@ class CoordinatorParts:
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
 
     def _recovered(self, deployment: str, *, restarted: bool) -> tuple[SteadyClock, EngineLoop]:
-        """The engine as an earlier life of this coordinator left it, and the clock of its times."""
+        """The engine as an earlier life of this coordinator left it, and the clock for its times.
+        """
         events = self._storage.folder("events")
         self._events_folder = folder = events / deployment if events else None
         engine, pending, count, newest = self._restored(folder)
@@ -239,7 +240,7 @@ class CoordinatorParts:
         self._ray_actors.poll()
 
     def _leave_drained_nodes(self) -> None:
-        """An agent would keep a drained node from going."""
+        """Take agents off drained nodes, because an agent would keep a node from going."""
         idle_for = self.roster.idle_seconds(self.clock.now())
         drained = self.fleet.draining().keys() - self.fleet.released()
         self.fleet.release(
@@ -327,7 +328,7 @@ class CoordinatorParts:
         )
 
     def _wanted_history(self) -> HistoryRequest:
-        """Nothing while the job's Prometheus has it all."""
+        """What the history needs from agents: nothing while the job's Prometheus has it all."""
         return HistoryRequest() if self._prometheus.url else wanted(self.fleet.size)
 
     def _families(self) -> tuple[Family, ...]:

@@ -67,7 +67,7 @@ class Relays:
 
     @property
     def wanted(self) -> int:
-        """How many there are to be, for the nodes of the last step."""
+        """How many relays there should be for the nodes of the last step."""
         return self._wanted
 
     def step(self, nodes: Mapping[str, RayNode], free: Collection[str]) -> None:
@@ -97,7 +97,7 @@ class Relays:
             self._made = dict(self._start([nodes[key] for key in found if key in nodes]))
 
     def _rank(self, node_id: str) -> tuple[bool, bytes]:
-        """Those that answer come first."""
+        """A sort key with which those that answer come first."""
         return node_id not in self._ready, _mixed(node_id)
 
     def _candidates(self, nodes: Mapping[str, RayNode], free: Iterable[str]) -> list[str]:

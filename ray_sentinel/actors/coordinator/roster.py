@@ -67,9 +67,9 @@ class Roster:
         return bool(nodes) and all(node_id in self._entries for node_id in nodes)
 
     def opened(self, data: bytes) -> AgentReport | None:
-        """The report that a message brings; None where it builds on one that is not the last, or
-        on what this version cannot read, and the whole is wanted. Raises msgspec.DecodeError if
-        unreadable."""
+        """The report that a message contains. None if it builds on a report that is not the last,
+        or on something that this version cannot read, so that the whole is needed. Raises
+        msgspec.DecodeError if unreadable."""
         try:
             message = read_message(data)
         except msgspec.DecodeError:
@@ -83,7 +83,7 @@ class Roster:
         return completed(message, entry.report) if entry is not None else None
 
     def held(self, report: AgentReport) -> int:
-        """The sequence of the report on which the agent's next may build; 0: on none."""
+        """The sequence number of the report on which the agent's next one may build; 0 for none."""
         with self._lock:
             entry = self._entries.get(report.snapshot.node.id)
             if entry is None or entry.report.incarnation != report.incarnation:
@@ -122,15 +122,16 @@ class Roster:
             self._counted.append((now, self.taken))
 
     def per_second(self, now: float) -> float:
-        """Reports a second, of the last ``RATE_SECONDS`` or since there are any."""
+        """Reports per second over the last ``RATE_SECONDS``, or since the first report."""
         with self._lock:
             self._count(now)
             since, before = self._counted[0]
             return (self.taken - before) / max(1.0, now - since)
 
     def is_late(self, report: AgentReport) -> bool:
-        """Whether it, or a newer one of the node, was taken: what a relay handed on, and could not
-        say in time, comes again, and what a relay holds that hangs may come after its agent."""
+        """Whether this report, or a newer one of the node, was accepted. A report that a relay
+        passed on, but could not confirm in time, comes again; and one in a relay that hangs may
+        come after its agent's own."""
         with self._lock:
             entry = self._entries.get(report.snapshot.node.id)
             if entry is None or report.incarnation in entry.before:
@@ -157,8 +158,8 @@ class Roster:
         return self._versioned()[1]
 
     def targets_beyond(self, version: int) -> tuple[int, tuple[str, ...] | None]:
-        """The version of the targets, which is never 0, and they; None where ``version`` is theirs:
-        the agent knows them, be it from another coordinator."""
+        """The version of the targets, which is never 0, and the targets. None if ``version`` is the
+        current one: the agent then knows them, even if from another coordinator."""
         newest, targets = self._versioned()
         return newest, None if version == newest else targets
 
@@ -197,8 +198,8 @@ class Roster:
 
     @property
     def due_per_second(self) -> float:
-        """Reports that the agents make in a second while nothing happens, by what each says; also
-        those of which none comes any more, as long as their nodes are there."""
+        """Reports per second that the agents make while nothing happens, according to each;
+        including agents that no longer report, as long as their nodes are there."""
         least = self._config.agent.snapshot_interval
         with self._lock:
             entries = self._entries.values()
@@ -206,8 +207,8 @@ class Roster:
 
     @property
     def interval(self) -> float:
-        """Seconds between two reports of an agent on whose node nothing happens, so that all of
-        them together are about as many as configured; each rounds it up to whole looks."""
+        """Seconds between two reports of an agent on whose node nothing happens, chosen so that all
+        agents together make about as many as configured. Each agent rounds it up to whole looks."""
         most = self._config.coordinator.reports_per_second
         wanted = len(self._entries) / most if most else 0.0
         return max(self._config.agent.snapshot_interval, min(wanted, LONGEST_INTERVAL))
@@ -281,15 +282,16 @@ class Roster:
                 self._changed()
 
     def _changed(self) -> None:
-        """Another agent, one less, or one elsewhere: seldom, while each report asks for both."""
+        """Forget the derived targets and raylets, because an agent was added, has gone or has
+        moved. That is rare, while each report asks for both."""
         self._targets = self._raylets = None
 
 
 def _contact(report: AgentReport) -> tuple[str, int, _Place]:
-    """What of a report the others are told."""
+    """What the other agents are told from a report."""
     return report.snapshot.metrics_url, report.raylet, _place(report)
 
 
 def _place(report: AgentReport) -> _Place:
-    """Equal for agents on one machine and in one PID namespace."""
+    """The place of an agent: equal for agents on one machine and in one PID namespace."""
     return report.snapshot.node.boot_id, report.snapshot.node.pid_namespace

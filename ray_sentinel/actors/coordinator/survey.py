@@ -95,7 +95,7 @@ def _views(ray: Any, status: Status, notes: list[str]) -> tuple[NodeView, ...]:
 
 
 def _ask(ray: Any, wanted: Mapping[str, str]) -> tuple[tuple[NodeView, ...], list[str]]:
-    """What the agents of the nodes (id → host) see, and who did not answer, with the reason."""
+    """What the agents of the nodes (host by id) see, and who did not answer, with the reason."""
     asked: dict[Any, str] = {}
     unseen = []
     for node_id, host in wanted.items():
@@ -139,7 +139,7 @@ def ask_survey(address: str, checkpoints: Path | None = None) -> Health:
 
 
 def ray_resources(ray: Any) -> tuple[RayResources, str]:
-    """(The resources; why waiting requests could not be asked for, or empty)."""
+    """The resources, and why waiting requests could not be queried (empty if they could)."""
     have, free = ray.cluster_resources(), ray.available_resources()
     demands, problem = _demands(ray)
 
@@ -158,7 +158,8 @@ def ray_resources(ray: Any) -> tuple[RayResources, str]:
 
 
 def _demands(ray: Any) -> tuple[tuple[str, ...], str]:
-    """What ``ray status`` would say: read as it does, for its own process would need the token."""
+    """What ``ray status`` would say. It is read in the same way, because its own process would need
+    the token."""
     if client_of(ray) is not None:
         return (), "which requests wait is not told through Ray Client (ray://)"
     try:

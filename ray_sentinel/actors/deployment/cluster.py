@@ -120,7 +120,8 @@ def addresses_of_raylets(proc: Path = Path("/proc")) -> list[str]:
 
 
 def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
-    """Empty if a gRPC server answers at ``host:port`` or ``ray://host:port``, else why not.
+    """Empty if a gRPC server answers at ``host:port`` or ``ray://host:port``, otherwise why it does
+    not.
 
     Both Ray's control store and its client port are gRPC, and such a server begins with a SETTINGS
     frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for one that only accepts.
@@ -229,7 +230,7 @@ def keep_quiet() -> None:
 
 
 def _print_nothing(*_: object, **__: object) -> None:
-    """In place of ``ray._private.worker.print_to_stdstream``."""
+    """A replacement for ``ray._private.worker.print_to_stdstream`` that prints nothing."""
 
 
 def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> None:

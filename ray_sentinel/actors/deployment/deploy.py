@@ -109,7 +109,7 @@ def _through_helper(address: str, method: str, arguments: tuple[Any, ...]) -> by
 
 
 def ensure(ray: Any, config: Config) -> Deployed:
-    """Have exactly one coordinator in this cluster; it sees to the agents.
+    """Have exactly one coordinator in this cluster; it takes care of the agents.
 
     Safe from any number of processes at once: Ray lets one of them make the named actor, and the
     others find it. Raises ConfigError where the rules' settings are wrong, SentinelError when the
@@ -150,7 +150,7 @@ def ensure(ray: Any, config: Config) -> Deployed:
 
 
 def _create(ray: Any, config: Config) -> Any:
-    """Make the coordinator; None if somebody else was faster."""
+    """Create the coordinator; None if somebody else was faster."""
     from ray_sentinel.actors.coordinator.actor import Coordinator
 
     options: dict[str, Any] = {

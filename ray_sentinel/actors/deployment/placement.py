@@ -59,7 +59,7 @@ def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Placeme
 
 
 def has_agent(node_id: str) -> bool:
-    """Whether a node's agent was created, and not dropped."""
+    """Whether a node's agent was created and not dropped since."""
     try:
         ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
     except ValueError:
@@ -83,8 +83,9 @@ def start_agent(
 
 
 def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
-    """The relay in the group of a node's agent; made, or found if it is there already. ``known``
-    are the ``groups`` of a moment ago.
+    """The relay in the group of a node's agent, created if it does not exist yet. ``known`` are the
+    recent ``groups``. Raises ValueError if there is no group: a new one would outlive the agent
+    that was taken off.
 
     Raises ValueError where there is no group: a new one would outlive the agent that was taken off.
     """
@@ -97,7 +98,7 @@ def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
 
 
 def _options(name: str, group: PlacementGroup) -> dict[str, Any]:
-    """Of an actor of ours that is pinned to a node by its group."""
+    """The options of an actor of ours that its group pins to a node."""
     return {
         "name": name,
         "namespace": NAMESPACE,
@@ -115,7 +116,7 @@ def _options(name: str, group: PlacementGroup) -> dict[str, Any]:
 
 
 def agents() -> set[str]:
-    """The nodes whose agent was created, and not dropped."""
+    """The nodes whose agent was created and not dropped since."""
     return _nodes_with(AGENT_PREFIX)
 
 
@@ -141,8 +142,8 @@ def drop_relay(node_id: str) -> None:
 
 
 def drop(node_id: str, known: Mapping[str, NodePlacementGroup] | None = None) -> None:
-    """Remove a node's relay, agent and group, in this order. ``known`` are the ``groups`` of a
-    moment ago; where the agent may be younger, they are looked for.
+    """Remove a node's relay, agent and group, in this order. ``known`` are the recent ``groups``;
+    where the agent may be younger, they are looked up.
 
     A restartable actor whose group goes first would stay pending for ever, as a demand on the
     autoscaler.

@@ -36,8 +36,8 @@ class Relay:
         return os.getpid()
 
     async def report(self, data: bytes, urgent: bool = False) -> bytes:
-        """Hand an ``AgentReport`` on; returns its ``Receipt``. Raises what the coordinator's call
-        raises, and TimeoutError where it does not answer."""
+        """Pass an ``AgentReport`` on; returns its ``Receipt``. Raises what the coordinator's call
+        raises, and TimeoutError if it does not answer."""
         return await self._batches.add(data, urgent=urgent)
 
     async def _send(self, reports: list[bytes]) -> list[bytes]:

@@ -19,8 +19,8 @@ class ReportBatches:
     """Gathers reports and gives each the receipt that came for it. Used by one event loop."""
 
     def __init__(self, send: Send, gather_seconds: float = GATHER_SECONDS) -> None:
-        """``send`` takes reports, and returns a receipt for each, in their order; what it raises,
-        all who wait for it get."""
+        """``send`` takes reports, and returns a receipt for each, in their order; whatever it
+        raises is raised for all who wait for it."""
         self._send, self._gather_seconds = send, gather_seconds
         self._waiting: list[tuple[bytes, asyncio.Future[bytes]]] = []
         self._bytes = 0
@@ -28,7 +28,7 @@ class ReportBatches:
         self._sending: set[asyncio.Future[list[bytes]]] = set()
 
     async def add(self, report: bytes, *, urgent: bool) -> bytes:
-        """The receipt for a report; an ``urgent`` one takes along those that wait."""
+        """The receipt for a report; an ``urgent`` one takes the waiting ones along."""
         loop = asyncio.get_running_loop()
         if self._waiting and self._bytes + len(report) > MOST_BYTES:
             self._flush()

@@ -76,7 +76,7 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packed_state(state: bytes) -> bytes:
-    """A snapshot as headers hold it."""
+    """A snapshot in the form that headers contain."""
     return zlib.compress(state, 1) if state else b""
 
 
@@ -134,7 +134,8 @@ class EventLog:
 
     @property
     def _over(self) -> bool:
-        """So full that the next one begins without a state: all that was written must be read."""
+        """Whether the segment is so full that the next one begins even without a state: everything
+        that was written must be readable."""
         return self._size >= max(self._segment_bytes, MOST_EVENTS + SEGMENT_BYTES)
 
     @property
@@ -152,7 +153,7 @@ class EventLog:
         self.append_line(encoded(event), event.time, state)
 
     def append_line(self, line: bytes, time: float, state: bytes = b"", *, lost: int = 0) -> None:
-        """The same with an event that is encoded already; a segment begins with it where ``lost``
+        """The same for an event that is already encoded. A new segment begins with it if ``lost``
         events before it are missing."""
         must = self._file < 0 or (self._full and not self._has_state) or self._over or lost > 0
         if must or state:
@@ -246,7 +247,7 @@ def segments(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All that is the log's; nothing where there is no folder."""
+    """All files of the log; none if there is no folder."""
     try:
         return sorted(folder / name for name in os.listdir(folder) if is_log_file(name))
     except OSError:
@@ -268,8 +269,8 @@ def read_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
 
 
 def begun_segment(path: Path) -> tuple[SegmentHeader, Iterator[AnyEvent]]:
-    """The same, read; its events are made of it one by one, since all at once take several times
-    its memory."""
+    """The same, read into memory; its events are decoded one by one, because all at once take
+    several times its memory."""
     try:
         with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
             data = file.read(MOST_UNPACKED + 1)
@@ -279,8 +280,8 @@ def begun_segment(path: Path) -> tuple[SegmentHeader, Iterator[AnyEvent]]:
 
 
 def salvaged_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
-    """The same of a segment that may be cut or damaged, as far as it can be read; with what is
-    missing, in words. Raises InputError where not even its first line can be read."""
+    """The same for a segment that may be cut off or damaged, as far as it can be read, and what is
+    missing, in words. Raises InputError if not even its first line can be read."""
     try:
         with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
             reader = Salvage(cast("IO[bytes]", file))

@@ -88,9 +88,9 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
 def resumed_clock(
     newest: SegmentHeader | None, last: float, clock: Clock | None = None
 ) -> SteadyClock:
-    """The clock of a coordinator whose log ends at ``last``, in the segment ``newest``: on the same
-    machine that of the coordinator before it, however the wall clock was set meanwhile; else it
-    begins with the wall clock, but not before ``last``."""
+    """The clock of a coordinator whose log ends at ``last``, in the segment ``newest``. On the same
+    machine it continues the previous coordinator's clock, however the wall clock was set meanwhile;
+    otherwise it begins with the wall clock, but not before ``last``."""
     clock = clock or SystemClock()
     if newest is not None and newest.boot and newest.boot == boot_number():
         resumed = SteadyClock(clock, offset=newest.clock_offset)
@@ -108,8 +108,8 @@ def _begun(kept: _Kept, config: Config) -> Engine:
 
 
 def engine_before(header: SegmentHeader, config: Config) -> Engine:
-    """The engine before the first event of the segment that begins so; where the header gives no
-    state, one that knows nothing but incidents that are over. Raises ConfigError."""
+    """The engine before the first event of the segment with this header; if the header gives no
+    state, one that knows only incidents that are over. Raises ConfigError."""
     state = _state_of(header)
     return Engine(config, state=state) if state is not None else _without_state(header, config)
 
@@ -146,9 +146,9 @@ def _recent(folder: Path) -> _Kept:
 
 
 def _without_events(paths: list[Path], found: list[Segment]) -> _Kept:
-    """``found`` is all that can be replayed, and begins with no state: the newest of the segments
-    before gives it. Across the gap only incidents are taken: what nodes and ranks did meanwhile is
-    not known, and would look like silence."""
+    """The engine for when ``found`` is all that can be replayed, and begins with no state. The
+    newest earlier segment gives it. Across the gap only incidents are taken over: what nodes and
+    ranks did meanwhile is not known, and would look like silence."""
     newest = found[-1][0] if found else None
     for path in reversed(paths):
         header = _header_of(path)
@@ -167,7 +167,7 @@ def _header_of(path: Path) -> SegmentHeader | None:
 
 
 def _state_of(header: SegmentHeader) -> EngineState | None:
-    """The state that a segment begins with; None where it has none that is of use."""
+    """The state with which a segment begins; None if it has no usable one."""
     try:
         if not (state := unpacked_state(header)):
             return None

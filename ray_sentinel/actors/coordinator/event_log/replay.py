@@ -156,7 +156,7 @@ class RecordedLog:
 
     @property
     def told(self) -> list[Incident]:
-        """Each incident as it was last reported, the oldest first."""
+        """Each incident as it was last reported, oldest first."""
         # Older versions wrote what they told into the states alone.
         known = self._of_states | self._told
         return sorted(known.values(), key=lambda one: (one.suspected_at, one.id))
@@ -217,7 +217,7 @@ class RecordedLog:
         )
 
     def _first_of(self, incident: Incident) -> int:
-        """The newest segment that begins before the incident, and with a state; else the oldest
+        """The newest segment that begins before the incident and with a state; otherwise the oldest
         that begins before it."""
         before = [
             index
@@ -273,7 +273,7 @@ class _Run:
         self.begin(segment)
 
     def begin(self, segment: _Segment) -> None:
-        """Go on with the engine as it was before a segment."""
+        """Continue with the engine as it was before a segment."""
         self._engine: Engine = engine_before(segment.header, self._config)
         known = {_identity(one): one for one in self._engine.incidents(everything=True)}
         self._before |= {key: one for key, one in known.items() if key not in self._now}
@@ -307,14 +307,14 @@ class _Run:
             self._scores[key] = weigh(case, self.last)
 
     def is_open(self, incident: Incident | None) -> bool:
-        """Whether the case of that incident's job is open; of None always."""
+        """Whether the case of that incident's job is open; always true for None."""
         if incident is None:
             return True
         cases = self._engine.store.cases.values()
         return any(_about(case.incident) == _about(incident) for case in cases)
 
     def _number_now(self, event: _OfIncident) -> str:
-        """The number of the incident that an answer belongs to."""
+        """The number of the incident to which an answer belongs."""
         cases = self._engine.store.cases
         told = self._told.get(event.incident)
         case = cases.get(event.incident)
@@ -334,7 +334,7 @@ class _Run:
         return next(found, "")
 
     def compared(self, told: list[Incident]) -> list[ReplayedIncident]:
-        """What was told beside what is told now, the oldest first."""
+        """What was reported beside what is reported now, oldest first."""
         everything = self._engine.incidents(everything=True)
         last = {_identity(one): one for one in everything}
         now = self._before | {key: last.get(key, one) for key, one in self._now.items()} | last
@@ -378,7 +378,8 @@ class _Run:
 
 
 def _counterpart(then: Incident, among: list[Incident]) -> Incident | None:
-    """The same incident: of the same job, over the same time; that of the same number first."""
+    """The same incident: one of the same job, over the same time; preferably with the same number.
+    """
     end = then.resolved_at if then.resolved_at is not None else math.inf
 
     def together(one: Incident) -> bool:
@@ -399,7 +400,7 @@ def _about(incident: Incident) -> tuple[str, int, bool]:
 
 
 def _identity(incident: Incident) -> tuple[str, float]:
-    """Numbers come again after a restart without a log."""
+    """Identifies an incident: numbers are used again after a restart without a log."""
     return incident.id, round(incident.suspected_at, 3)
 
 
@@ -414,6 +415,6 @@ def _begin(one: ReplayedIncident) -> float:
 
 
 def _few(problems: list[str], most: int = 5) -> list[str]:
-    """Of many alike, some and their number."""
+    """Some of many similar lines, and how many there are."""
     more = len(problems) - most
     return [*problems[:most], f"... and {more} more like these"] if more > 0 else problems

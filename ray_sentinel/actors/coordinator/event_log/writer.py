@@ -211,7 +211,7 @@ class LogWriter:
             log.exception("the event log failed")
 
     def _packed(self, state: StateCut) -> bytes:
-        """As much of it as the log takes; what is left out is said."""
+        """As much of the state as the log can take; what is left out is reported."""
         packed = state.packed()
         if state.lost and state.lost != self.reduced:
             log.warning("%s", state.lost)

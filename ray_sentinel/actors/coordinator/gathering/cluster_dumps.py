@@ -51,7 +51,7 @@ class ClusterDumps:
         self._lock = threading.Lock()
 
     def reduced(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
-        """Reduced dumps by rank, and a line for each rank of which there is none."""
+        """Reduced dumps by rank, and a line for each rank without one."""
         nodes = by_node(ranks)
         answers, problems = self._ask(nodes, False)
         with self._lock:
@@ -122,7 +122,8 @@ class ClusterDumps:
         return found
 
     def _forget(self) -> None:
-        """What nobody asked about for long; and the oldest where all are too large together."""
+        """Drop what nobody has asked about for long, and the oldest dumps if all together are too
+        large."""
         now, size = self._monotonic(), sum(len(kept.data) for kept in self.kept.values())
         for process, kept in list(self.kept.items()):
             if size <= CLUSTER_BYTES and now - kept.at <= KEPT_SECONDS:

@@ -47,7 +47,7 @@ def look_at_jobs(ray: Any) -> ClusterPicture:
 
 def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
     """One round of harmless stacks of one process, by the agents of the nodes that it may be on:
-    nodes of one machine have one name. Blocks for ``ROUND_SECONDS`` at most."""
+    the nodes of one machine share a name. Blocks for ``ROUND_SECONDS`` at most."""
     found, problems = _round(ray, _Agents(ray, {}), dict.fromkeys(node_ids, (pid,)))
     return Sampled(facts=tuple(found.values()), problems=tuple(problems))
 
@@ -55,9 +55,9 @@ def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
 def take_look(
     ray: Any, job: str = "", *, times: bool = False, agents: Mapping[str, Any] | None = None
 ) -> RayLook:
-    """The same, not yet judged; of one job where ``job`` (Ray's id, in hex) is given. ``times``:
-    also how long the calls took that have ended. ``agents`` are the handles that are known, by node
-    id; the others are looked up."""
+    """The same, not yet judged; of only one job if ``job`` (Ray's id, in hex) is given. With
+    ``times``, it also asks how long ended calls took. ``agents`` are the known handles by node id;
+    the others are looked up."""
     calls = unfinished_calls(ray.get_runtime_context().gcs_address, job, times=times)
     if job:
         calls = of_job(calls, job)
@@ -142,7 +142,7 @@ def _ports(
 def _below(
     answers: Iterable[AwaitedAnswer], connections: Mapping[str, Iterable[Connection]]
 ) -> dict[str, tuple[int, ...]]:
-    """The pids of those who are to answer, and that Ray does not know, by node id."""
+    """The pids of processes that owe an answer and that Ray does not know, by node id."""
     asked = {one.answerer for one in answers if one.answerer != one.whom}
     found = {
         node_id: {one.owner.pid for one in ends if one.owner in asked}
@@ -170,7 +170,8 @@ def _packed(wanted: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[bytes, ...
 
 
 def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:
-    """By node id. Who does not tell them, or has none, is left out: the verdict does without."""
+    """The environments by node id. Nodes that do not report any are left out: the verdict does
+    without."""
     answers, _ = _answers(ray, asked, NodeEnvironments, ENVIRONMENT_SECONDS)
     return {
         node_id: msgspec.structs.replace(found, node=node_id)
@@ -180,7 +181,7 @@ def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:
 
 
 def _told(rounds: Iterable[dict[str, NodeEnvironments]]) -> Iterable[NodeEnvironments]:
-    """Those of the last round, with whether they have moved since the first."""
+    """The facts of the last round, each with whether it has moved since the first round."""
     first, *_, last = rounds
     for node_id, found in last.items():
         before = first[node_id].moves if node_id in first else None
@@ -189,22 +190,22 @@ def _told(rounds: Iterable[dict[str, NodeEnvironments]]) -> Iterable[NodeEnviron
 
 
 class _Asked(msgspec.Struct):
-    """What agents were asked, by the references of their answers, and who could not be."""
+    """What agents were asked, by the references of their answers, and who could not be asked."""
 
     nodes: dict[Any, str] = {}
     problems: list[str] = []
 
 
 class _Agents:
-    """The agents, each of which is looked up once in a look unless it is known: that is a question
-    to the control store."""
+    """The agents. Each is looked up once in a look, unless it is known, because a look-up is a
+    question to the control store."""
 
     def __init__(self, ray: Any, known: Mapping[str, Any]) -> None:
         self._ray = ray
         self._found = dict(known)
 
     def ask(self, method: str, requests: Mapping[str, tuple[bytes, ...]]) -> _Asked:
-        """Call ``method`` on the agents of some nodes, with what each is asked."""
+        """Call ``method`` on the agents of some nodes, each with its own arguments."""
         asked = _Asked()
         for node_id, request in requests.items():
             try:
@@ -226,7 +227,7 @@ class _Agents:
 def _answers(
     ray: Any, asked: _Asked, kind: type[T], seconds: float
 ) -> tuple[dict[str, T], list[str]]:
-    """By node id, and what went wrong."""
+    """The answers by node id, and what went wrong."""
     done, late = ray.wait(list(asked.nodes), num_returns=len(asked.nodes), timeout=seconds)
     problems = [f"node {asked.nodes[ref][:8]}: no stacks within {seconds:.0f} s" for ref in late]
     found: dict[str, T] = {}

@@ -65,7 +65,7 @@ class RasWitness:
         )
 
     def _before(self, incident: str, polls: list[bytes]) -> list[bytes]:
-        """The first answers for the case; these ones, if they are the first."""
+        """The first answers for the case; the given ones if they are the first."""
         with self._lock:
             before = self._first.get(incident, [])
             if not before:
@@ -79,7 +79,7 @@ class RasWitness:
 
 
 def _bounded(polls: list[bytes]) -> tuple[list[bytes], list[str]]:
-    """The first polls that fit together, and what is said of the others."""
+    """The first polls that fit within the limit, and a line about the others."""
     held = 0
     for number, poll in enumerate(polls):
         held += len(poll)

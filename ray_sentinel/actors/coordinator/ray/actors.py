@@ -131,7 +131,7 @@ class TrainRunAttempts:
 def workers(
     actors: Iterable[Actor], entrypoints: Mapping[str, str], attempts: TrainRunAttempts
 ) -> dict[str, tuple[RayWorker, ...]]:
-    """The actors' processes by node id, in groups of one class, owner and attempt."""
+    """The actors' processes by node id, grouped by class, owner and attempt."""
     groups: dict[tuple[str, str, str, int], list[Actor]] = defaultdict(list)
     for actor in sorted(actors, key=lambda actor: actor.started):
         if actor.pid and actor.node:
@@ -167,7 +167,7 @@ def _first(pair: tuple[Any, Actor]) -> Any:
 
 
 def job_name(entrypoint: str, job: str) -> str:
-    """What a Ray job is called; ``job`` is Ray's id of it, in hex.
+    """The name of a Ray job; ``job`` is Ray's id of it, in hex.
 
     >>> job_name("python train_rl.py", "02000000")
     'train_rl-2'
@@ -199,7 +199,7 @@ def script(entrypoint: str) -> str:
 
 
 def _number(job: str) -> int:
-    """Ray's job ids are numbers, little-endian (``JobID::FromInt``)."""
+    """The number that Ray's job id contains, little-endian (``JobID::FromInt``)."""
     try:
         return int.from_bytes(bytes.fromhex(job), "little")
     except ValueError:

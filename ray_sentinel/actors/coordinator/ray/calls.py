@@ -129,7 +129,7 @@ class ControlStoreCalls:
         )
 
     def ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-        """As ``ended_calls``, of all jobs or one."""
+        """The same as ``ended_calls``, of all jobs or one."""
         nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
         found = self._asked("ended calls", lambda: self._ended(job), nothing)
         return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)
@@ -150,7 +150,7 @@ class ControlStoreCalls:
         return ray_replies.groups_of(self._all_groups)
 
     def _placed(self, unplaced: Iterable[RayCall]) -> tuple[PlacedGroup, ...]:
-        """The placed groups in which calls wait for room, as they were asked for last."""
+        """The placed groups in which calls wait for room, as last requested."""
         needs = (group_need(call.needs) for call in unplaced)
         wanted = {need.group for need in needs if need is not None}
         if not wanted or self._all_groups is None:
@@ -226,7 +226,7 @@ class ControlStoreCalls:
         return tuple(ray_replies.actors_of(entries, self._made(entries)))
 
     def _made(self, entries: Iterable[Any]) -> dict[bytes, float]:
-        """When actors with fellows of their class were asked for, by the id of their creation:
+        """When actors were requested of whose class there are several, by the id of their creation:
         their programs number them in this order."""
         there = {ray_replies.creation_id(entry.actor_id): entry for entry in entries}
         self._made_at = {key: at for key, at in self._made_at.items() if key in there}
@@ -261,8 +261,8 @@ class ControlStoreCalls:
         return ray_replies.calls_of(reply), reply.num_truncated
 
     def _with_workers(self, calls: Iterable[RayCall], at: float) -> Iterator[RayCall]:
-        """Tasks whose workers have not told that they run them, with the pids of these: a worker
-        that is stopped at once, or holds its GIL, tells nothing."""
+        """The calls, with the pids of those tasks whose workers have not reported that they run
+        them: a worker that is stopped at once, or holds its GIL, reports nothing."""
         left = MOST_UNTOLD
         for call in calls:
             sent = call.kind == "task" and call.state == "queued" and call.worker and not call.pid

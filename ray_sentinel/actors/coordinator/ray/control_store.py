@@ -90,7 +90,7 @@ class ControlStore:
         )
 
     def _all_actors(self, gcs_pb2: Any) -> Actors:
-        """All actors, as asked last: a long table is asked for more rarely.
+        """All actors, as last requested: a long table is requested more rarely.
 
         It holds the dead too, up to 100,000 by default. Its filters (job, state) would leave out
         either all of them or none, and nothing tells it to begin with the newest.

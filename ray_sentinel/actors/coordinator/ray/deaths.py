@@ -185,8 +185,8 @@ class ControlStoreDeaths:
     def _driver(
         self, job: Any, driver: RayDriver, tries: int, asked: Collection[str]
     ) -> Iterator[RayDeath]:
-        """The driver's death, after those of actors whose failure may have ended it. ``asked``:
-        actors that are asked for by themselves."""
+        """The driver's death, after those of actors whose failure may have ended it. ``asked`` are
+        actors that are asked for individually."""
         worker = self._calls.worker(job.driver_address.worker_id)
         death = driver_death(job, worker, driver)
         if death is None:
@@ -243,8 +243,9 @@ class ControlStoreDeaths:
 
 
 def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
-    """Of an ``ActorTableData``; None while it is not dead, nor begun again. ``actor``: as it was
-    when it lived; ``driver_id``: the worker id of its job's driver, in hex."""
+    """The death in an ``ActorTableData``; None while the actor lives, or has been started again.
+    ``actor`` is as it was while it lived; ``driver_id`` is the worker id of its job's driver, in
+    hex."""
     restarts = entry.num_restarts > 0 and not entry.end_time
     if not entry.end_time and not restarts:
         return None
@@ -267,8 +268,8 @@ def actor_death(entry: Any, actor: RayActor, driver_id: str) -> RayDeath | None:
 
 
 def unseen_death(entry: Any, driver: RayDriver) -> RayDeath | None:
-    """The death in an ``ActorTableData`` that was in no table of living actors: its number is
-    unknown."""
+    """The death in an ``ActorTableData`` of an actor that was in no table of living actors: its
+    number is unknown."""
     kind = class_name(entry)
     actor = RayActor(id=id_of(entry.actor_id), job=driver.job, kind=kind, name=cut(entry.name))
     death = actor_death(entry, actor, "")
@@ -303,7 +304,7 @@ def actor_cause(death: Any, driver_id: str) -> tuple[DeathCause, str]:
 
 
 def _worker_cause(said: str) -> tuple[DeathCause, str]:
-    """Of an actor whose worker has ended, by Ray's message."""
+    """Cause and detail for an actor whose worker has ended, from Ray's message."""
     found = _EXIT_TYPE.search(said)
     kind, detail = found[1] if found else "", _exit_detail(said)
     if kind == "NODE_OUT_OF_MEMORY":

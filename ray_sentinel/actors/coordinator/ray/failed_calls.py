@@ -142,7 +142,7 @@ class FailedCalls:
 
 
 class LastCalls:
-    """What workers ran last, of the calls of a job (``TaskEvents``)."""
+    """What workers ran last, among the calls of a job (``TaskEvents``)."""
 
     def __init__(self, events: Iterable[Any]) -> None:
         self._last: dict[bytes, Any] = {}
@@ -157,15 +157,15 @@ class LastCalls:
                 self._last[worker] = event
 
     def when_it_ended(self, worker: Any) -> Any | None:
-        """The task that a worker (``WorkerTableData``) ran when it ended, unless it was tried
-        again; None also for an actor's, of whose end others tell."""
+        """The task that a worker (``WorkerTableData``) was running when it ended, unless the task
+        was tried again. None also for an actor's worker, whose end others report."""
         last = self._last.get(worker.worker_address.worker_id)
         if last is None or last.task_info.actor_id or self._was_tried_again(last):
             return None
         return None if _had_ended(last, _end_of(worker)) else last
 
     def may_have_run(self, worker: Any) -> bool:
-        """Whether it may have run a task when it ended of which nothing is known."""
+        """Whether a worker may have been running an unknown task when it ended."""
         last = self._last.get(worker.worker_address.worker_id)
         if last is None:
             return bool(_job_of(worker))
@@ -180,8 +180,8 @@ def _last_time(event: Any | None) -> int:
 
 
 def _had_ended(event: Any, at: float) -> bool:
-    """Whether a call had ended well before its worker did: it is told to have ended when it takes
-    its worker with it, too."""
+    """Whether a call had ended well before its worker did: a call that takes its worker with it is
+    also reported as ended."""
     ends = _ended_states() & event.state_updates.state_ts_ns.keys()
     return bool(ends) and _last_time(event) / 1e9 < at - FLUSH_SECONDS
 
@@ -193,8 +193,8 @@ def _ended_states() -> Collection[int]:
 
 
 def ended_workers(reply: Any, job: bytes, until: float) -> list[Any]:
-    """The workers that may be of a job, and ended by themselves before that moment (Unix time), of
-    a ``GetAllWorkerInfoReply``, the first first."""
+    """The workers that may belong to a job and ended by themselves before that moment (Unix time),
+    from a ``GetAllWorkerInfoReply``, the earliest first."""
     return sorted((w for w in reply.worker_table_data if _may_be_of(w, job, until)), key=_end_of)
 
 
@@ -220,8 +220,9 @@ def _end_of(worker: Any) -> float:
 
 
 def own_end(kind: str, said: str) -> tuple[DeathCause, str] | None:
-    """Cause and detail of the end of a worker, by its ``WorkerExitType`` and Ray's message; None of
-    one that Ray ended as it had meant to: with its job, because it was idle, or had been cancelled.
+    """Cause and detail of a worker's end, from its ``WorkerExitType`` and Ray's message. None for a
+    worker that Ray ended intentionally: with its job, because it was idle, or because it was
+    cancelled.
 
     >>> own_end("INTENDED_USER_EXIT", "Worker exits with an exit code 0.")
     ('exited', 'exited with status 0 amid a call')
@@ -240,9 +241,9 @@ def own_end(kind: str, said: str) -> tuple[DeathCause, str] | None:
 
 
 def failures(reply: Any, until: float) -> list[Any]:
-    """The calls that failed by an exception of their own, or with their workers, of a
-    ``GetTaskEventsReply``, the first first: what fails because of another fails later. Without
-    those whose workers were ended by Ray, or after that moment (Unix time)."""
+    """The calls that failed by an exception of their own, or with their workers, from a
+    ``GetTaskEventsReply``, the earliest first: what fails because of another call fails later.
+    Without those whose workers were ended by Ray, or after that moment (Unix time)."""
     from ray.core.generated import common_pb2
 
     failed = common_pb2.TaskStatus.Value("FAILED")
@@ -267,7 +268,7 @@ def _was_ended_by_ray(event: Any, failed: int, until: float) -> bool:
 
 
 def follows_from_another(event: Any) -> bool:
-    """Whether a call failed because Ray told it of another's failure, or of somebody's end."""
+    """Whether a call failed because Ray told it of another's failure, or of a process's end."""
     return _error_of(event) == _RAISED_ITSELF and bool(_told(event))
 
 
@@ -284,7 +285,8 @@ def follows_from_a_worker(event: Any) -> bool:
 
 
 def _told(event: Any) -> list[Any]:
-    """What it was told, of which Python writes the innermost last."""
+    """What the call was told of, from its traceback, in which Python writes the innermost exception
+    last."""
     return [*_OF_ANOTHER.finditer(event.state_updates.error_info.error_message)]
 
 
@@ -306,7 +308,8 @@ def was_told(traceback: str, event: Any) -> bool:
 
 
 def _error_of(event: Any) -> str:
-    """Ray's word; of an actor's call that its worker's end failed none: the actor tells why."""
+    """Ray's word for the error of a call. Empty for an actor's call that did not raise it by
+    itself: the actor tells why."""
     update = event.state_updates
     if not update.HasField("error_info"):
         return ""
@@ -315,7 +318,7 @@ def _error_of(event: Any) -> str:
 
 
 def failed_call(event: Any, driver: RayDriver) -> RayDeath:
-    """An actor or a task whose failure ended the driver."""
+    """The death of an actor or a task whose failure ended the driver."""
     info, update = event.task_info, event.state_updates
     method = _method_of(event)
     role = method.rpartition(".")[0] or "task"
@@ -338,7 +341,8 @@ def failed_call(event: Any, driver: RayDriver) -> RayDeath:
 
 
 def lost_worker(worker: Any, task: Any | None, driver: RayDriver) -> RayDeath:
-    """Of a ``WorkerTableData`` that ended by itself. ``task``: what it ran then, if known."""
+    """The death in a ``WorkerTableData`` of a worker that ended by itself. ``task`` is what it was
+    running then, if known."""
     cause, detail = own_end(enum_name(worker, "exit_type"), worker.exit_detail) or ("unknown", "")
     method = "" if task is None else _method_of(task)
     return RayDeath(

@@ -80,8 +80,8 @@ def placement_of(
     placed: Sequence[PlacedGroup] = (),
     labels: Collection[str] = (),
 ) -> Placement:
-    """The whole answer; ``free_on`` is what no one uses, by node, ``placed`` are the groups in
-    which something waits for room, ``labels`` what is asked of nodes."""
+    """The whole answer. ``free_on`` is what no one uses, by node; ``placed`` are the groups in
+    which something waits for room; ``labels`` are the labels that something requests of nodes."""
     totals = totals_of(held.totals) if held.totals is not None else {}
     jobs = _jobs(held.jobs) if held.jobs is not None else {}
     given = [*_actors(held.actors, jobs)]
@@ -198,7 +198,7 @@ def _sure(
     totals: Mapping[str, Mapping[str, float]],
     free_on: Mapping[str, Mapping[str, float]],
 ) -> Iterator[_Given]:
-    """What is surely held."""
+    """Which of the given resources are certainly held."""
     by_node: dict[str, dict[HolderKind, list[_Given]]] = defaultdict(lambda: defaultdict(list))
     for one in given:
         by_node[one.node][one.holder[0]].append(one)

@@ -69,7 +69,8 @@ are of no use to others."""
 
 
 def enum_name(message: Any, field: str) -> str:
-    """What the value of an enum is called; empty where this version of Ray has no name for it.
+    """The name of an enum's value; empty if this version of Ray has no name for it. ``Enum.Name``
+    would raise then, and one strange entry must not cost the others.
 
     Unlike ``Enum.Name``, which raises then: one strange entry must not cost the others.
     """
@@ -83,7 +84,7 @@ def _enum_names(descriptor: Any, field: str) -> dict[int, str]:
 
 
 def drivers_of(reply: Any) -> tuple[RayDriver, ...]:
-    """The drivers that live, of a ``GetAllJobInfoReply``."""
+    """The living drivers, from a ``GetAllJobInfoReply``."""
     return tuple(
         RayDriver(
             job=id_of(job.job_id),
@@ -100,7 +101,8 @@ def drivers_of(reply: Any) -> tuple[RayDriver, ...]:
 
 
 def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[RayActor]:
-    """Of ``ActorTableData``; ``made``: when they were asked for, by ``creation_id``."""
+    """The actors, from ``ActorTableData``; ``made`` is when they were requested, by
+    ``creation_id``."""
     numbers: Counter[tuple[str, str]] = Counter()
 
     def order(entry: Any) -> tuple[float, bytes]:
@@ -127,24 +129,24 @@ def actors_of(entries: Iterable[Any], made: Mapping[bytes, float]) -> Iterator[R
 
 
 def class_name(entry: Any) -> str:
-    """Of an ``ActorTableData``, without the function that it was defined in."""
+    """The class in an ``ActorTableData``, without the function in which it was defined."""
     return cut(entry.class_name.rpartition("<locals>.")[2])
 
 
 def owner_of(entry: Any) -> str:
-    """The address of the process that made an actor, of an ``ActorTableData``."""
+    """The address of the process that created an actor, from an ``ActorTableData``."""
     return f"{cut(entry.owner_address.ip_address)}:{entry.owner_address.port}"
 
 
 def made_at(reply: Any) -> Iterator[tuple[bytes, float]]:
-    """The ids of calls and when they were submitted, of a ``GetTaskEventsReply``."""
+    """The ids of calls and when they were submitted, from a ``GetTaskEventsReply``."""
     for event in reply.events_by_task:
         if times := event.state_updates.state_ts_ns.values():
             yield event.task_id[:MOST_ID], min(times) / 1e9
 
 
 def groups_of(reply: Any) -> tuple[PendingGroup, ...]:
-    """The groups that are not placed, of a ``GetAllPlacementGroupReply``."""
+    """The groups that are not placed, from a ``GetAllPlacementGroupReply``."""
     return tuple(
         PendingGroup(
             id=id_of(group.placement_group_id),
@@ -168,7 +170,7 @@ def groups_of(reply: Any) -> tuple[PendingGroup, ...]:
 
 
 def placed_of(reply: Any, wanted: Collection[str]) -> Iterator[PlacedGroup]:
-    """Some of the groups that are placed, by id, of a ``GetAllPlacementGroupReply``."""
+    """The placed groups with these ids, from a ``GetAllPlacementGroupReply``."""
     for group in reply.placement_group_table_data:
         id_ = id_of(group.placement_group_id)
         if id_ in wanted and enum_name(group, "state") == "CREATED":
@@ -181,7 +183,7 @@ def placed_of(reply: Any, wanted: Collection[str]) -> Iterator[PlacedGroup]:
 
 
 def labels_of(reply: Any, keys: Collection[str]) -> dict[str, dict[str, str]]:
-    """Some of the labels of the living nodes, by node id, of a ``GetAllNodeInfoReply``."""
+    """Some of the labels of the living nodes, by node id, from a ``GetAllNodeInfoReply``."""
     return {
         id_of(node.node_id): {key: cut(node.labels[key]) for key in keys if key in node.labels}
         for node in reply.node_info_list[:MAX_NODES]
@@ -195,7 +197,7 @@ def selector_of(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _selectors(info: Any) -> Iterator[dict[str, str]]:
-    """Of a ``TaskInfoEntry``: its own, and those that will do in its place."""
+    """The selectors in a ``TaskInfoEntry``: the call's own, and those that will do in its place."""
     if not info.label_selector:
         return
     yield selector_of(info.label_selector)
@@ -209,7 +211,7 @@ def _selectors(info: Any) -> Iterator[dict[str, str]]:
 
 
 def free_of(reply: Any) -> dict[str, dict[str, float]]:
-    """What nobody uses, by node id, of a ``GetAllAvailableResourcesReply``."""
+    """What nobody uses, by node id, from a ``GetAllAvailableResourcesReply``."""
     return {
         id_of(node.node_id): amounts(
             {
@@ -223,12 +225,12 @@ def free_of(reply: Any) -> dict[str, dict[str, float]]:
 
 
 def amounts(resources: Mapping[str, float]) -> dict[str, float]:
-    """Of resources that somebody named."""
+    """Amounts by resource. The names were chosen by others, and are cut off if long."""
     return {cut(name): float(amount) for name, amount in islice(resources.items(), MOST_RESOURCES)}
 
 
 def calls_of(reply: Any) -> tuple[RayCall, ...]:
-    """The calls that have not ended, of a ``GetTaskEventsReply``: of each its newest attempt."""
+    """The newest attempts of calls that have not ended, from a ``GetTaskEventsReply``."""
     statuses = _statuses()
     newest: dict[str, tuple[int, RayCall]] = {}
     for event in reply.events_by_task:
@@ -246,7 +248,7 @@ def _statuses() -> dict[int, str]:
 
 
 def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
-    """None for what has ended, or is of a kind or in a state that is not known."""
+    """The call; None if it has ended, or its kind or state is not known."""
     info, update = event.task_info, event.state_updates
     kind = _KINDS.get(enum_name(info, "type"))
     times = update.state_ts_ns
@@ -276,7 +278,7 @@ def _call(event: Any, statuses: Mapping[int, str]) -> RayCall | None:
 
 
 def ended_of(reply: Any) -> dict[str, EndedCalls]:
-    """The calls that have ended well, by name, of a ``GetTaskEventsReply``."""
+    """The calls that have ended successfully, by name, from a ``GetTaskEventsReply``."""
     numbers = {name: number for number, name in _statuses().items()}
     running, ended = numbers["RUNNING"], numbers["FINISHED"]
     found: dict[str, EndedCalls] = {}
@@ -312,7 +314,7 @@ def creation_id(actor: bytes) -> bytes:
 
 
 def is_internal(namespace: str) -> bool:
-    """Ray's own jobs, and ours."""
+    """Whether a job is Ray's own, or ours."""
     return namespace == NAMESPACE or namespace.startswith(_INTERNAL)
 
 
@@ -322,5 +324,5 @@ def id_of(raw: bytes) -> str:
 
 
 def cut(text: str) -> str:
-    """A name that somebody chose, bounded."""
+    """A name that somebody chose, cut off if long."""
     return text[:MOST_NAME]

@@ -9,7 +9,8 @@ MOST_DETAIL = 300
 
 
 def raised_at(traceback: str) -> str:
-    """The innermost place of a traceback whose last line, the exception, Ray does not keep.
+    """The innermost place of a traceback that lacks its last line, the exception, which Ray does
+    not keep.
 
     >>> raised_at('  File "rl.py", line 7, in loop\\n    raise ValueError(step)\\n')
     'raise ValueError(step) (File "rl.py", line 7, in loop)'
@@ -39,5 +40,5 @@ def first_line(text: str) -> str:
 
 
 def cut_line(text: str) -> str:
-    """Without control characters, and bounded."""
+    """The text without control characters, cut off if long."""
     return clean(text[:MOST_DETAIL])[:MOST_DETAIL]

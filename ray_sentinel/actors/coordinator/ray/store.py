@@ -79,7 +79,7 @@ class RayStore:
 
 
 def _place(service: str) -> tuple[str, str]:
-    """The generated module that a service's messages are in, and the name of its stub."""
+    """The generated module that contains a service's messages, and the name of its stub."""
     if service == "AutoscalerState":
         return "autoscaler_pb2", "AutoscalerStateServiceStub"
     return "gcs_service_pb2", f"{service}GcsServiceStub"
@@ -90,7 +90,7 @@ def _generated(module: str) -> Any:
 
 
 def _reason(error: Any) -> str:
-    """All of what gRPC says: its own text has the reason in a later line."""
+    """Everything that gRPC says: its own text has the reason in a later line."""
     said = error.details() if hasattr(error, "details") else str(error)
     code = error.code().name if hasattr(error, "code") and error.code() else ""
     return one_line(": ".join(filter(None, (code, said))))

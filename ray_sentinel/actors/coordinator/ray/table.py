@@ -74,8 +74,8 @@ class RayTable:
             self._tell(found)
 
     def hurry(self) -> None:
-        """Something has ended: query at the next ``poll``, unless the store is slow or away. Any
-        thread may call."""
+        """Query at the next ``poll``, because something has ended, unless the store is slow or does
+        not answer. Any thread may call."""
         with self._lock:
             self._due = min(self._due, self._soonest)
 
