@@ -295,8 +295,8 @@ def fetch(task: LogRequest) -> Fetched:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """The exceptions that Ray's clients raise if something does not answer, or answers strangely.
-    """
+    """The exceptions that Ray's clients raise if something does not answer, or answers
+    strangely."""
     try:
         from ray.exceptions import RayError
     except ImportError:

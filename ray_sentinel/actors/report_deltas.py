@@ -293,8 +293,8 @@ def _set(part: Any) -> dict[str, Any]:
 
 
 def _filled(columns: dict[str, Any], old: Sequence[Any]) -> Sequence[Any]:
-    """The records, updated by the columns. Raises ValueError if the columns do not belong to them.
-    """
+    """The records, updated by the columns. Raises ValueError if the columns do not belong to
+    them."""
     if not columns:
         return old
     # Copies that nobody else has yet; column by column it takes half of the time.

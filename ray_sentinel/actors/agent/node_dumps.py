@@ -130,8 +130,8 @@ class NodeDumps:
         reducer: DumpReducer,
         end: float,
     ) -> tuple[bytes, bytes]:
-        """The reduced form of what the rank wrote, and its digest; no form where nobody needs it.
-        """
+        """The reduced form of what the rank wrote, and its digest; no form where nobody needs
+        it."""
         dump = next(source(), None)
         if dump is None:
             raise NoDumpError("it wrote nothing")

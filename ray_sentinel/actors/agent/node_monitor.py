@@ -395,8 +395,8 @@ class NodeMonitor:
 
 
 def finite(seen: Seen) -> Seen:
-    """A rank or an exit, without scalars that are not numbers: JSON has none, and the log is JSON.
-    """
+    """A rank or an exit, without scalars that are not numbers: JSON has none, and the log is
+    JSON."""
     progress = seen.progress
     if progress is None or all(map(math.isfinite, progress.scalars.values())):
         return seen

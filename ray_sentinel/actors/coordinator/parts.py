@@ -165,8 +165,8 @@ class CoordinatorParts:
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
 
     def _recovered(self, deployment: str, *, restarted: bool) -> tuple[SteadyClock, EngineLoop]:
-        """The engine as an earlier life of this coordinator left it, and the clock for its times.
-        """
+        """The engine as an earlier life of this coordinator left it, and the clock for its
+        times."""
         events = self._storage.folder("events")
         self._events_folder = folder = events / deployment if events else None
         engine, pending, count, newest = self._restored(folder)

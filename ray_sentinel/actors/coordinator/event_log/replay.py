@@ -378,8 +378,8 @@ class _Run:
 
 
 def _counterpart(then: Incident, among: list[Incident]) -> Incident | None:
-    """The same incident: one of the same job, over the same time; preferably with the same number.
-    """
+    """The same incident: one of the same job, over the same time; preferably with the same
+    number."""
     end = then.resolved_at if then.resolved_at is not None else math.inf
 
     def together(one: Incident) -> bool:
