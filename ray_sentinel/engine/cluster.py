@@ -175,7 +175,7 @@ class AttemptJoiner(msgspec.Struct):
 
 
 def _one_world(views: list[RankView]) -> bool:
-    """Every number of one world is there, each once, and they came together."""
+    """Whether every number of one world is there, each once, and all came together."""
     sizes = {view.rank.world_size for view in views}
     numbers = sorted(view.rank.id.rank for view in views)
     if len(sizes) > 1 or numbers != list(range(sizes.pop() or 0)):
@@ -328,7 +328,8 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 yield exit_.rank.node, exit_.rank.process
 
     def _known_end(self, ray_job: RayJobView, now: float) -> float | None:
-        """When a Ray job ended, once it is told why: what was told of it may be worse by that."""
+        """When a Ray job ended, once the cause is known: it may be worse than what was reported of
+        the job before."""
         ended = ray_job.ended_at
         if ended is None or now - ended > WHY_SECONDS:
             return ended
@@ -336,15 +337,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return ended if any(death.what == "driver" for death in told) else None
 
     def _ray_view(self, ray_job: RayJobView, now: float) -> None:
-        """The record of a Ray job's incidents: a job without ranks. One that has ended is not
-        begun anew by what is known of its end."""
+        """Create the record of a Ray job's incidents: a job without ranks. For a job that has
+        ended, what is known of its end does not create it anew."""
         known = self.jobs.get((ray_job.name, 0))
         if known is None or known.ray_job != ray_job.id:
             self._job(ray_job.name, 0, now).ray_job = ray_job.id
 
     def _forget_nodes(self, now: float) -> None:
-        """Those not heard of for long: they left, or were released. What jobs that are remembered
-        ran on is kept."""
+        """Drop nodes that have not been heard of for long: they left, or were released. Those on
+        which remembered jobs ran are kept."""
         old = {key for key, node in self.nodes.items() if node.silence(now) > FORGET_SECONDS}
         if not old:
             return
@@ -411,7 +412,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         )
 
     def _process(self, node_id: str, host: str, pid: int) -> ProcessId:
-        """Of Ray, whether it lives or has ended."""
+        """A process of Ray, whether it lives or has ended."""
         if (track := self.ray.tracks.get(node_id, {}).get(pid)) is not None:
             return track.process
         seen = self.deaths.exits.get(node_id, {}).get(pid)
@@ -433,7 +434,8 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return next(found, None)
 
     def _book(self, job: str) -> PhaseBook:
-        """What is known of a job's phases; of too many jobs, those used longest ago go."""
+        """What is known of a job's phases; if there are too many jobs, those that were used longest
+        ago are dropped."""
         book = self.books.pop(job, None) or PhaseBook().bind(self.config.hang.phase_budgets)
         self.books[job] = book
         running = {name for name, _ in self.jobs}

@@ -34,7 +34,7 @@ def _same(value: Any) -> Any:
 
 
 class _Copiers:
-    """Those that are made already; None for what is shared."""
+    """Makes the copier of each type, once; None for types whose values are shared."""
 
     def __init__(self) -> None:
         self._of_class: dict[type, Copier] = {}
@@ -76,7 +76,8 @@ class _Copiers:
         return self._of_class[kind.cls]
 
     def _of_union(self, kind: inspect.UnionType) -> Copier | None:
-        """Of each of its types that can change, by the class of the value."""
+        """A copier that chooses by the class of the value; None if the values of none of its types
+        can change."""
         found: dict[type, Copier] = {}
         for one in kind.types:
             if (of_one := self.of(one)) is not None:

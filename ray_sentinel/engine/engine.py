@@ -148,7 +148,7 @@ class Engine:
         return []
 
     def _answered(self, event: AnyEvent, now: float) -> list[AnyAction]:
-        """What tools, people and other parts of the coordinator tell."""
+        """Process what tools, people and other parts of the coordinator report."""
         match event:
             case StacksTaken():
                 return self._stacks(event, now)
@@ -211,8 +211,8 @@ class Engine:
             node.leave(now, event.reason, expected=event.expected)
 
     def _early_tick(self, now: float) -> list[AnyAction]:
-        """What need not wait for a tick; but right after a restart others may not be heard yet, and
-        what they have to tell may have come first."""
+        """A tick for what need not wait for the next one. None right after a restart: others may
+        not have been heard yet, and what they report may have come first."""
         return self._tick(now) if now >= self.state.held_until else []
 
     def _tick(self, now: float) -> list[AnyAction]:
@@ -237,7 +237,7 @@ class Engine:
         return actions
 
     def _evaluate(self, rule: Rule, found: set[Key], now: float) -> list[AnyAction]:
-        """What a rule finds goes into ``found``. One that fails takes nothing back."""
+        """Add what a rule finds to ``found``. If the rule fails, its earlier findings stay."""
         guarded, actions, failures = self.failures.guarded, list[AnyAction](), self.failures.count
         findings = guarded(rule.name, lambda: rule.evaluate(self.view, now))
         if self.failures.count > failures:
@@ -254,7 +254,8 @@ class Engine:
         return self._lifecycle.found(finding, now, slowed)
 
     def _take_up_again(self, now: float) -> None:
-        """The first tick after a restart: what was not answered has just been asked for again."""
+        """Continue after a restart, at the first tick: unanswered requests have just been
+        repeated."""
         self.state.held_until = 0.0
         for action in self.unanswered():
             asked = asks(action)
@@ -284,7 +285,7 @@ class Engine:
                 job.forget_replaced(now)
 
     def _forget_questions(self) -> None:
-        """Those of cases that are over, or that have asked for later stacks since."""
+        """Drop requests of cases that are over, or that have requested later stacks since."""
         for what, incident, number in list(self.state.unanswered):
             case = self.store.cases.get(incident)
             if case is None or (what == "stacks" and number != case.asked_round):

@@ -53,7 +53,7 @@ class JobExits(msgspec.Struct):
         return len(self.since)
 
     def __iter__(self) -> Iterator[tuple[float, Exit]]:
-        """(time, exit), the first that ended first."""
+        """(time, exit) of each, the earliest first."""
         return iter(self.since)
 
     def take(self, exit_: Exit, at: float) -> bool:
@@ -68,8 +68,8 @@ class JobExits(msgspec.Struct):
         return True
 
     def _says_more(self, exit_: Exit) -> bool:
-        """A second agent of one machine may tell of a rank that is not its own, without a status;
-        the one that watched it tells how it ended."""
+        """Whether a report of a known exit says more. A second agent on a machine may report a rank
+        that is not its own, without a status; the agent that watched it reports how it ended."""
         if exit_.code is None and exit_.signal is None:
             return False
         return any(
@@ -230,7 +230,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         self._note_phase(process, view, at)
 
     def _learn(self, ended: list[float], recorded: int, at: float) -> None:
-        """A step of the job ends once, though each of its ranks tells of it: the first counts."""
+        """Learn the duration of a step. It ends once for the job, though each of its ranks reports
+        it: the first report counts."""
         new = recorded - self.steps_recorded
         if new > 0:
             self.steps_recorded = recorded
@@ -287,8 +288,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             self.ended_at = now
 
     def _let_go_of_exits(self, now: float) -> None:
-        """Those before all processes were replaced under one attempt: no launcher counts a change
-        of membership, and a supervisor none of its launcher's restarts."""
+        """Drop exits from before all processes were replaced under one attempt: no launcher counts
+        a change of membership, and no supervisor counts its launcher's restarts."""
         begun = min(view.first_seen for view in self.live) if self.exits else now
         if now - begun > BEGUN_SECONDS:
             self.exits.forget_before(begun)
@@ -364,7 +365,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         ]
 
     def _one_does_not_start(self) -> bool:
-        """While others wait for it to join, a rank stands where nothing starts up."""
+        """Whether a rank stands where nothing starts up, while others wait for it to join."""
         return any(
             not look.waits_for_others and phase_of(look) not in STARTING
             for look in self._fresh_looks()
@@ -451,7 +452,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return sorted(known, key=lambda pair: (pair[0], pair[1].order))
 
     def mark_gone(self, node: str, present: Collection[ProcessId], at: float) -> None:
-        """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""
+        """Mark ranks of ``node`` that its newest snapshot lacks as gone, though no exit was
+        reported."""
         for process, view in self._on_node.get(node, {}).items():
             if view.alive and process not in present:
                 view.gone_at = at
@@ -464,10 +466,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         guessed: Mapping[ProcessId, float],
         at: float,
     ) -> bool:
-        """Ranks of ``node`` that ``homes`` shows in other jobs alone are no more of this one: what
-        a process's variables say is a guess until it attaches. That guess outweighs what a process
-        said, whose record may be unreadable for a moment, only after a while; ``guessed``: since
-        when. Returns whether there were any."""
+        """Drop ranks of ``node`` that ``homes`` shows only in other jobs. What a process's
+        variables say is a guess until it attaches. Against what a process said itself, whose record
+        may be unreadable for a moment, that guess counts only after a while; ``guessed`` is since
+        when it has been made. Returns whether there were any."""
         key = self.key
         moved = [
             view
@@ -507,14 +509,14 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         self.exits.forget_replaced(edge, live, self.ranks)
 
     def _regroup(self) -> None:
-        """Who is where, by all its ranks."""
+        """Find anew which ranks are on which node."""
         self._on_node.clear()
         for process, view in self.ranks.items():
             self._on_node.setdefault(view.node, {})[process] = view
         self._count_anew()
 
     def _count_anew(self) -> None:
-        """A rank has come, has ended, or lives after all."""
+        """Forget the derived counts, because a rank has come, has ended, or lives after all."""
         self._live = self._live_nodes = None
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:

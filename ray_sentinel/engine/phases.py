@@ -106,8 +106,8 @@ class PhaseBook(msgspec.Struct, dict=True):
             self.last.pop(oldest, None)
 
     def budget(self, phase: str) -> float:
-        """Seconds of silence that ``phase`` may take: what was set, else what was learned from at
-        least two of its kind, else the built-in."""
+        """Seconds of silence that ``phase`` may take: what was configured, or what was learned from
+        at least two occurrences, or the built-in budget."""
         if phase in self._set:
             return self._set[phase]
         seen = self.seen.get(phase)

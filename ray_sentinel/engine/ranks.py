@@ -317,7 +317,7 @@ def _never_rests(process: ProcessState, last: ProcessState) -> bool:
 
 
 def _same_function(one: StackFact, other: StackFact) -> bool:
-    """Two looks at different lines of one function, called by the same way."""
+    """Whether two looks show different lines of one function that was called in the same way."""
     if one.signature == other.signature or one.signature[:-1] != other.signature[:-1]:
         return False
     if not one.signature or not other.signature:

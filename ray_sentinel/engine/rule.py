@@ -38,7 +38,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_ranks(proof: Proof, job: JobView, told: Sequence[tuple[RankView, str]]) -> Finding:
-    """One hard finding about some ranks of a job; ``told`` has a sentence for each."""
+    """One hard finding about some ranks of a job; ``told`` has a sentence for each rank."""
     names = ", ".join(str(rank.rank.id.rank) for rank, _ in told)
     return Finding(
         rule=proof.rule,

@@ -70,6 +70,6 @@ def routine_samples(
 
 
 def _may_keep_gil(rank: RankView) -> bool:
-    """The last stack since its last progress shows it with the GIL."""
+    """Whether its last stack since its last progress shows it with the GIL."""
     last = rank.looks[-1] if rank.looks else None
     return last is not None and bool(last.holds_gil) and last.at >= rank.advanced_at

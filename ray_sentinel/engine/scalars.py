@@ -89,7 +89,8 @@ class Scalars(msgspec.Struct):
                 track.add(value)
 
     def _take_steps(self, job: JobView, now: float) -> None:
-        """The median of what the ranks' last steps took; steps with a save in them left out."""
+        """Record the median duration of the ranks' last steps, without steps that contain a
+        save."""
         if job.protected_phase(now):
             return
         recent = [

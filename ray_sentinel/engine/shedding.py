@@ -53,7 +53,8 @@ def _pulse(state: EngineState, now: float) -> bool:
 
 
 def _incidents(state: EngineState, _: float) -> bool:
-    """The stacks of the older half of those that are over, in a bundle, and still have some."""
+    """Drop the stacks of the older half of those closed incidents that have a bundle, and still
+    have stacks."""
     known = state.store.incidents
     full = [
         (one, one.verdict)

@@ -116,7 +116,7 @@ class EngineState(msgspec.Struct, kw_only=True):
 
 
 class _Incidents(msgspec.Struct, kw_only=True):
-    """A snapshot without what only one version understands."""
+    """A snapshot of only what every version understands."""
 
     version: int = 0
     now: float = 0.0

@@ -109,7 +109,7 @@ class StateCut:
         return self._incidents()
 
     def _ranks(self) -> Generator[None, None, int]:
-        """Pack each rank in its place. Returns their bytes, or some that are too many."""
+        """Pack each rank in its place. Returns their bytes, or only some if they are too many."""
         size = 0
         for job in self._jobs:
             ranks = cast("dict[object, object]", job.ranks)

@@ -104,7 +104,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
 
 
 def _clock_set(view: ClusterView, job: JobView, now: float) -> bool:
-    """Some of its recorders may still hold times of before a wall clock was set."""
+    """Whether some of its recorders may still hold times from before a wall clock was set."""
     nodes = (view.nodes.get(rank.node) for rank in job.live)
     return any(node is not None and now - node.clock_set_at < CLOCK_SET_SECONDS for node in nodes)
 

@@ -93,9 +93,9 @@ def verify_ray_resources(head_pod: str = "", namespace: str = "default") -> RayI
 
 def check_efa_utilization(head_pod: str = "", namespace: str = "default") -> EfaInfo:
     """The transport in use, from NCCL's lines in Ray's logs, and on this machine also from
-    counters. That an EFA device is present and active proves nothing.
+    counters.
 
-    An EFA device that is there and active proves nothing.
+    That an EFA device is present and active proves nothing.
     """
     error, seen = "", None
     try:

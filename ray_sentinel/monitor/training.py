@@ -92,8 +92,7 @@ def get_checkpoints(
 
 def list_checkpoints(shell: Shell, folder: str) -> CheckpointFacts:
     """The entries of a folder in the pod, listed by GNU find: ``type, size, time, path, link's
-    target`` of each. A file that vanishes meanwhile, as old checkpoints do, is no failure. Raises
-    UnreachableError.
+    target`` of each.
 
     A file that vanishes meanwhile, as old checkpoints do, is no failure. Raises UnreachableError.
     """

@@ -55,13 +55,11 @@ from ray_sentinel.trusted_path import claim_private_folder
 
 
 def run_folder(node: Node) -> Path:
-    """The folder, the same for every life of this node's agent. If somebody else created it first,
-    and could put programs there for us to run, it is a new one each time; what an earlier agent
-    left running is then not found. Raises OSError if none can be created.
+    """The folder, the same for every life of this node's agent.
 
-    Where somebody else has made it first, and could put programs there for us to run, a new one
-    each time: what an earlier agent left running is not found then. Raises OSError where none can
-    be made.
+    If somebody else created it first, and could put programs there for us to run, it is a new one
+    each time; what an earlier agent left running is then not found. Raises OSError if none can be
+    created.
     """
     root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
     if problem := claim_private_folder(root):

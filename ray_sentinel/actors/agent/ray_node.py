@@ -42,9 +42,8 @@ log = logging.getLogger(__name__)
 
 def started_monitor(config: bytes) -> NodeMonitor:
     """The running monitor of the node on which this actor runs; ``config`` is a ``Config`` in JSON.
-    The process ends with the node's raylet. Raises LookupError if Ray does not list the node.
 
-    The process ends with the node's raylet. Raises LookupError where Ray does not list the node.
+    The process ends with the node's raylet. Raises LookupError if Ray does not list the node.
     """
     be_private()
     forget_identity()
@@ -73,8 +72,7 @@ def started_monitor(config: bytes) -> NodeMonitor:
 
 
 def this_node(proc: Path = Path("/proc")) -> Node:
-    """The Ray node on which this actor runs, with the machine's boot id and PID namespace. Raises
-    LookupError if Ray does not list it, which happens while the node dies.
+    """The Ray node on which this actor runs, with the machine's boot id and PID namespace.
 
     Raises LookupError if Ray does not list it, which happens while the node dies.
     """

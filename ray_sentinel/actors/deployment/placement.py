@@ -84,10 +84,9 @@ def start_agent(
 
 def start_relay(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Any:
     """The relay in the group of a node's agent, created if it does not exist yet. ``known`` are the
-    recent ``groups``. Raises ValueError if there is no group: a new one would outlive the agent
-    that was taken off.
+    recent ``groups``.
 
-    Raises ValueError where there is no group: a new one would outlive the agent that was taken off.
+    Raises ValueError if there is no group: a new one would outlive the agent that was taken off.
     """
     from ray_sentinel.actors.relay.actor import Relay
 

@@ -146,7 +146,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return any(finding.severity == "warning" for finding in known)
 
     def _shown(self, verdict: Verdict, blamed: list[RankView]) -> list[RankView]:
-        """The ranks that a report of it names and shows, those who are blamed first."""
+        """The ranks that a report names and shows, those that are blamed first."""
         shown = (self.job.ranks.get(fact.process) for fact in verdict.stacks)
         views = [*blamed, *(view for view in shown if view is not None)]
         return list({view.rank.process: view for view in views}.values())
@@ -254,7 +254,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return bool(seen) and not apart
 
     def _last_looks(self, process: ProcessId) -> tuple[list[StackFact], bool]:
-        """The last looks at it that could be read, oldest first, back to the last one that is well
+        """The last readable looks at the process, oldest first, back to the last one that is well
         before the newest; and whether there is such a one."""
         seen = sorted(
             (

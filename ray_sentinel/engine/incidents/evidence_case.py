@@ -135,7 +135,7 @@ def _opened(job: str, attempt: int, incident: Incident | None) -> Incident:
 
 
 def _finding(job: str, attempt: int, evidence: FolderEvidence) -> Finding | None:
-    """What the record has kept of what was seen."""
+    """The finding that the record's evidence makes."""
     items, incident = recorded_items(evidence), evidence.incident
     if incident is None or not items or incident.rule.startswith(OURSELVES):
         return None
@@ -154,7 +154,7 @@ def _finding(job: str, attempt: int, evidence: FolderEvidence) -> Finding | None
 
 
 def _processes(evidence: FolderEvidence) -> dict[int, ProcessId]:
-    """Rank → its process; one without any trace of it gets a number of its own."""
+    """The process of each rank; one of which nothing is known gets a number of its own."""
     found: dict[int, ProcessId] = {}
     for facts in evidence.rounds:
         for fact in facts:

@@ -261,7 +261,8 @@ class IncidentLifecycle:
         return self._tell_end(case.incident, why, now)
 
     def _tell_end(self, incident: Incident, why: str, now: float) -> list[AnyAction]:
-        """It was nothing, or it is over; what was never told is not told now."""
+        """End an incident. One that was only suspected is dismissed without an announcement; for
+        others it is announced that they are over."""
         if incident.state == "suspected":
             self._store.keep(advance(incident, "dismissed", now, why))
             return []
@@ -294,7 +295,8 @@ class IncidentLifecycle:
         return self._decide(case, judgement, now)
 
     def _ray_look_to_come(self, case: Case, now: float) -> bool:
-        """Whether the ranks are actors of a Ray job, which a look may show to wait for another."""
+        """Whether the ranks are actors of a Ray job, and a look at it may still show that they wait
+        for another process."""
         ray_job = ray_job_of(self._view, case.job)
         if ray_job is None or now - case.opened_at > RAY_LOOK_OVERDUE:
             return False
@@ -302,7 +304,8 @@ class IncidentLifecycle:
 
     @staticmethod
     def _round_settled(case: Case, now: float) -> bool:
-        """Stacks of the moment are worth a second, no more: proof does not need them.
+        """Whether to wait no longer for stacks. Those of the moment are worth a second, no more,
+        because proof does not need them.
 
         A finding without a suspect needs the recorders, which may show who it was.
         """
@@ -333,7 +336,8 @@ class IncidentLifecycle:
         return [*told, *self._failures.guarded("capture", lambda: self._capture(case, now))]
 
     def _capture(self, case: Case, now: float, *, thorough: bool = False) -> list[AnyAction]:
-        """Ask for everything that tells of the case; nothing where it is about ourselves."""
+        """Request everything that says something about the case; nothing if it is about
+        ourselves."""
         if case.about_ourselves:
             return []
         verdict = case.incident.verdict
@@ -366,8 +370,9 @@ class IncidentLifecycle:
         return why
 
     def _look_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
-        """Beside one that was proven and is still there, another may stand still unproven: two
-        more rounds of stacks tell, once silence is long enough to mean something."""
+        """Look for more culprits. Beside one that was proven and is still there, another may stand
+        still unproven: two more rounds of stacks tell, once silence is long enough to mean
+        something."""
         if not KINDS[case.incident.kind].proving_state:
             return []
         waited = now - case.asked_round_at
@@ -383,7 +388,7 @@ class IncidentLifecycle:
         return self._tell_again(case, now)
 
     def _tell_who(self, case: Case, now: float) -> list[AnyAction]:
-        """Where nobody was named, evidence that came later may tell who it is."""
+        """Name a culprit where nobody was named, if later evidence tells who it is."""
         case.unjudged = False
         verdict = case.incident.verdict
         if verdict is None or verdict.culprits:
@@ -396,8 +401,8 @@ class IncidentLifecycle:
         return [*told, *(self._capture(case, now) if due else ())]
 
     def _tell_again(self, case: Case, now: float) -> list[AnyAction]:
-        """Judge anew what was named, and tell it where that says more, or what was proven of its
-        kind does not hold any more."""
+        """Judge a named culprit anew, and announce the result where it says more, or where the
+        proof of its kind no longer holds."""
         more = self._judge(case, now, proven=False).verdict
         told = case.incident.verdict
         known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()
@@ -422,8 +427,8 @@ def _case(incident: Incident, job: JobView, opened_at: float, finding: Finding) 
 
 
 def _with_logs(incident: Incident, logs: tuple[RankLog, ...]) -> Incident:
-    """The incident and its verdict with what ranks wrote last; an earlier capture may have had more
-    of a rank than a later one."""
+    """The incident and its verdict with what ranks wrote last. An earlier capture may have more
+    about a rank than a later one."""
     known = {(log.host, log.pid, log.rank): log for log in incident.logs}
     for log in logs:
         key = (log.host, log.pid, log.rank)
@@ -436,7 +441,8 @@ def _with_logs(incident: Incident, logs: tuple[RankLog, ...]) -> Incident:
 
 
 def _recorders_to_come(case: Case, now: float) -> bool:
-    """On a busy machine they come after the stacks, and they may know whom to name."""
+    """Whether recorders may still come. On a busy machine they come after the stacks, and they may
+    show whom to name."""
     asked, overdue = case.recorder_asked_at, recorders_overdue(len(case.job.ranks))
     return case.recorder_pending and asked is not None and now - asked < overdue
 
@@ -447,8 +453,8 @@ def recorders_overdue(ranks: int) -> float:
 
 
 def _why_over(case: Case, latest: JobView | None, *, still: bool) -> str:
-    """The same by what the job does. ``latest``: the job as it is now; ``still``: the evidence
-    lasts."""
+    """Why an incident is over according to what the job does. ``latest`` is the job as it is now;
+    ``still`` is whether the evidence lasts."""
     job, incident = case.job, case.incident
     if job.ended_at is not None:
         return "the job has ended"

@@ -54,7 +54,7 @@ def _named(case: Case) -> set[tuple[str, int | None]]:
 
 
 def _ranks(case: Case) -> Iterator[RankView]:
-    """The living ranks of its job among those who were named."""
+    """The living ranks of its job that were named."""
     named = _named(case)
     for rank in case.job.live:
         if (rank.rank.process.host, rank.rank.process.pid) in named:
@@ -62,7 +62,7 @@ def _ranks(case: Case) -> Iterator[RankView]:
 
 
 def _members(view: ClusterView, case: Case) -> Iterator[RayTrack]:
-    """The members of its Ray job among those who were named, where they are seen."""
+    """The named members of its Ray job that are seen now."""
     if not case.job.ray_job:
         return
     named = _named(case)
@@ -73,7 +73,7 @@ def _members(view: ClusterView, case: Case) -> Iterator[RayTrack]:
 
 
 def _cannot_go_on(view: ClusterView, case: Case) -> set[tuple[str, int]]:
-    """Who could not go on in what was asked of it, in the newest look at its Ray job."""
+    """Who could not go on with what was requested of it, in the newest look at its Ray job."""
     ray_job = view.ray.jobs.get(case.job.ray_job)
     return {
         (member.process.host, member.process.pid)

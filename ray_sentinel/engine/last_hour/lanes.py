@@ -117,7 +117,7 @@ class Lanes(msgspec.Struct):
         self._trim(lane, now)
 
     def _note_odd(self, views: Mapping[int, RankView], kinds: Sequence[str], now: float) -> None:
-        """The ranks that do another thing than most, those furthest behind first."""
+        """Record the ranks that do something else than most, those furthest behind first."""
         most = _most(kinds)
         others = sorted(
             (view.advanced_at, number)
@@ -185,7 +185,7 @@ def _drawn(stretch: Stretch, kind: int, begin: float) -> LaneStretch:
 
 
 def _order(name: str) -> tuple[bool, int, str]:
-    """Ranks by their numbers, before groups."""
+    """A sort key that puts ranks, by their numbers, before groups."""
     word, _, number = name.partition(" ")
     numbered = word in {"rank", "ranks"}
     first = number.partition(" ")[0] if numbered else ""
@@ -218,14 +218,14 @@ def _kind(view: RankView, idle_kind: str, patience: float, now: float) -> str:
 
 
 def _most(kinds: Sequence[str]) -> str:
-    """What most do."""
+    """What most of them do."""
     ((kind, _),) = Counter(kinds).most_common(1)
     return kind
 
 
 def _grouped(views: Mapping[int, RankView], kinds: Sequence[str]) -> dict[str, list[str]]:
-    """What ranks do, by node; with many nodes by ranks that follow each other, for a node that is
-    lost or replaced must not change the other groups."""
+    """What ranks do by node, or with many nodes by consecutive ranks, because a node that is lost
+    or replaced must not change the other groups."""
     if len({view.node for view in views.values()}) <= MOST_SINGLE:
         by_node: dict[str, list[str]] = {}
         for view, kind in zip(views.values(), kinds, strict=True):

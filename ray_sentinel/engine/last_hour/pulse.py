@@ -158,5 +158,5 @@ def _points(places: Iterable[PulsePlace], first: int) -> Iterator[tuple[int, int
 
 
 def _short(seconds: float) -> float:
-    """Four digits are more than a picture shows."""
+    """The number rounded to four digits, which is more than a picture shows."""
     return float(f"{seconds:.4g}")

@@ -54,8 +54,8 @@ def pulse_report(view: ClusterView, now: float, alerts: Iterable[Alert] = ()) ->
 def _marks(
     view: ClusterView, job: JobView | RayJobView, first: int, alerts: Iterable[Alert]
 ) -> tuple[PulseMark, ...]:
-    """What happened on its nodes since place ``first``; the same on one host within one place is
-    told once."""
+    """What happened on its nodes since place ``first``; repetitions on one host within one place
+    are one mark."""
     if isinstance(job, RayJobView):
         nodes = {node for node, owners in view.ray.owners.items() if job.id in owners.values()}
     else:

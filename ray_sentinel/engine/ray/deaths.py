@@ -94,7 +94,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         self._index()
 
     def _index(self) -> None:
-        """The deaths of actors by where they were, which each end of a rank is looked up in."""
+        """The deaths of actors by place, in which each end of a rank is looked up."""
         self._actors: dict[Place, list[RayDeath]] = {}
         for one in self.told.values():
             self._note(one.death)
@@ -154,7 +154,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
                 self.members[node] = {pid: job for pid, job in pids.items() if job in there}
 
     def _forget(self, edge: float, counted: Iterable[EndedRank]) -> None:
-        """What was told or seen before ``edge``."""
+        """Drop what was reported or seen before ``edge``."""
         spared: dict[str, dict[int, int]] = {}
         for node, process in counted:
             if self.spares(node, process):
@@ -204,7 +204,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         return self.members.get(node, {}).get(process.pid, "") in self.ended
 
     def _joined(self, death: RayDeath) -> RayDeath:
-        """With what the node's agent and the kernel tell of it: they saw it, Ray did not."""
+        """The death, completed by what the node's agent and the kernel report: they saw it, Ray did
+        not."""
         node = death.node or self.addresses.get(death.address, "")
         seen = self.exits.get(node, {}).get(death.pid)
         if death.cause in ("signal", "unknown", "exited") and death.pid in self.oom.get(node, {}):

@@ -216,8 +216,9 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.untimed += 1
 
     def _split_pauses(self, changes: Sequence[int]) -> None:
-        """Calls that follow each other at once have one title, so that what looks like a pause may
-        be none: ``changes`` (whole Unix seconds that only rise) are when calls began and ended."""
+        """Split pauses at the times when calls began and ended. Calls that follow each other at
+        once have one title, so what looks like a pause may be none. ``changes`` are these times,
+        whole Unix seconds in ascending order."""
         first = len(self.pauses) - len(self.pause_ends)
         split = list(self.pauses.recent)
         for number, end in enumerate(self.pause_ends, start=first):
@@ -296,8 +297,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     def _unseen(
         self, before: Iterable[SeenRoot], picture: JobPicture, calls: RayCalls
     ) -> Iterator[SeenRoot]:
-        """Who could not go on when it was seen last, and lives: a look without its stack does not
-        tell that it can."""
+        """The processes that could not go on when they were last seen, and live: a look without
+        their stacks does not tell that they can."""
         seen = {fact.process for fact in picture.facts}
         living = {actor.id for actor in calls.actors if actor.state == "ALIVE"}
         for one in before:
@@ -339,7 +340,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
 
 def _holds_up(root: WaitRoot) -> bool:
-    """Others need not wait for a process that cannot go on, or they wait for any of several."""
+    """Whether a root holds others up. A process that cannot go on need not: nobody may wait for it,
+    or only for any of several."""
     drives = any(member.role == "driver" for member in root.processes)
     return root.waiters > 0 or root.kind != "broken" or drives
 
@@ -350,7 +352,7 @@ def _key(root: WaitRoot) -> tuple[object, ...]:
 
 
 def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> StandingMember:
-    """As this look and those before it show it."""
+    """The standing processes, as this look and those before it show them."""
     fact = one.round_in
     new = StandingMember(
         member=one.member,
@@ -387,7 +389,8 @@ def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> S
 
 
 def _restless_for(before: StackFact, fact: StackFact) -> float | None:
-    """Seconds between two looks at one thread; None where it has rested, or that is not known."""
+    """Seconds between two looks at one thread without a rest; None if it has rested, or that is not
+    known."""
     if before.tid != fact.tid or before.wanted is None or fact.wanted is None:
         return None
     seconds = fact.at - before.at
@@ -395,7 +398,7 @@ def _restless_for(before: StackFact, fact: StackFact) -> float | None:
 
 
 def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
-    """By node: how much is free of each resource that a job asks for and has not been given."""
+    """How much is free, by node id, of each resource that a job requests and has not been given."""
     asked = {
         name
         for call in calls.calls

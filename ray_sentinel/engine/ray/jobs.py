@@ -112,7 +112,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         self._index()
 
     def _index(self) -> None:
-        """What is gone through in every tick, by job. It follows from the table and the tracks."""
+        """The processes that are gone through in every tick, by job. They follow from the table and
+        the tracks."""
         self._actors: dict[str, list[RayActor]] = {}
         for actor in self.table.actors:
             self._actors.setdefault(actor.job, []).append(actor)
@@ -185,7 +186,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         self._index_node(node)
 
     def _job_of(self, node: str, told: RayProcess) -> RayJobView | None:
-        """Of a worker that runs tasks nobody says whose they are: where there is one job, its."""
+        """The job of a process. A worker that runs tasks and whose job nobody reports belongs to
+        the running job, if there is only one."""
         if owner := self.owners.get(node, {}).get(told.process.pid):
             return self.jobs.get(owner)
         running = [job for job in self.jobs.values() if job.ended_at is None]
@@ -314,7 +316,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         return every is not None and now - last >= every
 
     def _look_every(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
-        """Seconds between looks at a job as it is now; None where there is nothing to look for."""
+        """Seconds between looks at a job in its current state; None if there is nothing to look
+        for."""
         unsure = any(not seen.is_sure() for seen in job.stuck_roots())
         late = min(self.overdue(job, now), default=None)
         if late is not None and late < LATE_SECONDS:
@@ -370,18 +373,19 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
 
 
 def _hold(state: str) -> str:
-    """What holds a process in this state: a stop, be it by a debugger, the kernel, or nothing."""
+    """What holds a process in this state: "T" for a stop (a debugger's too), "D" for the kernel, ""
+    for nothing."""
     return "T" if state in STOPPED else state if state in HELD else ""
 
 
 def _until_look(job: RayJobView, title: str) -> float | None:
-    """Seconds without a rest after which a process is looked at: of calls whose durations Ray has
-    not told, sooner than it can be judged, for the look brings them."""
+    """Seconds without a rest after which a process is looked at. For calls whose durations Ray has
+    not reported, that is sooner than it can be judged, because the look brings them."""
     known = job.methods.get(method_of(title))
     untold = known is not None and known.told < RHYTHM
     return LEAST_TIMEOUT if untold else job.round_timeout_in(title)
 
 
 def _ours(at: float | None, offset: float) -> float | None:
-    """A time of an agent's clock on ours."""
+    """A time of an agent's clock on our clock."""
     return None if at is None else at + offset

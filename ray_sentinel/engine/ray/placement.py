@@ -72,7 +72,7 @@ def missing_of(calls: RayCalls, job: str) -> dict[str, Missing]:
 
 
 def _holding(holders: Iterable[ResourceHolder], names: Iterable[str]) -> tuple[ResourceHolder, ...]:
-    """Those that hold some resources, with no others."""
+    """The holders of some resources, reduced to these resources."""
     wanted = tuple(names)
     found = (
         msgspec.structs.replace(one, holds=held)
@@ -83,7 +83,7 @@ def _holding(holders: Iterable[ResourceHolder], names: Iterable[str]) -> tuple[R
 
 
 def _missing_in_group(need: GroupNeed, group: PlacedGroup, placement: Placement) -> Missing:
-    """To what runs in one group, no other resources are of any use."""
+    """What something lacks that runs in one group, where no other resources are of use."""
     bundles = [one for n, one in enumerate(group.bundles) if need.bundle in (None, n)]
     why = _too_much(need.amounts, bundles) if bundles else ""
     inside = [one for one in placement.in_groups if one.group == group.id]
@@ -97,7 +97,8 @@ def _missing_in_group(need: GroupNeed, group: PlacedGroup, placement: Placement)
 
 
 def _missing_labelled(call: RayCall, placement: Placement, free: Sequence[Amounts]) -> Missing:
-    """To what runs on nodes with certain labels, other nodes are of no use."""
+    """What something lacks that runs on nodes with certain labels, where other nodes are of no
+    use."""
     labels = labels_text(call.selectors)
     why = _never_labelled(call.selectors, placement.labels_on.values(), any_of=True)
     fitting = [
@@ -122,8 +123,9 @@ def _never_labelled(
     *,
     any_of: bool = False,
 ) -> str:
-    """Why no node is as selectors ask: with ``any_of`` one of them is enough, else each must be
-    met. Empty where it may be, or the labels of nodes are not known."""
+    """Why no node has the labels that selectors request: with ``any_of`` one selector is enough,
+    otherwise all must be met. Empty if a node may have them, or the labels of nodes are not
+    known."""
     nodes = list(nodes)
     unmet = [one for one in selectors if one and not any(satisfies(node, one) for node in nodes)]
     if not nodes or not unmet or (any_of and len(unmet) < len(selectors)):
@@ -158,7 +160,7 @@ def _of_autoscaler(group: PendingGroup, placement: Placement) -> str:
 
 
 def _same(some: Sequence[Amounts], others: Sequence[Amounts]) -> bool:
-    """Whether bundles are alike, in whatever order."""
+    """Whether two sequences of bundles are equal, in whatever order."""
     return len(some) == len(others) and sorted(map(_items, some)) == sorted(map(_items, others))
 
 
@@ -167,7 +169,8 @@ def _items(bundle: Amounts) -> list[tuple[str, float]]:
 
 
 def _asked(calls: RayCalls, job: str) -> Iterator[tuple[str, PendingGroup]]:
-    """A call that is alone is a group of one bundle."""
+    """The groups and calls of a job that are not placed, each by name; a single call is a group of
+    one bundle."""
     for group in calls.groups:
         if group.job == job:
             yield group_text(group), group
@@ -214,8 +217,8 @@ def _fits(bundle: Amounts, has: Amounts) -> bool:
 
 
 def _short(group: PendingGroup, free: Sequence[Amounts]) -> tuple[str, ...]:
-    """The resources of which too little is free; all that it asks for where each is there, but not
-    in one place."""
+    """The resources of which too little is free; all requested ones if each is there, but not in
+    one place."""
     most: dict[str, float] = {}
     whole: dict[str, float] = {}
     for bundle in group.bundles:

@@ -36,7 +36,7 @@ def ray_jobs(view: ClusterView, mine: list[Incident], now: float) -> Iterator[Jo
 
 
 def _groups(view: ClusterView, mine: list[Incident]) -> dict[str, list[Incident]]:
-    """By Ray's job id: the open incidents of jobs whose ranks are among its members."""
+    """The open incidents of jobs whose ranks are among a Ray job's members, by Ray's job id."""
     found: dict[str, list[Incident]] = {}
     for one in mine:
         job = view.jobs.get((one.job, one.attempt))
@@ -87,8 +87,8 @@ def _status(
 
 
 def _waits(job: RayJobView, now: float) -> SeenRoot | None:
-    """What holds the job up, where it has been silent for longer than it usually is: what may do so
-    for ever, or else what works in a call that is overdue."""
+    """What holds the job up, if it has been silent for longer than usual: something that may do so
+    for ever, or else something that works in an overdue call."""
     if job.looked_at is None or job.silence(now) <= job.timeout:
         return None
     works = (
@@ -101,8 +101,8 @@ def _waits(job: RayJobView, now: float) -> SeenRoot | None:
 
 def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
     """Whether somebody has waited for longer than usual. Of calls that follow each other each is
-    new, and where nothing is usual nothing that works is late. Actors that wait to be called have
-    waited since the last change, if who calls them computes: it may also wait for work."""
+    new, and where nothing is usual, nothing that works is late. Actors that wait to be called have
+    waited since the last change, if their caller computes: it may also wait for work."""
     since = [step.since for step in seen.root.chain if step.since is not None]
     found = (job.stacks.get(one.process) for one in seen.root.processes)
     if not since and not all(fact is not None and computes(fact) for fact in found):
@@ -113,7 +113,7 @@ def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
 def _members(
     view: ClusterView, job: RayJobView, ranks: set[ProcessId], now: float
 ) -> Iterator[MemberStatus]:
-    """The driver, and the actors that are no ranks."""
+    """The driver, and the actors that are not ranks."""
     driver = view.ray.driver_track(job)
     yield MemberStatus(
         label="driver",

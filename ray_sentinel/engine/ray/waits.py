@@ -96,7 +96,7 @@ def findings(view: ClusterView, now: float) -> Iterator[Finding]:
 
 
 def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdict]:
-    """Those with the most waiters first."""
+    """The verdicts, those with the most waiters first."""
     for seen in job.roots:
         kind = _kind(view, job, seen, now)
         # A case of ranks would show no circle.
@@ -114,7 +114,7 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
 
 
 def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> FaultKind | None:
-    """What is proven; None while it is not."""
+    """The kind of fault that is proven; None while none is."""
     root = seen.root
     if root.kind == "circle":
         sure = seen.is_sure() and (not _by_connections(root) or _has_stopped(job, now))
@@ -150,10 +150,10 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
 def _cannot_go_on(
     view: ClusterView, job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float
 ) -> bool:
-    """Whether a process that something was asked of cannot go on with it. Where it has held nobody
-    up, since the others wait for any of several or for nothing, what may be over in a moment must
-    last: a wait for a disk between two looks, C code that keeps the GIL for longer than a call
-    may."""
+    """Whether a process that something was requested of cannot go on with it. If it has held nobody
+    up, because the others wait for any of several or for nothing, a state that may be over in a
+    moment must last: a wait for a disk between two looks, or C code that keeps the GIL for longer
+    than a call may take."""
     kind = _broken_kind(seen.root)
     held_for = track.stopped_for(now) if track is not None else 0.0
     if track is not None and (track.since > seen.last_at or _is_free(view, job, kind, track, now)):
@@ -172,8 +172,8 @@ def _cannot_go_on(
 def _is_free(
     view: ClusterView, job: RayJobView, kind: FaultKind, track: RayTrack, now: float
 ) -> bool:
-    """Whether a process that was stopped or blocked is so no more. What has been told of one is
-    taken back once that is so for a while: who writes a lot is blocked now and then."""
+    """Whether a process that was stopped or blocked no longer is. A report of it is withdrawn once
+    that has lasted for a while: a process that writes a lot is blocked now and then."""
     if kind not in WATCHED:
         return False
     told = view.open_incidents.get((job.name, 0))
@@ -181,8 +181,8 @@ def _is_free(
 
 
 def _by_connections(root: WaitRoot) -> bool:
-    """Whether an answer over a connection is among what its members wait for: to what is only ever
-    sent, as by a queue, nobody answers."""
+    """Whether its members wait for an answer over a connection, among other things: nobody answers
+    what is only ever sent, as by a queue."""
     return any(step.how == ANSWER for step in root.chain)
 
 
@@ -193,9 +193,9 @@ def _has_stopped(job: RayJobView, now: float) -> bool:
 
 
 def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
-    """Whether the building of an environment stands still: however long it takes, as long as
-    anything of it is put on a CPU now and then it is not stuck. Ray's agent builds nothing and
-    answers nobody while it waits for the bytes of a download."""
+    """Whether the building of an environment stands still. However long it takes, it is not stuck
+    while any part of it gets a CPU now and then. Ray's agent builds nothing and answers nobody
+    while it waits for the bytes of a download."""
     root = seen.root
     if root.kind != "standing" or not seen.is_sure() or _age(root, job, now) < LEAST_TIMEOUT:
         return False
@@ -206,9 +206,9 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     """Whether an actor holds up the whole job, and has done so for many times as long as its calls
     ever took.
 
-    Its calls may run in coroutines and threads, of which the main thread shows nothing, although
-    the timeout is otherwise measured by it. What the calls await may come from another process, if
-    another one runs anything.
+    Its calls may run in coroutines and threads, which its main thread does not show, although the
+    timeout is otherwise measured by that thread. What the calls await may come from another
+    process, if another one runs anything.
     """
     root, member = seen.root, seen.root.processes[0]
     called_at = root.chain[-1].since if root.chain else None
@@ -228,7 +228,8 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
 def _standing_kind(
     view: ClusterView, job: RayJobView, standing: StandingMember, now: float
 ) -> FaultKind | None:
-    """Of a process that runs something, and stands still or goes round in it."""
+    """The kind of fault of a process that runs something, and stands still or goes round in it;
+    None if none is proven."""
     if standing.round_in is not None:
         return _round_kind(view, job, standing, now)
     if not standing.is_sure():
@@ -246,9 +247,9 @@ def _standing_kind(
 def _thread_is_stuck(
     view: ClusterView, job: RayJobView, standing: StandingMember, now: float
 ) -> bool:
-    """Of a thread that is not the main one: since it was looked at first it has stood for longer
-    than any call took as a whole, and its own call has taken several times as long as any. Nobody
-    watches a thread before the first look, but when the call began is known."""
+    """Whether a thread other than the main one is stuck: it has stood still since the first look
+    for longer than any call took as a whole, and its own call has taken several times as long as
+    any. Nobody watches a thread before the first look, but when the call began is known."""
     still_since = standing.thread_still_since
     member = standing.member
     longest, began = job.longest_call_of(member.does), standing.began
@@ -282,8 +283,9 @@ def served_late(view: ClusterView, now: float) -> frozenset[str]:
 def _round_kind(
     view: ClusterView, job: RayJobView, standing: StandingMember, now: float
 ) -> FaultKind | None:
-    """Of a process that was on a CPU in one function at all looks, and has not rested since before
-    the first of them: a call that computes for long is seen in several functions."""
+    """The kind of fault of a process that was on a CPU in one function at all looks, and has not
+    rested since before the first of them; None if none is proven. A call that computes for long is
+    seen in several functions."""
     track, fact = view.ray.track_of(standing.member.process), standing.round_in
     if fact is None or not standing.is_sure() or fact.activity in LONG_ACTIVITIES:
         return None
@@ -305,7 +307,7 @@ def _round_kind(
 def _thread_goes_round(
     job: RayJobView, standing: StandingMember, fact: StackFact, now: float
 ) -> bool:
-    """The same of a thread that is not the main one: it has not rested between looks that are
+    """The same for a thread other than the main one: it has not rested between looks that are
     further apart than any call took, and its own call takes many times as long as any."""
     names, began = standing.member.does, standing.began
     longest = job.longest_call_of(names)
@@ -317,7 +319,7 @@ def _thread_goes_round(
 
 
 def _root_of(standing: StandingMember) -> WaitRoot:
-    """As if it were one: who called it is all that is known to wait."""
+    """A root made of a standing process: only its caller is known to wait."""
     method = ", ".join(standing.member.methods[:1])
     place = f"{method} at {standing.member.label}" if method else standing.member.label
     link = ChainLink(start=standing.called_by, end=place, how=CALLED, witness="ray")
@@ -338,7 +340,7 @@ def _broken_kind(root: WaitRoot) -> FaultKind:
 
 
 def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
-    """Seconds for which somebody has waited for it."""
+    """Seconds for which somebody has waited for a root."""
     known = [step.since for step in root.chain if step.since is not None]
     return now - min(known) if known else job.silence(now)
 
@@ -346,10 +348,11 @@ def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
 def _is_the_ranks(
     view: ClusterView, members: Iterable[RootMember], now: float, since: float
 ) -> bool:
-    """Whether one is a rank that the case of its own job tells more of, or may be about to.
+    """Whether one of them is a rank about which the case of its own job says more, or may be about
+    to.
 
-    ``since``: when they were first seen as they are. A job of ranks that has moved after that does
-    not see what holds them up: threads of Ray's that poll in idle actors look like work.
+    ``since`` is when they were first seen in this state. A job of ranks that has moved after that
+    does not see what holds them up: threads of Ray's that poll in idle actors look like work.
     """
     for member in members:
         rank = _rank_of(view, member.process)
@@ -408,7 +411,7 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
 
 
 def _stacks(job: RayJobView, root: WaitRoot) -> tuple[StackFact, ...]:
-    """Of those who hold it up, then of one who waits for them."""
+    """The stacks of those who hold it up, then of one process that waits for them."""
     shown = (*(member.process for member in root.processes), *root.waiting[:1])
     return tuple(job.stacks[process] for process in shown if process in job.stacks)
 
@@ -448,8 +451,8 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
 
 
 def _free(view: ClusterView, job: RayJobView) -> str:
-    """How much is free on the nodes that have most of what the job asks for: what many nodes have
-    together is of no use to who needs it on one."""
+    """How much is free on the nodes that have most of what the job requests. The sum of many nodes
+    is of no use to something that needs it on one."""
     nodes = sorted(
         ((view.host_of(node), free) for node, free in job.free_on.items() if any(free.values())),
         key=lambda node: (sorted(node[1].values(), reverse=True), node[0]),
@@ -506,7 +509,7 @@ def ray_job_of(view: ClusterView, job: JobView) -> RayJobView | None:
 
 
 def _above(view: ClusterView, job: JobView) -> RayTrack | None:
-    """The process of Ray that an inference engine's ranks run below."""
+    """The process of Ray below which an inference engine's ranks run."""
     of_engine = any(rank.rank.role == "engine" for rank in job.live[:1])
     return view.ray.above_engine(job.job) if of_engine else None
 
@@ -546,9 +549,9 @@ def with_chain(view: ClusterView, job: JobView, verdict: Verdict) -> Verdict:
 
 
 def _of_engine(view: ClusterView, above: RayTrack, engine: JobView, verdict: Verdict) -> Verdict:
-    """A verdict about an inference engine, with the chain through the process above it. Where the
+    """A verdict about an inference engine, with the chain through the process above it. If the
     engine has requests and none of its ranks is to blame, that process is: it, or what it has
-    started, does not hand them on."""
+    started, does not pass them on."""
     ray_job = ray_job_of(view, engine)
     roots = ray_job.roots if ray_job is not None else ()
     members = ((seen.root, one) for seen in roots for one in seen.root.processes)

@@ -47,7 +47,7 @@ class HostMemoryLow(AlertRule):
                 )
 
     def _runs_out(self, left: TelemetrySeries, now: float) -> float | None:
-        """Seconds to the end, by the fall of the last while; None where it does not end soon."""
+        """Seconds until no memory is left, at the recent rate; None if that is not soon."""
         if not left.covers(now, self.thresholds.seconds):
             return None
         values = left.within(now, self.thresholds.seconds)

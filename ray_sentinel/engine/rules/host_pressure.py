@@ -34,7 +34,7 @@ class PressureRule(AlertRule):
 
 
 class HostIoPressure(PressureRule):
-    """A save raises it for a moment; this lasts."""
+    """Tasks wait for input and output. A save causes that for a moment; this lasts."""
 
     name = "host.io_pressure"
     metric = "hw_io_pressure_full_pct"

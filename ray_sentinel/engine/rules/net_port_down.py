@@ -36,7 +36,7 @@ class NetPortDown(AlertRule):
                     )
 
     def _down_since(self, series: TelemetrySeries) -> float | None:
-        """When it went down; None where it is up, or never was."""
+        """When it went down; None if it is up, or never was."""
         since, count = None, 0
         for at, value in series.newest_first():
             if value >= 1:

@@ -211,7 +211,8 @@ class RankExited(Rule):
         )
 
     def _asked_to_end(self, first: tuple[float, Exit], first_abnormal: float) -> bool:
-        """A launcher or a person ended the job: the first exit of all answers such a signal."""
+        """Whether a launcher or a person ended the job: the first exit of all then follows such a
+        signal."""
         at, exit_ = first
         return (
             exit_.signal in ASKED_TO_END and at <= first_abnormal + self.thresholds.settle_seconds
@@ -219,8 +220,8 @@ class RankExited(Rule):
 
     @staticmethod
     def _a_node_is_missing(view: ClusterView, job: JobView, first: float, now: float) -> bool:
-        """A node with ranks of the job is silent, or has told nothing since the first exit: its
-        ranks may be the ones that went first."""
+        """Whether a node with ranks of the job is silent, or has reported nothing since the first
+        exit: its ranks may be the ones that went first."""
         for rank in job.ranks.values():
             if (node := view.nodes.get(rank.node)) is None:
                 continue

@@ -61,8 +61,9 @@ class RankGilSeen(Rule):
 
 
 def _held(rank: RankView, moved: float) -> list[StackFact]:
-    """The last looks at which it held the GIL in one place; what was before it got on, or before
-    the job ``moved``, is no news: a call of every step keeps it in the same place for a moment."""
+    """The last looks at which it held the GIL in one place. Those before its last progress, or
+    before the job ``moved``, do not count: a call in every step keeps it in the same place for a
+    moment."""
     found: list[StackFact] = []
     for look in reversed(rank.looks):
         here = not found or look.signature == found[-1].signature

@@ -83,8 +83,8 @@ class RayDeaths(Rule):
 
 
 def _is_told(view: ClusterView, death: RayDeath) -> bool:
-    """Whether it is a rank's, of which ``rank.exited`` tells, or may yet: not of one that left with
-    status 0, where all others ended because the driver did."""
+    """Whether it is a rank's death, which ``rank.exited`` reports, or still may. Not that of a rank
+    that left with status 0, where all others ended because the driver did."""
     found = view.job_at(death.node, death.pid)
     if found is None:
         return False

@@ -58,8 +58,8 @@ class StallOutside(Rule):
 
 
 def _all_outside(job: JobView, still: float) -> bool:
-    """Whether every rank was seen, since the job last moved, where it waits for no other, and
-    where it stands still."""
+    """Whether every rank was seen, since the job last moved, standing still in a place where it
+    waits for no other rank."""
     moved = job.moved_at()
     looks = [view.looks[-1] for view in job.live if view.looks and view.looks[-1].at >= moved]
     if not looks or len(looks) < len(job.live):

@@ -75,7 +75,7 @@ class TrainMoeBalance(AlertRule):
 def _named(
     view: ClusterView, word: str, but: tuple[str, ...] = ()
 ) -> Iterator[tuple[JobView, int, str, Track]]:
-    """The scalars with a word in their names, of the lowest rank that tells each."""
+    """The scalars with a word in their names, each of the lowest rank that reports it."""
     told: set[tuple[tuple[str, int], str]] = set()
     for (job, rank, name), track in sorted(view.scalars.tracks.items(), key=lambda i: i[0]):
         lower = name.lower()
@@ -87,6 +87,6 @@ def _named(
 
 
 def _median_before(track: Track, last: int) -> float | None:
-    """The median of what was before the last values; None where that is too little."""
+    """The median of the values before the last ones; None if there are too few."""
     before = track.values[:-last]
     return statistics.median(before) if len(before) >= LEAST else None

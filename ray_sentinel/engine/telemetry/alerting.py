@@ -31,7 +31,7 @@ class AlertRule(Rule):
     """Examines the telemetry of nodes with ranks, and yields an alert for each fault."""
 
     def evaluate(self, view: ClusterView, now: float) -> Iterable[Finding]:
-        """Opens no case."""
+        """No findings: alerts open no case."""
         return ()
 
     @abc.abstractmethod
@@ -95,8 +95,8 @@ class AlertBook(msgspec.Struct, dict=True):
         return tuple(sorted((alert for alert, _ in self.open.values()), key=lambda a: a.since))
 
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
-        """Those about a job: its own, and those of the hosts that its ranks are on, but for other
-        jobs' GPUs. Each says which of the job's ranks have the GPU."""
+        """The alerts about a job: its own, and those of its ranks' hosts, except for other jobs'
+        GPUs. Each names the job's ranks that have the GPU."""
         alerts = [alert for alert in self.all() if not alert.job or alert.job == job.job]
         if not alerts:
             return ()
@@ -120,8 +120,8 @@ class AlertBook(msgspec.Struct, dict=True):
 def _gpus(
     hosts: Mapping[str, str], ranks: Iterable[RankView]
 ) -> dict[tuple[str, str], tuple[int, ...]]:
-    """By host and index, the ranks that were given a GPU, as far as they were told, on nodes with
-    these hosts."""
+    """The ranks that were given a GPU, as far as they reported it, on nodes with these hosts; by
+    host and index."""
     found: dict[tuple[str, str], set[int]] = {}
     for seen in ranks:
         if seen.node in hosts:

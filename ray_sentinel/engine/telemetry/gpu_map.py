@@ -64,7 +64,7 @@ def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
 
 
 def _by_gpu(node: NodeTelemetry, name: str, kind: str = "") -> dict[str, TelemetrySeries]:
-    """The series of a metric, of one type where one is asked for, that came last of each GPU: a new
+    """The most recent series of a metric for each GPU, of one type if one is requested: a new
     driver may change other labels."""
     found: dict[str, TelemetrySeries] = {}
     for key, series in node.series.get(name, {}).items():

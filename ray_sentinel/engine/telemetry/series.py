@@ -171,7 +171,8 @@ class TelemetrySeries(NamedTuple):
         return max(bisect_left(self.times, now - seconds) - len(self.times), -len(self.values))
 
     def _compared(self, now: float, seconds: float) -> int:
-        """The same, or that of the value before, with which the first is compared."""
+        """The place of the first sample within the last ``seconds``, or of the value before it,
+        with which the first is compared."""
         begin = self._begin(now, seconds)
         for place in range(begin - 1, -len(self.values) - 1, -1) if begin else ():
             if math.isfinite(self.values[place]):
@@ -179,7 +180,7 @@ class TelemetrySeries(NamedTuple):
         return begin
 
     def _from(self, place: int) -> tuple[list[float], list[float]]:
-        """Times and values from a place on."""
+        """Times and values from a place onwards."""
         if not place:
             return [], []
         times, values = self.times[place:].tolist(), self.values[place:].tolist()
@@ -269,7 +270,7 @@ class SampleStream(msgspec.Struct):
         return changed
 
     def _arrange(self, keys: list[SeriesKey]) -> None:
-        """The columns of these keys come first, in their order."""
+        """Move the columns of these keys to the front, in the order of the keys."""
         there = {column.key: column for column in reversed(self.columns)}
         first = [there.pop(key) if key in there else Column(key) for key in keys]
         self.columns = [*first, *reversed(there.values())]
@@ -300,7 +301,7 @@ class SampleStream(msgspec.Struct):
             del column.values[: max(0, len(column.values) - len(self.times))]
 
     def thin(self, now: float) -> None:
-        """Of old samples keep one in ``THIN_SECONDS``."""
+        """Keep only one old sample in every ``THIN_SECONDS``."""
         begin = bisect_left(self.times, self.thinned_until)
         end = bisect_left(self.times, now - CLOSE_SECONDS)
         if end - begin < 2:
@@ -329,8 +330,8 @@ class SampleStream(msgspec.Struct):
         return len(rest) - len(kept)
 
     def row(self, at: float) -> dict[SeriesKey, float]:
-        """The values at one moment; where samples were thinned, the last ones before it: another
-        stream has kept those of other moments."""
+        """The values at one moment; where samples were thinned, the last ones before it, because
+        another stream has kept those of other moments."""
         place = bisect_left(self.times, at)
         if place == len(self.times) or self.times[place] != at:
             place -= 1
@@ -451,7 +452,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
 
 def _move_together(streams: list[SampleStream]) -> None:
-    """Make the numbers anew, all of them: an array that has become shorter keeps its place, and so
+    """Allocate all arrays of numbers anew. An array that has become shorter keeps its place, so
     many small ones keep nearly all pages of what they had before."""
     columns = [column for stream in streams for column in stream.columns]
     numbers = bytearray()
@@ -477,7 +478,7 @@ class HeldNode:
 
     @property
     def least_bytes(self) -> int:
-        """That they take when they are packed, at least."""
+        """The least bytes that they take when packed."""
         if self._node is None:
             return len(self._data)
         streams = self._node.streams.values()
@@ -537,8 +538,8 @@ class Telemetry(msgspec.Struct):
             self._bound(now, most_bytes)
 
     def _bound(self, now: float, most_bytes: int) -> None:
-        """Where there is hardly room for all samples, keep old ones less often; where that is not
-        enough, let the oldest go: first those that no rule reads."""
+        """Thin old samples if there is hardly room for all. If that is not enough, drop the oldest,
+        first those that no rule reads."""
         self.cut = False
         if self.size > THIN_FROM * most_bytes:
             for node in self.nodes.values():

@@ -62,14 +62,14 @@ def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
 def _unserved(
     case: Case, scores: EvidenceScores, finding: Finding, facts: Sequence[StackFact]
 ) -> Judgement:
-    """Requests make no progress, whatever the ranks seem to do."""
+    """The judgement where requests make no progress, whatever the ranks seem to do."""
     idle = "; its ranks wait for requests, which nobody hands to them"
     summary = finding.summary + (idle if facts and all_idle(facts) else "")
     return Judgement(decision="confirm", verdict=unnamed(case, scores, "stall", summary))
 
 
 def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
-    """What is known of a hang in which nothing tells the ranks apart."""
+    """What is known of a hang in which nothing distinguishes the ranks."""
     if job.joins():
         return "startup-stuck", f"{job.job} does not start: {_not_joined(job)}"
     waiting = sum(bool(fact.waits_for_others) for fact in facts)
@@ -87,7 +87,7 @@ def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
 
 
 def _not_joined(job: JobView) -> str:
-    """Who is not there, of a job whose ranks wait for others to join."""
+    """Who is missing from a job whose ranks wait for others to join."""
     here = {view.rank.id.rank for view in job.live}
     if missing := job.missing_ranks():
         return f"{name_ranks(here)} wait for {name_ranks(missing)}, which no agent sees"

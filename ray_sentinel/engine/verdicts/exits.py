@@ -108,7 +108,7 @@ def is_echo(exit_: Exit) -> bool:
 
 
 def is_mismatch(exit_: Exit) -> bool:
-    """Whether it ended because it and a peer were not in the same collective: either may be
+    """Whether it ended because it and a peer were not in the same collective: either of them may be
     wrong."""
     return bool(MISMATCH.search(final_words(exit_)))
 

@@ -73,7 +73,8 @@ def note_departed(view: ClusterView) -> None:
 
 
 def _gone_untold(view: ClusterView, job: JobView, now: float) -> Iterator[tuple[float, float]]:
-    """When ranks went with a node that told nothing of it: since it was last heard of."""
+    """When ranks went with a node that reported nothing about it: at the time when the node was
+    last heard of."""
     for node_id in {rank.node for rank in job.ranks.values() if rank.exit is None}:
         node = view.nodes.get(node_id)
         if node is None or node.leaving_since is None or node.seen_at is None:
@@ -181,7 +182,8 @@ def sent_too_much(job: JobView, abnormal: Ends) -> RankView | None:
 
 
 def _gone_at(job: JobView, said_at: float, exit_: Exit) -> float:
-    """When a process was gone that had said its last words at ``said_at``; peers see it go then."""
+    """When a process that had said its last words at ``said_at`` was gone; that is what its peers
+    see."""
     view = job.ranks.get(exit_.rank.process)
     if view is not None and view.alive:
         return math.inf

@@ -138,7 +138,8 @@ def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, .
 
 
 def _shown_for(fact: StackFact, ranks: Sequence[RankId]) -> StackFact:
-    """The stack of the first of these ranks, for all of them: they stand at one place."""
+    """The stack of the first of these ranks, shown for all of them, because they stand at one
+    place."""
     if len(ranks) == 1:
         return msgspec.structs.replace(fact, rank=ranks[0])
     said = ranges(sorted({rank.rank for rank in ranks}))

@@ -169,7 +169,7 @@ def _from_findings(case: Case, scores: EvidenceScores, by_rank: Mapping[int, Ran
 
 
 def _from_exits(case: Case, scores: EvidenceScores, now: float) -> None:
-    """Ranks that left in peace, or nobody knows how, while others wait on."""
+    """Weigh ranks that left in peace, or in an unknown way, while others wait on."""
     if not case.job.live or any(f.rule == "rank.exited" for f in case.findings.values()):
         return
     if case.job.ending():
@@ -191,7 +191,7 @@ def _from_exits(case: Case, scores: EvidenceScores, now: float) -> None:
 
 
 def _somebody_waits(case: Case) -> bool:
-    """A rank that is there was seen to wait for others, and to stand still since."""
+    """Whether a rank that is there was seen waiting for others, and has stood still since."""
     if case.recorder is not None and case.recorder.waits:
         return True
     facts = ((view.rank.process, case.latest(view.rank.process)) for view in case.job.live)
@@ -202,7 +202,8 @@ def _somebody_waits(case: Case) -> bool:
 
 
 def _from_the_end(case: Case, scores: EvidenceScores) -> None:
-    """Most have ended in peace: who is still there, and waits for nobody, hangs on the way out."""
+    """Weigh ranks that hang on the way out. Most have ended in peace, and these are still there and
+    wait for nobody."""
     ended = sum(view.left_in_peace for view in case.job.ranks.values())
     for view in case.job.live:
         fact = case.latest(view.rank.process)
@@ -270,8 +271,8 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
 
 
 def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[ProcessId, StackFact]:
-    """``facts`` without processes that have a rank's number by their variables alone, as a side-car
-    has, where another of that number waits with its peers: nobody waits for those."""
+    """``facts`` without processes that have a rank's number only through their variables, as a
+    side-car has, if another process of that number waits with its peers: nobody waits for them."""
     ranks = {process: case.job.ranks[process].rank for process in facts}
     waiting = {ranks[process].id.rank for process, fact in facts.items() if fact.waits_for_others}
     return {
@@ -296,7 +297,8 @@ def _apart(number: int, fact: StackFact, seen: StacksContext) -> str:
 def _from_unreadable(
     case: Case, scores: EvidenceScores, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
 ) -> None:
-    """A live rank whose stacks nobody can read, while all that can be read wait: weak evidence."""
+    """Weigh live ranks whose stacks nobody can read, while all readable ones wait: weak
+    evidence."""
     mute = [view for view in case.job.live if view.rank.process not in facts]
     if not case.rounds or len(mute) != 1 or len(waiters) < len(facts) or not waiters:
         return
@@ -306,7 +308,7 @@ def _from_unreadable(
 
 
 def _from_steps(case: Case, scores: EvidenceScores) -> None:
-    """A rank behind its peers by a step: telling only where few are."""
+    """Weigh ranks that are a step behind their peers: telling only if they are few."""
     steps = {
         view.rank.process: view.progress.step
         for view in case.job.live
@@ -368,7 +370,7 @@ def _proven_kind(case: Case, view: RankView) -> FaultKind | None:
 
 
 def _seen_kind(case: Case, view: RankView, called: RecorderKind | None, early: bool) -> FaultKind:
-    """``early``: the job has not trained yet."""
+    """The kind of fault that a stack shows. ``early`` is whether the job has not trained yet."""
     fact = case.latest(view.rank.process)
     kind = fault_kind(view, fact, case.movement(view.rank.process), called)
     if kind == "device-stuck":
@@ -381,7 +383,7 @@ def _seen_kind(case: Case, view: RankView, called: RecorderKind | None, early: b
 
 
 def _trained(case: Case) -> bool:
-    """Some rank waits in a collective that start-up has no use for."""
+    """Whether some rank waits in a collective that start-up has no use for."""
     facts = (case.latest(view.rank.process) for view in case.job.live)
     return any(
         fact is not None

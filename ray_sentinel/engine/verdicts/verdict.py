@@ -52,7 +52,7 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
 def _decided(
     case: Case, scores: EvidenceScores, now: float, host_of: dict[str, str], *, proven: bool
 ) -> Judgement:
-    """What follows from the scores."""
+    """The judgement that follows from the scores."""
     named = scores.named()
     if proven:
         # What is proven has only just happened: the others may be anywhere, on their way to where
@@ -71,14 +71,14 @@ def _decided(
 
 
 def _all_rest(case: Case) -> bool:
-    """Every rank waits for work or for requests, though in different places."""
+    """Whether every rank waits for work or for requests, though in different places."""
     facts = [case.latest(view.rank.process) for view in case.job.live]
     known = [fact for fact in facts if fact is not None]
     return 0 < len(known) == len(facts) and all_idle(known)
 
 
 def _told_by_recorder(case: Case) -> set[RankId]:
-    """The ranks that the recorders accuse: recorders remember what was before."""
+    """The ranks that the recorders accuse: recorders remember what happened before."""
     blamed = {culprit.rank for culprit in recorded(case)}
     return {view.rank.id for view in case.job.ranks.values() if view.rank.id.rank in blamed}
 
@@ -100,7 +100,7 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
 
 
 def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
-    """Whether a rank does what keeps the GIL, or sits in the kernel, in everyday work."""
+    """Whether a rank does something that keeps the GIL, or sits in the kernel, in everyday work."""
     if case.job.silence(now) >= SPARED_TIMEOUTS * case.job.timeout():
         return False
     facts = [case.latest(process) for process in named]
@@ -137,7 +137,8 @@ def _named(
 
 
 def _told(culprits: Sequence[Culprit], phrases: Sequence[str]) -> str:
-    """``rank 2 on a is stopped, likewise rank 5 on b; rank 0 on c waits for input``."""
+    """The summary, such as ``rank 2 on a is stopped, likewise rank 5 on b; rank 0 on c waits for
+    input``."""
     by_phrase: dict[str, list[str]] = {}
     for culprit, phrase in zip(culprits, phrases, strict=True):
         by_phrase.setdefault(phrase, []).append(f"rank {culprit.rank} on {culprit.host}")

@@ -69,10 +69,9 @@ are of no use to others."""
 
 
 def enum_name(message: Any, field: str) -> str:
-    """The name of an enum's value; empty if this version of Ray has no name for it. ``Enum.Name``
-    would raise then, and one strange entry must not cost the others.
+    """The name of an enum's value; empty if this version of Ray has no name for it.
 
-    Unlike ``Enum.Name``, which raises then: one strange entry must not cost the others.
+    ``Enum.Name`` would raise then, and one strange entry must not cost the others.
     """
     return _enum_names(message.DESCRIPTOR, field).get(getattr(message, field), "")
 
