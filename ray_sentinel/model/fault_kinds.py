@@ -16,7 +16,7 @@ READ_LAST_LINES = "Read the rank's last log lines in the bundle; its peers' erro
 
 
 class KindOfFault(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind."""
+    """What the program says about one kind of fault."""
 
     phrase: str
     """What follows the name of a culprit, as in "rank 3 has ended"."""

@@ -25,7 +25,7 @@ class RankId(msgspec.Struct, frozen=True, order=True):
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
-    """A training process and where it came from."""
+    """A training process, and where its identity comes from."""
 
     id: RankId
     process: ProcessId

@@ -11,8 +11,8 @@ NO_AUTOSCALER = "no autoscaler adds nodes"
 
 
 class ResourceHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """An actor, a task or a placed group, or several of a kind, with the resources of nodes that
-    they were given."""
+    """An actor, a task or a placed group, or several of a kind, with the resources that nodes gave
+    them."""
 
     kind: HolderKind
     name: str

@@ -48,7 +48,7 @@ class LastWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Read from a rank's shared-memory record."""
+    """What a rank's shared-memory record says."""
 
     step: int | None = None
     step_ended_at: float | None = None

@@ -141,7 +141,7 @@ def _ask(
 
 
 def _write_request(view: RecordView, wish: ProgressRequest) -> int:
-    """Ask, and return the request's serial number. Requests of others that the companion, which
+    """Write a request, and return its serial number. Requests of others that the companion, which
     looks twice a second, has not seen yet are kept."""
     with _asking:
         handle = _open(view, os.O_RDWR)
@@ -162,7 +162,7 @@ def _write_request(view: RecordView, wish: ProgressRequest) -> int:
 
 
 def _answered(view: RecordView) -> int:
-    """Serial number of the last request that was answered."""
+    """The serial number of the last request that was answered."""
     handle = _open(view, os.O_RDONLY)
     try:
         return unpack_request(_word(handle, record.ANSWER_OFFSET))[0]

@@ -71,7 +71,7 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def detached(self) -> bool:
-        """The writer detached while its process lived on."""
+        """Whether the writer detached while its process lived on."""
         return self.words is not None and self.words.kind == "detach"
 
     @property

@@ -134,7 +134,7 @@ class NodeWatch:
         )
 
     def ray_exits(self) -> tuple[RayExit, ...]:
-        """How those of Ray's processes ended that ended recently."""
+        """How those of Ray's processes ended that have ended recently."""
         return self._ray_processes.exits(self._now())
 
     @property
@@ -229,7 +229,7 @@ class NodeWatch:
         return self._owns_below(pid for pid, _ in process.lineage)
 
     def _owned(self, view: RecordView) -> bool:
-        """Whether a process that is dead by now was one of this agent's."""
+        """Whether a process that is now dead was one of this agent's."""
         return self._owns_below([view.header.raylet] if view.header.raylet else [])
 
     def _owns_below(self, ancestors: Iterable[int]) -> bool:
@@ -304,7 +304,7 @@ class NodeWatch:
         self._departures.follow(current, {process.key for process in table.values()})
 
     def _arm(self, view: RecordView) -> None:
-        """If no tracer may read it, the rank must be armed to leave its stacks before it hangs."""
+        """Arm a rank to leave its stacks before it hangs, if no tracer may read it."""
         self._armed.add(view)
         allowed = may_trace(view.header.pid, self._proc)
         if self._tracer and allowed is not False:

@@ -58,12 +58,13 @@ def awaited_answers(
 
 
 def _network(one: Connection) -> str:
-    """Where its addresses are unique: those of loopback only within one network namespace."""
+    """Where an address is unique: a loopback address only within one network namespace."""
     return one.network if one.local.startswith(("127.", "::1:")) else ""
 
 
 def _is_rays(one: Connection, node: str, ports: Ports) -> bool:
-    """Whether Ray listens there, or may: of workers that run tasks its port is not known."""
+    """Whether Ray listens there, or may listen: the ports of workers that run tasks are not
+    known."""
     port = ports.get((node, one.process.pid), 0)
     return one.local.endswith(f":{port}") if port else one.owner == one.process
 
@@ -85,7 +86,8 @@ def serving_drivers(
 
 
 class JobAnswers:
-    """The awaited answers in one look, by who awaits them and from whom."""
+    """The awaited answers in one look, by the process that awaits them and the one that owes
+    them."""
 
     def __init__(
         self,

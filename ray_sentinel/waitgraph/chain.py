@@ -153,7 +153,7 @@ GOES_ON = "which goes on, last seen "
 
 
 def ending(root: GraphRoot) -> str:
-    """What holds the chain up."""
+    """What holds the chain up, in words."""
     if root.kind == "works" and root.why:
         return GOES_ON + root.why
     return root.why or _ENDINGS[root.kind]

@@ -34,7 +34,8 @@ def meeting(root: GraphRoot, translated: RayFacts) -> str:
 
 
 def _by_ray(root: GraphRoot, translated: RayFacts) -> str:
-    """Weights that one class makes and another fetches."""
+    """What actors do together if one class makes weights and another fetches them through Ray;
+    otherwise empty."""
     known = translated.processes.known
     actors = [n for n in (*root.members, *root.waiters) if n in known and known[n].actor]
     own = [node for node in actors if node in root.members]

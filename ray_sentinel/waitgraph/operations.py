@@ -98,7 +98,8 @@ class JobOperations:
         self._take_in_those_without_a_group()
 
     def _take_in_those_without_a_group(self) -> None:
-        """Of a class of which others are in one group only."""
+        """Add the members without a known group to a class's group, if all others of the class are
+        in one group."""
         for job, role, group in list(self._crews):
             others = [c for c in self._crews if c[:2] == (job, role) and c[2]]
             if not group and len(others) == 1:
@@ -119,8 +120,8 @@ class JobOperations:
             yield self._operation(left, [node for node in self._crews[crew] if node in away])
 
     def _parties(self, crew: Crew) -> Iterator[_Party]:
-        """Who stands in which operations. Those of an incomplete crew wait for who is missing,
-        whatever they stand in; the parts of a complete one may be in different operations."""
+        """The parties of the operations. Members of an incomplete crew wait for the missing ones,
+        whatever they stand in; the parts of a complete crew may be in different operations."""
         missing = tuple(node for node in self._crews[crew] if not self._stands(node))
         by_name: dict[str, list[WaitNode]] = defaultdict(list)
         for node in self._crews[crew]:
@@ -136,8 +137,8 @@ class JobOperations:
         return fact is not None and bool(fact.waits_for_others)
 
     def _meeting(self, parties: Iterable[_Party]) -> Iterator[tuple[_Party, ...]]:
-        """Parties of several crews that stand in operations of one name, of which one lacks none of
-        its own crew, and gets no further."""
+        """Parties of several crews that stand in operations of one name, if at least one of them
+        has its whole crew there and still gets no further."""
         by_name: dict[tuple[str, str], list[_Party]] = defaultdict(list)
         for party in parties:
             if party.name:
@@ -153,7 +154,8 @@ class JobOperations:
     def _operation(
         self, parties: Sequence[_Party], away: Iterable[WaitNode] = ()
     ) -> ActorOperation:
-        """The one that the parties stand in; ``away``: those of their crew in another one."""
+        """The operation in which the parties stand; ``away`` are members of their crew that are in
+        another one."""
         inside = tuple(node for party in parties for node in party.inside)
         missing = (*(node for party in parties for node in party.missing), *away)
         if not missing and all(self._stands_complete(party) for party in parties):
@@ -171,8 +173,8 @@ class JobOperations:
         )
 
     def _fellows(self, parties: Iterable[_Party]) -> tuple[WaitNode, ...]:
-        """The members of other classes of the parties' process groups, where none of a class stands
-        in any operation."""
+        """The members of other classes in the parties' process groups, if nobody of such a class
+        stands in any operation."""
         crews = {party.crew for party in parties}
         groups = {(job, group) for job, _, group in crews if group}
         return tuple(
@@ -185,14 +187,14 @@ class JobOperations:
         )
 
     def _called_by(self, inside: Iterable[WaitNode]) -> tuple[WaitNode, ...]:
-        """The actors that were called by who stands in an operation, and have not answered."""
+        """The actors that were called by processes in an operation, and have not answered."""
         asked = dict.fromkeys(node for one in inside for node in self._called(one))
         known = (node for node in asked if node in self._members and self._members[node].actor)
         return tuple(node for node in known if not self._stands(node))
 
     def _called_beside(self, inside: Sequence[WaitNode]) -> tuple[WaitNode, ...]:
-        """The ranks of other classes that were called by whoever called those who stand in an
-        operation, and have not answered."""
+        """The ranks of other classes that were called by the callers of those in an operation, and
+        have not answered."""
         roles = {self._members[node].role for node in inside}
         found = (self._members.get(node) for node in dict.fromkeys(self._beside(inside)))
         return tuple(

@@ -210,7 +210,7 @@ def picture(
 
 
 def _jobs(root: GraphRoot, translated: RayFacts) -> set[str]:
-    """The jobs of those that wait for a root, and of its members."""
+    """The jobs of the processes that wait for a root, and of its members."""
     known = translated.processes.known
     nodes = (*root.waiters, *root.members, *(edge.waiter for edge in root.chain))
     return {known[node].job for node in nodes if node in known}
@@ -236,7 +236,8 @@ def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
 
 
 def _called(root: GraphRoot, translated: RayFacts) -> Iterator[ChainLink]:
-    """Instead of a chain, where nobody waits for a process alone: who has called it."""
+    """A link that takes the place of a chain where nobody waits for a process alone: who has called
+    it."""
     for call in translated.given(root.members[0])[:1]:
         how = RUNS_IN if call.state == "running" else QUEUED
         at = translated.names.get(root.members[0], "")
@@ -264,7 +265,7 @@ def _member(node: WaitNode, translated: RayFacts) -> RootMember:
 def _standing(
     facts: Iterable[WaitFact], translated: RayFacts
 ) -> Iterator[tuple[str, StandingProcess]]:
-    """Each with the job that it is of."""
+    """The standing processes, each with its job."""
     moving = {fact.process for fact in facts if isinstance(fact, Moves)}
     for fact in facts:
         if not isinstance(fact, Elsewhere) or not fact.place:

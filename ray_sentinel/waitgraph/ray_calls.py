@@ -317,8 +317,8 @@ class RayFacts:
                 yield Moves(process=node, witness=fact.tool)
 
     def _is_of_now(self, one: AwaitedAnswer, ranks: Collection[ProcessId]) -> bool:
-        """Whether it was asked for in what the asking process runs now: to what it sent before,
-        nothing is answered. To the tensors that ranks send each other, nothing ever is."""
+        """Whether an answer was requested in what the asking process runs now: nothing answers what
+        it sent before. Nothing ever answers the tensors that ranks send each other."""
         who, whom = process_node(one.who), process_node(one.whom)
         if who not in self.processes.known or whom not in self.processes.known:
             return False  # it ended, or its stack could not be taken
@@ -327,7 +327,7 @@ class RayFacts:
         return begun - CLOCKS <= one.since and not (one.asker in ranks and one.answerer in ranks)
 
     def _answerer(self, one: AwaitedAnswer) -> WaitNode:
-        """Who is waited for: the very process that was asked, where no engine tells more."""
+        """Who is waited for: the process itself that was asked, unless an engine tells more."""
         above = process_node(one.whom)
         if one.answerer == one.whom or above in self._engines:
             return above
@@ -336,7 +336,7 @@ class RayFacts:
         return node
 
     def _works(self, node: WaitNode) -> bool:
-        """Whether it runs a call, or an answer of it is awaited."""
+        """Whether a process runs a call, or an answer from it is awaited."""
         return bool(self._runs.get(node) or self._answers.askers(node))
 
     def _asked_for(self, node: WaitNode, fact: StackFact | None) -> Iterator[WaitsFor]:
@@ -345,7 +345,8 @@ class RayFacts:
             yield from self._answers.awaited(node)
 
     def _of_engine(self, node: WaitNode, fact: StackFact | None) -> tuple[WaitFact, ...]:
-        """Of a process that works, and has handed that to nobody but the engine below it."""
+        """The facts about a process that works, and has passed its work only to the engine below
+        it."""
         work = self._engines.get(node)
         if work is None or not self._works(node) or self._made(node):
             return ()
@@ -358,8 +359,8 @@ class RayFacts:
         return work.name if work is not None and hangs else ""
 
     def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
-        """The main thread of an actor rests between calls, and while its other threads or its
-        event loop run some."""
+        """Whether an actor's main thread rests. It does so between calls, and while other threads
+        or the event loop run calls."""
         if driver := self._uncalled(node):
             yield WaitsFor(who=node, awaited=driver, how=UNCALLED, witness=RAY)
         elif self._in_transit(node):
@@ -372,15 +373,15 @@ class RayFacts:
             )
 
     def _waits_for_outsiders(self, node: WaitNode, fact: StackFact) -> bool:
-        """Whether a driver that rests waits for somebody outside of the job: it runs no program, as
-        the kernel of a notebook and an interpreter at its prompt, or it serves requests."""
+        """Whether a driver that rests waits for somebody outside the job: it runs no program, like
+        the kernel of a notebook or an interpreter at its prompt, or it serves requests."""
         known = self.processes.known[node]
         own = fact.users_code and node not in self._serving
         return not known.actor and not known.inner and not own
 
     def _uncalled(self, node: WaitNode) -> WaitNode | None:
-        """The driver of an actor that is asked for nothing, where the driver itself waits for no
-        call: else the actor is idle because of what the driver waits for."""
+        """The driver of an actor that nothing is requested of, if the driver itself waits for no
+        call. If it does, the actor is idle because of what the driver waits for."""
         known = self.processes.known[node]
         driver = self.processes.driver_of(known.job)
         if not known.actor or self._given.get(node) or driver is None or self._works(node):
@@ -389,15 +390,15 @@ class RayFacts:
         return driver if fact is not None and fact.signature and not ray_wait(fact) else None
 
     def _in_transit(self, node: WaitNode) -> bool:
-        """Whether all calls of an idle process are so young that it has just ended them, or is
-        about to begin them: workers tell Ray's store of them once a second."""
+        """Whether all calls of an idle process are so young that it may just have ended them, or be
+        about to begin them: workers report calls to Ray's store once a second."""
         return not self._answers.askers(node) and all(
             call.since is not None and self._ray.at - call.since < REPORTING_SECONDS
             for call in self._given.get(node, ())
         )
 
     def _in_ray(self, node: WaitNode, how: str) -> Iterator[WaitFact]:
-        """What a process that stands in one of Ray's waits waits for."""
+        """What a process waits for that stands in one of Ray's waits."""
         groups = self._row("groups", self.processes.known[node].job)
         wait = WaitsFor(who=node, awaited=node, how=how, any_of=how == "ray.wait", witness=STACK)
         if how == GROUP_WAIT:
@@ -448,7 +449,7 @@ class RayFacts:
     def _made(self, node: WaitNode) -> list[RayCall]:
         """The unfinished calls that a process has made.
 
-        What an actor calls in a thread or a coroutine of its own has its creation for a parent.
+        Those that an actor makes in a thread or a coroutine of its own have its creation as parent.
         """
         parents = [call.id for call in self._runs.get(node, ())]
         if actor := self.processes.known[node].actor:
@@ -461,9 +462,9 @@ class RayFacts:
         ]
 
     def _handed_on(self, node: WaitNode) -> list[tuple[str, int, int]]:
-        """The unfinished calls whose results a process may have been given: the nearest that its
-        callers have made before they called it, to others. Each is the id of a parent, and from
-        which to which of its calls."""
+        """The unfinished calls whose results may have been given to a process: the nearest ones
+        that its callers made to others before they called it. Each entry is the id of a parent and
+        a range of its calls."""
         ends: dict[str, int] = {}
         callers: dict[str, set[int]] = defaultdict(set)
         for call in self._runs.get(node, ()):
@@ -489,19 +490,20 @@ class RayFacts:
         ]
 
     def _of_operations(self) -> Iterator[WaitFact]:
-        """Who stands in collectives and transfers, and who has not come to them."""
+        """The processes that stand in collectives and transfers, and those that have not come to
+        them."""
         for operation in self.operations:
             self.names[operation.node] = operation.text
             yield from operation.facts(self._stacks)
 
     def _called_beside(self, nodes: Iterable[WaitNode]) -> Iterator[WaitNode]:
-        """Who is to run the unfinished calls of those that have called some processes."""
+        """The processes that are to run the unfinished calls of the callers of some processes."""
         callers = dict.fromkeys(c.parent for node in nodes for c in self._runs.get(node, ()))
         runners = (self._runner.get(c.id) for one in callers for c in self._children.get(one, ()))
         return (runner for runner in runners if runner is not None)
 
     def _called_by(self, node: WaitNode) -> Iterator[WaitNode]:
-        """Who is to run the unfinished calls that a process has made."""
+        """The processes that are to run the unfinished calls that a process has made."""
         runners = (self._runner.get(call.id) for call in self._made(node))
         return (runner for runner in runners if runner is not None)
 
@@ -516,7 +518,7 @@ def _made_at(call: RayCall) -> float:
 
 
 def _between(left_out: set[int], end: int) -> Iterator[tuple[int, int]]:
-    """The stretches from 0 to ``end`` without some places.
+    """The ranges from 0 to ``end`` without certain places.
 
     >>> list(_between({2, 3, 7}, 6))
     [(0, 2), (4, 6)]

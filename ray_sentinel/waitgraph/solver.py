@@ -118,8 +118,8 @@ def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[Edge]]
 
 
 def _reaching(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNode, Edge | None]:
-    """Who waits for a part in the end, each with the edge of its shortest way there; the members
-    themselves have none. The nearest come first."""
+    """The nodes that wait for a part in the end, each with the first edge of its shortest way
+    there; members of the part have none. The nearest come first."""
     seen: dict[WaitNode, Edge | None] = dict.fromkeys(part)
     queue = deque(part)
     while queue:
@@ -173,8 +173,8 @@ def _chain(
 def _beginning(
     part: Part, reaching: Mapping[WaitNode, Edge | None], awaited: Container[WaitNode]
 ) -> WaitNode:
-    """Of the processes that wait for the part and that nobody waits for, the farthest; where all
-    are waited for, the farthest of all."""
+    """The farthest of the processes that wait for the part and that nobody waits for; if all are
+    waited for, the farthest of all."""
     members = set(part)
     processes = [node for node in reaching if node.kind == "process" and node not in members]
     free = [node for node in processes if node not in awaited]
@@ -188,7 +188,8 @@ def _in_order(graph: WaitGraph, part: Part) -> Part:
 
 
 def _round(graph: WaitGraph, part: Part, start: WaitNode) -> tuple[Edge, ...]:
-    """The shortest way inside a circle from ``start`` back to it; none in a part of one."""
+    """The shortest way inside a circle from ``start`` back to it; none in a part with a single
+    node."""
     if len(part) == 1:
         return ()
     members = set(part)

@@ -109,7 +109,7 @@ class UnmetNeeds:
         )
 
     def _build(self, call: RayCall) -> WaitsFor | None:
-        """The wait for the runtime environment of a call; None where it waits for none."""
+        """The wait for the runtime environment of a call; None if it waits for none."""
         wanted = call.environment if call.state == "unplaced" else ""
         need = group_need(call.needs)
         if not wanted or (need and need.group in self._groups) or not self._may_be_held(call):
@@ -154,7 +154,7 @@ class UnmetNeeds:
 
 
 def _of_build(node: WaitNode, where: NodeEnvironments) -> Iterator[WaitFact]:
-    """What is seen of the building of an environment."""
+    """The facts about the building of an environment."""
     said = f"its log ends with {where.line!r}" if where.line else "its log is empty"
     if where.moved is None:
         why = f"whether anything builds it cannot be told; {said}"

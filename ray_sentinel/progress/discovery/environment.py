@@ -144,7 +144,8 @@ def job_from(environ: Mapping[str, str], host: str = "") -> str:
 
 
 def _seen_from_outside(address: str, host: str) -> str:
-    """The address; a loopback one, which each machine has, with this machine's name instead."""
+    """The address; for a loopback address, which each machine has, this machine's name takes its
+    place."""
     return _LOOPBACK.sub(host or os.uname().nodename, address, count=1)
 
 

@@ -89,7 +89,7 @@ class RayProcessWatch:
         return tuple(self._ended)
 
     def _with_output(self, ended: RayExit) -> RayExit:
-        """With what it wrote last, once its file has answered."""
+        """The exit with what the process wrote last, once its file has answered."""
         key = (ended.process.pid, ended.process.start)
         if key not in self._unread or (output := self._outputs.read(key)) is None:
             return ended
@@ -156,7 +156,8 @@ class RayProcessWatch:
         )
 
     def _has_never_run(self, process: Process) -> bool:
-        """As far as the table of processes knows, which reads titles seldom."""
+        """Whether the process has never run anything, as far as the table of processes knows, which
+        reads titles seldom."""
         return process.key not in self._seen and process.arguments[0].rstrip() == "ray::IDLE"
 
     def _look(self, process: Process, title: str, now: float) -> _Seen:
@@ -194,7 +195,7 @@ class RayProcessWatch:
 
 
 def _title(line: bytes | None) -> str | None:
-    """What Ray calls a worker; None where that is not known.
+    """Ray's title for a worker; None if that is not known.
 
     >>> _title(b"ray::Rollout.generate\\0\\0"), _title(b"ray::preprocess()"), _title(b"python")
     ('Rollout.generate', 'preprocess', None)

@@ -199,7 +199,7 @@ class RayRanks:
         return tuple(found)
 
     def training_tid(self, process: Process, now: float) -> int:
-        """The thread that trains, where it is not the main one; else 0."""
+        """The id of the thread that trains, if it is not the main one; otherwise 0."""
         known = self._known.get(process.key)
         if known is None or _TRAIN.match(process.title) is None:
             return 0

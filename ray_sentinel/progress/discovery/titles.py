@@ -91,13 +91,13 @@ def _ranks(text: str) -> dict[str, int]:
 
 
 def _launcher(process: Process, members: set[Key]) -> Key:
-    """The nearest ancestor that is no part of the engine itself."""
+    """The nearest ancestor that is not part of the engine itself."""
     above = (key for key in process.lineage if key not in members)
     return next(above, (process.parent, 0))
 
 
 def _workers(parts: Sequence[_Part]) -> list[_Part]:
-    """vLLM's engine core stands for its workers only where it has none."""
+    """The parts that are ranks: vLLM's engine core is one only if it has no workers."""
     cores = {part.process.key for part in parts if "core" in part.ranks}
     with_workers = {key for part in parts for key in part.process.lineage if key in cores}
     return [part for part in parts if part.process.key not in with_workers]
@@ -150,7 +150,8 @@ def _option(pattern: re.Pattern[str], line: str) -> int | None:
 
 
 def _untitled(table: Mapping[int, Process], titled: set[Key]) -> list[tuple[Key, list[_Part]]]:
-    """SGLang without titles: the children of a front end that still show its command line."""
+    """SGLang's processes without titles: the children of a front end that still show its command
+    line."""
     members = {
         process.key: process
         for process in table.values()

@@ -50,7 +50,7 @@ class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def waited(now: ThreadSample, before: ThreadSample) -> float | None:
-    """Seconds between two looks for which a thread waited for a CPU; None if unknown."""
+    """Seconds for which a thread waited for a CPU between two looks; None if unknown."""
     if now.delay_seconds is None or before.delay_seconds is None:
         return None
     ran = (now.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0)

@@ -77,7 +77,7 @@ def kind_of(path: str, mountinfo: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """Blanks and the like are octal: ``\\\\040``."""
+    """The path, with its octal escapes for blanks and the like decoded."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, character)
     return text

@@ -70,7 +70,8 @@ class ProcessMemory:
         return self._run(self._own, keys, self._read_own)
 
     def maps(self, keys: Iterable[Key]) -> dict[Key, bytes]:
-        """The memory map of each, empty if we may not read it; those that hang are missing."""
+        """The memory map of each process, empty if we may not read it; those that hang are
+        missing."""
         return self._run(self._maps, keys, self._read_maps)
 
     def _run(

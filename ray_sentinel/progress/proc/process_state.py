@@ -216,7 +216,7 @@ class StateReader:
         return walk
 
     def _number(self, name: str, key: str) -> int:
-        """A number of a file in the form of ``status``; 0 where it is not there."""
+        """A number from a file in the form of ``status``; 0 if it is not there."""
         for line in self._text(name).splitlines():
             found, _, value = line.partition(":")
             if found == key and value.strip().isdigit():
@@ -266,7 +266,7 @@ class StateReader:
 def _judge(
     sight: _Sight, memory: _Memory, now: float, companion_tid: int, stamp: float
 ) -> InterpreterState:
-    """Whether the interpreter runs, by this look and those before; remembers this one."""
+    """Whether the interpreter runs, judged by this look and earlier ones; remembers this one."""
     look = _Look(now, sight.stat.cpu_seconds, sight.walk.threads)
     before = memory.before(now)
     state = interpreter_state(
@@ -305,7 +305,7 @@ def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int 
 
 
 def _scheduling(look: _Look, before: _Look, stamp: float, companion_tid: int) -> Scheduling | None:
-    """What happened between two looks, as far as it came after the next stamp was due."""
+    """What happened between two looks, restricted to the time after the next stamp was due."""
     early = max(0.0, stamp + STAMP_INTERVAL - before.at)
     seconds = look.at - before.at - early
     if seconds <= 0:

@@ -141,7 +141,7 @@ class ProcessTable:
         return None if process.settled else process
 
     def _read(self, processes: Iterable[Process]) -> list[Process]:
-        """Read what they say about themselves; returns those that could be read in time."""
+        """Read what processes say about themselves; returns those that could be read in time."""
         asked = {process.key: process for process in processes}
         found = self._memory.own(asked)
         for key, own in found.items():
@@ -197,7 +197,7 @@ class ProcessTable:
 
 
 def _take(process: Process, own: Own) -> None:
-    """Note what a process says of itself now."""
+    """Record what a process says about itself now."""
     if not own.line and process.arguments:
         # It is dying, its memory is gone: what it said before still tells whose exit this is.
         return
@@ -216,7 +216,7 @@ def _take(process: Process, own: Own) -> None:
 
 
 def _may_embed_python(process: Process) -> bool:
-    """A rank that runs no Python by its name."""
+    """Whether a process is a rank whose name does not show that it runs Python."""
     embeds = not process.interpreter and process.program not in _NO_INTERPRETERS
     return embeds and rank_from(process.environ) is not None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def may_trace(pid: int, proc: Path = Path("/proc")) -> bool | None:
-    """Whether the kernel permits it; None if the process has ended."""
+    """Whether the kernel permits tracing the process; None if it has ended."""
     try:
         handle = os.open(proc / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC)
     except PermissionError:

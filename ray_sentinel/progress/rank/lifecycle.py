@@ -80,7 +80,8 @@ class Lifecycle:
             self._previous_hook(kind, error, trace)
 
     def _leave_recorder(self) -> None:
-        """It cannot be requested afterwards, and it may show what caused the exception."""
+        """Write the flight recorder before the end: it cannot be requested afterwards, and it may
+        show what caused the exception."""
         path, folder = self.writer.path, self.writer.directory
         if path is None or folder < 0:
             return
@@ -104,7 +105,8 @@ class Lifecycle:
         self.writer.begin_phase(TEARDOWN)
 
     def _on_multiprocessing_exit(self) -> None:
-        """A child of multiprocessing ends by ``os._exit``, without atexit or excepthook."""
+        """Prepare last words in a child of multiprocessing, which ends by ``os._exit``, without
+        atexit or excepthook."""
         process: Any = sys.modules.get("multiprocessing.process")
         util: Any = sys.modules.get("multiprocessing.util")
         if process is None or util is None or process.parent_process() is None:
@@ -130,7 +132,7 @@ class Lifecycle:
             self._paused.resume()
 
     def after_fork_in_child(self) -> None:
-        """A child never writes its parent's record."""
+        """Abandon the parent's record: a child never writes it."""
         self._ended = True
         if sys.excepthook is self._hook:
             sys.excepthook = self._previous_hook

@@ -98,7 +98,7 @@ def is_sure(identity: RankIdentity, modules: Mapping[str, ModuleType] | None = N
 
 
 def _drives_ray(modules: Mapping[str, ModuleType]) -> bool:
-    """It is connected to a cluster of Ray, and not as one of its workers."""
+    """Whether it is connected to a Ray cluster, and not as one of its workers."""
     ray: Any = modules.get("ray")
     try:
         if ray is None or not ray.is_initialized():

@@ -186,7 +186,7 @@ class ProgressWriter:
             self._note_phase()
 
     def _odd_step(self, n: Any, error: Exception) -> None:
-        """A step number that is no machine integer: keep what it means, if anything."""
+        """Handle a step number that is not a machine integer: keep what it means, if anything."""
         if self.strict:
             raise error
         self._count -= 1
