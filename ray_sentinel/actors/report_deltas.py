@@ -203,7 +203,7 @@ class DeltaSender:
         return pack_masked(self._last)
 
 
-# What an agent makes.
+# What an agent sends.
 
 
 def _part(kind: Any, new: object, old: object) -> Any:

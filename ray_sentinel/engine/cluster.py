@@ -118,7 +118,7 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
     def leave(self, now: float, reason: str, *, expected: bool) -> None:
         """Ray lists the node as dead."""
         self.left_at, self.leave_reason = now, reason
-        # What was announced may end by the machine's going, which Ray calls unexpected.
+        # A node whose end was announced may go with its machine, which Ray calls unexpected.
         self.expected_leave = expected or self.leaving_since is not None
         if self.expected_leave:
             self.drain(now)
@@ -189,7 +189,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
 
     nodes: dict[str, NodeState] = {}
     jobs: dict[tuple[str, int], JobView] = {}
-    """By name and attempt."""
+    """Jobs by name and attempt."""
     generations: int = 0
     """The number of the newest generation."""
     attempts: AttemptJoiner = msgspec.field(default_factory=AttemptJoiner)
@@ -260,7 +260,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 left.take_exit(exit_, ended)
         for event in snapshot.events:
             pid = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
-            # What the log held before anybody watched may be of a pid that is another's by now.
+            # Older lines of the log may be about a pid that another process has by now.
             if pid.isdecimal() and now - event.time - node.offset < OOM_SECONDS:
                 for job in self.jobs.values():
                     job.note_oom(snapshot.node.id, int(pid))

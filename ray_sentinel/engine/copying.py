@@ -69,7 +69,7 @@ class _Copiers:
             return None
         if kind.cls not in self._of_class:
             plan: list[tuple[str, Copier]] = []
-            # Before its fields: it may be found in them.
+            # Entered before its fields are examined, because they may contain the type itself.
             self._of_class[kind.cls] = _record(plan)
             found = ((field.name, self.of(field.type)) for field in kind.fields)
             plan.extend((name, of_field) for name, of_field in found if of_field is not None)

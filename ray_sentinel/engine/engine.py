@@ -280,7 +280,7 @@ class Engine:
         self._forget_questions()
         busy = self._jobs_with_cases()
         for job in self.view.jobs.values():
-            # A case looks up what it was told of in the job.
+            # A case looks up in the job what its evidence is about.
             if job.key not in busy:
                 job.forget_replaced(now)
 
@@ -293,7 +293,8 @@ class Engine:
 
     def _probes(self, now: float) -> list[AnyAction]:
         asked: list[AnyAction] = []
-        # One without ranks is nobody's loss, and may be silent for days: its agent was taken off.
+        # A node without ranks is nobody's loss, and may be silent for days, if its agent was taken
+        # off.
         busy = self.view.busy_nodes()
         for node_id, node in self.view.nodes.items():
             due = node.probe_asked_at is None or now - node.probe_asked_at > PROBE_EVERY

@@ -187,7 +187,7 @@ class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
     job: str = ""
     why: str = "asked by hand"
     thorough: bool = False
-    """As in ``actions.Capture``."""
+    """The same as in ``actions.Capture``."""
 
 
 class MemoryShort(EngineEvent, frozen=True, tag="memory_short"):

@@ -25,7 +25,7 @@ class Failures:
         """Yield from ``work`` until it ends or fails."""
         found: list[T] = []
         try:
-            # One by one: what was given before it failed counts.
+            # Items are taken one by one, so that those from before the failure count.
             for item in work():
                 found.append(item)  # noqa: PERF402
         # One part's mistake must not end the others; whoever runs the engine logs it.

@@ -183,7 +183,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def world_size(self) -> int | None:
-        # Restarted with other nodes, what ended before had another one.
+        # After a restart with other nodes, ranks that ended before had another world size.
         views = self.live or self.ranks.values()
         return max((view.rank.world_size or 0 for view in views), default=0) or None
 
@@ -267,7 +267,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         moved = self.moved_at()
         if moved > self.last_moved:
             gap = moved - self.last_moved
-            # What is quiet while a job starts up is no habit of its training.
+            # A pause while a job starts up says nothing about pauses in its training.
             if gap > GAP and not self.counts_steps and self.training():
                 self.gaps.add(gap)
             if self.complete_since is not None and gap < self.hang.silence_seconds:

@@ -84,7 +84,8 @@ class EngineState(msgspec.Struct, kw_only=True):
         """The snapshot of this moment, to be packed while the engine continues. ``lock`` is the one
         that whoever changes the state holds; it is not taken before packing begins."""
         series = self.cluster.telemetry
-        # Not packed to learn that they are too large: a thousand nodes' take a gigabyte.
+        # They are not packed only to learn that they are too large: those of a thousand nodes take
+        # a gigabyte.
         held = series.hold(_encoder.encode) if series.size <= most_bytes else None
         cluster = msgspec.structs.replace(
             self.cluster, telemetry=Telemetry(bounded_at=series.bounded_at, cut=series.cut)

@@ -85,7 +85,8 @@ class StateCut:
         for held in self._series.values():
             with self._lock:
                 least += held.least_bytes
-            # Before any is packed: what would then be let go takes all of the room.
+            # Checked before any is packed, because what would be dropped then takes all of the
+            # room.
             if least > self._most:
                 return b""
             yield

@@ -143,7 +143,7 @@ class Renderer:
         name = families[0].metric.name
         samples = list(_samples(families, self._history))
         if self._history:
-            # OpenMetrics wants a series in one piece, and its times rising.
+            # OpenMetrics requires each series in one piece, with its times in ascending order.
             samples.sort(key=lambda sample: (sample.labels, sample.timestamp or 0.0))
         # The usual case: the same series in the same order, with other values.
         if [sample.labels for sample in samples] != block.labels:
@@ -154,7 +154,8 @@ class Renderer:
             ]
         values = [repr(sample.value) for sample in samples]
         lines = [
-            # "nan", "inf", "True", "np.float64(1.0)" end otherwise than a plain number does.
+            # "nan", "inf", "True" and "np.float64(1.0)" do not end in the way that a plain number
+            # does.
             prefix + (text if text[-1] in _DIGITS else number(sample.value))
             for prefix, text, sample in zip(block.prefixes, values, samples, strict=True)
         ]

@@ -43,7 +43,7 @@ class Floats(_Array):
         return cast("Floats", super().__new__(cls, "d", values))
 
     def __eq__(self, other: object) -> bool:
-        # Two with the same value absent, which is a NaN, are equal.
+        # Two arrays in which the same value is absent (a NaN) are equal.
         return isinstance(other, Floats) and self.tobytes() == other.tobytes()
 
     __hash__ = None

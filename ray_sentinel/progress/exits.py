@@ -64,7 +64,7 @@ class ExitWatch:
         self._epoll: select.epoll | None = None
         self._wake = -1
         self._thread: threading.Thread | None = None
-        # A captured tree's pids are not this machine's.
+        # The pids of a captured tree are not those of this machine.
         self._without = proc != Path("/proc")
         self._put_off: set[Key] = set()
         """Processes that are watched without a pidfd until there is room for one."""

@@ -110,7 +110,8 @@ class RecordReader:
         """All records as they are now. Bad files are named in ``problems``, once."""
         offset = self._now() - self._monotonic()
         if abs(offset - self._offset) > CLOCK_STEP:
-            # Else times in Unix seconds stay equal to the last bit between two scans.
+            # Otherwise the offset is kept, so that times in Unix seconds stay equal to the last bit
+            # between two scans.
             self._offset = offset
         present: set[Path] = set()
         for folder in self.folders():
@@ -228,7 +229,8 @@ class RecordReader:
         for answer in ANSWERS:
             name = answer_name(view.path.name, answer)
             view.path.with_name(name).unlink(missing_ok=True)
-            # Shared memory is memory: half a flight recorder of a rank that was killed meanwhile.
+            # Files in shared memory take memory: this is half a flight recorder of a rank that was
+            # killed meanwhile.
             view.path.with_name(temporary_name(name, view.header.pid)).unlink(missing_ok=True)
         view.path.unlink(missing_ok=True)
         self._views.pop(view.path, None)

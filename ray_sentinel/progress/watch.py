@@ -184,8 +184,8 @@ class NodeWatch:
 
         Raises OSError where /proc is not there.
         """
-        # The records first: whose process is not there afterwards has ended. The other way round, a
-        # rank that starts in between would be dead for ever.
+        # Records are read first: if the process of one is not there afterwards, it has ended. The
+        # other way round, a rank that starts in between would count as dead for ever.
         views = self.records.scan()
         table = self._processes = self._table.refresh(self._monotonic())
         self._views = self._attached.update(views, table, self._monotonic())

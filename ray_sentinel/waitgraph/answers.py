@@ -39,7 +39,7 @@ def awaited_answers(
     """
     served: dict[tuple[str, str, str], Connection] = {}
     for node, found in connections.items():
-        # Of a connection that a forked child has inherited, the parent is the one that serves.
+        # If a forked child has inherited a connection, the parent is the one that serves.
         for one in sorted(found, key=lambda one: one.owner != one.process):
             if one.serves and one.remote and not _is_rays(one, node, ports):
                 served.setdefault((_network(one), one.remote, one.local), one)

@@ -236,7 +236,7 @@ class RayFacts:
         return fact if fact is not None and fact.active and here else None
 
     def moves(self, node: WaitNode) -> int | None:
-        """As in ``UnmetNeeds``."""
+        """The same as ``UnmetNeeds.moves``."""
         return self._unmet.moves(node)
 
     def thread_switches(self, node: WaitNode) -> int | None:

@@ -90,7 +90,8 @@ def _going_on(graph: WaitGraph, parts: Iterable[Part]) -> set[WaitNode]:
     on: set[WaitNode] = set()
     for part in parts:  # what is waited for comes first
         if len(part) > 1:
-            # A circle ends where one of its waits for any of several has a way out that goes on.
+            # A circle ends if one of its members waits for any of several nodes, and one of these
+            # goes on.
             leaves = (e for node in part for e in graph.edges.get(node, ()) if e.any_of)
             if any(edge.awaited in on for edge in leaves):
                 on.update(part)
@@ -108,11 +109,11 @@ def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[Edge]]
     found: dict[WaitNode, list[Edge]] = {}
     for node, edges in graph.edges.items():
         for edge in edges:
-            # Who goes on is not held up by what does not; who does not, not by what does.
+            # A node that goes on is not held up by one that does not; nor the other way round.
             if (node in on) == (edge.awaited in on):
                 found.setdefault(edge.awaited, []).append(edge)
     for reaching in found.values():
-        # Of two ways of one length, the one through the call that runs says more.
+        # Among two ways of the same length, the one through the running call says more.
         reaching.sort(key=lambda edge: edge.how == QUEUED)
     return found
 

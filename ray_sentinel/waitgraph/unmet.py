@@ -119,7 +119,7 @@ class UnmetNeeds:
         silent = [(None, where) for where in nodes if not where.answers]
         if not here and not silent:
             return None
-        # Of several the one of its own node, where that is known, or else one that goes on.
+        # Among several, the one of its own node if that is known, or else one that makes progress.
         own = self._asked_of.get(call.id, "")
         build, where = min(
             here or silent, key=lambda one: (one[1].node != own, one[1].moved is not True)

@@ -98,7 +98,8 @@ class NodeDumps:
                 source.cancel()
         late_by = f"it did not write one within {SECONDS:g} s"
         answer.problems += [self._no(rank, late_by) for rank in request.ranks if rank in late]
-        # However long it took: nodes that are all slow are to keep their distance too.
+        # The turn is waited for however long that took, because nodes that are all slow must keep
+        # their distance too.
         self._sleep(request.turn(answer.size))
         return answer.made()
 
@@ -193,7 +194,7 @@ def _digest(data: bytes) -> bytes:
 def _as_they_come(
     asked: Mapping[Future[Source], Rank], end: float
 ) -> Iterator[tuple[Future[Source], Rank]]:
-    """Those that are found before the monotonic time ``end``."""
+    """The sources that are found before the monotonic time ``end``, as they come."""
     try:
         for source in as_completed(asked, timeout=max(0.0, end - time.monotonic())):
             yield source, asked[source]

@@ -120,7 +120,7 @@ class Evidence:
 
     def _or_from_inside(self, fact: StackFact, rank: Rank) -> StackFact:
         """What a process reports about itself, where no tool may look at it."""
-        # The kernel stack, which root may always read, says less than the rank itself can.
+        # The kernel stack, which root may always read, says less than the rank itself can report.
         if fact.signature and fact.tool != "kernel":
             return fact
         return self._from_inside(rank)[0] or fact

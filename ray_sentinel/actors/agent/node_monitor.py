@@ -240,7 +240,8 @@ class NodeMonitor:
         self.runner.stop()
         self.exporting.close()
         if ended:
-            # Not under the feet of a poll that hangs: its files go with the process.
+            # Its files must not be closed while a poll that hangs uses them; they then go with the
+            # process.
             self.watch.close()
 
     def _poll_now(self) -> None:

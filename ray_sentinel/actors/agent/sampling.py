@@ -34,7 +34,7 @@ class NodeSampling:
         self._due = now + SAMPLE_SECONDS
         key = key_samples(collected)
         batches = [(self._rules, key)]
-        # As often as it was asked for, but with the key series, so that their times are one.
+        # As often as requested, but together with the key series, so that their times are the same.
         if self._history.series and now >= self._history_due - SAMPLE_SECONDS / 2:
             self._history_due = now + self._history.seconds
             wanted = history_samples(measured, self._history.series)

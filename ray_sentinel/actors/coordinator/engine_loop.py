@@ -231,7 +231,8 @@ class EngineLoop:
             return self._engine.view.telemetry.size
 
     def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
-        """As ``Telemetry.rows``, with times on the wall clock. The engine continues meanwhile."""
+        """The same as ``Telemetry.rows``, with times on the wall clock. The engine continues
+        meanwhile."""
         shift = self._clock.shift
         telemetry = self._engine.view.telemetry
         for at, host, values in telemetry.rows(until, begin, seconds, self._lock):

@@ -224,7 +224,8 @@ class Executor:
         except Exception as error:  # an action that fails must not end the watch
             log.exception("%s failed", type(action).__name__)
             if isinstance(action, Capture):
-                # The engine waits for its end; it does without what the other actions bring.
+                # The engine waits for a capture's end; it can do without the results of other
+                # actions.
                 why = f"the capture failed: {type(error).__name__}: {error}"
                 done = CaptureDone(
                     time=self._clock.now(), incident=action.incident.id, bundle="", problems=(why,)
@@ -393,7 +394,7 @@ class Executor:
         number, whenever they come and whatever other captures there are meanwhile."""
         done = sum(step.state == "captured" for step in incident.history)
         if (folder := self._former.pop(incident.id, "")) and incident.id not in self.captures_begun:
-            # Also those that were begun and not ended.
+            # This includes captures that were begun and not completed.
             with contextlib.suppress(OSError):  # it hangs, or it is gone
                 done = max(done, within(LOOK_SECONDS, partial(last_capture, Path(folder))))
         with self._lock:
@@ -439,7 +440,7 @@ class Executor:
             self.latest[incident.id] = incident
         log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
         folder = self.writer.publish(incident)
-        # Also where the disk does not answer: people are told within a second or so.
+        # People are told within a second or so, even if the disk does not answer.
         named = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
         self._tell(named)
         self._forget_over()
@@ -488,7 +489,7 @@ def _within(harvest: Future[Harvested]) -> Harvested:
         return (), ["what the ranks wrote last has not come in time"]
     if (error := harvest.exception()) is None:
         return harvest.result()
-    # What the tools brought must not be lost with it.
+    # What the tools captured must not be lost with it.
     log.error("what the ranks wrote last could not be had", exc_info=error)
     return (), [f"what the ranks wrote last could not be had: {type(error).__name__}: {error}"]
 

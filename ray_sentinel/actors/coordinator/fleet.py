@@ -157,7 +157,8 @@ class Fleet:
         """Compare with ``ray.nodes()``, create and drop agents. Returns what joined and left."""
         seen = ray_nodes(self._listed())
         if not any(node.alive for node in seen.values()):
-            # A control store that has just begun, with nothing in it: we run on a living node.
+            # A control store that has just begun is empty; it cannot be right, because we run on a
+            # living node.
             return []
         with self._lock:
             self._nodes = seen
@@ -179,7 +180,7 @@ class Fleet:
         if not due:
             return
         room = WAVE - sum(self._is_starting(slot, now) for slot in slots)
-        # Those of an earlier coordinator are there, and cost a look only.
+        # The agents of an earlier coordinator exist already, and cost only a look.
         there = placement.agents()
         found = [slot for slot in due if slot.node.id in there]
         new = [slot for slot in due if slot.node.id not in there]

@@ -162,7 +162,7 @@ class HistoryKeeper:
             )
             if not failed:
                 return images["image"]
-            # It hangs, was closed or found damaged meanwhile.
+            # The file hangs, was closed, or was found damaged meanwhile.
             log.warning("%s: %s", self.path, failed["image"])
         return history_image(self._rows({}, -math.inf), IMAGE_BYTES)
 

@@ -32,9 +32,9 @@ class Relays:
         start: Callable[[Sequence[RayNode]], Mapping[str, Answers]],
         drop: Callable[[str], None],
     ) -> None:
-        """Of more than ``above`` nodes, ``agents`` share a relay, 0 = never. ``found`` says which
-        nodes have one of a coordinator before this one. ``start`` has the relays of some nodes
-        made, or finds them, by node id. ``drop`` ends the relay of a node."""
+        """In a cluster of more than ``above`` nodes (0: never), ``agents`` of them share a relay.
+        ``found`` returns the nodes with a relay from an earlier coordinator. ``start`` creates the
+        relays of some nodes, or finds them, by node id. ``drop`` ends the relay of a node."""
         self._above, self._agents = above, agents
         self._found: Callable[[], Collection[str]] | None = found
         self._start, self._drop = start, drop
@@ -51,11 +51,12 @@ class Relays:
         """The node whose relay receives this one's reports; empty if the coordinator does."""
         ready = self._ready
         if not ready or 2 * len(ready) < self._wanted:
-            # The first that answers is not to get the agents of all.
+            # The first relay that answers must not get all agents.
             return ""
         with self._lock:
             if (known := self._of.get(node_id)) is None:
-                # Another relay moves only those that get it or lose it (rendezvous hashing).
+                # When a relay comes or goes, only the agents that get it or lose it are moved
+                # (rendezvous hashing).
                 known = max(ready, key=lambda relay: _mixed(relay, node_id))
                 self._of[node_id] = known
         return known
@@ -78,7 +79,7 @@ class Relays:
         enough = math.ceil(len(nodes) / self._agents) if self._agents else 0
         self._wanted = enough if len(nodes) > least else 0
         self._failed = Counter({key: n for key, n in self._failed.items() if key in nodes})
-        # One node more or less makes and ends no relay.
+        # One node more or less must neither create nor end a relay.
         most = self._wanted + 1 if self._wanted else 0
         stays = set(sorted(self._made.keys() & free, key=self._rank)[:most])
         for node_id in self._made.keys() - stays:
@@ -101,7 +102,7 @@ class Relays:
         return node_id not in self._ready, _mixed(node_id)
 
     def _candidates(self, nodes: Mapping[str, RayNode], free: Iterable[str]) -> list[str]:
-        # The head has the coordinator.
+        # The head already has the coordinator.
         found = {key for key in free if key in nodes and not nodes[key].is_head}
         return sorted(found - self._made.keys(), key=lambda key: (self._failed[key], _mixed(key)))
 

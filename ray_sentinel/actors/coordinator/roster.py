@@ -137,7 +137,7 @@ class Roster:
             if entry is None or report.incarnation in entry.before:
                 return entry is not None
         if entry.report.incarnation != report.incarnation:
-            # Of an agent of which nothing else has come, and that is no more.
+            # From an agent that has ended, and from which nothing else has come.
             return 0.0 < report.began < entry.report.began
         return entry.report.snapshot.sequence >= report.snapshot.sequence
 

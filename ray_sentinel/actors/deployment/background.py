@@ -41,7 +41,8 @@ def own_address() -> str:
     ray: Any = sys.modules.get("ray")
     if ray is not None and getattr(ray, "is_initialized", lambda: False)():
         if (client := client_of(ray)) is not None:
-            # Its cluster may have no node here, and another may. Else RAY_ADDRESS may know.
+            # Its cluster may have no node here, while another cluster has one. Otherwise
+            # RAY_ADDRESS may know.
             return address_of(client)
         return str(ray.get_runtime_context().gcs_address)
     found = candidates()
@@ -106,7 +107,7 @@ class NodeLock:
             self._file = os.open(self._path, flags, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX)
         except OSError as error:
-            # Without the lock it is only dearer: the named actor is made once in any case.
+            # Without the lock it only costs more: the named actor is created once in any case.
             log.debug("no deployment lock: %s", error)
         return self
 

@@ -43,7 +43,7 @@ def adopt_mode(
     for pid, address in raylets(proc).items():
         if address != target:
             continue
-        # Empty where it is another user's, or has just ended.
+        # Empty if the raylet is another user's, or has just ended.
         told = parse_environ(memory_file(pid, "environ", proc) or b"", "replace")
         if mode := told.get(_MODE, ""):
             environ[_MODE] = mode
@@ -91,7 +91,7 @@ def candidates(
     if address and address != "auto":
         return [(address, "as asked for")]
     named = environ.get("RAY_ADDRESS", "")
-    # It may hold the dashboard's address, for `ray job submit`: that names no cluster.
+    # It may contain the dashboard's address, for `ray job submit`, which names no cluster.
     if named and named != "auto" and not named.startswith("http"):
         return [(named, "RAY_ADDRESS")]
     found = []
@@ -197,7 +197,8 @@ def await_raylet(target: str) -> None:
     if target.startswith("ray://"):
         return
     deadline = time.monotonic() + RAYLET_SECONDS
-    # Of whichever cluster: a store's address has many names and may be translated on the way.
+    # A raylet of any cluster will do: a store's address has many names and may be translated on the
+    # way.
     while not raylets():
         if time.monotonic() > deadline:
             raise UnreachableError(
@@ -253,6 +254,6 @@ def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> Non
         lines = str(error).strip().splitlines() or [type(error).__name__]
         story = f"the Ray cluster at {target} was found but cannot be joined: {lines[0]}"
         if type(error) is ConnectionError:
-            # That it failed is all that Ray says where no token was offered, or a wrong one.
+            # If no token was offered, or a wrong one, Ray says only that it failed.
             story += f"; {remedy()}"
         raise UnreachableError(story) from error

@@ -115,7 +115,8 @@ def ensure(ray: Any, config: Config) -> Deployed:
     others find it. Raises ConfigError where the rules' settings are wrong, SentinelError when the
     coordinator cannot be started or speaks another protocol.
     """
-    # A third of what a command imports of ours: the others that come by here do without.
+    # Imported here, because it is a third of what a command imports of ours, and other callers do
+    # not need it.
     from ray_sentinel.engine.engine import Engine
 
     Engine(config)  # raises what the coordinator would, in the face of who can mend it
@@ -196,7 +197,7 @@ def down(ray: Any, tell: Callable[[str], None] = lambda _: None) -> list[str]:
     except ValueError:
         tell("there is no coordinator")
     else:
-        # First, so that it does not put back what goes.
+        # The coordinator ends first, so that it does not bring back what is removed.
         _ask_to_close(ray, {"coordinator": coordinator})
         ray.kill(coordinator, no_restart=True)
         tell("the coordinator has ended")

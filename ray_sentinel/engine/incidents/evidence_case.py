@@ -88,7 +88,8 @@ def _case(evidence: FolderEvidence) -> Case:
     processes = _processes(evidence)
     view = JobView(number=1, job=job, attempt=attempt, first_seen=0.0, last_moved=0.0)
     view.bind(HangConfig(), PhaseBook())
-    # Where nothing shows it still searching for its ranks, it had trained: as of most that hang.
+    # Unless something shows that it still waits for its ranks to join, it had trained, like most
+    # jobs that hang.
     view.busy_seconds = LEARNING_SECONDS
     for number, process in sorted(processes.items()):
         rank = Rank(

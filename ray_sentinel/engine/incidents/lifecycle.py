@@ -208,7 +208,7 @@ class IncidentLifecycle:
 
     def _reopen(self, incident: Incident, job: JobView, now: float) -> list[AnyAction]:
         if incident.state == "suspected":
-            # What is to be suspected is found again.
+            # The rule finds again what is still suspicious.
             return self._tell_end(incident, "its evidence is lost", now)
         finding = Finding(
             rule=incident.rule,
@@ -220,7 +220,7 @@ class IncidentLifecycle:
             suspects=incident.suspects,
         )
         other = self._store.case_for(finding, job)
-        # Another number for the same.
+        # It is another number for the same incident.
         ended = self._end(other, f"it is incident {incident.id}", now) if other else []
         case = _case(incident, job, incident.suspected_at, finding)
         self._store.open(case, job, incident)
@@ -332,7 +332,7 @@ class IncidentLifecycle:
         confirmed = advance(case.incident, "confirmed", now, verdict.summary)
         self._store.answer(case)
         told = self._tell(case.with_verdict(confirmed, verdict))
-        # What is told must not be lost with what is asked for.
+        # The announcement must not be lost if the request fails.
         return [*told, *self._failures.guarded("capture", lambda: self._capture(case, now))]
 
     def _capture(self, case: Case, now: float, *, thorough: bool = False) -> list[AnyAction]:

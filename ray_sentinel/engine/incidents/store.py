@@ -84,7 +84,7 @@ class IncidentStore(msgspec.Struct, kw_only=True):
         ours = incident.rule.startswith(OURSELVES)
         about = (incident.job, incident.attempt, ours)
         if case is not None and about != (*case.job.key, case.about_ourselves):
-            # Another one by the same number; what was found for it is found again.
+            # It is another incident with the same number; its findings are made again.
             del self.cases[incident.id]
             for rule in case.findings:
                 self.answered.pop(case.key(rule), None)

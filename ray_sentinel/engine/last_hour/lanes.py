@@ -136,7 +136,7 @@ class Lanes(msgspec.Struct):
         while len(self.lanes) > MOST_LANES:
             del self.lanes[next(iter(self.lanes))]
         if new:
-            # Those that had more room make place.
+            # Lanes that used more room make place for it.
             for other in self.lanes.values():
                 del other[: -(MOST_STRETCHES // len(self.lanes))]
         return lane
@@ -176,7 +176,7 @@ def role_of(method: str) -> str:
 
 
 def _drawn(stretch: Stretch, kind: int, begin: float) -> LaneStretch:
-    # A clock that was set back leaves some that end after now.
+    # After a clock was set back, some stretches end in the future.
     first, last = (
         min(max(0, round(10 * (at - begin))), round(10 * HOUR))
         for at in (stretch.begin, stretch.end)
@@ -193,7 +193,7 @@ def _order(name: str) -> tuple[bool, int, str]:
 
 
 def _kinds(views: Iterable[RankView], idle_kind: str, patience: float, now: float) -> Sequence[str]:
-    # Of thousands of ranks hardly any does anything else than get on, which takes little to tell.
+    # Among thousands of ranks, hardly any does anything but make progress, which is quick to see.
     return [
         idle_kind
         if now - view.advanced_at <= patience

@@ -64,7 +64,7 @@ class Pulse(msgspec.Struct):
         while len(self.lanes) > MOST_LANES:
             del self.lanes[next(iter(self.lanes))]
         number = int(at // WIDTH)
-        # A step that was told late belongs to the newest place.
+        # A step that was reported late belongs to the newest place.
         if not places or number > places[-1].number:
             places.append(PulsePlace(number, 0, 0.0, 0.0))
             if number - places[0].number > PLACES:
@@ -76,7 +76,7 @@ class Pulse(msgspec.Struct):
     def note_phase(self, phase: str, begun: float, ended: float) -> None:
         """Record that a rank left a phase. All ranks go through it together, so overlapping phases
         are one."""
-        # Of the last ones: the job's ranks leave at about the same time.
+        # Only the last ones are examined: the job's ranks leave a phase at about the same time.
         for index in range(len(self.phases) - 1, max(-1, len(self.phases) - 4), -1):
             name, start, end = self.phases[index]
             if name == phase and begun <= end:

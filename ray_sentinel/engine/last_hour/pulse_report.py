@@ -36,7 +36,7 @@ def pulse_report(view: ClusterView, now: float, alerts: Iterable[Alert] = ()) ->
     made."""
     first = int(now // WIDTH) - PLACES + 1
     moved: list[tuple[float, JobView | RayJobView]] = [
-        # One of a Ray job is a record of incidents; the job itself follows.
+        # The view of a Ray job is only a record of incidents; the job itself follows.
         *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),
         *((job.changed_at, job) for job in view.ray.jobs.values() if job.pulse.moved_since(first)),
     ]

@@ -128,7 +128,8 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     def take_deaths(self, deaths: Iterable[RayDeath], now: float) -> None:
         """Record deaths; known ones change nothing."""
         for death in deaths:
-            # A call that failed in an actor is told beside that actor's own end, and maybe later.
+            # A call that failed in an actor is reported in addition to that actor's own end, maybe
+            # later.
             key = f"{death.what} {death.id} {death.pid} {death.method}"
             if key not in self.told and len(self.told) < MOST:
                 self.told[key] = ToldDeath(death=death, told_at=now)
@@ -189,7 +190,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
     def is_waiting(self, place: Place, ended_at: float, now: float) -> bool:
         """Whether the cause of a process's end may still be reported."""
         node, pid = place
-        # Ray's table may be older than the process, of which the agent saw that Ray had started it.
+        # Ray's table may be older than the process, and the agent saw that Ray had started it.
         ours = pid in self.members.get(node, {}) or pid in self.exits.get(node, {})
         return ours and now - ended_at < WAIT_SECONDS and self.of_process(place) is None
 
@@ -261,7 +262,7 @@ def first_cause(deaths: Iterable[RayDeath]) -> RayDeath | None:
         if death.what != "driver" and death.cause in UNEXPECTED and not death.restarts
     ]
     if driver is None or driver.cause in ("finished", "unknown"):
-        # What failed in a call was told to the program, which went on.
+        # The program was told what failed in a call, and went on.
         lost = (one for one in others if one.cause != "exception" and one.detail != IN_PEACE)
         return next(lost, None)
     if driver.cause not in UNEXPECTED:

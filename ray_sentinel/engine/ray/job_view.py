@@ -86,7 +86,7 @@ class StandingMember(msgspec.Struct, kw_only=True):
     keeps_gil: bool = False
     """Whether it held the GIL at one line in all these looks."""
     switches: int | None = None
-    """As in ``StandingProcess``."""
+    """The same as in ``StandingProcess``."""
     restless_for: float | None = None
     """Seconds between the first and the last look, if the thread goes round and has not slept in
     between; None for a main thread, which agents watch."""

@@ -246,7 +246,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                 job.pulse.add(track.runs, lasted, at)
                 job.lanes.call(track.runs, at - lasted, at)
         gap = at - job.changed_at
-        # What a job waits for while its actors are made is no habit of its work.
+        # What a job waits for while its actors are created says nothing about its work.
         if gap > SHORTEST and not track.runs.endswith(".__init__"):
             job.add_pause(gap, at)
         job.changed_at = max(job.changed_at, at)
@@ -309,7 +309,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         under_way = job.asked_at is not None and job.asked_at > (job.looked_at or 0.0)
         if under_way and now - (job.asked_at or 0.0) < LATE_SECONDS:
             return False
-        # What held it up may be over; where nothing was told of it, nothing need be taken back.
+        # What held it up may be over; if nothing was reported of it, nothing need be withdrawn.
         over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
         every = AGAIN_SECONDS if over else self._look_every(job, now, asked_for)
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
@@ -330,7 +330,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
         if job.has_rhythm:
             silent = job.silence(now) > job.timeout - EARLY_SECONDS
-            # What works at one line in all of several looks may spin.
+            # A process that works at one line in several looks may be spinning.
             soon = unsure or job.fruitless < FIRST_LOOKS
             return (AGAIN_SECONDS if soon else SELDOM_SECONDS) if silent else None
         if job.silence(now) > QUIET_SECONDS - EARLY_SECONDS:

@@ -99,12 +99,12 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
     """The verdicts, those with the most waiters first."""
     for seen in job.roots:
         kind = _kind(view, job, seen, now)
-        # A case of ranks would show no circle.
+        # A case about the ranks would not show a circle.
         since = NEVER if seen.root.kind == "circle" else seen.first_at
         if kind and not _is_the_ranks(view, seen.root.processes, now, since):
             yield _verdict(view, job, seen.root, kind)
     for standing in job.standing.values():
-        # Of a call that Ray is not told of, all that is known is that somebody waits for it.
+        # Of a call that is not reported to Ray, it is only known that somebody waits for it.
         if not standing.member.methods and standing.round_in is None:
             continue
         # Others go on without it, so that it holds nobody up yet; it never ends all the same.
@@ -289,7 +289,7 @@ def _round_kind(
     track, fact = view.ray.track_of(standing.member.process), standing.round_in
     if fact is None or not standing.is_sure() or fact.activity in LONG_ACTIVITIES:
         return None
-    # Whoever keeps the GIL in C, and a loop of one line, are seen alike.
+    # C code that keeps the GIL, and a loop of one line, look the same.
     kind: FaultKind = "actor-stuck" if standing.keeps_gil else "cpu-spin"
     if standing.restless_for is not None:
         return kind if _thread_goes_round(job, standing, fact, now) else None
@@ -297,7 +297,7 @@ def _round_kind(
         return None
     driver = standing.member.role == "driver"
     timeout = None if takes_long(fact) else job.round_timeout_in("" if driver else track.runs)
-    # Ray knows the call; a title is one also of several that follow each other.
+    # Ray knows the single call; one title may stand for several successive calls.
     began = job.changed_at if driver else (standing.began or track.since)
     if timeout is None or now - max(began, track.restless_since) <= timeout:
         return None
@@ -477,7 +477,7 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
         return None
     ranks = {rank.rank.process for rank in job.live}
     roots = ray_job.stuck_roots()
-    # That its members wait for each other, no case of ranks would show.
+    # No case about the ranks would show that its members wait for each other.
     own = [s for s in roots if s.root.kind != "circle" and ranks & _members(s.root)]
     if own and view.open_incidents.get((ray_job.name, 0)):
         return own[0]

@@ -30,7 +30,7 @@ class RankBlocked(Rule):
             ]
             if not blocked or job.silence(now) < job.short_timeout(self.thresholds.silence_seconds):
                 continue
-            # Most of them blocked is a file system that is gone: no rank's fault.
+            # If most of them are blocked, a file system has gone: that is no rank's fault.
             if job.protected_phase(now) or 2 * len(blocked) > max(2, len(job.live)):
                 continue
             told = [

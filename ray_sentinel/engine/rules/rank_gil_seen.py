@@ -47,7 +47,7 @@ class RankGilSeen(Rule):
                 yield of_ranks(PROOF, job, [(rank, _seen(rank, moved)) for rank in holders])
 
     def _holds(self, rank: RankView, moved: float, now: float) -> bool:
-        # Who is stopped keeps what it had; that it is stopped is the fault.
+        # A stopped rank keeps the GIL that it had; its fault is that it is stopped.
         if rank.process.interpreter in ("runs", "starved") or "stopped" in rank.state_since:
             return False
         looks = _held(rank, moved)

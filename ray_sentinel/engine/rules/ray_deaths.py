@@ -46,7 +46,7 @@ class RayDeaths(Rule):
             if well
             else (", and the job with it" if first.what != "driver" else "")
         )
-        # What has no runtime environment never came to a node.
+        # An actor without a runtime environment never came to a node.
         where = f"{first.label} on {host}" if host else first.label
         summary = f"{where} {reason}{ended}"
         echoes = sum(death.is_echo for death in deaths)

@@ -100,7 +100,7 @@ class AlertBook(msgspec.Struct, dict=True):
         alerts = [alert for alert in self.all() if not alert.job or alert.job == job.job]
         if not alerts:
             return ()
-        # Of thousands of ranks only those that one of them may be about.
+        # Among thousands of ranks, only those that one of the alerts may be about.
         named = {alert.host for alert in alerts}
         mine = {rank.node for rank in job.ranks.values()}
         live = [rank for other in view.jobs.values() for rank in other.live]

@@ -46,7 +46,7 @@ class Load(msgspec.Struct, frozen=True):
         return self.running + self.waiting
 
     def __str__(self) -> str:
-        """For people: "3 running, 12 waiting requests"."""
+        """The load for people: "3 running, 12 waiting requests"."""
         return f"{self.running} running, {self.waiting} waiting requests"
 
 

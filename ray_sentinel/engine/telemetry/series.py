@@ -184,14 +184,14 @@ class TelemetrySeries(NamedTuple):
         if not place:
             return [], []
         times, values = self.times[place:].tolist(), self.values[place:].tolist()
-        # One that is not finite makes the sum so.
+        # One value that is not finite makes the sum not finite.
         if not math.isfinite(sum(values)):
             finite = [math.isfinite(value) for value in values]
             times, values = list(compress(times, finite)), list(compress(values, finite))
         return times, values
 
 
-# A thousand nodes have the same series: what names them is there once.
+# A thousand nodes have the same series, so their names are stored once.
 
 
 @lru_cache(maxsize=MOST_SHARED)
@@ -257,7 +257,7 @@ class SampleStream(msgspec.Struct):
         if len(batch.values) != 8 * (batch.known + len(batch.keys)):
             return False
         changed = False
-        # Nearly all batches are of the keys of the one before.
+        # Nearly all batches have the same keys as the one before.
         if batch.keys or batch.known < self.size:
             keys = [*(column.key for column in self.columns[: batch.known]), *batch.keys]
             changed = keys != [column.key for column in self.columns[: self.size]]
@@ -529,7 +529,7 @@ class Telemetry(msgspec.Struct):
         if len(node.seen) > 4 * MOST_EVENTS:
             node.seen = {(event.time, event.message) for _, event in node.events}
         for batch in snapshot.samples:
-            # When they were sampled: what was long on its way is not news.
+            # The time is when they were sampled: what was long on its way is not new.
             node.take(batch, min(now, snapshot.time + offset))
         if now - self.bounded_at >= GONE:
             self.bounded_at = now

@@ -251,7 +251,7 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     )
     judgement = judge(seen)
     accused = {fact.process for fact in judgement.culprits}
-    # Who is accused though it waits must be told by more than where it is.
+    # To accuse a rank that waits takes more evidence than the place where it stands.
     if not accused or any(fact.waits_for_others for fact in judgement.culprits):
         for reason in judgement.reasons:
             scores.add(None, "stacks", reason, 0.0, None)
@@ -264,7 +264,7 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     called = recorder_kinds(case)
     for fact in seen.waiting:
         number = case.job.ranks[fact.process].rank.id.rank
-        # Who called another collective than its peers waits too, for them.
+        # A rank that called another collective than its peers waits too, for them.
         if fact.process not in accused and called.get(number) != "collective-mismatch":
             scores.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
     _from_unreadable(case, scores, facts, [fact.process for fact in seen.waiting])

@@ -55,7 +55,7 @@ def is_launcher(process: Process) -> bool:
     option, program = _program(process.arguments)
     if option == "-m":
         return _MODULES.match(program) is not None
-    # One that is no Python program goes by its own name.
+    # A program that is not Python goes by its own name.
     itself = os.path.basename(process.arguments[0]) if process.arguments else ""
     return program in _PROGRAMS or itself in _PROGRAMS
 

@@ -68,7 +68,8 @@ class NonRanks:
     def _look(self, items: Iterable[DiscoveredRank]) -> None:
         asked = {item.process.key for item in items if not self._is_sure(item)}
         maps = self._memory.maps(asked)
-        # Of who hangs, or has more than we read, it is not known: no reason to leave it out.
+        # For a process that hangs, or has more than we read, it is unknown: no reason to leave it
+        # out.
         self._loaded |= asked - maps.keys()
         self._loaded |= {
             key for key, data in maps.items() if len(data) >= MAX_FILE or _LIBRARIES.search(data)

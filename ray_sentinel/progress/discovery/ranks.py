@@ -125,7 +125,7 @@ class Discovery:
             process = table.get(claim.pid)
             if process is None or claim.start not in (0, process.start) or _is_ours(process):
                 continue
-            # The first word stands: records come before what Ray says.
+            # The first claim counts: records come before what Ray says.
             accepted.setdefault(process.key, claim)
         for key, claim in accepted.items():
             process = table[key[0]]
@@ -202,7 +202,7 @@ def _candidate(process: Process, table: Mapping[int, Process]) -> _Candidate | N
 
 
 def _launchers(candidates: Mapping[Key, _Candidate], table: Mapping[int, Process]) -> set[Key]:
-    """Candidates that are no ranks, because they started ranks: their descendants' variables show
+    """Candidates that are not ranks, because they started ranks: their descendants' variables show
     it, or a launcher in between that passed on the rank that it was given itself."""
     found = set()
     for below in candidates.values():
@@ -223,7 +223,7 @@ def _is_told_of(
     told: Mapping[Key, DiscoveredRank],
     candidates: Mapping[Key, _Candidate],
 ) -> bool:
-    """Whether a claim about a relative settles what the candidate is."""
+    """Whether a claim about a relative decides what the candidate is."""
     process = candidate.process
     for key, item in told.items():
         if key in process.lineage:

@@ -109,7 +109,7 @@ class RayProcessWatch:
         inference engines below processes."""
         here = {pid for address, pid in drivers if address == node.address}
         workers = [p for p in table.values() if self._is_worker(p)]
-        # Ray starts workers ahead of need: they must take nobody's place.
+        # Ray starts workers before they are needed: they must not take the place of others.
         workers.sort(key=self._has_never_run)
         chosen = list(
             itertools.islice((*(table[pid] for pid in sorted(here & table.keys())), *workers), MOST)

@@ -38,7 +38,7 @@ from ray_sentinel.progress.discovery.train_log import TrainWords, has_log, read_
 from ray_sentinel.progress.proc.proc_stat import Key, parse_schedstat
 from ray_sentinel.progress.proc.processes import Process
 
-# What the threads of a Ray worker tell: whether it is in a process group, and which one trains.
+# What the threads of a Ray worker show: whether it is in a process group, and which one trains.
 
 MAX_THREADS = 2048
 """Most threads of one worker whose names are read."""

@@ -70,7 +70,7 @@ def kind_of(path: str, mountinfo: str) -> str:
             continue
         point = _unescaped(fields[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
-        # Of two at one place the later one hides the earlier.
+        # If two are mounted at one place, the later one hides the earlier.
         if inside and len(point) >= len(best):
             best, kind = point, system.split(" ")[0]
     return kind

@@ -247,7 +247,7 @@ class StateReader:
 
     def _text(self, name: str) -> str:
         text = (self._bytes(name) or b"").decode("utf-8", "replace").strip()
-        # The kernel writes 0 for "not waiting" and for "not for you to know".
+        # The kernel writes 0 both for "not waiting" and for "you may not know".
         return "" if text == "0" else text
 
     def _bytes(self, name: str) -> bytes | None:

@@ -162,7 +162,7 @@ def allow_tracing(proc: Path = Path("/proc")) -> bool:
 
 
 def _describe(error: BaseException) -> str:
-    # Survives an exception whose own __str__ raises.
+    # This works even for an exception whose own __str__ raises.
     lines = traceback.format_exception_only(type(error), error)
     return "".join(lines).strip()
 

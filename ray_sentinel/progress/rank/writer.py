@@ -267,7 +267,7 @@ class ProgressWriter:
         """Store how the rank ends. The last words of an exception are not overwritten at exit."""
         if record.WORDS in self._sequences and kind != "exception":
             return
-        # Masked here, whole: a secret that the cut has halved is hard to tell.
+        # Masked here, before the text is cut: half a secret is hard to recognise.
         words = ExitNote(
             at=time.monotonic(), kind=kind, text=clip(mask(text[:MOST_SAID]), MAX_WORDS)
         )

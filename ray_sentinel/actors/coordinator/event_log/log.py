@@ -176,7 +176,7 @@ class EventLog:
         path = self.folder / f"{self._number:06d}{_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._write(header)
-        # Of its events alone: the state of a large job is large.
+        # The size counts only its events: the state of a large job is large.
         self._size, self._state_bytes, self._has_state = 0, len(state), bool(state)
         self._pack_and_prune(path)
 
@@ -220,7 +220,7 @@ def _pack(path: Path) -> None:
         with open(partial, "xb", opener=opener) as file:
             file.write(gzip.compress(path.read_bytes(), compresslevel=1))
             file.flush()
-            # Before the one that is not packed goes: a host may lose its power.
+            # Before the unpacked file is deleted, because a host may lose its power.
             os.fsync(file.fileno())
         os.replace(partial, packed)
         path.unlink()

@@ -73,7 +73,7 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     TimeoutError where the folder hangs.
     """
     count = 0
-    # What is made here is kept, nearly all of it.
+    # Nearly everything that is made here is kept.
     with collecting_later():
         kept = within(READ_SECONDS, partial(_recent, folder)) if folder is not None else _Kept()
         engine = _begun(kept, config)

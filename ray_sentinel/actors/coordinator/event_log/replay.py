@@ -157,7 +157,7 @@ class RecordedLog:
     @property
     def told(self) -> list[Incident]:
         """Each incident as it was last reported, oldest first."""
-        # Older versions wrote what they told into the states alone.
+        # Older versions wrote what they reported only into the states.
         known = self._of_states | self._told
         return sorted(known.values(), key=lambda one: (one.suspected_at, one.id))
 

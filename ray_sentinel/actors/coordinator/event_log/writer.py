@@ -120,7 +120,7 @@ class LogWriter:
             self.done = self._count
             return self._count
         line = self._encoded(event)
-        # Without the state: that of a large job is large.
+        # The size is without the state, which is large for a large job.
         size = len(line) + ITEM_OVERHEAD
         with self._change:
             self._count += 1
@@ -160,7 +160,7 @@ class LogWriter:
                 self._write(item)
             self.done = item.number
             with self._change:
-                # What is being written counts until it is.
+                # What is being written counts until it has been written.
                 self._bytes -= item.size
             began = item.state is not None
             del item  # a large state would wait with it for the next

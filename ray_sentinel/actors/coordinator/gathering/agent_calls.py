@@ -85,7 +85,7 @@ class Agents:
 
 
 def _hand_on(late_answer: Late, answered: Future[bytes]) -> None:
-    # An agent that has ended meanwhile was told as one that did not answer.
+    # An agent that has ended meanwhile was reported as one that did not answer.
     if not answered.cancelled() and answered.exception() is None:
         late_answer(answered.result())
 

@@ -70,7 +70,7 @@ class ClusterDumps:
             (RAW_NODE_BYTES, RAW_CLUSTER_BYTES) if raw else (NODE_BYTES, CLUSTER_BYTES)
         )
         share = min(most, all_together // max(len(nodes), 1))
-        # All are asked at once: what their ranks tell is of one moment.
+        # All are asked at once, so that the ranks' answers are of one moment.
         turns = {node: place * share / BYTES_A_SECOND for place, node in enumerate(nodes)}
         with self._lock:
             self._forget()

@@ -71,7 +71,7 @@ class RayActors:
         self._monotonic = monotonic
         self._due = 0.0
         self._attempts = TrainRunAttempts()
-        # No coordinator before this one has used a version like it.
+        # No earlier coordinator has used such a version.
         self._version = time.time_ns()
         self._by_node: dict[str, tuple[RayWorker, ...]] = {}
         self._asked = False
@@ -83,7 +83,8 @@ class RayActors:
         if begun < self._due:
             return
         try:
-            # The dead once, so that a restarted coordinator counts the attempts like the last one.
+            # The first query includes the dead, so that a restarted coordinator counts the attempts
+            # as the previous one did.
             actors, entrypoints = self._ask(not self._asked)
         except (RuntimeError, AttributeError, ImportError, ValueError, TypeError) as error:
             # The store is away, or this version of Ray keeps its table elsewhere.

@@ -89,7 +89,7 @@ def _bundles(requests: Iterable[Any]) -> tuple[dict[str, float], ...]:
 def _told(launches: int, failed: int, reason: str = "") -> str:
     if launches:
         says = f"the autoscaler waits for {launches} new node{'s' * (launches != 1)}"
-        # With a reason it has tried again.
+        # If there is a reason, it has tried again.
         return says if not reason else f"{says}, and {failed} failed before{_because(reason)}"
     if failed:
         return f"{failed} node{'s' * (failed != 1)} of the autoscaler failed{_because(reason)}"

@@ -56,7 +56,7 @@ def unfinished_calls(
 
 
 def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-    """By name: the calls of a job (Ray's id, in hex) that ended successfully; and the last whole
+    """The calls of a job (Ray's id, in hex) that ended successfully, by name; and the last whole
     Unix seconds in which any of them began or ended. Both are empty if Ray does not report them."""
     with RayStore(address) as store:
         return ControlStoreCalls(store).ended(job)
@@ -138,7 +138,7 @@ class ControlStoreCalls:
         try:
             return ask()
         except (UnreachableError, AttributeError, TypeError, ValueError, LookupError) as error:
-            # Another version of Ray may lack what a reply is looked through for.
+            # Another version of Ray may lack what we look for in a reply.
             self._problems.append(f"Ray's control store does not tell its {what}: {error}")
             return nothing
 
@@ -241,7 +241,7 @@ class ControlStoreCalls:
             name for name, count in classes.most_common(MOST_CLASSES) if count > 1 and name in new
         ]
         for name in several:
-            # Several filters of one kind must all be met: each class is asked for alone.
+            # Several filters of one kind must all be met, so each class is requested separately.
             wanted = {"predicate": "EQUAL", "task_name": f"{name}.__init__"}
             reply = self._events(MOST_ACTORS, task_name_filters=[wanted])
             self._made_at |= {key: at for key, at in ray_replies.made_at(reply) if key in there}

@@ -107,7 +107,7 @@ class ControlStore:
         or empty. Raises RuntimeError if the store does not answer."""
         from ray.core.generated import autoscaler_pb2
 
-        # The other reason there is, idleness, is refused while something runs on the node.
+        # Ray refuses the only other reason, idleness, while something runs on the node.
         reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
         with _answering():
             accepted, refusal = self._client.drain_node(node_id, reason, why, 0)

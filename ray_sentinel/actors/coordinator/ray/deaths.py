@@ -140,7 +140,7 @@ def _when(death: RayDeath) -> float:
 
 
 def _again(asked: Mapping[str, tuple[Any, int]], told: Collection[str]) -> dict[str, Any]:
-    """Those to ask for again."""
+    """The missing processes that are asked for again."""
     return {
         key: (one, tries + 1)
         for key, (one, tries) in asked.items()
@@ -218,8 +218,8 @@ class ControlStoreDeaths:
                 return lost, ""
         if failed is not None or not is_told_of_a_call(said):
             return [], ""
-        # The first of what an actor's end or a lost object has brought down is no call; else there
-        # is one: by its own traceback a call has told the driver.
+        # What an actor's end or a lost object brings down begins with no call. Otherwise there is a
+        # call that failed first: the driver's traceback says that a call has told it.
         by_no_call = echoes and not any(map(follows_from_a_call, echoes))
         if tries < (CALL_TRIES if by_no_call else FIRST_TRIES):
             return None
@@ -311,7 +311,7 @@ def _worker_cause(said: str) -> tuple[DeathCause, str]:
         return "oom-ray", detail
     if kind == "USER_ERROR":
         return ("constructor" if "initialization method" in said else "exception"), detail
-    # Of a worker that is in a call, Ray says that its user wanted it.
+    # If the worker is in a call, Ray says that the end was intended by its user.
     if kind in _INTENDED and "its job has" in detail:
         return "driver-ended", detail
     if "exit_actor() is called" in said or kind == "INTENDED_SYSTEM_EXIT":
@@ -336,7 +336,7 @@ def driver_death(job: Any, worker: Any | None, driver: RayDriver) -> RayDeath | 
             return None
     if traceback := _traceback(worker):
         found = _of_driver(job, driver, "exception", raised_at(traceback))
-        # Of a submitted job Ray would say that it was stopped.
+        # For a submitted job, Ray would say if it was stopped.
         proven = job.HasField("job_info") or bool(_RAISED.search(found.detail))
         return msgspec.structs.replace(found, is_proven=proven)
     if worker is None:

@@ -211,7 +211,7 @@ def _may_be_of(worker: Any, job: bytes, until: float) -> bool:
 
 
 def _job_of(worker: Any) -> bytes:
-    # Older versions of Ray do not tell it.
+    # Older versions of Ray do not report it.
     return bytes(getattr(worker, "job_id", b""))
 
 
@@ -232,7 +232,8 @@ def own_end(kind: str, said: str) -> tuple[DeathCause, str] | None:
         return "oom-ray", first_line(said)
     if kind not in ("SYSTEM_ERROR", *_INTENDED) or (kind in _INTENDED and status is None):
         return None
-    # What follows is why Ray had it leave: it has made all calls that it may (``max_calls``).
+    # What follows in the text is why Ray had it leave: it has made as many calls as allowed
+    # (``max_calls``).
     if status is not None and int(status[1]) == 0 and said[status.end() :].strip():
         return None
     if "SIGTERM" in said:
@@ -334,7 +335,7 @@ def failed_call(event: Any, driver: RayDriver) -> RayDeath:
         pid=update.worker_pid,
         at=max(update.state_ts_ns.values(), default=0) / 1e9,
         cause=cause,
-        # Of the end of a worker Ray tells how it was noticed.
+        # For the end of a worker, Ray's text says how it was noticed.
         detail="" if cause == "signal" else failure_of(event),
         witness=STORE,
     )

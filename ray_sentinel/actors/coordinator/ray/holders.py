@@ -129,7 +129,8 @@ def _actors(entries: Iterable[Any], jobs: Mapping[str, _Job]) -> Iterator[_Given
             continue  # the node has been asked to run it
         job = jobs.get(id_of(entry.job_id))
         orphan = ""
-        # What a detached actor made, as Ray Serve's controller does its replicas, lives with it.
+        # What a detached actor made lives as long as it does, such as the replicas of Ray Serve's
+        # controller.
         if job is not None and job.over and entry.owner_address.worker_id not in living:
             orphan = "detached, and its job is over" if entry.is_detached else "its driver is gone"
         name = cut(entry.name or entry.class_name.rpartition("<locals>.")[2])
