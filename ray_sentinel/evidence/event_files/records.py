@@ -12,12 +12,12 @@ import msgspec
 
 HEADER = 12
 FRAME = 16
-"""Bytes of a record beside its data."""
+"""Bytes that a record takes beside its data."""
 _MOST_SEARCHED = 8
-"""Times its own length that checksums of a stretch are computed while a good record is looked for.
-"""
+"""While a good record is looked for, checksums are computed over at most this many times the length
+of the stretch."""
 MAX_RECORD = 64 << 20
-"""Longer records hold pictures or text: they are passed over unread."""
+"""Most bytes of a record that is read; longer ones hold pictures or text and are passed over."""
 
 
 _MASK_DELTA = 0xA282EAD8
@@ -34,13 +34,13 @@ class Scan(msgspec.Struct, frozen=True):
 
     records: list[bytes]
     consumed: int
-    """Bytes that need not be read again."""
+    """Bytes from the front that need not be read again."""
     corrupt: int
-    """Places at which records were lost, each followed by a good record."""
+    """Number of places at which records were lost, each followed by a good record."""
     need: int = 0
     """Bytes from ``consumed`` on that the next record takes, where its header is there."""
     bad: bool = False
-    """At ``consumed`` stands what is no record, and no good one follows yet."""
+    """What stands at ``consumed`` is no record, and no good one follows yet."""
 
 
 class _Lengths(dict[bytes, int]):

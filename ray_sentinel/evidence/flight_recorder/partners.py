@@ -19,7 +19,7 @@ class Partner(msgspec.Struct, frozen=True):
     rank: int
     state: State
     entry: Entry | None = None
-    """The partner's own record of the pair, where it is pending there."""
+    """The partner's own record of the pair, where the operation is pending there."""
 
 
 class Partners:

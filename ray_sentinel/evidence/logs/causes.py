@@ -47,7 +47,8 @@ _TIERS: tuple[frozenset[str], ...] = (
     frozenset({"unknown-death"}),
 )
 ANYTIME = 900.0
-"""A machine's own record (kernel, scheduler) explains a failure up to so many seconds around it."""
+"""Seconds before or after a failure within which a machine's own record (kernel, scheduler) may
+explain it."""
 _PRINTED_LATE = 60.0
 _AFTER_TIMEOUT = 2.0
 _BY_PREEMPTION = frozenset(
@@ -72,7 +73,7 @@ _VAGUE = frozenset(
         "unknown-death",
     }
 )
-"""Classes that tell no more than that a peer went: they do not explain why it did."""
+"""Classes that say only that a peer went: they do not explain why it did."""
 _NEAR_BYTES = 200_000
 _ABORTED = frozenset({"exit-abort", "srun-task-aborted"})
 _PASSED_ON = frozenset({"exit-by-launcher", "python-wrapper"})

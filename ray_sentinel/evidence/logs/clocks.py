@@ -17,10 +17,11 @@ _HALF_HOUR = 1800.0
 FARTHEST_ZONE = 14 * 3600.0
 _HALF_YEAR = 180 * 86_400.0
 _SAME_JOB = 14 * 86_400.0
-"""The logs of one job end within so many seconds of each other."""
+"""Most seconds between the ends of two logs of one job."""
 _SLACK = 240.0
 _REQUEUED = 600.0
-"""So soon after its end a job is started again."""
+"""Most seconds between the end of a job and its next start for it to count as the same job,
+requeued."""
 _SOME_STEPS = 3
 
 
