@@ -21,13 +21,15 @@ _QUIET_LEAST = 300.0
 _QUIET_STEPS = 10.0
 _QUIET_PHASE = 900.0
 _SILENT = {"kv-cache": 600.0, "graph-capture": 600.0}
-"""An engine that has loaded its model says nothing until its graphs are captured."""
+"""Phase → seconds for which it may be silent: an engine that has loaded its model prints nothing
+until its graphs are captured."""
 _OF_ENGINES = frozenset({"model-load", "kv-cache", "graph-capture", "teardown"})
-"""Phases after which an engine without a request does all that is asked of it."""
+"""The last phases of a serving engine: after them, one without a request does all that is asked of
+it."""
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
 _OF_THE_CLUSTER = frozenset({"raylet", "gcs", "monitor", "ray", "events", "kernel", "agent"})
-"""Files that go on without the job: they tell that the cluster lives."""
+"""Kinds of files that go on without the job: they show only that the cluster lives."""
 _PROMPT = 90.0
 
 _TEARDOWN = frozenset(
@@ -41,7 +43,8 @@ _TEARDOWN = frozenset(
         "unknown-death",
     }
 )
-"""What may go wrong when all is done; anything else may have cost the last checkpoint."""
+"""Classes of what may go wrong when all is done; any other failure may have cost the last
+checkpoint."""
 LAST_STEP = Signature(id="last-step", kind="completed", role="note")
 
 
@@ -50,7 +53,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     completed: bool = False
     marker: Hit | None = None
-    """The line that says so."""
+    """The line that says that training finished."""
     moving: bool = False
 
     def split(self, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:

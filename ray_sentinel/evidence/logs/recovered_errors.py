@@ -18,7 +18,8 @@ from ray_sentinel.evidence.logs.training.timeline import (
 
 _SAME_MOMENT = 60.0
 _EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
-"""What ended one attempt may end the next one too."""
+"""Classes that are never taken as survived because an earlier attempt survived them: what ended one
+attempt may end the next one too."""
 
 
 def split_survived(

@@ -26,13 +26,13 @@ class Split:
 
     look: CommunicatorView
     kind: Literal["behind", "order"]
-    """"order": they called different collectives, not only fewer."""
+    """"behind": they called fewer collectives. "order": they called different ones."""
     odd: tuple[Member, ...]
-    """Those furthest behind, or those who called what most did not."""
+    """The members furthest behind, or those that called what most did not."""
     others: tuple[Member, ...]
-    """Those ahead of them."""
+    """The members that are ahead of the odd ones."""
     gap: int
-    """Collectives between the two, at least."""
+    """Number of collectives between the two, at least."""
     few: bool
     """The odd ones are few enough among the members to be the exception."""
     text: str

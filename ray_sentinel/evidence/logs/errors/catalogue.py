@@ -85,7 +85,7 @@ _WORDS = (
     "post /|processed prompts|unavailable|unplugged| down"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
-"""A line is looked at closely if it holds one of these. Few, because each calls up lines. The
+"""The words that get a line looked at closely. They are few, because each calls up lines; the
 entries add their own words where these do not cover them."""
 
 _ROLE_ORDER = {"cause": 1, "symptom": 2, "echo": 3, "note": 4}

@@ -31,8 +31,8 @@ _WAITS_FOR_OTHERS = re.compile(
     r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
     r"|/runpy)\.py:|/bin/(?:torchrun|accelerate|deepspeed):|-packages/ray/(?:air|tune|train)/"
 )
-"""Where launchers and drivers wait for their processes, or start: what is raised there tells that
-one of these failed, or nothing of the program yet."""
+"""The places where launchers and drivers wait for their processes, or start. An exception raised
+there shows only that one of these failed, or says nothing of the program yet."""
 
 
 class ExceptionClassifier:
