@@ -27,7 +27,8 @@ _POWER = (
     "gpu_power_readings/average_power_draw",
     "power_readings/power_draw",
 )
-"""By drivers from 550 on, from 530 on, and before."""
+"""Where nvidia-smi's answer may hold the power, in the order in which it is looked for: drivers
+from 550 on, from 530 on, and older ones name it differently."""
 
 
 class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,14 +36,15 @@ class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
 
     state: GpuState
     processes: tuple[GpuProcess, ...] = ()
-    """What computes on it, as far as this container may see."""
+    """The processes that compute on the GPU, as far as this container may see them."""
     ecc_uncorrected: int | None = None
-    """Since the driver was loaded."""
+    """Number of uncorrected ECC errors since the driver was loaded."""
     remap_pending: bool = False
     remap_failed: bool = False
     retire_pending: bool = False
     recovery: str = ""
-    """What the driver asks for: "Reset", "Reboot", "Drain P2P", ...; empty where nothing."""
+    """The recovery that the driver asks for: "Reset", "Reboot", "Drain P2P", ...; empty where it
+    asks for none."""
 
     @property
     def label(self) -> str:

@@ -12,15 +12,15 @@ from ray_sentinel.masking import mask
 from ray_sentinel.text import one_line
 
 MOST_PACKAGES = 3
-"""Of one environment that are named."""
+"""Most packages of one environment that are named; of the others only the number is told."""
 MOST_WHAT = 200
 MOST_LINE = 300
-"""Characters."""
+"""Most characters of a line that is told; the rest of a longer one is cut off."""
 MOST_BUILDS = 1000
-"""Of one log."""
+"""Most unfinished environments of one log; further ones are left out."""
 _TOLD = ("pip", "uv", "conda", "working_dir", "py_modules", "image_uri")
-"""Fields of which is told what is fetched or installed, in this order; of others the name alone,
-for plugins may have anything in them."""
+"""Fields of which it is told what is fetched or installed, in this order. Of others only the name
+is told, because plugins may put anything into them."""
 _NOT_BUILT = frozenset({"config", "env_vars", "py_executable", "worker_process_setup_hook"})
 _INTERNAL = "_"
 _CREATING, _TIMEOUT = "Creating runtime env: ", " with timeout "

@@ -33,7 +33,7 @@ _PREFERRED: tuple[Tool, ...] = (
     "kernel",
 )
 _OF_ALL = STOPPED | OVER
-"""States of a whole process: of any other, its state is its main thread's alone."""
+"""States that a process has as a whole; any other state is that of its main thread alone."""
 _ONLY_HELPERS = "only libraries' own threads are there: the thread that trains is missing"
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 

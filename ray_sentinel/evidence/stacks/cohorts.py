@@ -16,11 +16,11 @@ from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.stacks import StackFact
 
 TRANSFERS = frozenset({"send", "recv", "send_recv"})
-"""Operations between two ranks: a pipeline's stages wait in different ones."""
+"""Operations between two ranks: the stages of a pipeline wait in different ones."""
 
 
 ROOTED = frozenset({"broadcast", "scatter", "gather", "reduce"})
-"""Collectives in which one rank does something else than the others."""
+"""Collectives in which one rank does something different from the others."""
 
 
 def other_collective(view: StacksContext) -> RuleAnswer | None:

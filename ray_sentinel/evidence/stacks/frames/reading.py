@@ -90,7 +90,7 @@ class StackReading(msgspec.Struct, frozen=True, kw_only=True):
     """The meaning of one stack."""
 
     meaning: Meaning | None = None
-    """None where no frame is known."""
+    """What the telling frame means; None where no frame is known."""
     label: str = ""
     operation: str = ""
     signature: tuple[str, ...] = ()

@@ -42,10 +42,10 @@ FORMATS: tuple[Format, ...] = (
     Format("kernel", "kernel", kernel.looks_like, kernel.parse),
     Format("py-spy", "py-spy", pyspy.looks_like, pyspy.parse),
 )
-"""In the order in which they are asked: the surer signs first."""
+"""All formats in the order in which they are tried: those with surer signs come first."""
 
 _BESIDE_PYSPY = frozenset({"cuda-gdb", "gdb", "kernel"})
-"""What scripts put into one file with py-spy's text."""
+"""The formats that scripts put into one file together with py-spy's text."""
 
 _BY_PREFIX = {
     "pyspy": "py-spy",
