@@ -20,13 +20,13 @@ from ray_sentinel.model.comparison import Delta
 from ray_sentinel.model.diagnosis import Plot
 
 POINTS = 120
-"""Of one line; what lies between two of them is their mean."""
+"""Most points of one line; values that fall on one point are replaced by their mean."""
 MOST_PLOTS = 6
 LOSS = "train.loss"
 JOBS = ("job A", "job B")
 
 Curve = tuple[Floats, Floats]
-"""Steps (N,) and values (N,)."""
+"""The steps (N,) and the values (N,) of a curve."""
 
 
 def plots(

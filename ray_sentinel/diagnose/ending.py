@@ -18,7 +18,7 @@ from ray_sentinel.diagnose.timeline import stall_limit
 from ray_sentinel.diagnose.wording import moment
 
 _CLOSING = ("tb_train_train_runtime", "tb_train_runtime")
-"""Transformers writes how long the training took when it is over."""
+"""The tags that Transformers writes when training is over, with how long it took."""
 
 
 class RunEnding(msgspec.Struct, frozen=True):

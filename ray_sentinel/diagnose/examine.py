@@ -21,14 +21,13 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory, Outcome
 
 PASSED_WEIGHT = 0.45
-"""Greatest weight of what the job recovered from, if something else is known to have ended
-it."""
+"""Greatest weight of what the job recovered from, if something else is known to have ended it."""
 SAID_BONUS = 0.1
-"""Added to the weight of an answer that the log's own words point to."""
+"""What is added to the weight of an answer that the log's own words point to."""
 IDLE_PERCENT = 10.0
-"""GPU utilisation that setting up a job takes; above it a GPU has worked."""
+"""Per cent of GPU utilisation that setting up a job takes at most; above it, a GPU has worked."""
 LEAD_SECONDS = 1800.0
-"""Read before an explicit window, so that usual levels can be learned."""
+"""Seconds read before an explicit window, so that usual levels can be learned."""
 
 
 def examine(

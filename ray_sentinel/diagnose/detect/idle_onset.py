@@ -16,9 +16,10 @@ from ray_sentinel.diagnose.series import Bools, Floats
 
 EARLY_SECONDS = 60.0
 EARLY_CELLS = 4
-"""A host went idle early if it did so by both of these before most others."""
+"""Number of cells that a host which went idle early must be before most others; it must also be
+``EARLY_SECONDS`` before them."""
 LAG_CELLS = 2
-"""Cells allowed between a host's idle onset and the last step."""
+"""Number of cells allowed between a host's idle onset and the last step."""
 TAIL_CELLS = 3
 """Least number of cells at the end in which all are idle."""
 

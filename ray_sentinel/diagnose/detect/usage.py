@@ -22,7 +22,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     limit: Floats
     container: bool = False
     scarce: bool = True
-    """False if a container's usage may be page cache: a full one is healthy."""
+    """Being full means that memory runs short; False where a container's usage may be page cache,
+    of which it is healthy to be full."""
 
     @property
     def host(self) -> str:
