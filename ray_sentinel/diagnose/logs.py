@@ -33,7 +33,7 @@ class Total(msgspec.Struct, frozen=True):
 
     total: float
     step: float
-    """The last step that it showed."""
+    """The last step that the bar or the state showed."""
     per_epoch: bool = False
     """``total`` and ``step`` count within one epoch."""
     saved: bool = False

@@ -22,8 +22,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     limit: Floats
     container: bool = False
     scarce: bool = True
-    """Being full means that memory runs short; False where a container's usage may be page cache,
-    of which it is healthy to be full."""
+    """Being full means that memory runs short. False where a container's usage may be page cache:
+    it is then healthy to be full."""
 
     @property
     def host(self) -> str:
