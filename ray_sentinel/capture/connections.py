@@ -23,37 +23,40 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
 
 MOST_CONNECTIONS = 4096
-"""Of one node that are told of; one more is looked for, to tell that some are not."""
+"""Most connections of one node that are reported. One more is looked for, which shows that some are
+left out."""
 MOST_FILES = 4096
-"""Open files of one process that are looked at."""
+"""Most open files of one process that are looked at; the others are left out."""
 ANSWER_SECONDS = 1.0
-"""For the kernel, which answers in a millisecond."""
+"""Seconds to wait for the kernel, which answers in a millisecond."""
 _SOCK_DIAG = 4
-"""``NETLINK_SOCK_DIAG``."""
+"""The number of ``NETLINK_SOCK_DIAG``."""
 _BY_FAMILY, _DUMP = 20, 0x301
-"""``SOCK_DIAG_BY_FAMILY``; ``NLM_F_REQUEST | NLM_F_DUMP``."""
+"""``SOCK_DIAG_BY_FAMILY``, and ``NLM_F_REQUEST | NLM_F_DUMP``."""
 _DONE, _ERROR = 3, 2
-"""``NLMSG_DONE``, ``NLMSG_ERROR``."""
+"""``NLMSG_DONE`` and ``NLMSG_ERROR``."""
 _INFO = 2
 """``INET_DIAG_INFO``: the attribute that is a ``tcp_info``."""
 _ESTABLISHED, _LISTEN = 1, 10
 _HEADER = struct.Struct("=IHHII")
-"""``nlmsghdr``: length, type, flags, number, sender."""
+"""The layout of ``nlmsghdr``: length, type, flags, number, sender."""
 _REQUEST = struct.Struct("=BBBBI48x")
-"""``inet_diag_req_v2``: family, protocol, attributes, states; of any addresses."""
+"""The layout of ``inet_diag_req_v2`` for sockets with any addresses: family, protocol, attributes,
+states."""
 _MESSAGE = struct.Struct("=BBBB2s2s16s16s12xIIIII")
-"""``inet_diag_msg``: family, state, and from the fifth on ports and addresses in network order; the
-inode is the last."""
+"""The layout of ``inet_diag_msg``: family and state come first, ports and addresses in network
+order from the fifth field on, and the inode last."""
 _ATTRIBUTE = struct.Struct("=HH")
 _SENT, _RECEIVED = 44, 52
-"""Where ``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` are in a ``tcp_info``: milliseconds
-ago, or since there is the connection."""
+"""The offsets of ``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` in a ``tcp_info``. They are
+the milliseconds since data was last sent or received, or since the connection exists."""
 _BYTES = struct.Struct("=120xQQ")
-"""``tcpi_bytes_acked``, in which a client's first packet counts as one, ``tcpi_bytes_received``."""
+"""Where a ``tcp_info`` has ``tcpi_bytes_acked``, which counts a client's first packet as one, and
+``tcpi_bytes_received``."""
 _OF_RAY = ("raylet", "gcs_server", "ray-dashboard", "ray::")
-"""How the kernel's names of processes begin that are Ray's: what they do, a job does not."""
+"""What the kernel's names of Ray's own processes begin with: what these do, a job does not."""
 _MOST_ABOVE = 64
-"""Processes one above the other that are gone through."""
+"""Most ancestors of a process that are gone through."""
 
 
 class TcpSocket(NamedTuple):
@@ -65,7 +68,7 @@ class TcpSocket(NamedTuple):
     local: str
     remote: str
     awaits: float | None
-    """Seconds since something was sent last, where nothing has come since; else None."""
+    """Seconds since something was last sent, where nothing has come since; otherwise None."""
     owes: bool
     """Something has come, and nothing was sent since."""
 

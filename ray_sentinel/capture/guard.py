@@ -35,7 +35,8 @@ from ray_sentinel.model.stacks import StackTrace, Tool
 from ray_sentinel.progress.proc.pidfd import open_pidfd
 
 SETTLE = 2.0
-"""Seconds in which a traced process must run again before it is given up as not ours to mend."""
+"""Seconds within which a traced process must run again; after that it is given up as beyond our
+repair."""
 _LOOK = 0.002
 """Seconds between two checks of the state while a tool runs."""
 

@@ -18,16 +18,16 @@ _LIBRARY = re.compile(r"(/\S*/lib(nccl|rccl)\.so\S*)(?: \(deleted\))?$")
 _NAMED = re.compile(r"\.so\.(\d+\.\d+\.\d+)")
 _WHEEL = re.compile(r"^(?:nvidia_nccl|rccl|amd_rccl)\w*-(\d+\.\d+\.\d+)\S*\.dist-info$")
 MOST_LINES = 200_000
-"""Bytes read of a memory map: a process with more mappings is taken to have no library."""
+"""Most lines read of a memory map: a process with more mappings is taken to have no library."""
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
     """A collective library as a process has it mapped."""
 
     name: str
-    """"NCCL" or "RCCL"."""
+    """The library's name, "NCCL" or "RCCL"."""
     version: str = ""
-    """Empty where it cannot be told."""
+    """The library's version; empty where it cannot be told."""
     path: str = ""
 
 

@@ -21,9 +21,9 @@ from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import ProcessId, Rank
 
 POLL_SECONDS = 8.0
-"""Seconds for all addresses of the node together, one after the other."""
+"""Seconds to ask all addresses of the node, one after the other."""
 LOOK_SECONDS = 2.0
-"""Seconds to read the maps and environments of 16 ranks in parallel."""
+"""Seconds to read the maps and environments of a process; 16 are read in parallel."""
 
 Ask = Callable[..., bytes]
 
@@ -33,7 +33,7 @@ class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
 
     polls: tuple[bytes, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why a service was not asked, or did not answer."""
+    """For each service that was not asked or did not answer, why."""
 
 
 class _Looked(msgspec.Struct, frozen=True):

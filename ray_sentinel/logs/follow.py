@@ -20,15 +20,16 @@ from ray_sentinel.logs.select import Described, LineFilter, line_fits
 from ray_sentinel.masking import mask
 
 _LONGEST = 16 << 10
-"""Bytes of a line that are shown."""
+"""Most bytes of a line that are shown; the rest of a longer line is not."""
 _MOST_LINES = 200_000
 _MOST_BYTES = 256 << 20
-"""Of a file, held at once while its last lines are looked for."""
+"""Most bytes of a file that are held at once while its last lines are looked for; of more, the
+earliest lines are dropped."""
 _MOST_NEW = 8 << 20
-"""Bytes of a file that are taken in one look; what is written faster is passed over."""
+"""Most bytes of a file that are taken in one look; what is written faster is passed over."""
 _BYTES_A_LINE = 400
 _LEAST_BYTES = 64 << 10
-"""Of a file's end in which its last lines are looked for."""
+"""Least number of bytes at a file's end in which its last lines are looked for."""
 _YEAR = 1970
 
 
@@ -39,7 +40,7 @@ class ViewLine(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     mark: str = ""
     kind: str = ""
-    """The failure class of the signature that the line shows, if any."""
+    """The failure class of the signature that the line matches; empty where it matches none."""
     repeated: int = 1
 
 

@@ -9,7 +9,8 @@ from ray_sentinel.logs.reading import CHUNK, READ_ERRORS
 from ray_sentinel.logs.unpacking import ENDLESS
 
 _PIECE = 64 << 10
-"""Unpacked bytes asked for at once: where a file is torn, no more is lost with the failing read."""
+"""Unpacked bytes that are asked for at once: where a file is torn, a failing read loses no more
+than these."""
 
 
 def told(problem: str, packed: str, *, partly: bool) -> str:

@@ -23,10 +23,10 @@ from ray_sentinel.logs.share import Piece, helpers_for, read_shared
 from ray_sentinel.model.triage import Triage
 
 Progress = Callable[[int, int, str], None]
-"""(bytes done, bytes in all, the file's label)."""
+"""A function that is told the bytes done, the bytes in all, and the file's label."""
 
 _CLOSE = 8 << 20
-"""Of a job larger than ``WHOLE``, so many bytes are looked at closely, spread over its files."""
+"""Bytes that are looked at closely in a job larger than ``WHOLE``, spread over its files."""
 _LEAST = 512 << 10
 _SECOND_LOOK = 256 << 20
 _SKIPPED_KINDS = frozenset({"agent"})

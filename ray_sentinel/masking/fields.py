@@ -58,8 +58,8 @@ _LOG_PREFIX = re.compile_anchored(
     r"[ \t>|*#-]+|\([^()\n]{0,80}\)|\[[^\[\]\n]{0,80}\]:?|[0-9][0-9:.,TZ+/-]{0,40}|[EWIDF]\b"
     r"|(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|export|set|setenv|declare|env)\b:?"
 )
-"""One piece of what loggers, launchers and shells put before a name; matched piece by piece, for
-one expression of all of them would take exponential time."""
+"""One piece of what loggers, launchers and shells put before a name. Pieces are matched one by one,
+because one expression for all of them would take exponential time."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,80}[=:]")
 _COMMAND = re.compile(
     r"[ \t](?:-|python|torchrun|ray\b|srun|bash|sh\b|exec|deepspeed|accelerate|[A-Za-z_]\w{0,60}=)"

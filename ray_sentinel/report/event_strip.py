@@ -21,11 +21,11 @@ TOP, BOTTOM, ROW = 34, 24, 24
 MOST_ROWS = 12
 LABEL_COLUMNS = 18
 MARGIN = 0.04
-"""Of the time from the first to the last error, before and after it."""
+"""Share of the time from the first to the last error that is shown before and after it."""
 LEAST, MOST_GROWN = 3.5, 4.0
-"""Half the width of a dot, and how much a large one has more."""
+"""The smallest radius of a dot, and how much more a large one has at most."""
 CAUSES = ("first cause", "of the culprit")
-"""What the evidence is called that is no echo."""
+"""The labels of evidence that is not an echo."""
 
 
 class StripRow(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ class StripDot(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     radius: float
     kind: str
-    """"cause", "echo" or "survived"."""
+    """The kind: "cause", "echo" or "survived"."""
     whole: str
-    """For a tooltip."""
+    """The full text, for a tooltip."""
 
 
 class EventStrip(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class EventStrip(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[PlotMark, ...]
     height: float
     more: int
-    """Rows that are left out."""
+    """Number of rows that are left out."""
     width: int = WIDTH
     left: int = LEFT
     right: int = WIDTH - RIGHT

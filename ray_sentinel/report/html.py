@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_CULPRITS = 24
 MOST_INCIDENTS = 10
 MOST_ROWS = 60
-"""Of any other table or list; more are in the JSON beside it."""
+"""Most rows of any other table or list; the JSON file beside the report has the rest."""
 
 
 def incident_html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:

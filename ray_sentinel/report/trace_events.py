@@ -12,7 +12,7 @@ from typing import Any
 from ray_sentinel.model.lanes import JobLanes, LanesReport
 
 TENTH = 100_000
-"""Microseconds."""
+"""A tenth of a second in microseconds."""
 
 
 def trace_of(report: LanesReport) -> dict[str, Any]:
