@@ -27,7 +27,7 @@ from ray_sentinel.evidence_file import may_read
 from ray_sentinel.model.identity import ProcessId
 
 PATIENCE = 1.0
-"""Seconds to read the files of one capture."""
+"""Seconds for each batch of eight files of a capture, which are read in parallel."""
 MAX_BYTES = 1_000_000
 """Most bytes of one file; a larger one is not read."""
 MAX_FILES = 32

@@ -46,7 +46,7 @@ MASK_BEFORE = 8 << 10
 """Bytes of the text before what is kept, which show whether it begins inside a secret."""
 LOOK_SECONDS = 1.0
 READ_SECONDS = 3.0
-"""Seconds to read the files of one rank; those of eight are read in parallel."""
+"""Seconds for each batch of eight ranks, whose files are read in parallel."""
 WAIT_SECONDS = 6.0
 """Seconds to wait while other requests are being answered: a machine's death ends many jobs at
 once."""

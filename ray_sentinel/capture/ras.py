@@ -23,7 +23,7 @@ from ray_sentinel.model.identity import ProcessId, Rank
 POLL_SECONDS = 8.0
 """Seconds to ask all addresses of the node, one after the other."""
 LOOK_SECONDS = 2.0
-"""Seconds to read the maps and environments of a process; 16 are read in parallel."""
+"""Seconds for each batch of 16 processes, whose maps and environments are read in parallel."""
 
 Ask = Callable[..., bytes]
 

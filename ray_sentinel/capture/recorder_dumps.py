@@ -37,7 +37,7 @@ attributed, because the clock has been set back since."""
 _MOST_KNOWN = 4096
 """Most ranks whose locations are remembered; the oldest are dropped first."""
 LOOK_SECONDS = 1.0
-"""Seconds to read a rank's environment; 16 are read in parallel."""
+"""Seconds for each batch of 16 ranks, whose environments are read in parallel."""
 _BEHIND = 2.0
 """Seconds by which a shared file system's clock may be behind."""
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
