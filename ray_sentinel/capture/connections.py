@@ -1,10 +1,10 @@
-"""The TCP connections of processes, and of what descends from them, on which an answer is due.
+"""The TCP connections of processes and their descendants on which an answer is due.
 
 The kernel knows of every connection when something was last sent over it, and when something last
-came (``struct tcp_info`` in ``linux/tcp.h``): who sent last awaits an answer, as the client of an
-HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7 sock_diag``),
-which is open to every user. That is one request and one kind of answer; pyroute2, which can do so
-too, brings all that configures a network.
+came (``struct tcp_info`` in ``linux/tcp.h``): whoever sent last awaits an answer, as the client of
+an HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7
+sock_diag``), which is open to every user. That is one request and one kind of answer; pyroute2,
+which can do the same, brings everything for configuring a network.
 """
 
 from __future__ import annotations
@@ -108,15 +108,16 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
 
 
 def _network() -> str:
-    """Of this process: namespaces are numbered from each boot of a machine on."""
+    """The network namespace of this process, with the machine's boot, after which namespaces are
+    numbered anew."""
     return f"{boot_id()} {os.readlink('/proc/self/ns/net')}"
 
 
 def _looked_at(
     stat: Stat, stats: Mapping[int, Stat], looked_at: Mapping[int, ProcessId]
 ) -> ProcessId | None:
-    """The process itself, or the nearest one above it that is looked at. What belongs to Ray does
-    not count as the driver's that started Ray."""
+    """The process itself, or the nearest one above it that is looked at. Ray's own processes do not
+    count as descendants of the driver that started Ray."""
     for _ in range(_MOST_ABOVE):
         if (found := looked_at.get(stat.pid)) is not None:
             return found if found.start == stat.start else None
@@ -128,7 +129,8 @@ def _looked_at(
 
 
 def _inodes(pid: int) -> Iterator[int]:
-    """Of the sockets that a process has open; none where it has ended, or is another user's."""
+    """The inodes of the sockets that a process has open; none where it has ended or is another
+    user's."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as files:
             for file in islice(files, MOST_FILES):
@@ -205,7 +207,7 @@ def _info(message: bytes) -> bytes:
 
 
 def _due(info: bytes) -> tuple[float | None, bool]:
-    """As ``awaits`` and ``owes`` of ``TcpSocket``."""
+    """The ``awaits`` and the ``owes`` of a ``TcpSocket``."""
     if len(info) < _BYTES.size:
         return None, False  # an older kernel
     sent, received = (struct.unpack_from("=I", info, at)[0] for at in (_SENT, _RECEIVED))

@@ -148,7 +148,7 @@ def main(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # in want of memory it is to be killed before any rank
+        file.write("1000")  # where memory runs out, it is to be killed before any rank
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(_LENGTH.size):
         wanted, flag = _LENGTH.unpack(head)[0], 0

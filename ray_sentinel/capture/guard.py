@@ -1,10 +1,10 @@
 """Runs an intrusive tool so that the traced process continues unchanged afterwards.
 
-Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel
-(an attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that
-the tool left stopped, and that was not stopped before, is continued, by a child of ours where we
-are killed ourselves meanwhile (``watchman``). That SIGCONT is the only signal that is ever sent to
-a training process, and it goes through a pidfd, so never to a later process with the same pid.
+Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel (an
+attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that the
+tool left stopped, and that was not stopped before, is continued; if we are killed meanwhile, a
+child of ours does so (``watchman``). That SIGCONT is the only signal that is ever sent to a
+training process, and it goes through a pidfd, so never to a later process with the same pid.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which NCCL (or RCCL) a process has loaded, read from outside without its cooperation.
 
 The file's name may hold the version (``libnccl.so.2.27.3``); the wheels that PyTorch depends on
-keep theirs in the folder beside the package (``nvidia_nccl_cu12-2.27.3.dist-info``). A library that
-is linked into another (``libtorch_cuda.so`` of some builds) cannot be told.
+have it in the name of the folder beside the package (``nvidia_nccl_cu12-2.27.3.dist-info``). A
+library that is linked into another (``libtorch_cuda.so`` of some builds) cannot be told.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class RankOutputs:
         proc: str = "/proc",
     ) -> None:
         """``ray_logs`` is the folder in which Ray keeps its workers' output; ``wall`` tells when
-        files were written, though the wall clock was set since."""
+        files were written, even if the wall clock has been set since."""
         self._host, self._ray_logs, self._proc = host, ray_logs, proc
         self._wall = wall or WallHistory()
         self._known: dict[Key, _Known] = {}
@@ -210,7 +210,8 @@ class RankOutputs:
         )
 
     def _identified(self, writer: Writer) -> Writer:
-        """With its start, where that is not told, as of one that Ray says has ended."""
+        """The writer with its start time, where that is not known, as for one that Ray says has
+        ended."""
         process = writer.process
         if process.start:
             return writer
@@ -364,9 +365,9 @@ def _key(writer: Writer) -> Key:
 
 
 def last_lines(text: str, most: int, *, cut: bool = False) -> str:
-    """The last ``MOST_LINES`` lines and ``most`` bytes of a text, as a terminal would show them: of
-    a line that was overwritten again and again, the last version. Masked, and without control
-    characters. ``cut``: the text is the end of a longer one."""
+    """The last ``MOST_LINES`` lines and ``most`` bytes of a text, as a terminal would show them:
+    only the last version of a line that was overwritten again and again. It is masked and without
+    control characters. ``cut``: the text is the end of a longer one."""
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.rstrip("\n").split("\n")]
     whole = "\n".join(lines)
     size = kept = 0
@@ -383,7 +384,7 @@ def last_lines(text: str, most: int, *, cut: bool = False) -> str:
 
 
 def _kind(target: str) -> str:
-    """What a stream that is no regular file is, in words."""
+    """What a stream is that is no regular file, in words."""
     if target.startswith("pipe:"):
         return "a pipe (whoever started it has the lines)"
     if target.startswith("socket:"):
@@ -394,5 +395,6 @@ def _kind(target: str) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path as people see it: bytes that are no UTF-8, and control characters, as escapes."""
+    """A path for people: bytes that are not UTF-8, and control characters, are written as
+    escapes."""
     return clean(path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

@@ -43,8 +43,8 @@ class _Looked(msgspec.Struct, frozen=True):
     environ: dict[str, str]
 
 
-# Memory map and environment wait for the process's memory lock, which a thread of it that hangs in
-# the kernel may hold.
+# Reading a memory map or an environment waits for the process's memory lock, which a thread of it
+# that hangs in the kernel may hold.
 _looks: Bounded[ProcessId, _Looked] = Bounded(LOOK_SECONDS, most=16)
 
 

@@ -231,7 +231,7 @@ class Recorders:
         proc: str = "/proc",
         wall: WallHistory | None = None,
     ) -> None:
-        """``wall`` tells when files were written, though the wall clock was set since."""
+        """``wall`` tells when files were written, even if the wall clock has been set since."""
         self._sleep = sleep
         self._proc = proc
         self.wall = wall or WallHistory()

@@ -99,7 +99,8 @@ def sample_processes(
 
 
 def _with_schedule(fact: StackFact) -> StackFact:
-    """The tools do not wake what they sample: only a thread that runs has more later."""
+    """The fact with how often its thread was put on a CPU: the tools do not wake what they sample,
+    so only a thread that runs has a higher number later."""
     found = None if fact.tid is None else read_schedule(fact.process.pid, fact.tid)
     if found is None:
         return fact
@@ -108,7 +109,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
 
 
 def _harmless(process: ProcessId, deadline: float, *, follows: bool = False) -> list[Traced]:
-    """The Python stacks, and what the thread that tells, and the main one, wait in."""
+    """The Python stacks, and what the telling thread and the main one wait in."""
     python = guard.trace(all_tracers()["py-spy"], process, deadline)
     telling = telling_thread(python.trace.threads, StackReader(follows=follows))
     tids = {process.pid, telling.tid if telling is not None else None}
@@ -224,7 +225,7 @@ def _outcome(
     files: bool,
     skipped: bool = False,
 ) -> CaptureOutcome:
-    """``skipped``: there is a file also of what was not run, which says why."""
+    """``skipped``: there is also a file for each tool that was not run, which says why."""
     reader = StackReader()
     facts: list[StackFact] = []
     problems: dict[str, None] = {}

@@ -104,7 +104,8 @@ class JobCase:
 
     @cached_property
     def durations(self) -> Floats:
-        """(T,) step times where a step ended, else NaN; from steps per second if not recorded."""
+        """(T,) step times where a step ended, otherwise NaN; from steps per second if not
+        recorded."""
         panel = self.view.panel("train.step_time")
         if not panel.empty:
             slowest = stats.largest(panel.values, 0)

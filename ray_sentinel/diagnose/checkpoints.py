@@ -51,7 +51,7 @@ class SlowStep(msgspec.Struct, frozen=True):
 def slow_steps(line: Timeline, durations: Floats, times: Floats) -> list[SlowStep]:
     """Steps or pauses that stand out, neighbours joined.
 
-    ``durations`` (T,) are the step times where known, NaN else.
+    ``durations`` (T,) are the step times where known, otherwise NaN.
     """
     found: list[SlowStep] = []
     usual = line.step_seconds

@@ -207,8 +207,8 @@ def _paced(first: JobCase, second: JobCase, steps: tuple[float, float]) -> tuple
 
 
 def _levels(case: JobCase, measure: SweepRow, steps: tuple[float, float]) -> Floats:
-    """The mean over hosts and devices in each steady cell of the common steps (N,); of what is
-    counted as a whole, the sum alone (1,)."""
+    """The mean over hosts and devices in each steady cell of the common steps (N,); for what is
+    counted as a whole, only the sum (1,)."""
     panel = case.view.panel(measure.key)
     if panel.empty:
         return np.empty(0)

@@ -111,7 +111,7 @@ def _logged(logs: LogFacts) -> Curve:
 
 
 def _binned(curve: Curve, edges: Floats) -> Floats:
-    """The mean of what lies between two edges; NaN where nothing does."""
+    """The mean of the values between each two edges; NaN where there are none."""
     places, values = curve
     known = np.isfinite(places) & np.isfinite(values)
     count, _ = np.histogram(places[known], edges)

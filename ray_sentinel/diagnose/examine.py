@@ -75,7 +75,7 @@ def examine(
 
 
 def _with_ghosts(case: JobCase, diagnosis: Diagnosis) -> Diagnosis:
-    """A sentence beside the verdict about the hosts that were not seen."""
+    """The diagnosis, with a sentence about hosts whose hardware series were not real for a time."""
     blind = sorted(host for host, cells in case.ghosts.items() if cells.any())
     if not blind:
         return diagnosis
@@ -161,7 +161,7 @@ def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome
     logs = case.logs
     done = (last is not None and last.done) or logs.summary or logs.ended == "completed"
     done = done and not logs.failed
-    # That its parts are well says nothing of a job that stands still.
+    # Of a job that stands still, healthy parts say nothing.
     stopped = [answer for answer in unknown if answer.cause == "stopped"]
     well = any(answer.outcome == "healthy" for answer in answers)
     if stopped and not done:

@@ -123,7 +123,7 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
                 found = float(settings.get(name, ""))
             except ValueError:
                 continue
-            # Transformers and Lightning write -1 where the other one tells.
+            # Transformers and Lightning write -1 where the other setting counts.
             if 0 < found < float("inf"):
                 return found
         return None

@@ -79,7 +79,8 @@ def find_shifts(
 
 
 def _noise(series: Floats) -> float:
-    """From differences of neighbours, so that the shifts themselves do not count as noise."""
+    """The noise of a series, from differences of neighbours, so that the shifts themselves do not
+    count."""
     return float(stats.sigma(np.diff(series))) / float(np.sqrt(2.0))
 
 

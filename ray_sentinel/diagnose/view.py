@@ -247,7 +247,8 @@ def scrape_interval(source: TimeSeries, families: Iterable[str], start: float, e
 
 
 def _without_holes(values: Floats) -> Floats:
-    """Holes that come only from a source slower than the axis, or one lost scrape, filled."""
+    """The values, with holes filled that come only from a source slower than the axis or from one
+    lost scrape."""
     known = ~np.isnan(values)
     spacings = [np.diff(np.flatnonzero(row)) for row in known[:256]]
     spacings = [spacing for spacing in spacings if spacing.size]

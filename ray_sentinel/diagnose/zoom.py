@@ -1,5 +1,5 @@
-"""A second read at full resolution around the onset, for jobs that are too long to be read so as a
-whole.
+"""A second read at full resolution around the onset, for jobs that are too long to be read like
+that as a whole.
 
 A long job is judged with wide cells, so the onset is known to within a cell. The playbook that
 explained it is run again over the hours around the onset. If it finds the same cause and the same

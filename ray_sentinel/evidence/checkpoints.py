@@ -165,7 +165,8 @@ def _tier(path: str) -> str:
 
 
 def _judge_sizes(made: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """One that is much smaller than its like, and the newest of them, is still being written."""
+    """A checkpoint of less than half the others' usual size is still being written, or was cut
+    off."""
     sizes: dict[tuple[str, str], list[int]] = {}
     for item in made:
         if item.complete:

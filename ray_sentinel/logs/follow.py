@@ -176,7 +176,7 @@ def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str
 
 
 def _drop_first(lines: list[bytes]) -> None:
-    """Keep the last ones, and of those no more than fit."""
+    """Keep the last lines, and of those no more than fit."""
     del lines[:-_MOST_LINES]
     held = sum(map(len, lines))
     dropped = 0
@@ -187,7 +187,7 @@ def _drop_first(lines: list[bytes]) -> None:
 
 
 def _damaged(item: Described, problem: str) -> Shown:
-    """Trouble of the file itself, beside its lines."""
+    """A line that tells of trouble with the file itself."""
     return _noted(item, problem, "error")
 
 

@@ -137,7 +137,7 @@ class _Reader:
         self.lines = 0
         self.passed = 0
         self.said = ""
-        # Of a packed file the size is unknown: chunks are held back so that its end is known.
+        # The size of a packed file is unknown: chunks are held back so that its end is recognised.
         self.keep = 1 if size is not None or reach is None else 3
 
     def take(self, offset: int, data: bytes) -> None:

@@ -54,7 +54,8 @@ class Salvage:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _recall(self) -> None:
-        """gzip says once that it cannot go on; asked again, it claims that the file ends there."""
+        """Raise again what the file raised where it broke: gzip says only once that it cannot go
+        on, and claims at the next call that the file ends there."""
         at, problem = self._broken
         if self._at == at:
             self.problem = problem
@@ -90,4 +91,4 @@ class Salvage:
         try:
             return os.lseek(self._file.fileno(), 0, os.SEEK_DATA)
         except OSError:
-            return 0  # a file that is a hole all over, or a file system that tells none
+            return 0  # a file that is one hole, or a file system that reports no holes

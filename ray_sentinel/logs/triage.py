@@ -83,7 +83,7 @@ def triage_path(
 
 
 def _was_read(answer: FileAnswer) -> bool:
-    """Blank lines are a log too: of a job that ended without a word."""
+    """Whether anything was read: blank lines are a log too, of a job that ended without a word."""
     facts = answer.facts
     return bool(answer.where.offsets) or (not facts.problem and facts.file.size > 0)
 
@@ -121,7 +121,7 @@ class _Job:
         self.answers: list[FileAnswer] = []
 
     def ask(self, reaches: Sequence[Reach | None], question: Question) -> Triage:
-        """Read every file, each so far as its reach says, and analyse."""
+        """Read every file as far as its reach says, and analyse them."""
         self.done = 0
         pieces = [
             Piece(index, item, reach)

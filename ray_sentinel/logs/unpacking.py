@@ -65,7 +65,7 @@ class _Limited:
         return self._took(self._file.read1(self._allowed(size)))  # type: ignore[attr-defined]
 
     def seek(self, at: int) -> int:
-        """From the front; never beyond the limit."""
+        """Continue at ``at``, counted from the front; never beyond the limit."""
         self._at = self._file.seek(min(at, self._most))
         return self._at
 

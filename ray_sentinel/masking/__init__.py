@@ -75,7 +75,7 @@ def mask(text: str) -> str:
 
 
 def _may_hold(text: str, lower: str) -> bool:
-    """Quickly, of most lines: whether there is anything to look for."""
+    """Whether there may be a secret to look for, told quickly for most lines."""
     return (
         any(hint in lower for hint in _HINTS)
         or any(form in text for form in _FORMS)
@@ -198,7 +198,7 @@ def _record(value: Any) -> Any:
 
 @lru_cache(8192)
 def _short(text: str) -> str:
-    """Names and states come again with every report."""
+    """The masked text, remembered: names and states come again with every report."""
     return mask(text)
 
 

@@ -209,7 +209,7 @@ _KINDS = {"%": "=", "-": "=", "!": "=", "\u2502": "|", "\0": "\0", ".": "."}
 
 
 def _behind_colours(text: str, at: int) -> int:
-    """Behind what tells a terminal to change its colour."""
+    """The place after any codes at ``at`` that change a terminal's colour."""
     found = _COLOURS.match(text, at)
     return found.end() if found else at
 
@@ -533,7 +533,8 @@ def _unquoted_end(field: _Field, begin: int, at: int, kind: str) -> int:
 
 
 def _header_end(field: _Field, at: int) -> int:
-    """To the end of the line, or to the quote that the whole header stands in."""
+    """Where a header's value ends: with the line, or at the quote in which the whole header
+    stands."""
     text = field.text
     end = _line_end(text, at)
     before = text[max(0, text.rfind("\n", 0, field.begin) + 1, field.begin - 400) : field.begin]
@@ -688,7 +689,7 @@ def _mixes(value: str) -> bool:
 
 
 def _names_itself(value: str, head: str) -> bool:
-    """Code: ``token=hf_token``, ``api_key=args.api_key``."""
+    """Whether the value is code that names itself: ``token=hf_token``, ``api_key=args.api_key``."""
     word = value.rstrip(",):")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{2,80}", word) or any(c.isdigit() for c in word):
         return False

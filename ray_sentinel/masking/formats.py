@@ -266,7 +266,7 @@ def _userinfo(text: str, begin: int, end: int, scheme: str) -> Iterator[Span]:
 
 
 def webhooks(text: str, lower: str) -> Iterator[Span]:
-    """What follows the fixed part of a chat's incoming webhook."""
+    """What follows the fixed part of a webhook's address."""
     for mark in (*_WEBHOOKS, *_WEBHOOK_FOLDERS):
         at = lower.find(mark)
         while at >= 0:
@@ -309,7 +309,7 @@ def private_keys(text: str) -> Iterator[Span]:
             yield body, stop
     floor = 0
     for end in ends:
-        # What stands before an END, though its BEGIN is gone.
+        # What stands before an END whose BEGIN is gone.
         start = _block_before(text, max(floor, end - _MOST_BLOCK), end)
         if start < end:
             yield start, end
@@ -339,7 +339,7 @@ def _cut_block(text: str, start: int, limit: int) -> int:
 
 
 def _lines_of_base64(text: str) -> Iterator[Span]:
-    """Bodies of which neither end is there: lines of the width that keys are written in."""
+    """Bodies of which neither end is there: lines as wide as keys are written."""
     lines = []
     for match in _LONG_BASE64.finditer(text):
         line = match.group()
@@ -385,7 +385,7 @@ _LONG_PIECES = 3.0
 
 
 def looks_random(value: str, least: int = 12) -> bool:
-    """Whether somebody's generator made it, rather than a person.
+    """Whether a generator seems to have made it, rather than a person.
 
     >>> looks_random("x7Gh2kLq9PzV"), looks_random("model.layers.0.weight"), looks_random("4096")
     (True, False, False)

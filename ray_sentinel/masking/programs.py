@@ -298,7 +298,7 @@ def _empty(text: str, span: Span) -> bool:
 
 
 def _password(text: str, span: Span) -> Span | None:
-    """What stands behind ``user:``, ``user%`` or ``user,``."""
+    """What follows ``user:``, ``user%`` or ``user,``."""
     value = text[span[0] : span[1]]
     for mark in ":%,":
         user, found, password = value.partition(mark)

@@ -1,7 +1,7 @@
 """When a job's logs speak of errors, and where: a row for each node or file, a dot for each error.
 
-The picture is as wide as a phone (see ``wait_picture``). Of errors that came in great number there
-is one dot, where the first of them was written, and it is the larger the more there are.
+The picture is as wide as a phone (see ``wait_picture``). Errors of one kind share a dot, which
+stands where the first of them was written and is larger the more there are.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def event_strip(answer: Triage) -> EventStrip | None:
 
 
 def _errors(answer: Triage) -> Iterator[_Error]:
-    """Each line once: evidence and echoes tell of the same ones."""
+    """Each line once: evidence and echoes may hold the same ones."""
     seen: set[tuple[str, int | None, str]] = set()
     for line in answer.evidence:
         if line.time is not None and _new(line, seen):

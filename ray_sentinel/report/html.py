@@ -98,7 +98,7 @@ def triage_html(answer: Triage) -> str:
 
 
 def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
-    """What is watched, and the last incidents: for a notebook."""
+    """What is watched, and the last incidents, for a notebook."""
     return (
         _pages()
         .get_template("status.html")

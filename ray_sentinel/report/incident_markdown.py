@@ -80,7 +80,7 @@ def _fitted(sections: Sequence[_Section], room: int) -> list[str]:
 
 
 def _cut(section: _Section, room: int) -> list[str]:
-    """As many of its first lines as there is room for, and how many are not there."""
+    """As many of the section's first lines as there is room for, and how many are left out."""
     kept, total = [], len(section.lines)
     said = f"*{total} lines are left out here, `report.html` has them.*"
     left = room - _size([*_open(msgspec.structs.replace(section, lines=())), "", said])
@@ -95,7 +95,7 @@ def _cut(section: _Section, room: int) -> list[str]:
 
 
 def _said(left_out: Sequence[str]) -> list[str]:
-    """What is not there, and where it is."""
+    """What is left out, and where it can be found."""
     if not left_out:
         return []
     more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""

@@ -121,7 +121,7 @@ def line_plot(
 
 
 def _is_drawn(value: float) -> bool:
-    """Whether it is a measurement: no hole, and nothing whose differences cannot be told."""
+    """Whether it is a measurement: no hole, and no value too large for differences to be told."""
     return math.isfinite(value) and abs(value) < GREATEST
 
 

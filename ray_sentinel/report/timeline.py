@@ -1,4 +1,5 @@
-"""The way of an incident, step by step: when the ranks moved last, what was seen, what was done."""
+"""The course of an incident, step by step: when the ranks moved last, what was seen, what was
+done."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Lanes as Chrome's trace events, which Perfetto and ``chrome://tracing`` open.
 
 A job is a process and a lane one of its threads; a stretch is a complete event ("X"), whose times
-are in microseconds since the trace's begin.
+are in microseconds since the trace's beginning.
 """
 
 from __future__ import annotations

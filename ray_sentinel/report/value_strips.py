@@ -90,7 +90,7 @@ QUANTITIES = (
 
 
 def value_strips(told: Health) -> tuple[ValueStrip, ...]:
-    """One for each quantity that at least one GPU tells."""
+    """A strip for each quantity that at least one GPU reports."""
     gpus = [(node.host, gpu) for node in told.nodes for gpu in node.gpus]
     found = (_strip(quantity, gpus) for quantity in QUANTITIES)
     return tuple(one for one in found if one is not None)

@@ -146,8 +146,8 @@ def _paired(boxes: Iterable[DrawnBox], labels: list[str]) -> Iterator[tuple[Draw
 
 
 def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None) -> None:
-    """The culprits' boxes, or where none is among them the last, which the chain ends in; where
-    nobody is to blame none: there the chain only ends."""
+    """Mark the culprits' boxes as roots, or the last one, in which the chain ends, where no culprit
+    is among them. Where nobody is to blame, none is marked: the chain only ends there."""
     named = {one.label: one for one in verdict.culprits}
     named |= {one.actor: one for one in verdict.culprits if one.actor}
     for number, box in enumerate(boxes):
@@ -162,7 +162,7 @@ def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None
 
 
 def _of_ranks(verdict: Verdict, label: str) -> WaitPicture:
-    """``label`` stands between those who wait and whom they wait for."""
+    """The picture for ranks; ``label`` stands between those who wait and those they wait for."""
     roots: dict[str, list[Culprit]] = {}
     for one in verdict.culprits:
         roots.setdefault(one.reason, []).append(one)

@@ -84,7 +84,7 @@ def _links(case: JobCase) -> list[Candidate]:
 
 
 def _guilty(case: JobCase, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTrouble, ...]:
-    """Those that slow the steps; all of them if none can be shown to."""
+    """The ports that slow the steps; all of them if none can be shown to."""
     effects = [_influence(case, port, ports) for port in ports]
     known = [effect for effect in effects if np.isfinite(effect)]
     if not known:
@@ -147,7 +147,8 @@ def _sockets(case: JobCase) -> list[Candidate]:
 def _with_the_slow(
     case: JobCase, troubles: Sequence[sockets.TcpTrouble]
 ) -> list[sockets.TcpTrouble]:
-    """Those that match the slow steps as well as the best does; all of them if no step was slow."""
+    """The troubles that match the slow steps about as well as the best does; all of them if no step
+    was slow."""
     slow = case.once(pace.find).cells(case.times) & case.steady
     overlaps = [
         float((one.cells & slow).sum()) / max(float(((one.cells & case.steady) | slow).sum()), 1.0)
@@ -177,7 +178,7 @@ def port_culprit(port: rdma.PortTrouble) -> CauseLocation:
 
 
 def _influence(case: JobCase, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrouble]) -> float:
-    """How slow steps are while only this port is troubled, against no port at all."""
+    """How slow steps are while only this port is in trouble, compared with when no port is."""
     tempo = case.once(pace.find)
     others = np.zeros_like(port.cells)
     for other in ports:

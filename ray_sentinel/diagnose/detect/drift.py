@@ -5,8 +5,8 @@ what remains after it is taken off is a card's own. "Most" is the quartile on th
 the median, so that half of the cards (one of two hosts) may be affected together. A card's usual
 offset is its own level at first.
 
-What all cards do together no peer can show: it is measured against their own past (``all_hot``,
-``all_clocks``), and belongs to what the hosts share.
+What all cards do together cannot show in a comparison with peers: it is measured against their own
+past (``all_hot``, ``all_clocks``), and belongs to what the hosts share.
 """
 
 from __future__ import annotations

@@ -194,7 +194,8 @@ def _xids(case: JobCase) -> list[DeviceErrors]:
 
 
 def _last_xids(case: JobCase) -> list[DeviceErrors]:
-    """Where only the number of a GPU's last Xid is told (dcgm-exporter): each change to another."""
+    """Each change of the number of a GPU's last Xid, where only that is reported
+    (dcgm-exporter)."""
     panel = case.view.panel("err.xid_last")
     found = []
     for row, values in zip(panel.rows, panel.values, strict=True):

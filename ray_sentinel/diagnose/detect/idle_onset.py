@@ -59,7 +59,8 @@ def first(case: JobCase) -> Rested | None:
 
 
 def _stopped_with(case: JobCase, at: float) -> bool:
-    """Steps ended with that rest: whom the job could go on without was done, and did not fail."""
+    """Whether steps ended when those hosts went idle: a host without which the job went on was
+    done, and did not fail."""
     last = case.line.last_progress
     if not case.line.trained or last is None:
         return False
@@ -86,7 +87,7 @@ def _busy(case: JobCase) -> dict[str, Bools]:
 
 
 def _above(power: Floats) -> Bools:
-    """Nearer to its greatest than to its least power."""
+    """The cells in which a host's power is nearer to its greatest than to its least."""
     low, high = (float(stats.quantile(power, share)) for share in (0.02, 0.9))
     with np.errstate(invalid="ignore"):
         return np.asarray(power > (low + high) / 2)

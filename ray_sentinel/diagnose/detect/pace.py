@@ -90,7 +90,8 @@ def find(case: JobCase) -> StepPace:
 
 
 def _seconds(case: JobCase) -> tuple[Floats, str, str]:
-    """Seconds a step (or something in proportion), by cell; with the metric it comes from."""
+    """Seconds a step took in each cell, or something proportional to that, and the metric it comes
+    from."""
     for key in ("train.step_time", "train.step"):
         panel = case.view.panel(key)
         if not panel.empty and np.isfinite(case.durations).sum() >= 8:

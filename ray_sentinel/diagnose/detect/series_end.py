@@ -63,7 +63,7 @@ def hosts(case: JobCase) -> tuple[Lost, ...]:
 
 
 def _interval(known: Bools) -> float:
-    """The number of cells between two samples of a source (T,) at most of its moments.
+    """The usual number of cells between two samples of a source (T,).
 
     Each gap counts by its length: a panel fills the cell after a sample of a rare source.
     """

@@ -89,7 +89,7 @@ def _aligned(limit: SeriesPanel, panel: SeriesPanel) -> Floats:
 
 
 def _pressed(case: JobCase, one: Usage) -> bool:
-    """Whether its host waited for memory while it was full."""
+    """Whether the host waited for memory while its memory was full."""
     waits = case.view.panel("mem.some").of(one.host)
     if waits.empty:
         return False

@@ -52,7 +52,7 @@ def look(case: JobCase, stop: ProgressStop) -> HangContext:
     return HangContext(
         stop=stop,
         states=levels.states(case, settled, stop.end),
-        # Who leaves later, as the others go on or after the end, did not stop the job.
+        # A host that leaves later, while the others go on or after the end, did not stop the job.
         dead=tuple(one for one in case.once(series_end.hosts) if early <= one.at <= late),
         ports=tuple(
             port

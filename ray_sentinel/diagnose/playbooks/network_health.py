@@ -285,7 +285,7 @@ def _counts(case: JobCase) -> str:
 
 def _tcp_facts(case: JobCase) -> tuple[Figure, ...]:
     """Hosts with many TCP retransmits outside checkpoints, and with connections that were given up:
-    told, and cleared."""
+    they are reported, and cleared."""
     return (*_retransmits(case), *_aborts(case))
 
 

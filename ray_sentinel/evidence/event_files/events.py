@@ -218,7 +218,7 @@ def _half(dtype: int, bits: int) -> float:
 
 
 def _elements(data: bytes, start: int, end: int) -> int:
-    """Of a ``TensorShapeProto``: the product of its dimensions."""
+    """The product of the dimensions in a ``TensorShapeProto``."""
     product = 1
     for number, wire, begin, stop in _fields(data, start, end):
         if number == 2 and wire == _BYTES:

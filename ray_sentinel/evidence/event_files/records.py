@@ -100,8 +100,8 @@ def next_good(data: bytes, start: int) -> int | None:
 class _Search:
     """Looks for good records in ``data``, in time that grows with its length only.
 
-    Headers that are right, of records that are not, can lie in one another by the thousand: of the
-    checksums of data that they would have computed, so many bytes are as each damage may cost.
+    Damaged data can hold thousands of valid headers of overlapping records that are not valid. Each
+    asks for a checksum of its data, so the bytes that checksums may cover are limited.
     """
 
     def __init__(self, data: bytes) -> None:

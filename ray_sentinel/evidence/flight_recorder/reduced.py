@@ -10,7 +10,8 @@ The form is ours. A mark with its version, then MessagePack of three parts, each
 - what ``dump.read`` makes of the dump (or why nothing can be made of it);
 - every operation, as columns: what recurs (group, call, sizes, state) is written once and counted,
   numbers are differences to the one before, in 64 bits, all first bytes first;
-- those of a version before 2.0 that only when they were called is compared of; else empty.
+- operations of a version before 2.0, of which only the times of the calls are compared; otherwise
+  empty.
 """
 
 from __future__ import annotations

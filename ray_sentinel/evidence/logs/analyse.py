@@ -205,7 +205,8 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
 
 
 def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
-    """``hung``: nothing moved any more when it came."""
+    """The answer for a job whose trouble is ``cause``; ``hung``: nothing moved any more when it
+    came."""
     kind = class_of(cause, case.started)
     if kind not in ("cancelled", "preempted"):
         sure = 0.9 if cause.signature.role == "cause" else 0.7

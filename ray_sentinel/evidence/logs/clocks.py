@@ -45,7 +45,8 @@ def clock_shifts(files: Sequence[FileFacts]) -> list[float]:
 
 
 def _year_shift(last: float | None, to_last: float) -> float:
-    """A log without years (syslog) whose year was guessed wrongly."""
+    """Seconds to add to a log without years (syslog) whose year was guessed wrongly; otherwise
+    0."""
     if last is None or abs(to_last - last) < _HALF_YEAR:
         return 0.0
     here, there = _utc(last), _utc(to_last)
@@ -83,7 +84,8 @@ def _shift(first: float | None, last: float | None, to_first: float, to_last: fl
 
 
 def _follows(facts: FileFacts, others: Sequence[FileFacts]) -> bool:
-    """Another run of the job, before or after another file's: no node in another time zone."""
+    """Whether it is another run of the job, before or after that of another file, and not a node in
+    another time zone."""
     return any(
         _next_to(one, two)
         for other in others

@@ -107,15 +107,15 @@ def _with_device(
 
 
 def _alone(cause: Hit, hits: Sequence[Hit]) -> Origin:
-    """The one rank that failed so, where others' lines show that they did not: what all ranks ask
-    alike fails on one of them for a reason of its node."""
+    """The only rank that failed like this, where the lines of others show that they did not: what
+    all ranks ask for alike fails on one of them for a reason of its node."""
     ranks = {hit.origin.rank for hit in hits if hit.signature.kind == cause.signature.kind}
     others = {hit.origin.rank for hit in hits} - ranks - {None}
     return cause.origin if ranks == {cause.origin.rank} != {None} and others else NOBODY
 
 
 def _of_card(origin: Origin) -> Origin:
-    """The node of a card that all its processes share: whichever told of it first is no culprit,
+    """The node of a card that all its processes share: whichever reported it first is no culprit,
     and the index in its line is that of a GPU."""
     if origin.host or origin.ip:
         return Origin(host=origin.host, ip=origin.ip)
@@ -209,7 +209,7 @@ def _from_another_line(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFact
 
 
 def _near(one: Hit, other: Hit) -> bool:
-    """Not so far apart that two things happened."""
+    """Whether the two lines are close enough to be about one event."""
     if one.time is None or other.time is None:
         return True
     return abs(one.time - other.time) <= _SAME_EVENT

@@ -80,7 +80,8 @@ def _is_lost_link(hit: Hit) -> bool:
 
 
 def _first_word(hit: Hit) -> bool:
-    """Not what a launcher tells that only passes on the end of another process."""
+    """Whether it is a process's own word on a lost peer, and not that of a launcher that only
+    passes on the end of another process."""
     return hit.signature.role == "echo" and not explained(hit)
 
 

@@ -101,7 +101,7 @@ def _last_of_all(files: Sequence[FileFacts], training: TrainingTimeline) -> Hit 
         time=seen.time,
         streamed=seen.streamed,
     )
-    # On the line of a bar itself there may stand what was printed after it.
+    # What was printed after a bar may stand on the bar's own line.
     told = [h for f in files for h in f.hits if _after(h, hit) or _same_line(h, hit)]
     ends = all(_is_teardown(h) for h in told if h.signature.role not in ("harmless", "note"))
     return hit if ends else None
@@ -173,8 +173,8 @@ def of_the_job(files: Sequence[FileFacts]) -> list[FileFacts]:
 
 
 def _newest(files: Sequence[FileFacts], *, live: bool) -> float | None:
-    """The last time that a line bears; only of a live session the files' own times count too:
-    what was copied a moment ago is as new."""
+    """The last time that a line bears. In a live session, the files' own times count too; elsewhere
+    a file that was copied a moment ago would seem as new."""
     times = [f.last_time for f in files if f.last_time is not None]
     if live:
         times += [f.file.modified for f in files if f.file.modified is not None]

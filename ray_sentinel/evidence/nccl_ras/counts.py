@@ -89,7 +89,8 @@ def _behind(
 def _order(
     look: CommunicatorView, members: list[Member], vectors: dict[int, Vector], names: list[str]
 ) -> Split:
-    """The largest class is taken to be right; who cannot be brought into line with it is odd."""
+    """The largest class is taken to be right; whoever cannot be brought into line with it is
+    odd."""
     usual, count = Counter(vectors.values()).most_common(1)[0]
     odd = [m for m in members if not _ordered([vectors[m.rank], usual])]
     others = [m for m in members if m not in odd]

@@ -145,7 +145,8 @@ class _Reader:
 
 
 def _end_of_string(text: str, start: int) -> int | None:
-    """Behind the quote that closes the string whose first character is at ``start``, or None."""
+    """The place after the quote that closes the string whose first character is at ``start``, or
+    None."""
     at = start
     while (at := text.find('"', at)) >= 0:
         before = at

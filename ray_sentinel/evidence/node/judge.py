@@ -197,7 +197,7 @@ def _node_issues(nodes: Sequence[NodeView], now: float) -> Iterator[str]:
 
 
 def _too_hot(node: NodeView) -> list[tuple[str, float]]:
-    """Index and °C."""
+    """The index and the degrees Celsius of each GPU that is too hot."""
     known = [(gpu.index, gpu.temperature_celsius) for gpu in node.gpus]
     return [(gpu, heat) for gpu, heat in known if heat is not None and GPU_HOT.crossed(heat)]
 

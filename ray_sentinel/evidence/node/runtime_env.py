@@ -61,7 +61,7 @@ def _named(value: object) -> Iterator[str]:
     items = value if isinstance(value, list) else [value]
     for item in items[:MOST_PACKAGES]:
         text = item if isinstance(item, str) else "packages"
-        # Of an address the last part tells most, and holds no password.
+        # The last part of an address says most, and holds no password.
         yield text.partition("?")[0].rstrip("/").rpartition("/")[2][:MOST_WHAT]
     if len(items) > MOST_PACKAGES:
         yield f"{len(items) - MOST_PACKAGES} more"
@@ -69,7 +69,7 @@ def _named(value: object) -> Iterator[str]:
 
 def open_builds(log: str) -> dict[str, datetime | None]:
     """The environments that were begun and not ended, by the end of an agent's log, in Ray's text,
-    each with the time of its begin in its machine's time zone."""
+    each with the time at which it was begun, in its machine's time zone."""
     found: dict[str, datetime | None] = {}
     failed = ""
     for line in log.splitlines():
@@ -90,7 +90,7 @@ def open_builds(log: str) -> dict[str, datetime | None]:
 
 
 def _time(head: str) -> datetime | None:
-    """Of a line that begins "2026-01-02 03:04:05,678"."""
+    """The time of a line that begins "2026-01-02 03:04:05,678"; None for any other."""
     try:
         return datetime.fromisoformat(head[:23].replace(",", "."))
     except ValueError:

@@ -28,7 +28,7 @@ def other_collective(view: StacksContext) -> RuleAnswer | None:
     if len(view.waiting) < 3 or view.elsewhere or view.doubtful:
         return None
     if not all(fact.signature for fact in view.waiting):
-        return None  # of those whose device alone was seen the place is not known
+        return None  # the place is not known of those whose device alone was seen
     operations = Counter(fact.operation for fact in view.waiting)
     by_place = Counter(map(_collective_place, view.waiting))
     if len(by_place) < 2:

@@ -122,7 +122,7 @@ def _lines(
     table: ArrivalTable, seen: Times, seconds: float, hosts: Mapping[int, str]
 ) -> list[Busy]:
     sums = blocks(seen.busy, BLOCKS)
-    # What delays all ranks alike (the machine, the network) is nobody's, and no noise either.
+    # What delays all ranks alike (the machine, the network) is nobody's fault, and no noise either.
     above = sums - np.median(sums, axis=1, keepdims=True)
     typical, error = _trimmed(above)
     usual = float(np.mean(np.median(sums, axis=1)))

@@ -308,7 +308,8 @@ def _heading(chunk: Chunk, start: int) -> Origin | None:
         return Origin(local_rank=int(spawned["local"]))
     match = _GATHERED.search(head.text) or _SNIPPET.match(before)
     if match is None and head.origin.pid is None:
-        # Of an engine that is an actor of a job the prefix tells more: its ranks are no trainer's.
+        # Of an engine that is an actor of a job, the prefix says more: its ranks are not a
+        # trainer's.
         match = _SCHEDULER.match(head.text)
     if match is not None:
         return Origin(rank=int(match["rank"]))
@@ -330,8 +331,8 @@ def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
 
 
 def _details(found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:
-    """What stands in lines of their own: of an actor's death Ray's pid, ip, class name, and after
-    a handler's header the signal."""
+    """What stands on lines of its own: for an actor's death, Ray's pid, ip and class name; after a
+    handler's header, the signal."""
     if found.signature.id == "segfault-handler":
         text = "\n".join(line.text for line in chunk.lines_from(start, 1 + _ANNOUNCED))
         return {"signal": "SIGABRT"} if _ABORTED.search(text) else {}

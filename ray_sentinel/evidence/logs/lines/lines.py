@@ -163,7 +163,7 @@ def parse_line(raw: str) -> ScannedLine:
             if not value or key == "time":
                 continue
             if key == "name" or (key == "pid" and "name" in match.groupdict()):
-                found[key] = value  # of nested ones the innermost wrote the line
+                found[key] = value  # the innermost of nested ones wrote the line
             else:
                 found.setdefault({"of_role": "local"}.get(key, key), value)
         start = match.end()

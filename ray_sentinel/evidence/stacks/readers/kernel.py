@@ -184,7 +184,7 @@ def _header(line: str) -> tuple[int, _Task] | None:
 
 
 def _reported(line: str) -> _Task | None:
-    """The task that a line of the kernel log begins to tell of."""
+    """The task about which a line of the kernel log begins to report."""
     for pattern in _REPORTS:
         if match := pattern.search(line):
             groups = match.groupdict()

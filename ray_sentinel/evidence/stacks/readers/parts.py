@@ -16,8 +16,8 @@ from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks.readers import text as tx
 from ray_sentinel.evidence.stacks.readers.prefixes import said_before, without_prefixes
 
-# Behind the number only what tells where: "rank 3 joined the group" and "rank 3 at step 7" are a
-# log's lines. Indented, or bare as ``rank = 3``, it is a debugger's word on a variable.
+# Only what tells where may follow the number: "rank 3 joined the group" and "rank 3 at step 7" are
+# a log's lines. Indented, or bare as ``rank = 3``, it is a debugger's word on a variable.
 _WHERE = r"(?:host|node|pid|process|gpu)\W+"
 _HEAD = re.compile(
     r"(?:[^\w\s]\W*(?:global[ _]?)?rank\s*=|[^\w\s]?\W*(?:global[ _]?)?rank\s*[:#]?)\s*"

@@ -31,7 +31,7 @@ _POSTED = re.compile_anchored(
 )
 """Prefixes beyond those of launchers, found only in dumps that were posted or came through
 syslog."""
-# What begins a stack: only where it stands behind a prefix are prefixes taken off.
+# What begins a stack: prefixes are taken off only where one of these follows them.
 _SIGNS = tuple(
     re.compile(sign)
     for sign in (
@@ -93,7 +93,7 @@ def _signs(text: str) -> Iterator[int]:
 
 
 def _stands_behind(text: str, sign: int) -> bool:
-    """Between the line's begin and ``sign`` there are prefixes and nothing else."""
+    """Whether there are prefixes and nothing else between the line's beginning and ``sign``."""
     # No further back than prefixes reach: a line may have no end.
     begin = text.rfind("\n", max(0, sign - _FARTHEST - 1), sign) + 1
     if begin == sign or sign - begin > _FARTHEST:
