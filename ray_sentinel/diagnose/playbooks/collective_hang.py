@@ -34,7 +34,7 @@ MINORITY = 0.34
 """Largest share of the GPUs or hosts that may be culprits: where more differ, nobody can be singled
 out."""
 STILL_WORKING = 0.9
-"""Share of the GPUs that draw the power of training from which it is not a hang."""
+"""Share of the GPUs that must still draw the power of training for the stop not to be a hang."""
 
 
 def applies(case: JobCase) -> float:

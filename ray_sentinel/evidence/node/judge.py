@@ -32,7 +32,7 @@ second."""
 _LATE = 3.0
 """Number of its usual intervals after which a checkpoint is late."""
 _RECENT = 3600.0
-"""Seconds after which what the kernel says of an event is history."""
+"""Seconds after which an event in the kernel's log is history and no longer an issue."""
 _NOT_ALLOTTED = (
     "{who} while Ray has allotted none of its {total:.0f} GPUs: nothing asked Ray for them. Give "
     "the training's actors num_gpus (Ray Train: ScalingConfig(use_gpu=True)); a script that uses "
