@@ -1,10 +1,10 @@
-"""The TCP connections of processes, and of what descends from them, on which an answer is due.
+"""The TCP connections of processes and their descendants on which an answer is due.
 
 The kernel knows of every connection when something was last sent over it, and when something last
-came (``struct tcp_info`` in ``linux/tcp.h``): who sent last awaits an answer, as the client of an
-HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7 sock_diag``),
-which is open to every user. That is one request and one kind of answer; pyroute2, which can do so
-too, brings all that configures a network.
+came (``struct tcp_info`` in ``linux/tcp.h``): whoever sent last awaits an answer, as the client of
+an HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7
+sock_diag``), which is open to every user. That is one request and one kind of answer; pyroute2,
+which can do the same, brings everything for configuring a network.
 """
 
 from __future__ import annotations
@@ -23,37 +23,40 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.proc.proc_stat import Stat, all_stats
 
 MOST_CONNECTIONS = 4096
-"""Of one node that are told of; one more is looked for, to tell that some are not."""
+"""Most connections of one node that are reported. One more is looked for, which shows that some are
+left out."""
 MOST_FILES = 4096
-"""Open files of one process that are looked at."""
+"""Most open files of one process that are looked at; the others are left out."""
 ANSWER_SECONDS = 1.0
-"""For the kernel, which answers in a millisecond."""
+"""Seconds to wait for the kernel, which answers in a millisecond."""
 _SOCK_DIAG = 4
-"""``NETLINK_SOCK_DIAG``."""
+"""The number of ``NETLINK_SOCK_DIAG``."""
 _BY_FAMILY, _DUMP = 20, 0x301
-"""``SOCK_DIAG_BY_FAMILY``; ``NLM_F_REQUEST | NLM_F_DUMP``."""
+"""``SOCK_DIAG_BY_FAMILY``, and ``NLM_F_REQUEST | NLM_F_DUMP``."""
 _DONE, _ERROR = 3, 2
-"""``NLMSG_DONE``, ``NLMSG_ERROR``."""
+"""``NLMSG_DONE`` and ``NLMSG_ERROR``."""
 _INFO = 2
 """``INET_DIAG_INFO``: the attribute that is a ``tcp_info``."""
 _ESTABLISHED, _LISTEN = 1, 10
 _HEADER = struct.Struct("=IHHII")
-"""``nlmsghdr``: length, type, flags, number, sender."""
+"""The layout of ``nlmsghdr``: length, type, flags, number, sender."""
 _REQUEST = struct.Struct("=BBBBI48x")
-"""``inet_diag_req_v2``: family, protocol, attributes, states; of any addresses."""
+"""The layout of ``inet_diag_req_v2`` for sockets with any addresses: family, protocol, attributes,
+states."""
 _MESSAGE = struct.Struct("=BBBB2s2s16s16s12xIIIII")
-"""``inet_diag_msg``: family, state, and from the fifth on ports and addresses in network order; the
-inode is the last."""
+"""The layout of ``inet_diag_msg``: family and state come first, ports and addresses in network
+order from the fifth field on, and the inode last."""
 _ATTRIBUTE = struct.Struct("=HH")
 _SENT, _RECEIVED = 44, 52
-"""Where ``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` are in a ``tcp_info``: milliseconds
-ago, or since there is the connection."""
+"""The offsets of ``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` in a ``tcp_info``. They are
+the milliseconds since data was last sent or received, or since the connection exists."""
 _BYTES = struct.Struct("=120xQQ")
-"""``tcpi_bytes_acked``, in which a client's first packet counts as one, ``tcpi_bytes_received``."""
+"""Where a ``tcp_info`` has ``tcpi_bytes_acked``, which counts a client's first packet as one, and
+``tcpi_bytes_received``."""
 _OF_RAY = ("raylet", "gcs_server", "ray-dashboard", "ray::")
-"""How the kernel's names of processes begin that are Ray's: what they do, a job does not."""
+"""What the kernel's names of Ray's own processes begin with: what these do, a job does not."""
 _MOST_ABOVE = 64
-"""Processes one above the other that are gone through."""
+"""Most ancestors of a process that are gone through."""
 
 
 class TcpSocket(NamedTuple):
@@ -65,7 +68,7 @@ class TcpSocket(NamedTuple):
     local: str
     remote: str
     awaits: float | None
-    """Seconds since something was sent last, where nothing has come since; else None."""
+    """Seconds since something was last sent, where nothing has come since; otherwise None."""
     owes: bool
     """Something has come, and nothing was sent since."""
 
@@ -105,15 +108,16 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
 
 
 def _network() -> str:
-    """Of this process: namespaces are numbered from each boot of a machine on."""
+    """The network namespace of this process, with the machine's boot, after which namespaces are
+    numbered anew."""
     return f"{boot_id()} {os.readlink('/proc/self/ns/net')}"
 
 
 def _looked_at(
     stat: Stat, stats: Mapping[int, Stat], looked_at: Mapping[int, ProcessId]
 ) -> ProcessId | None:
-    """The process itself, or the nearest one above it that is looked at. What belongs to Ray does
-    not count as the driver's that started Ray."""
+    """The process itself, or the nearest one above it that is looked at. Ray's own processes do not
+    count as descendants of the driver that started Ray."""
     for _ in range(_MOST_ABOVE):
         if (found := looked_at.get(stat.pid)) is not None:
             return found if found.start == stat.start else None
@@ -125,7 +129,8 @@ def _looked_at(
 
 
 def _inodes(pid: int) -> Iterator[int]:
-    """Of the sockets that a process has open; none where it has ended, or is another user's."""
+    """The inodes of the sockets that a process has open; none where it has ended or is another
+    user's."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as files:
             for file in islice(files, MOST_FILES):
@@ -202,7 +207,7 @@ def _info(message: bytes) -> bytes:
 
 
 def _due(info: bytes) -> tuple[float | None, bool]:
-    """As ``awaits`` and ``owes`` of ``TcpSocket``."""
+    """The ``awaits`` and the ``owes`` of a ``TcpSocket``."""
     if len(info) < _BYTES.size:
         return None, False  # an older kernel
     sent, received = (struct.unpack_from("=I", info, at)[0] for at in (_SENT, _RECEIVED))

@@ -28,18 +28,18 @@ from ray_sentinel.progress.ask import MAX_ANSWER
 from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
 
 MAX_MEMORY = 2 << 30
-"""Bytes of the child's address space."""
+"""Most bytes of the child's address space."""
 SPARE_MEMORY = 64 << 20
 GROWTH = 40
-"""A dump may take so many bytes, and so many more for each of its own: what PyTorch writes takes a
-dozen for each."""
+"""Bytes of memory that reading a dump may take for each of the dump's own bytes, beyond
+``SPARE_MEMORY``: what PyTorch writes takes a dozen."""
 MAX_REDUCED = 8 << 20
-"""Bytes of one reduced form."""
+"""Most bytes of one reduced form."""
 _LENGTH = struct.Struct("<Q")
 _BAD = 1 << 63
-"""Flag in an answer's length: what follows is the reason for the failure."""
+"""The flag in an answer's length which says that the reason for a failure follows."""
 _BRIEF = 1 << 62
-"""Flag in a dump's length: only the brief form is wanted."""
+"""The flag in a dump's length which says that only the brief form is wanted."""
 _CHUNK = 1 << 18
 _NICENESS = 5
 
@@ -148,7 +148,7 @@ def main(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # in want of memory it is to be killed before any rank
+        file.write("1000")  # where memory runs out, it is to be killed before any rank
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(_LENGTH.size):
         wanted, flag = _LENGTH.unpack(head)[0], 0

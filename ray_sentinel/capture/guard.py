@@ -1,10 +1,10 @@
 """Runs an intrusive tool so that the traced process continues unchanged afterwards.
 
-Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel
-(an attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that
-the tool left stopped, and that was not stopped before, is continued, by a child of ours where we
-are killed ourselves meanwhile (``watchman``). That SIGCONT is the only signal that is ever sent to
-a training process, and it goes through a pidfd, so never to a later process with the same pid.
+Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel (an
+attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that the
+tool left stopped, and that was not stopped before, is continued; if we are killed meanwhile, a
+child of ours does so (``watchman``). That SIGCONT is the only signal that is ever sent to a
+training process, and it goes through a pidfd, so never to a later process with the same pid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from ray_sentinel.model.stacks import StackTrace, Tool
 from ray_sentinel.progress.proc.pidfd import open_pidfd
 
 SETTLE = 2.0
-"""Seconds in which a traced process must run again before it is given up as not ours to mend."""
+"""Seconds within which a traced process must run again; after that it is given up as beyond our
+repair."""
 _LOOK = 0.002
 """Seconds between two checks of the state while a tool runs."""
 

@@ -12,9 +12,9 @@ from ray_sentinel.capture import watchman
 from ray_sentinel.errors import MissingPartError
 
 READY = 5.0
-"""Seconds to wait until the watchman reports that it is ready: usually 20 ms."""
+"""Seconds to wait until the watchman reports that it is ready; usually it takes 20 ms."""
 FINISH = watchman.PATIENCE + 1.0
-"""Seconds for the watchman to end by itself where the trace was broken off by an error."""
+"""Seconds to wait for the watchman to end by itself where an error broke the trace off."""
 
 
 class Watched:

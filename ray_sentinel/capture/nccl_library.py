@@ -1,8 +1,8 @@
 """Which NCCL (or RCCL) a process has loaded, read from outside without its cooperation.
 
 The file's name may hold the version (``libnccl.so.2.27.3``); the wheels that PyTorch depends on
-keep theirs in the folder beside the package (``nvidia_nccl_cu12-2.27.3.dist-info``). A library that
-is linked into another (``libtorch_cuda.so`` of some builds) cannot be told.
+have it in the name of the folder beside the package (``nvidia_nccl_cu12-2.27.3.dist-info``). A
+library that is linked into another (``libtorch_cuda.so`` of some builds) cannot be told.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _LIBRARY = re.compile(r"(/\S*/lib(nccl|rccl)\.so\S*)(?: \(deleted\))?$")
 _NAMED = re.compile(r"\.so\.(\d+\.\d+\.\d+)")
 _WHEEL = re.compile(r"^(?:nvidia_nccl|rccl|amd_rccl)\w*-(\d+\.\d+\.\d+)\S*\.dist-info$")
 MOST_LINES = 200_000
-"""Bytes read of a memory map: a process with more mappings is taken to have no library."""
+"""Most lines read of a memory map: a process with more mappings is taken to have no library."""
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
     """A collective library as a process has it mapped."""
 
     name: str
-    """"NCCL" or "RCCL"."""
+    """The library's name, "NCCL" or "RCCL"."""
     version: str = ""
-    """Empty where it cannot be told."""
+    """The library's version; empty where it cannot be told."""
     path: str = ""
 
 

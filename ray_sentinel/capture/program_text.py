@@ -27,14 +27,15 @@ from ray_sentinel.evidence_file import may_read
 from ray_sentinel.model.identity import ProcessId
 
 PATIENCE = 1.0
-"""Seconds for the files of one capture."""
+"""Seconds for each batch of eight files of a capture, which are read in parallel."""
 MAX_BYTES = 1_000_000
-"""Of one file."""
+"""Most bytes of one file; a larger one is not read."""
 MAX_FILES = 32
-"""Lines kept in memory, parsed: about 1 KB each. Further files are parsed again each time."""
+"""Most files kept in memory, parsed, at about 1 KB for each of their lines; any others are parsed
+again each time."""
 
 _STANDARD = re.compile(r"(^|/)lib/python3\.\d+/(?!site-packages|dist-packages)|(^|/)torch/")
-"""Files of Python and PyTorch themselves: their loops are not the training's."""
+"""Files of Python and PyTorch themselves: their loops are not those of the training."""
 
 
 class _Text(msgspec.Struct, frozen=True):

@@ -38,20 +38,20 @@ from ray_sentinel.text import clean
 
 MOST_LINES = 200
 MOST_BYTES = 64 << 10
-"""Bytes of one rank's lines; less each if many ranks of a node are asked about."""
+"""Most bytes of one rank's lines; each gets less if many ranks of a node are asked about."""
 READ_BYTES = 256 << 10
 """Bytes read from a file's end: a progress bar writes its line again and again, and only its last
 form is kept."""
 MASK_BEFORE = 8 << 10
-"""Bytes of the text before what is kept, which tell whether it begins inside a secret."""
+"""Bytes of the text before what is kept, which show whether it begins inside a secret."""
 LOOK_SECONDS = 1.0
 READ_SECONDS = 3.0
-"""Seconds for the files of eight ranks in parallel."""
+"""Seconds for each batch of eight ranks, whose files are read in parallel."""
 WAIT_SECONDS = 6.0
-"""Seconds to wait for other requests that are being answered: a machine's death ends many jobs at
+"""Seconds to wait while other requests are being answered: a machine's death ends many jobs at
 once."""
 _MOST_KNOWN = 4096
-"""Processes whose files are kept; the oldest are dropped first."""
+"""Most processes whose files are remembered; the oldest are dropped first."""
 _CLOCKS = 2.0
 """Seconds by which a file system's clock may be behind."""
 _STREAMS = {1: "stdout", 2: "stderr"}
@@ -63,12 +63,13 @@ class _Stream(msgspec.Struct, frozen=True):
     """What a process has open as standard output or error."""
 
     target: str
-    """As the kernel names it, and as it is opened: a path, ``pipe:[123]``, ``/dev/pts/0``. Bytes
-    that are no UTF-8 are surrogates."""
+    """The target by which the kernel names it, and by which it is opened: a path, ``pipe:[123]``,
+    ``/dev/pts/0``. Bytes that are not UTF-8 are surrogates."""
     identity: tuple[int, int] | None = None
-    """Device and inode of a regular file."""
+    """Device and inode, for a regular file only."""
     size: int = 0
-    """Bytes that were there when it was first seen: an earlier process may have written them."""
+    """Bytes that were there when the stream was first seen: an earlier process may have written
+    them."""
 
 
 class _Known(msgspec.Struct):
@@ -76,7 +77,8 @@ class _Known(msgspec.Struct):
     streams: dict[int, _Stream] = {}
     first: float = 0.0
     last: float = 0.0
-    """When it was first and last seen (monotonic)."""
+    """``first`` and ``last`` are when the process was first and last seen, in seconds of the
+    monotonic clock."""
 
     def met(self, other: _Known) -> bool:
         """Whether both were alive at the same time."""
@@ -92,13 +94,13 @@ class _Source(msgspec.Struct, frozen=True):
     identity: tuple[int, int] | None = None
     number: int = 0
     begun: int = 0
-    """Bytes that the process did not write."""
+    """Bytes at the file's beginning that the process did not write."""
 
 
 class _Tail(NamedTuple):
     text: str
     own: list[str]
-    """Bytes that the process wrote since it was first seen."""
+    """What the process wrote since it was first seen."""
 
 
 class RankOutputs:
@@ -112,7 +114,7 @@ class RankOutputs:
         proc: str = "/proc",
     ) -> None:
         """``ray_logs`` is the folder in which Ray keeps its workers' output; ``wall`` tells when
-        files were written, though the wall clock was set since."""
+        files were written, even if the wall clock has been set since."""
         self._host, self._ray_logs, self._proc = host, ray_logs, proc
         self._wall = wall or WallHistory()
         self._known: dict[Key, _Known] = {}
@@ -208,7 +210,8 @@ class RankOutputs:
         )
 
     def _identified(self, writer: Writer) -> Writer:
-        """With its start, where that is not told, as of one that Ray says has ended."""
+        """The writer with its start time, where that is not known, as for one that Ray says has
+        ended."""
         process = writer.process
         if process.start:
             return writer
@@ -362,9 +365,9 @@ def _key(writer: Writer) -> Key:
 
 
 def last_lines(text: str, most: int, *, cut: bool = False) -> str:
-    """The last ``MOST_LINES`` lines and ``most`` bytes of a text, as a terminal would show them: of
-    a line that was overwritten again and again, the last version. Masked, and without control
-    characters. ``cut``: the text is the end of a longer one."""
+    """The last ``MOST_LINES`` lines and ``most`` bytes of a text, as a terminal would show them:
+    only the last version of a line that was overwritten again and again. It is masked and without
+    control characters. ``cut``: the text is the end of a longer one."""
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.rstrip("\n").split("\n")]
     whole = "\n".join(lines)
     size = kept = 0
@@ -381,7 +384,7 @@ def last_lines(text: str, most: int, *, cut: bool = False) -> str:
 
 
 def _kind(target: str) -> str:
-    """What a stream that is no regular file is, in words."""
+    """What a stream is that is no regular file, in words."""
     if target.startswith("pipe:"):
         return "a pipe (whoever started it has the lines)"
     if target.startswith("socket:"):
@@ -392,5 +395,6 @@ def _kind(target: str) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path as people see it: bytes that are no UTF-8, and control characters, as escapes."""
+    """A path for people: bytes that are not UTF-8, and control characters, are written as
+    escapes."""
     return clean(path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

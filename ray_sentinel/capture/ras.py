@@ -21,9 +21,9 @@ from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import ProcessId, Rank
 
 POLL_SECONDS = 8.0
-"""Seconds for all addresses of the node together, one after the other."""
+"""Seconds to ask all addresses of the node, one after the other."""
 LOOK_SECONDS = 2.0
-"""Seconds to read the maps and environments of 16 ranks in parallel."""
+"""Seconds for each batch of 16 processes, whose maps and environments are read in parallel."""
 
 Ask = Callable[..., bytes]
 
@@ -33,7 +33,7 @@ class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
 
     polls: tuple[bytes, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why a service was not asked, or did not answer."""
+    """For each service that was not asked or did not answer, why."""
 
 
 class _Looked(msgspec.Struct, frozen=True):
@@ -43,8 +43,8 @@ class _Looked(msgspec.Struct, frozen=True):
     environ: dict[str, str]
 
 
-# Memory map and environment wait for the process's memory lock, which a thread of it that hangs in
-# the kernel may hold.
+# Reading a memory map or an environment waits for the process's memory lock, which a thread of it
+# that hangs in the kernel may hold.
 _looks: Bounded[ProcessId, _Looked] = Bounded(LOOK_SECONDS, most=16)
 
 

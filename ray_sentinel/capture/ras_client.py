@@ -16,12 +16,12 @@ DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 28028
 PROTOCOL = 2
 MOST_BYTES = 32 << 20
-"""Bytes of one answer; a longer one is refused. 16,384 ranks in eight communicators each take some
-200 bytes an entry, which is 26 MB."""
+"""Most bytes of one answer; a longer one is refused. An entry takes some 200 bytes, so 16,384 ranks
+in eight communicators each make 26 MB."""
 MOST_LINE = 4096
-"""Bytes of a line before the status; a longer one is another protocol."""
+"""Most bytes of a line before the status; a longer one belongs to another protocol."""
 GATHER_SECONDS = 5
-"""How long the answering process waits for the others: RAS's own default."""
+"""Seconds for which the answering process waits for the others: RAS's own default."""
 
 
 def address(text: str) -> tuple[str, int]:

@@ -20,18 +20,20 @@ from ray_sentinel.evidence import nccl_ras
 from ray_sentinel.model.ras import RasFacts
 
 SMALL = 128 << 10
-"""Bytes of all answers together that are read in this process: some tenths of a second."""
+"""Most bytes of all answers together that are read in this process, which takes some tenths of a
+second."""
 SECONDS = 20.0
-"""Twenty megabytes of a real answer take three to five."""
+"""Seconds that the reading process may take. It needs three to five for twenty megabytes of a real
+answer."""
 MEMORY = 3 << 30
-"""Bytes of address space that the reading process may have."""
+"""Most bytes of address space that the reading process may have."""
 _MAX_ANSWER = 64 << 20
 
 
 class _Asked(msgspec.Struct):
     files: dict[str, bytes]
     ranks: list[tuple[str, int, int]]
-    """Host or address, process id, world rank."""
+    """The ranks: host or address, process id, and world rank of each."""
 
 
 def explain_in_process(

@@ -29,23 +29,23 @@ from ray_sentinel.progress.proc.proc_stat import TICK, Key, parse_stat
 _POLL = 0.1
 """Seconds between two checks for what the watchdog has written."""
 FRESH = 30.0
-"""Seconds for which a dump is taken without asking for a new one: an older file may be about an
-earlier problem that the job recovered from."""
+"""Seconds for which a dump counts as fresh and no new one is asked for: an older file may be about
+an earlier problem that the job recovered from."""
 _AHEAD = 30.0
 """Seconds by which a shared file system's clock may be ahead. A file with a later time cannot be
-attributed: the clock was set back since."""
+attributed, because the clock has been set back since."""
 _MOST_KNOWN = 4096
-"""Ranks whose locations are kept; the oldest are dropped first."""
+"""Most ranks whose locations are remembered; the oldest are dropped first."""
 LOOK_SECONDS = 1.0
-"""Seconds to read the environments of 16 ranks in parallel."""
+"""Seconds for each batch of 16 ranks, whose environments are read in parallel."""
 _BEHIND = 2.0
-"""Seconds by which it may be behind."""
+"""Seconds by which a shared file system's clock may be behind."""
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 
 
 Stamp = tuple[int, int, int] | None
-"""Inode, time and size of a file; None where there is none."""
+"""Inode, time and size of a file; None where there is no file."""
 
 
 class NoDumpError(SentinelError):
@@ -56,13 +56,14 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Where one rank's PyTorch writes its flight recorder."""
 
     files: tuple[Path, ...]
-    """Where the dump may lie; the variable's place, else the versions' defaults."""
+    """Where the dump may lie: the place in the variable, or without it the defaults of PyTorch's
+    versions."""
     pipe: Path | None = None
     """The pipe that asks for a dump, where the job has set one up."""
     owner: int = msgspec.field(default_factory=os.geteuid)
-    """The user whose files these are: the rank's. Another's are not read."""
+    """The user whose files these are, which is the rank's user; those of others are not read."""
     process: Key | None = None
-    """The rank, whose root its paths begin at; once it has ended they begin at ours."""
+    """The rank, at whose root its paths begin; once it has ended, they begin at ours."""
     proc: str = "/proc"
 
 
@@ -230,7 +231,7 @@ class Recorders:
         proc: str = "/proc",
         wall: WallHistory | None = None,
     ) -> None:
-        """``wall`` tells when files were written, though the wall clock was set since."""
+        """``wall`` tells when files were written, even if the wall clock has been set since."""
         self._sleep = sleep
         self._proc = proc
         self.wall = wall or WallHistory()

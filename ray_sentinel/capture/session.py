@@ -29,9 +29,9 @@ from ray_sentinel.model.stacks import StackFact
 _PROGRAM_TEXT = ProgramText()
 
 PROCESS_SECONDS = 60.0
-"""For cuda-gdb on each process of a thorough capture, beyond ``CapturePlan.deadline``."""
+"""Seconds for cuda-gdb on each process of a thorough capture, beyond ``CapturePlan.deadline``."""
 SAMPLE_DEADLINE = 8.0
-"""Seconds to sample one process: usually 20 ms."""
+"""Seconds to sample one process; usually it takes 20 ms."""
 
 
 class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +39,11 @@ class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     deadline: float = 60.0
     """Seconds for all intrusive tools on this node together. One tool on one process gets a third
-    of it, at least 10 s, never more than what is left."""
+    of it, but at least 10 s and never more than what is left."""
     parallel: int = 8
-    """How many processes are sampled at one time."""
+    """Most processes that are sampled at one time."""
     intrusive_at_once: int = 1
-    """Processes that intrusive tools may stop at one time; 0 = none ever."""
+    """Most processes that intrusive tools may stop at one time; 0 for none ever."""
     native: bool = True
     gdb: bool = False
     cuda_gdb: bool = True
@@ -70,14 +70,14 @@ class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the tools returned for the processes of one node."""
 
     facts: tuple[StackFact, ...] = ()
-    """One for each process, from all its tools together."""
+    """One fact for each process, from all its tools together."""
     files: dict[str, bytes] = {}
-    """Contents of the bundle's files by name."""
+    """Name → contents of the bundle's files."""
     problems: tuple[str, ...] = ()
     traced: tuple[Traced, ...] = ()
-    """Every run of every tool: its time, the pause it caused, what it left behind."""
+    """Every run of every tool: its time, the pause it caused, and what it left behind."""
     pauses: dict[str, float] = {}
-    """Seconds for which a process was stopped, by "TOOL HOST PID"."""
+    """"TOOL HOST PID" → seconds for which the process was stopped."""
 
 
 def sample_processes(
@@ -99,7 +99,8 @@ def sample_processes(
 
 
 def _with_schedule(fact: StackFact) -> StackFact:
-    """The tools do not wake what they sample: only a thread that runs has more later."""
+    """The fact with how often its thread was put on a CPU: the tools do not wake what they sample,
+    so only a thread that runs has a higher number later."""
     found = None if fact.tid is None else read_schedule(fact.process.pid, fact.tid)
     if found is None:
         return fact
@@ -108,7 +109,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
 
 
 def _harmless(process: ProcessId, deadline: float, *, follows: bool = False) -> list[Traced]:
-    """The Python stacks, and what the thread that tells, and the main one, wait in."""
+    """The Python stacks, and what the telling thread and the main one wait in."""
     python = guard.trace(all_tracers()["py-spy"], process, deadline)
     telling = telling_thread(python.trace.threads, StackReader(follows=follows))
     tids = {process.pid, telling.tid if telling is not None else None}
@@ -224,7 +225,7 @@ def _outcome(
     files: bool,
     skipped: bool = False,
 ) -> CaptureOutcome:
-    """``skipped``: there is a file also of what was not run, which says why."""
+    """``skipped``: there is also a file for each tool that was not run, which says why."""
     reader = StackReader()
     facts: list[StackFact] = []
     problems: dict[str, None] = {}

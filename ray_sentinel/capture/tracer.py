@@ -34,11 +34,11 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which the process was seen stopped by the tool; None where nobody looked."""
     timed_out: bool = False
     continued: bool = False
-    """The tool had left the process stopped, and it was continued."""
+    """The tool had left the process stopped, and the process was continued."""
     skipped: bool = False
     """The tool was not run; the trace's ``error`` says why."""
     absent: bool = False
-    """... because it is not on this node."""
+    """The tool was not run because it is not on this node."""
 
     @property
     def problem(self) -> str:
@@ -50,11 +50,11 @@ class Tracer(Protocol):
     """One tool."""
 
     name: str
-    """Also what the configuration calls it."""
+    """The tool's name, which the configuration uses too."""
     prefix: str
-    """Of its files in a bundle: ``PREFIX_HOST_PID.txt``."""
+    """The prefix of the tool's files in a bundle: ``PREFIX_HOST_PID.txt``."""
     intrusive: bool
-    """It stops the process while it looks."""
+    """The tool stops the process while it looks."""
 
     def available(self) -> str:
         """Why it cannot be used on this node, with the remedy; empty if it can."""

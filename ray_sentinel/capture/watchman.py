@@ -16,7 +16,7 @@ import sys
 import time
 
 PATIENCE = 3.0
-"""Seconds for which it watches the process once we are gone."""
+"""Seconds for which the watchman watches the process once we are gone."""
 
 
 def state_and_tracer(pid: int, start: int) -> tuple[str, bool] | None:

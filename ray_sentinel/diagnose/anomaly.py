@@ -12,7 +12,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     """One deviation in one place. Times are Unix seconds."""
 
     kind: str
-    """Dotted, the family first: "rdma.retransmits", "gpu.hot", "host.memory"."""
+    """The kind, with dots, its family first: "rdma.retransmits", "gpu.hot", "host.memory"."""
     text: str
     at: float
     until: float
@@ -20,9 +20,10 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     gpu: str = ""
     unit: str = ""
-    """Device and port, Xid number, ..."""
+    """The part of the host or GPU concerned: device and port, Xid number, ...; empty where there is
+    none."""
     size: float = 0.0
-    """How much, in the quantity's unit."""
+    """How large the deviation is, in the quantity's unit."""
     metric: str = ""
     promql: str = ""
 

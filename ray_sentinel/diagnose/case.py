@@ -23,12 +23,14 @@ from ray_sentinel.diagnose.view import View
 T = TypeVar("T")
 
 WARM_UP_STEPS = 5
-"""Steps after a start that say nothing about the pace: kernels are compiled, caches filled."""
+"""Number of steps after a start that say nothing about the pace: kernels are compiled, caches
+filled."""
 
 IDLE_SHARE = 0.75
-"""Power below this share of its usual level is a dip."""
+"""Share of its usual level below which a GPU's power is a dip."""
 TOP_LEVEL = 0.97
-"""Quantile that is a GPU's power at work, also in a job that stood still most of the time."""
+"""Quantile of a GPU's power that is its power at work, even in a job that stood still most of the
+time."""
 
 
 class DiagnoseOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class DiagnoseOptions(msgspec.Struct, frozen=True, kw_only=True):
     failed_checkpoint: float | None = None
     """The step whose checkpoint failed."""
     now: float | None = None
-    """Unix seconds of the query; tells whether the job may still run."""
+    """The time of the query in Unix seconds, which shows whether the job may still run."""
 
 
 class JobCase:
@@ -102,7 +104,8 @@ class JobCase:
 
     @cached_property
     def durations(self) -> Floats:
-        """(T,) step times where a step ended, else NaN; from steps per second if not recorded."""
+        """(T,) step times where a step ended, otherwise NaN; from steps per second if not
+        recorded."""
         panel = self.view.panel("train.step_time")
         if not panel.empty:
             slowest = stats.largest(panel.values, 0)

@@ -17,17 +17,18 @@ from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.timeline import Timeline
 
 SLOW = 1.35
-"""A slow step takes so many times the usual."""
+"""How many times the usual time a slow step takes, at least."""
 LONGEST = 2400.0
-"""Seconds; a longer pause is not a checkpoint, whatever its step."""
+"""Most seconds that a checkpoint takes; a longer pause is none, whatever its step."""
 LOCAL = 41
-"""Step times whose median is the usual one at that moment: a job may slow down for good."""
+"""Number of step times whose median is the usual one at that moment: a job may slow down for
+good."""
 WARM_UP = 3
-"""First steps, which are slow because they compile and warm caches."""
+"""Number of first steps, which are slow because they compile and warm caches."""
 DRIFT = 0.03
 """Share of the period by which a checkpoint may come early or late."""
 STEPS_AFTER = 2
-"""Steps after an asynchronous checkpoint that it still may slow."""
+"""Number of steps after an asynchronous checkpoint that it may still slow."""
 
 
 class CheckpointPause(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class SlowStep(msgspec.Struct, frozen=True):
 def slow_steps(line: Timeline, durations: Floats, times: Floats) -> list[SlowStep]:
     """Steps or pauses that stand out, neighbours joined.
 
-    ``durations`` (T,) are the step times where known, NaN else.
+    ``durations`` (T,) are the step times where known, otherwise NaN.
     """
     found: list[SlowStep] = []
     usual = line.step_seconds

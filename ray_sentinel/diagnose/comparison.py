@@ -20,9 +20,10 @@ from ray_sentinel.model.comparison import Comparison, Delta
 # How one measure differs between two jobs, and whether that can be chance.
 
 STRENGTH = 5.0
-"""Standard errors from which a difference is significant ..."""
+"""Number of standard errors from which a difference is significant, if it is large enough
+(``LEAST``)."""
 LEAST = 0.01
-"""... if it is this share of the first job's level at least."""
+"""Share of the first job's level that a difference must exceed to be significant."""
 
 
 def apart(one: Floats, other: Floats) -> float:
@@ -52,16 +53,18 @@ def delta_of(
 
 
 USUAL_WAVES = 2
-"""The waves in which a job makes communicators: at its start and when training begins."""
+"""Number of waves in which a job usually makes communicators: at its start, and when training
+begins."""
 THREADS = 5.0
-"""So many more runnable threads on every host are a leak, not chance."""
+"""Number of additional runnable threads on every host from which they are a leak and not chance."""
 _CURVES = frozenset({"train.loss", "train.grad_norm"})
-"""Functions of the step: compared step by step, not by the time that was spent there."""
+"""Quantities that depend on the step: they are compared step by step, not by the time spent
+there."""
 _PACE = frozenset({"throughput", "step time"})
 SINGLE_REPLICA = "enable_single_replica_ckpt_restoring"
-"""MaxText's option to read a checkpoint on one replica and to broadcast it to the others."""
+"""MaxText's option to read a checkpoint on one replica and broadcast it to the others."""
 _ORDER = ("rdma", "nic", "cpu", "thermal", "storage", "hardware", "training", "tcp", "memory")
-"""Domains by how directly they slow every step."""
+"""The domains, ordered by how directly they slow every step."""
 _LEAK_TRACE = (
     "MaxText checkpointing.py, load_state_if_possible: restores from one replica",
     "Orbax SingleReplicaArrayHandler.deserialize",
@@ -70,7 +73,8 @@ _LEAK_TRACE = (
     "XLA compiles the sum to an all-reduce over a clique of GPUs that training does not use",
     "NCCL or RCCL make communicators for it, which XLA's cache keeps, and their threads poll on",
 )
-"""Where the threads of a restore from a single replica come from, outermost first."""
+"""Where the threads of a restore from a single replica come from, from the outermost call to the
+innermost."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +84,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     case: JobCase | None
     logs: LogFacts
     notes: tuple[str, ...] = ()
-    """What was left out when it was read."""
+    """What was left out when the job was read, in sentences."""
 
 
 def compare(first: Side, second: Side) -> Comparison:
@@ -203,8 +207,8 @@ def _paced(first: JobCase, second: JobCase, steps: tuple[float, float]) -> tuple
 
 
 def _levels(case: JobCase, measure: SweepRow, steps: tuple[float, float]) -> Floats:
-    """The mean over hosts and devices in each steady cell of the common steps (N,); of what is
-    counted as a whole, the sum alone (1,)."""
+    """The mean over hosts and devices in each steady cell of the common steps (N,); for what is
+    counted as a whole, only the sum (1,)."""
     panel = case.view.panel(measure.key)
     if panel.empty:
         return np.empty(0)

@@ -20,13 +20,13 @@ from ray_sentinel.model.comparison import Delta
 from ray_sentinel.model.diagnosis import Plot
 
 POINTS = 120
-"""Of one line; what lies between two of them is their mean."""
+"""Most points of one line; values that fall on one point are replaced by their mean."""
 MOST_PLOTS = 6
 LOSS = "train.loss"
 JOBS = ("job A", "job B")
 
 Curve = tuple[Floats, Floats]
-"""Steps (N,) and values (N,)."""
+"""The steps (N,) and the values (N,) of a curve."""
 
 
 def plots(
@@ -111,7 +111,7 @@ def _logged(logs: LogFacts) -> Curve:
 
 
 def _binned(curve: Curve, edges: Floats) -> Floats:
-    """The mean of what lies between two edges; NaN where nothing does."""
+    """The mean of the values between each two edges; NaN where there are none."""
     places, values = curve
     known = np.isfinite(places) & np.isfinite(values)
     count, _ = np.histogram(places[known], edges)

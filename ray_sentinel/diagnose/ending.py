@@ -18,7 +18,7 @@ from ray_sentinel.diagnose.timeline import stall_limit
 from ray_sentinel.diagnose.wording import moment
 
 _CLOSING = ("tb_train_train_runtime", "tb_train_runtime")
-"""Transformers writes how long the training took when it is over."""
+"""The tags that Transformers writes when training is over, with how long it took."""
 
 
 class RunEnding(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def told(case: JobCase) -> RunEnding | None:
 
 
 def _watched(case: JobCase) -> RunEnding | None:
-    """Of a job that was seen to stop, by its plan alone."""
+    """How a job ended that was seen to stop, by its plan alone."""
     stop, plan = case.once(stops.find), plan_of(case)
     if stop is None or not stop.for_good or stop.by != "steps" or plan is None:
         return None

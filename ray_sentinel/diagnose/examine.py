@@ -21,14 +21,13 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory, Outcome
 
 PASSED_WEIGHT = 0.45
-"""Greatest weight of what the job recovered from, if something else is known to have ended
-it."""
+"""Greatest weight of what the job recovered from, if something else is known to have ended it."""
 SAID_BONUS = 0.1
-"""Added to the weight of an answer that the log's own words point to."""
+"""What is added to the weight of an answer that the log's own words point to."""
 IDLE_PERCENT = 10.0
-"""GPU utilisation that setting up a job takes; above it a GPU has worked."""
+"""Per cent of GPU utilisation that setting up a job takes at most; above it, a GPU has worked."""
 LEAD_SECONDS = 1800.0
-"""Read before an explicit window, so that usual levels can be learned."""
+"""Seconds read before an explicit window, so that usual levels can be learned."""
 
 
 def examine(
@@ -76,7 +75,7 @@ def examine(
 
 
 def _with_ghosts(case: JobCase, diagnosis: Diagnosis) -> Diagnosis:
-    """A sentence beside the verdict about the hosts that were not seen."""
+    """The diagnosis, with a sentence about hosts whose hardware series were not real for a time."""
     blind = sorted(host for host, cells in case.ghosts.items() if cells.any())
     if not blind:
         return diagnosis
@@ -162,7 +161,7 @@ def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome
     logs = case.logs
     done = (last is not None and last.done) or logs.summary or logs.ended == "completed"
     done = done and not logs.failed
-    # That its parts are well says nothing of a job that stands still.
+    # Of a job that stands still, healthy parts say nothing.
     stopped = [answer for answer in unknown if answer.cause == "stopped"]
     well = any(answer.outcome == "healthy" for answer in answers)
     if stopped and not done:

@@ -10,7 +10,7 @@ from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.model.diagnosis import Diagnosis
 
 LOSS_TOLERANCE = 0.002
-"""Relative; a log rounds."""
+"""Largest relative difference at which two losses are equal: a log rounds."""
 
 EXPECTED: dict[str, frozenset[str]] = {
     "hang": frozenset({"hang"}),
@@ -31,7 +31,7 @@ EXPECTED: dict[str, frozenset[str]] = {
     "nan-loss": frozenset({"training-stability"}),
     "throughput-degradation": frozenset({"training-stability", "network-health", "gpu-health"}),
 }
-"""Class of failure in the logs → the analyses that would confirm it."""
+"""The class of failure in the logs → the analyses that would confirm it."""
 
 
 def check_job(case: JobCase) -> str:

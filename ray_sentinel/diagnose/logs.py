@@ -10,20 +10,22 @@ PLANNED = (
     "max_steps", "max_train_steps", "num_train_steps", "train_iters", "total_training_steps",
     "total_steps", "steps",
 )  # fmt: skip
-"""What Transformers and Lightning, Accelerate, MaxText, Megatron, verl and others call their number
-of steps. (MaxText's ``steps`` comes last: elsewhere it may be another number.)"""
+"""The settings in which Transformers and Lightning, Accelerate, MaxText, Megatron, verl and others
+hold their number of steps. (MaxText's ``steps`` comes last: elsewhere it may be another number.)"""
 EPOCHS = (
     "num_train_epochs", "max_epochs", "total_epochs", "num_epochs", "train_epochs", "epochs",
 )  # fmt: skip
-"""The same of epochs: Transformers and Accelerate, Lightning, verl, and others."""
+"""The settings in which Transformers and Accelerate, Lightning, verl and others hold their number
+of epochs."""
 WARM_UP = (
     "warmup_steps", "num_warmup_steps", "lr_warmup_steps", "lr_warmup_iters",
     "learning_rate_warmup_steps",
 )  # fmt: skip
 WARM_UP_SHARE = ("warmup_steps_fraction", "warmup_ratio", "lr_warmup_fraction", "lr_warmup_ratio")
-"""Of all steps: MaxText's, Transformers' and Megatron's."""
+"""The settings in which MaxText, Transformers and Megatron hold the warm-up as a share of all
+steps."""
 _ABOVE = ("", "trainer.")
-"""NeMo, verl and Lightning's command line keep theirs in a section."""
+"""Prefixes of the settings: NeMo, verl and Lightning's command line keep theirs in a section."""
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -31,11 +33,11 @@ class Total(msgspec.Struct, frozen=True):
 
     total: float
     step: float
-    """The last step that it showed."""
+    """The last step that the bar or the state showed."""
     per_epoch: bool = False
-    """Both count within one epoch."""
+    """``total`` and ``step`` count within one epoch."""
     saved: bool = False
-    """By a state that was saved with a checkpoint."""
+    """The number is from a trainer state that was saved with a checkpoint."""
 
 
 class LoggedStep(msgspec.Struct, frozen=True):
@@ -50,9 +52,9 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts from the main log, the ranks' logs and Ray's worker logs; empty without any."""
 
     config: dict[str, str] = {}
-    """``Config param NAME: VALUE`` lines."""
+    """The settings in lines ``Config param NAME: VALUE``."""
     arguments: dict[str, str] = {}
-    """``PASSTHROUGH_ARGS``, ``NNODES`` and their like."""
+    """``PASSTHROUGH_ARGS``, ``NNODES`` and similar variables, with their values."""
     steps: tuple[LoggedStep, ...] = ()
     failure: str = ""
     """The class of failure that the log itself names: "heartbeat-timeout", "oom-host", ..."""
@@ -62,21 +64,22 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     failed_checkpoint: float | None = None
     restored_step: float | None = None
     init_waves: dict[str, int] = {}
-    """Host → waves of communicator initialisation."""
+    """Host → number of waves in which it initialised communicators."""
     worker_lines: dict[str, int] = {}
-    """What the workers' logs say again and again → how often, over all workers."""
+    """What the workers' logs repeat → how often, over all workers."""
     modules: int | None = None
-    """Modules that XLA dumped."""
+    """Number of modules that XLA dumped."""
     summary: bool = False
     """The log ends with a JOB SUMMARY."""
     failed: bool = False
-    """By its own summary, or by triage, the job failed."""
+    """The job failed, as its own summary or triage says."""
     transport: str = ""
     """The transport that NCCL reports: "socket" or "rdma"."""
     ended: str = ""
     """What triage of the logs calls the job: "completed", "running", ..."""
     totals: tuple[Total, ...] = ()
-    """Ends that bars and saved trainer states give; also of bars that are not the training's."""
+    """The ends that progress bars and saved trainer states give, including those of bars that are
+    not the training's."""
     facts: tuple[Figure, ...] = ()
     files: tuple[str, ...] = ()
 
@@ -120,7 +123,7 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
                 found = float(settings.get(name, ""))
             except ValueError:
                 continue
-            # Transformers and Lightning write -1 where the other one tells.
+            # Transformers and Lightning write -1 where the other setting counts.
             if 0 < found < float("inf"):
                 return found
         return None

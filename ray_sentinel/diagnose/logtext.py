@@ -19,14 +19,16 @@ from ray_sentinel.evidence.logs.training.steps import HINTS, parse_step
 from ray_sentinel.model.diagnosis import Figure
 
 WAVE_SECONDS = 30.0
-"""Seconds: communicators made further apart than this belong to different waves."""
+"""Seconds; communicators made further apart than this belong to different waves."""
 WAVE_LINES = 60
-"""Where lines carry no time: so many other lines in between."""
+"""Number of other lines between two communicators from which they belong to different waves, where
+lines carry no time."""
 MAX_STEPS = 20_000
-"""Steps that are kept, the first ones."""
+"""Most steps that are kept; those after them are left out."""
 MAX_TOTALS = 200
 MOST_NODES = 1 << 16
-"""Host names of one list: as many as Slurm takes of a range (``MAX_RANGE``)."""
+"""Most host names of one list, as many as Slurm takes of a range (``MAX_RANGE``); the rest is left
+out."""
 """Totals that steps named; they are nearly always equal."""
 _PARAM = re.compile(r"Config param (\w+): (.*?)\s*$")
 _ARGUMENT = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)=(\"[^\"]*\"|'[^']*'|\S*)")
@@ -56,7 +58,7 @@ _SOCKET = re.compile(
 )
 _RDMA = re.compile(r"NET/IB : Using|NET/OFI Selected|Using network (?:IB\w*|AWS|Libfabric|OFI)\b")
 SUMMARY_LINES = 30
-"""A summary block is no longer."""
+"""Most lines of a summary block."""
 _NCCL_WARN = re.compile(r"\b[NR]CCL WARN (?!MSCCL)")
 
 

@@ -11,7 +11,7 @@ from ray_sentinel.diagnose.quantities import Quantity
 from ray_sentinel.diagnose.series import Floats, Selector
 
 GLITCH_CELLS = 3
-"""A counter that falls and is back after so many cells was misread, not reset."""
+"""Number of cells within which a counter that fell and is back was misread, not reset."""
 
 
 class SeriesOwner(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class SeriesOwner(msgspec.Struct, frozen=True):
     host: str
     gpu: str = ""
     unit: str = ""
-    """What else tells it apart: "mlx5_0/1" for an RDMA port, "79" for an Xid."""
+    """What else tells the series apart: "mlx5_0/1" for an RDMA port, "79" for an Xid."""
     labels: tuple[tuple[str, str], ...] = ()
     """The source's own labels that select this series."""
 

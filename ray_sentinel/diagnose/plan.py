@@ -25,7 +25,7 @@ from ray_sentinel.diagnose.series import Floats, Selector
 
 EPOCH_METRICS = ("tb_train_epoch", "tb_epoch", "tb_trainer_epoch")
 ROUNDED = 0.0051
-"""Epochs are rounded by half a hundredth at most."""
+"""Largest error of an epoch number, which is rounded to hundredths."""
 Judgement = Literal["done", "early", "unclear"]
 
 

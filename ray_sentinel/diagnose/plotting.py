@@ -11,15 +11,15 @@ from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Diagnosis, Plot
 
 MAX_POINTS = 360
-"""Of one line, which is thinned to it."""
+"""Most points of one line; a longer one is thinned to so many."""
 MAX_SERIES = 6
-"""Of one plot."""
+"""Most series of one plot; the others are summed up or left out."""
 MAX_PLOTS = 8
-"""Of one diagnosis."""
+"""Most plots of one diagnosis; further ones are left out."""
 AROUND = 0.35
-"""Shown before the onset and after the end, as a share of the incident, at least ..."""
+"""Share of the incident's length that is shown before the onset and after the end."""
 LEAST_SECONDS = 900.0
-"""... so many seconds."""
+"""Least number of seconds shown before the onset and after the end."""
 _ALWAYS = ("train.step_time", "train.step", "gpu.power", "gpu.util", "rdma.tx")
 
 

@@ -31,7 +31,7 @@ class Quantity(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     names: tuple[Name, ...]
     by: tuple[str, ...] = ()
-    """Labels beside host and GPU that tell its series apart."""
+    """Labels beside host and GPU that distinguish the quantity's series."""
     group: str = ""
 
 
@@ -246,4 +246,4 @@ FAMILY_GROUPS = (
     ("Ray", ("ray_",)),
     ("training", ("tb_", "train_")),
 )
-"""Groups of metric names, by prefix; the first group that fits counts."""
+"""Groups of metric names, by prefix; a name belongs to the first group that fits."""

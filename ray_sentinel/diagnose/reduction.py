@@ -24,7 +24,8 @@ _GAUGES: dict[str, Reduce] = {
     "scrape.duration": "last",
     "err.xid_last": "last",
 }
-"""The others are averaged. A loss is reduced to its worst: one that is not finite must show."""
+"""How the gauges named here are reduced; all others are averaged. A loss is reduced to its worst
+value, because one that is not finite must show."""
 
 
 def of_quantity(quantity: Quantity) -> Reduce:

@@ -17,13 +17,13 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.series import Floats
 
 CLIP = 3.0
-"""Standard deviations from the level at which a value is cut: a spike is no shift."""
+"""Number of standard deviations from the level at which a value is cut off: a spike is no shift."""
 MOST_SHIFTS = 12
-"""In one series."""
+"""Most shifts that are looked for in one series."""
 MIN_SIDE = 4
-"""Fewest known cells on either side of a split."""
+"""Least number of known cells on either side of a split."""
 STRENGTH = 4.5
-"""Standard errors by which two levels must differ."""
+"""Number of standard errors by which two levels must differ."""
 
 
 class Shift(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Shift(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     at: float
-    """Unix seconds of the first cell on the new level."""
+    """The time of the first cell on the new level, in Unix seconds."""
     before: float
     after: float
     uncertainty: float
@@ -79,7 +79,8 @@ def find_shifts(
 
 
 def _noise(series: Floats) -> float:
-    """From differences of neighbours, so that the shifts themselves do not count as noise."""
+    """The noise of a series, from differences of neighbours, so that the shifts themselves do not
+    count."""
     return float(stats.sigma(np.diff(series))) / float(np.sqrt(2.0))
 
 

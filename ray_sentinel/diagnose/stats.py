@@ -19,7 +19,7 @@ from ray_sentinel.diagnose.series import Bools, Floats
 Ints = NDArray[np.intp]
 
 MAD_TO_SIGMA = 1.4826
-"""The median absolute deviation of a normal distribution, times this, is its sigma."""
+"""Factor from the median absolute deviation of a normal distribution to its sigma."""
 
 
 def finite(values: Floats) -> Floats:

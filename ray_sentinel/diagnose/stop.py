@@ -10,9 +10,11 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.timeline import stall_limit
 
 NO_STEPS_SECONDS = 120.0
-"""Seconds, if there are no steps: GPUs idle for less may be between two phases."""
+"""Seconds for which GPUs may idle between two phases, where there are no steps; only a longer pause
+is a stop."""
 NEAR_CHECKPOINT = 1.5
-"""Times the longest pause of the earlier checkpoints: after a step at which one is due."""
+"""How many times the longest pause of the earlier checkpoints may pass, after a step at which one
+is due, before it is a stop."""
 
 
 class ProgressStop(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,12 +24,12 @@ class ProgressStop(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     step: float | None
     by: str
-    """"steps" or "power": how the stop was detected."""
+    """How the stop was detected: by "steps" or by "power"."""
     uncertainty: float
     latest: float
-    """The latest moment at which the step that never ended can have stalled."""
+    """The latest moment at which the step that never ended can have stalled, in Unix seconds."""
     for_good: bool = True
-    """False if the job went on afterwards."""
+    """The job did not go on afterwards."""
 
     @property
     def seconds(self) -> float:

@@ -17,9 +17,10 @@ from ray_sentinel.diagnose.panel import SeriesOwner, listed
 from ray_sentinel.diagnose.series import Floats
 
 APART = 4.0
-"""Robust standard deviations among the first job's hosts."""
+"""How far a host must be from what is usual: this many robust standard deviations of the first
+job's hosts."""
 SHARE = 0.25
-"""Share of the usual level: a smaller difference is not reported."""
+"""Share of the usual level; a smaller difference is not reported."""
 
 
 class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,14 +31,15 @@ class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
     """What a difference points to, for people."""
     domain: str = ""
-    """"rdma", "cpu", "storage", "tcp", "nic", "thermal", "hardware", "memory", "training"; empty
-    for what only follows."""
+    """The domain: "rdma", "cpu", "storage", "tcp", "nic", "thermal", "hardware", "memory" or
+    "training"; empty for what only follows from something else."""
     least: float = 0.0
-    """In the quantity's unit (per second for counters): a smaller difference names nobody."""
+    """Least difference that counts, in the quantity's unit (per second for counters); a smaller one
+    names nobody."""
     worse: float = 1.0
-    """-1 where less is worse."""
+    """The direction in which the quantity is worse: 1 where more is worse, -1 where less is."""
     total: bool = False
-    """Compared by how much the counter grew over the common steps, not by its rate."""
+    """The counter is compared by how much it grew over the common steps, not by its rate."""
 
 
 def _errors(key: str, title: str) -> SweepRow:
@@ -109,11 +111,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     measure: SweepRow
     rows: tuple[SeriesOwner, ...]
-    """The worst first."""
+    """The hosts, GPUs or ports that stand out, the worst first."""
     everywhere: bool
-    """Whether nearly all hosts have it."""
+    """Nearly all hosts stand out."""
     rise: float
-    """Of the worst, in the quantity's unit, against what is usual in the first job."""
+    """How far the worst is from what is usual in the first job, in the quantity's unit."""
     unit: str
 
     @property

@@ -12,11 +12,11 @@ from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 STALL_FACTOR = 8.0
-"""A stall is a pause of so many usual steps ..."""
+"""How many usual steps a pause must last to be a stall."""
 STALL_SECONDS = 60.0
-"""... and of so many seconds at least."""
+"""Seconds that a pause must last to be a stall, however short the steps are."""
 RESTART_QUIET = 2
-"""Steps by which the front may fall back without a restart."""
+"""Number of steps by which the front may fall back without a restart."""
 
 
 class Stall(msgspec.Struct, frozen=True):
@@ -33,20 +33,20 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     source: Literal["steps", "none"]
     metric: str = ""
     front: Floats
-    """(T,) the step reached, NaN before the first."""
+    """The step reached in each cell (T,), NaN before the first."""
     advances: Floats
-    """(N,) times at which the step rose."""
+    """The times (N,) at which the step rose."""
     steps: Floats
-    """(N,) the step reached at each advance."""
+    """The step reached at each advance (N,)."""
     step_seconds: float = float("nan")
-    """Usual seconds a step."""
+    """Seconds that a step usually takes."""
     start: float
-    """First cell with any data."""
+    """The time of the first cell with any data."""
     end: float
-    """Last cell with data of most hosts."""
+    """The time of the last cell with data of most hosts."""
     last_progress: float | None = None
     stalls: tuple[Stall, ...] = ()
-    """Pauses that ended, and the last one if the data go on without progress."""
+    """The pauses that ended, and the last one if the data go on without progress."""
     restarts: tuple[float, ...] = ()
 
     @property

@@ -18,7 +18,8 @@ from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.view import View
 
 GHOST_SECONDS = 300.0
-"""An exporter's cycle time that stands still for so long is repeated, not measured."""
+"""Seconds for which an exporter's cycle time must stand still to be repeated instead of
+measured."""
 _EXPORTER = "the exporter's log of a node (metrics_exporter/HOST.log, or logs/HOST/)"
 _EXPECTED = (
     ("gpu.power", "GPU power", "hangs cannot be told from work", _EXPORTER),

@@ -65,7 +65,8 @@ def gpu_of(labels: Mapping[str, str]) -> str:
 
 
 MAX_CELLS = 3000
-"""Cells on the axis of a view: at 10 s eight hours at full resolution, a day at 30 s."""
+"""Most cells on the axis of a view; for a longer time they get wider. At 10 s, that is eight hours
+at full resolution, and at 30 s a day."""
 DEFAULT_INTERVAL = 15.0
 """Seconds between two samples, where the source does not show it."""
 _PROBES = (
@@ -88,7 +89,7 @@ _NAMING = (
     *(name.metric for one in QUANTITIES.values() for name in one.names
       if name.metric.startswith("DCGM_")),
 )  # fmt: skip
-"""Series that tell which host has which address: exporters on one host are told apart by it."""
+"""Series that show which host has which address: exporters on one host are told apart by it."""
 _IGNORED_LABELS = frozenset({"__name__", "job", "instance", "SessionName", "Version", "uuid"})
 
 
@@ -246,7 +247,8 @@ def scrape_interval(source: TimeSeries, families: Iterable[str], start: float, e
 
 
 def _without_holes(values: Floats) -> Floats:
-    """Holes that come only from a source slower than the axis, or one lost scrape, filled."""
+    """The values, with holes filled that come only from a source slower than the axis or from one
+    lost scrape."""
     known = ~np.isnan(values)
     spacings = [np.diff(np.flatnonzero(row)) for row in known[:256]]
     spacings = [spacing for spacing in spacings if spacing.size]

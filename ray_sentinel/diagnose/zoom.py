@@ -1,5 +1,5 @@
-"""A second read at full resolution around the onset, for jobs that are too long to be read so as a
-whole.
+"""A second read at full resolution around the onset, for jobs that are too long to be read like
+that as a whole.
 
 A long job is judged with wide cells, so the onset is known to within a cell. The playbook that
 explained it is run again over the hours around the onset. If it finds the same cause and the same
@@ -19,9 +19,10 @@ from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.diagnosis import Diagnosis, Link
 
 BEFORE_SECONDS, AFTER_SECONDS = 4 * 3600.0, 2 * 3600.0
-"""Around the onset: enough before it to learn what was usual."""
+"""Seconds looked at before and after the onset: before it, enough to learn what was usual."""
 WIDER = 1.5
-"""Cells wider than the samples' interval by this are worth a second look."""
+"""How many times wider than the samples' interval cells must be for a second look to be worth
+it."""
 
 
 class ZoomablePlaybook(Protocol):
@@ -35,7 +36,7 @@ class Zoom(msgspec.Struct, frozen=True):
     """The result of the second read."""
 
     case: JobCase
-    """Of the hours around the onset."""
+    """The case of the hours around the onset."""
     diagnosis: Diagnosis
     note: str
 

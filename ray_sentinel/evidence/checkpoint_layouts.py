@@ -19,7 +19,7 @@ Layout = Literal[
     "file",
 ]
 Key = tuple[str, Layout, int]
-"""(folder or file, layout, step)."""
+"""The identity of a checkpoint: folder or file, layout, step."""
 
 _FOLDERS: tuple[tuple[re.Pattern[str], Layout], ...] = (
     (re.compile(r"^(?:tmp-)?checkpoint-(?P<step>\d+)$"), "transformers"),

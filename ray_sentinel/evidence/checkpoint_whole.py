@@ -53,7 +53,7 @@ def why_incomplete(
     if markers and not _has_marker(layout, markers, names, alone):
         return f"{markers[0]}, which is written last, is missing"
     if layout == "dcp" and not any(size for path, size in sizes if path.endswith(".distcp")):
-        # Single ones may be: a rank, or one of its writing threads, had nothing to save.
+        # A single one may be: a rank, or one of its writing threads, had nothing to save.
         return "all its .distcp files are empty"
     return _missing_shards(names)
 
@@ -79,7 +79,7 @@ def _has_marker(
 
 
 def _missing_shards(names: Collection[str]) -> str:
-    """Shards say of how many they are: model-00001-of-00004.safetensors."""
+    """Shards say how many there are: model-00001-of-00004.safetensors."""
     found: dict[tuple[str, int], set[int]] = {}
     for name in names:
         if match := _SHARD.search(name):

@@ -53,10 +53,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     layout: Layout
     tier: str = ""
-    """"memory", "local", "remote" where the path tells, else empty."""
+    """The storage tier, "memory", "local" or "remote", where the path shows it; otherwise empty."""
     complete: bool = True
     why: str = ""
-    """Why it counts as half-written."""
+    """Why the checkpoint counts as half-written."""
     size: int = 0
     files: int = 0
     modified: float = 0.0
@@ -67,13 +67,13 @@ class CheckpointFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     checkpoints: tuple[Checkpoint, ...] = ()
     latest_step: int | None = None
-    """What ``latest`` (link or file) points to; else the newest complete one."""
+    """The step that ``latest`` (link or file) points to; without it, the newest complete one."""
     latest_complete: Checkpoint | None = None
     interval_steps: int | None = None
-    """The usual distance between two."""
+    """The usual number of steps between two checkpoints."""
     interval_seconds: float | None = None
     age_seconds: float | None = None
-    """Since the newest complete one was written."""
+    """Seconds since the newest complete checkpoint was written."""
     total_bytes: int = 0
     problems: tuple[str, ...] = ()
 
@@ -165,7 +165,8 @@ def _tier(path: str) -> str:
 
 
 def _judge_sizes(made: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """One that is much smaller than its like, and the newest of them, is still being written."""
+    """A checkpoint of less than half the others' usual size is still being written, or was cut
+    off."""
     sizes: dict[tuple[str, str], list[int]] = {}
     for item in made:
         if item.complete:

@@ -15,7 +15,7 @@ from ray_sentinel.evidence.logs.lines.tracebacks import (
 )
 
 MOST_TELLING = 300
-"""Characters of the line."""
+"""Most characters of the telling line; the rest of a longer one is cut off."""
 _MOST_LINE = 4000
 _FATAL = re.compile(
     r"\bwhat\(\): |^Fatal Python error: |^(?:terminate called|Segmentation fault|Bus error)"
@@ -24,7 +24,8 @@ _FATAL = re.compile(
     r"|\bout of memory\b|\b(?:FATAL|CRITICAL)\b"
 )
 _CONSEQUENCE = 80
-"""Lines within which what native code says after a traceback follows from it."""
+"""Number of lines after a traceback within which what native code says is taken for its
+consequence."""
 
 
 def telling_line(texts: Sequence[str]) -> str:

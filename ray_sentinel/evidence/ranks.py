@@ -9,4 +9,5 @@ OTHER_RANK = re.compile(
     r"(?:[-_ ](?:parallel|model))?[-_ ]?rank",
     re.IGNORECASE,
 )
-"""Local ranks, ranks of nodes, and those in a group of processes."""
+"""The names of ranks that are not the rank in the job: local ranks, ranks of nodes, and those in a
+group of processes."""

@@ -29,7 +29,8 @@ TOKENS = {
     "vllm:generation_tokens_total": "generation",
     "sglang:realtime_tokens_total": "realtime",
 }
-"""By kind. SGLang counts the first two when a request ends, ``realtime`` as it goes on."""
+"""Metric → kind of tokens. SGLang counts prompt and generation when a request ends, ``realtime`` as
+it goes on."""
 CACHE = frozenset({"sglang:token_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"})
 THROUGHPUT = frozenset({"sglang:gen_throughput"})
 OF_SERVE = {
@@ -38,33 +39,34 @@ OF_SERVE = {
     "ray_serve_deployment_request_counter_total": "finished",
     "ray_serve_deployment_error_counter_total": "finished",
 }
-"""By what they tell."""
+"""Metric → field of ``ServerLoad``."""
 LATENCIES = "ray_serve_deployment_processing_latency_ms_bucket"
 SERVE = "serve-"
-"""How the names of Ray Serve's deployments begin, as jobs: ``serve-APPLICATION-DEPLOYMENT``."""
+"""What the names of Ray Serve's deployments begin with, where they are shown as jobs:
+``serve-APPLICATION-DEPLOYMENT``."""
 _KNOWN = frozenset({*RUNNING, *WAITING, *FINISHED, *TOKENS, *CACHE, *THROUGHPUT})
 _LINE = re.compile(rf"^(?:{'|'.join(sorted(_KNOWN))})[ {{].*$", re.MULTILINE)
 _SERVE_LINE = re.compile(rf"^(?:{'|'.join(sorted((*OF_SERVE, LATENCIES)))})[ {{].*$", re.MULTILINE)
 _INSIDE = ("pp_rank", "tp_rank", "moe_ep_rank")
 """Labels of ranks that work on the same requests: the first of each replica speaks for all. With
-data-parallel attention they are numbered through all replicas, not from 0 in each."""
+data-parallel attention they are numbered across all replicas, not from 0 in each."""
 
 
 class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """All replicas behind one endpoint together. None: not reported."""
 
     running: float | None = None
-    """Requests that are being worked on."""
+    """Number of requests that are being worked on."""
     waiting: float | None = None
-    """Requests that wait to be."""
+    """Number of requests that wait to be worked on."""
     finished: float | None = None
-    """Requests that were answered since the server started."""
+    """Number of requests answered since the server started."""
     longest: float | None = None
-    """Seconds: none of them took longer, as far as the buckets of a histogram tell."""
+    """Seconds that no request exceeded, as far as the buckets of a histogram show."""
     tokens: dict[str, float] = {}
-    """Counted since the server started, by kind."""
+    """Kind of tokens → how many were counted since the server started."""
     cache_ratio: float | None = None
-    """Of the fullest key-value cache."""
+    """The used share of the key-value cache that is fullest, from 0 to 1."""
     tokens_per_second: float | None = None
 
 

@@ -22,10 +22,10 @@ else:
     import tomli as tomllib
 
 USER_FILE = "catalogue.toml"
-"""The name of a user's own entries in ``log_dir``."""
+"""The name of the file with a user's own entries in ``log_dir``."""
 
 MAX_BYTES = 16 << 20
-"""Of a catalogue's file."""
+"""Most bytes of a catalogue's file; a larger one is refused."""
 
 _Entries = tuple[list[tuple[str, Signature]], list[Advice], list[PhaseMark]]
 

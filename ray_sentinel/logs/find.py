@@ -119,7 +119,7 @@ def _walk(root: Path) -> Iterator[FoundLog]:
             except OSError:
                 continue  # a link that leads nowhere, or a file just rotated away
             if maker not in (0, os.geteuid(), status.st_uid):
-                continue  # a link of somebody's to what is not theirs: ours to read, not theirs
+                continue  # somebody's link to a file that we may read and they may not
             key = (status.st_dev, status.st_ino)
             if not stat.S_ISREG(status.st_mode) or status.st_size == 0 or key in seen:
                 continue

@@ -20,15 +20,16 @@ from ray_sentinel.logs.select import Described, LineFilter, line_fits
 from ray_sentinel.masking import mask
 
 _LONGEST = 16 << 10
-"""Bytes of a line that are shown."""
+"""Most bytes of a line that are shown; the rest of a longer line is not."""
 _MOST_LINES = 200_000
 _MOST_BYTES = 256 << 20
-"""Of a file, held at once while its last lines are looked for."""
+"""Most bytes of a file that are held at once while its last lines are looked for; of more, the
+earliest lines are dropped."""
 _MOST_NEW = 8 << 20
-"""Bytes of a file that are taken in one look; what is written faster is passed over."""
+"""Most bytes of a file that are taken in one look; what is written faster is passed over."""
 _BYTES_A_LINE = 400
 _LEAST_BYTES = 64 << 10
-"""Of a file's end in which its last lines are looked for."""
+"""Least number of bytes at a file's end in which its last lines are looked for."""
 _YEAR = 1970
 
 
@@ -39,7 +40,7 @@ class ViewLine(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     mark: str = ""
     kind: str = ""
-    """The failure class of the signature that the line shows, if any."""
+    """The failure class of the signature that the line matches; empty where it matches none."""
     repeated: int = 1
 
 
@@ -175,7 +176,7 @@ def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str
 
 
 def _drop_first(lines: list[bytes]) -> None:
-    """Keep the last ones, and of those no more than fit."""
+    """Keep the last lines, and of those no more than fit."""
     del lines[:-_MOST_LINES]
     held = sum(map(len, lines))
     dropped = 0
@@ -186,7 +187,7 @@ def _drop_first(lines: list[bytes]) -> None:
 
 
 def _damaged(item: Described, problem: str) -> Shown:
-    """Trouble of the file itself, beside its lines."""
+    """A line that tells of trouble with the file itself."""
     return _noted(item, problem, "error")
 
 

@@ -28,11 +28,12 @@ _NCCL = re.compile(
 _POD = re.compile(
     r"^[a-z0-9][a-z0-9.-]{0,252}_(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_(?:[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})$"
 )
-"""A pod's folder in ``/var/log/pods``: namespace, name, uid (kubelet; of static pods a hash)."""
+"""A pod's folder in ``/var/log/pods``: namespace, name and uid (kubelet; for static pods, a
+hash)."""
 _CONTAINER = re.compile(
     r"^(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_[a-z0-9.-]{1,253}_[a-z0-9.-]{1,253}-[0-9a-f]{64}\.log$"
 )
-"""A link in ``/var/log/containers``: pod, namespace, container and its id."""
+"""A link in ``/var/log/containers``: pod, namespace, container and the container's id."""
 _IP = re.compile_anchored(r"^(?:ip-)?\d{1,3}([.-])\d{1,3}\1\d{1,3}\1\d{1,3}$")
 _HOST = re.compile(r"^[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*$")
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -60,7 +61,7 @@ _SKIPPED = (
     "ipynb wal db-wal"
 )
 SKIPPED_SUFFIXES = frozenset(f".{suffix}" for suffix in _SKIPPED.split())
-"""Files with such names are no logs."""
+"""The suffixes of files that are not logs."""
 _SKIPPED_NAMES = re.compile(r"^(?:events\.out\.tfevents|_dump_\d+|core\.\d+|LICENSE|README)")
 
 

@@ -26,10 +26,11 @@ from ray_sentinel.logs.reading import (
 from ray_sentinel.logs.salvage import Salvage, told
 
 WHOLE = 24 << 20
-"""A file of so many bytes, looked at closely all over, is read for steps in whole too."""
+"""Most bytes of a file that is read whole for steps, too, if it is looked at closely all over."""
 _STEP_HEAD, _STEP_TAIL, _STEP_WINDOW = 256 << 10, 256 << 10, 8 << 10
 _STEPS_OF = 32 << 20
-"""Of a larger file so much smaller a part is sampled for steps: its facts stay bounded."""
+"""Bytes from which a file is sampled for steps in a smaller share the larger it is: its facts stay
+bounded."""
 _ENDS = 64 << 10
 _HEAD, _TAIL = 256 << 10, 256 << 10
 
@@ -136,7 +137,7 @@ class _Reader:
         self.lines = 0
         self.passed = 0
         self.said = ""
-        # Of a packed file the size is unknown: chunks are held back so that its end is known.
+        # The size of a packed file is unknown: chunks are held back so that its end is recognised.
         self.keep = 1 if size is not None or reach is None else 3
 
     def take(self, offset: int, data: bytes) -> None:

@@ -9,7 +9,8 @@ from ray_sentinel.logs.reading import CHUNK, READ_ERRORS
 from ray_sentinel.logs.unpacking import ENDLESS
 
 _PIECE = 64 << 10
-"""Unpacked bytes asked for at once: where a file is torn, no more is lost with the failing read."""
+"""Unpacked bytes that are asked for at once: where a file is torn, a failing read loses no more
+than these."""
 
 
 def told(problem: str, packed: str, *, partly: bool) -> str:
@@ -53,7 +54,8 @@ class Salvage:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _recall(self) -> None:
-        """gzip says once that it cannot go on; asked again, it claims that the file ends there."""
+        """Raise again what the file raised where it broke: gzip says only once that it cannot go
+        on, and claims at the next call that the file ends there."""
         at, problem = self._broken
         if self._at == at:
             self.problem = problem
@@ -89,4 +91,4 @@ class Salvage:
         try:
             return os.lseek(self._file.fileno(), 0, os.SEEK_DATA)
         except OSError:
-            return 0  # a file that is a hole all over, or a file system that tells none
+            return 0  # a file that is one hole, or a file system that reports no holes

@@ -23,7 +23,7 @@ from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.read_file import FileAnswer, Reach, read_file
 
 WORTH_IT = 96 << 20
-"""So many bytes are worth a further process."""
+"""Bytes from which a further process is worthwhile."""
 MOST = 4
 _DEADLINE = 3600.0
 _MAX_ANSWER = 256 << 20

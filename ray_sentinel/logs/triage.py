@@ -23,10 +23,10 @@ from ray_sentinel.logs.share import Piece, helpers_for, read_shared
 from ray_sentinel.model.triage import Triage
 
 Progress = Callable[[int, int, str], None]
-"""(bytes done, bytes in all, the file's label)."""
+"""A function that is told the bytes done, the bytes in all, and the file's label."""
 
 _CLOSE = 8 << 20
-"""Of a job larger than ``WHOLE``, so many bytes are looked at closely, spread over its files."""
+"""Bytes that are looked at closely in a job larger than ``WHOLE``, spread over its files."""
 _LEAST = 512 << 10
 _SECOND_LOOK = 256 << 20
 _SKIPPED_KINDS = frozenset({"agent"})
@@ -83,7 +83,7 @@ def triage_path(
 
 
 def _was_read(answer: FileAnswer) -> bool:
-    """Blank lines are a log too: of a job that ended without a word."""
+    """Whether anything was read: blank lines are a log too, of a job that ended without a word."""
     facts = answer.facts
     return bool(answer.where.offsets) or (not facts.problem and facts.file.size > 0)
 
@@ -121,7 +121,7 @@ class _Job:
         self.answers: list[FileAnswer] = []
 
     def ask(self, reaches: Sequence[Reach | None], question: Question) -> Triage:
-        """Read every file, each so far as its reach says, and analyse."""
+        """Read every file as far as its reach says, and analyse them."""
         self.done = 0
         pieces = [
             Piece(index, item, reach)

@@ -22,10 +22,10 @@ from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
 
 MEMORY = 2 << 30
-"""Bytes of address space that the reading process may have."""
+"""Most bytes of address space that the reading process may have."""
 _MAX_ANSWER = 64 << 20
 _NOTHING_TO_READ = 3
-"""The program's exit status where that is so."""
+"""The exit status of the program where there is nothing to read."""
 
 
 class UnreadError(InputError):

@@ -23,9 +23,10 @@ from ray_sentinel.errors import InputError
 LEAST = 512 << 20
 RATIO = 200
 WINDOW = 128 << 20
-"""As ``zstd`` has it, too. ``xz -9`` needs 64 MiB."""
+"""Most bytes of memory for unpacking, which is ``zstd``'s own limit, too; ``xz -9`` needs 64
+MiB."""
 ENDLESS = "it unpacks to more than"
-"""How the problem of a file begins that unpacks to too much."""
+"""How the problem of a file that unpacks to too much begins."""
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _PIECE = 1 << 16
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
@@ -64,7 +65,7 @@ class _Limited:
         return self._took(self._file.read1(self._allowed(size)))  # type: ignore[attr-defined]
 
     def seek(self, at: int) -> int:
-        """From the front; never beyond the limit."""
+        """Continue at ``at``, counted from the front; never beyond the limit."""
         self._at = self._file.seek(min(at, self._most))
         return self._at
 

@@ -29,7 +29,7 @@ __all__ = ["MASK", "mask", "mask_argv", "mask_bytes", "mask_record", "mask_tail"
 
 MASK = "***"
 REPEATED = 8
-"""Characters of a secret from which on it is masked wherever else the text says it."""
+"""Least number of characters of a secret that is masked wherever else the text contains it."""
 _MOST_REPEATED = 256
 _ROUNDS = 4
 _QUERY_SECRETS = word_set(
@@ -49,7 +49,8 @@ _HINTS = (
     "identified",
     *programs.PROGRAMS,
 )
-"""One of them, in lower case, is in every text with a secret that is not told by its form."""
+"""Words of which, in lower case, every text contains one if it has a secret that is not recognised
+by its form."""
 _FORMS = tuple(formats.TOKENS)
 _NO_TEXT = (int, float, type(None))
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/]{40}")
@@ -74,7 +75,7 @@ def mask(text: str) -> str:
 
 
 def _may_hold(text: str, lower: str) -> bool:
-    """Quickly, of most lines: whether there is anything to look for."""
+    """Whether there may be a secret to look for, told quickly for most lines."""
     return (
         any(hint in lower for hint in _HINTS)
         or any(form in text for form in _FORMS)
@@ -197,7 +198,7 @@ def _record(value: Any) -> Any:
 
 @lru_cache(8192)
 def _short(text: str) -> str:
-    """Names and states come again with every report."""
+    """The masked text, remembered: names and states come again with every report."""
     return mask(text)
 
 

@@ -58,8 +58,8 @@ _LOG_PREFIX = re.compile_anchored(
     r"[ \t>|*#-]+|\([^()\n]{0,80}\)|\[[^\[\]\n]{0,80}\]:?|[0-9][0-9:.,TZ+/-]{0,40}|[EWIDF]\b"
     r"|(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|export|set|setenv|declare|env)\b:?"
 )
-"""One piece of what loggers, launchers and shells put before a name; matched piece by piece, for
-one expression of all of them would take exponential time."""
+"""One piece of what loggers, launchers and shells put before a name. Pieces are matched one by one,
+because one expression for all of them would take exponential time."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,80}[=:]")
 _COMMAND = re.compile(
     r"[ \t](?:-|python|torchrun|ray\b|srun|bash|sh\b|exec|deepspeed|accelerate|[A-Za-z_]\w{0,60}=)"
@@ -209,7 +209,7 @@ _KINDS = {"%": "=", "-": "=", "!": "=", "\u2502": "|", "\0": "\0", ".": "."}
 
 
 def _behind_colours(text: str, at: int) -> int:
-    """Behind what tells a terminal to change its colour."""
+    """The place after any codes at ``at`` that change a terminal's colour."""
     found = _COLOURS.match(text, at)
     return found.end() if found else at
 
@@ -533,7 +533,8 @@ def _unquoted_end(field: _Field, begin: int, at: int, kind: str) -> int:
 
 
 def _header_end(field: _Field, at: int) -> int:
-    """To the end of the line, or to the quote that the whole header stands in."""
+    """Where a header's value ends: with the line, or at the quote in which the whole header
+    stands."""
     text = field.text
     end = _line_end(text, at)
     before = text[max(0, text.rfind("\n", 0, field.begin) + 1, field.begin - 400) : field.begin]
@@ -688,7 +689,7 @@ def _mixes(value: str) -> bool:
 
 
 def _names_itself(value: str, head: str) -> bool:
-    """Code: ``token=hf_token``, ``api_key=args.api_key``."""
+    """Whether the value is code that names itself: ``token=hf_token``, ``api_key=args.api_key``."""
     word = value.rstrip(",):")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]{2,80}", word) or any(c.isdigit() for c in word):
         return False

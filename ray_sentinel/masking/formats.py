@@ -130,7 +130,7 @@ TOKENS: dict[str, str] = {
     "ak-": r"ak-[A-Za-z0-9]{20,}",
     "as-": r"as-[A-Za-z0-9]{20,}",
 }
-"""A token's fixed part → the whole, as a regular expression."""
+"""The fixed part of a token → a regular expression for the whole token."""
 
 _BEARER = re.compile(r"\bBearer[ \t]{1,4}([A-Za-z0-9._~+/=-]{6,})", re.IGNORECASE)
 _BASIC = re.compile(r"\bBasic[ \t]{1,4}([A-Za-z0-9+/_-]{6,}={0,2})", re.IGNORECASE)
@@ -160,9 +160,10 @@ _WEBHOOKS = (
     "maker.ifttt.com/trigger/",
     "events.pagerduty.com/integration/",
 )
-"""What stands before the secret path of a chat's incoming webhook, in lower case."""
+"""What precedes the secret path of a chat's incoming webhook, in lower case."""
 _WEBHOOK_FOLDERS = ("/hook/", "/hooks/", "/webhook/", "/webhooks/", "/webhookb2/")
-"""The same where a path may also be harmless: only what looks random is not."""
+"""What precedes the secret path of a webhook where the path may also be harmless: only what looks
+random is secret there."""
 _WEBHOOK_PATH = re.compile_anchored(r"[^\s\"'`<>\x00\\]{6,400}")
 _PARAMETER = re.compile(r"[?&;#](?:amp;)?([A-Za-z0-9_.-]{1,60})=")
 _PARAMETER_END = re.compile(r"[&\s\"'`<>#\x00\\]")
@@ -265,7 +266,7 @@ def _userinfo(text: str, begin: int, end: int, scheme: str) -> Iterator[Span]:
 
 
 def webhooks(text: str, lower: str) -> Iterator[Span]:
-    """What follows the fixed part of a chat's incoming webhook."""
+    """What follows the fixed part of a webhook's address."""
     for mark in (*_WEBHOOKS, *_WEBHOOK_FOLDERS):
         at = lower.find(mark)
         while at >= 0:
@@ -308,7 +309,7 @@ def private_keys(text: str) -> Iterator[Span]:
             yield body, stop
     floor = 0
     for end in ends:
-        # What stands before an END, though its BEGIN is gone.
+        # What stands before an END whose BEGIN is gone.
         start = _block_before(text, max(floor, end - _MOST_BLOCK), end)
         if start < end:
             yield start, end
@@ -338,7 +339,7 @@ def _cut_block(text: str, start: int, limit: int) -> int:
 
 
 def _lines_of_base64(text: str) -> Iterator[Span]:
-    """Bodies of which neither end is there: lines of the width that keys are written in."""
+    """Bodies of which neither end is there: lines as wide as keys are written."""
     lines = []
     for match in _LONG_BASE64.finditer(text):
         line = match.group()
@@ -379,11 +380,12 @@ def _block_before(text: str, floor: int, end: int) -> int:
 _SEGMENTS = re.compile(r"[A-Za-z0-9+/=~]+")
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[+/=~]+")
 _LONG_PIECES = 3.0
-"""Characters of a run of one case: words have more, what is random has about 1.6."""
+"""Characters per run of one case from which a text consists of words; what is random has about
+1.6."""
 
 
 def looks_random(value: str, least: int = 12) -> bool:
-    """Whether somebody's generator made it, rather than a person.
+    """Whether a generator seems to have made it, rather than a person.
 
     >>> looks_random("x7Gh2kLq9PzV"), looks_random("model.layers.0.weight"), looks_random("4096")
     (True, False, False)

@@ -22,11 +22,11 @@ class Strength(IntEnum):
 
     NONE = 0
     RANDOM = 1
-    """Only a value that looks random is one: ``ENCRYPTION_KEY``, ``auth``."""
+    """Only a value that looks random is secret: ``ENCRYPTION_KEY``, ``auth``."""
     LIKELY = 2
-    """Everything but what training says beside that word: ``token``."""
+    """Any value is secret, except what training writes beside that word: ``token``."""
     SURE = 3
-    """Whatever the value: ``password``, ``HF_TOKEN``."""
+    """Any value is secret: ``password``, ``HF_TOKEN``."""
 
 
 _WORDS = re.compile(r"[A-Z]+[a-z]*|[a-z]+|[0-9]+")

@@ -85,7 +85,7 @@ _NEEDS_LOGIN = word_set(
     "docker podman nerdctl buildah skopeo helm oras crane az oc cf twine poetry"
 )
 PROGRAMS = frozenset({*_SEPARATE, *_GLUED, *_PAIRED, *(name for name, _ in _AFTER)})
-"""The programs of which something is known."""
+"""The programs whose arguments are known here."""
 _BEFORE = frozenset(" \t\n\r/;|&(\"'`=\0,[")
 _BEHIND = frozenset(" \t\"'\0")
 _WORD = re.compile(
@@ -127,7 +127,7 @@ _SIMPLE = (
     ("sudo -s", _ECHO),
     ("with-token", _ECHO),
 )
-"""What must be in the text in lower case, and the expression then."""
+"""A word that the text must contain in lower case, and the expression that is then searched for."""
 
 
 def programs(text: str, lower: str) -> Iterator[Span]:
@@ -298,7 +298,7 @@ def _empty(text: str, span: Span) -> bool:
 
 
 def _password(text: str, span: Span) -> Span | None:
-    """What stands behind ``user:``, ``user%`` or ``user,``."""
+    """What follows ``user:``, ``user%`` or ``user,``."""
     value = text[span[0] : span[1]]
     for mark in ":%,":
         user, found, password = value.partition(mark)

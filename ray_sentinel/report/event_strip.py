@@ -1,7 +1,7 @@
 """When a job's logs speak of errors, and where: a row for each node or file, a dot for each error.
 
-The picture is as wide as a phone (see ``wait_picture``). Of errors that came in great number there
-is one dot, where the first of them was written, and it is the larger the more there are.
+The picture is as wide as a phone (see ``wait_picture``). Errors of one kind share a dot, which
+stands where the first of them was written and is larger the more there are.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TOP, BOTTOM, ROW = 34, 24, 24
 MOST_ROWS = 12
 LABEL_COLUMNS = 18
 MARGIN = 0.04
-"""Of the time from the first to the last error, before and after it."""
+"""Share of the time from the first to the last error that is shown before and after it."""
 LEAST, MOST_GROWN = 3.5, 4.0
-"""Half the width of a dot, and how much a large one has more."""
+"""The smallest radius of a dot, and how much more a large one has at most."""
 CAUSES = ("first cause", "of the culprit")
-"""What the evidence is called that is no echo."""
+"""The labels of evidence that is not an echo."""
 
 
 class StripRow(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ class StripDot(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     radius: float
     kind: str
-    """"cause", "echo" or "survived"."""
+    """The kind: "cause", "echo" or "survived"."""
     whole: str
-    """For a tooltip."""
+    """The full text, for a tooltip."""
 
 
 class EventStrip(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class EventStrip(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[PlotMark, ...]
     height: float
     more: int
-    """Rows that are left out."""
+    """Number of rows that are left out."""
     width: int = WIDTH
     left: int = LEFT
     right: int = WIDTH - RIGHT
@@ -113,7 +113,7 @@ def event_strip(answer: Triage) -> EventStrip | None:
 
 
 def _errors(answer: Triage) -> Iterator[_Error]:
-    """Each line once: evidence and echoes tell of the same ones."""
+    """Each line once: evidence and echoes may hold the same ones."""
     seen: set[tuple[str, int | None, str]] = set()
     for line in answer.evidence:
         if line.time is not None and _new(line, seen):

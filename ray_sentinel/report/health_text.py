@@ -1,4 +1,5 @@
-"""A health report and a node's view as lines of text. Nothing is escaped here: who prints does."""
+"""A health report and a node's view as lines of text. Nothing is escaped here: whoever prints does
+so."""
 
 from __future__ import annotations
 

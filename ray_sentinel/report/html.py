@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_CULPRITS = 24
 MOST_INCIDENTS = 10
 MOST_ROWS = 60
-"""Of any other table or list; more are in the JSON beside it."""
+"""Most rows of any other table or list; the JSON file beside the report has the rest."""
 
 
 def incident_html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
@@ -98,7 +98,7 @@ def triage_html(answer: Triage) -> str:
 
 
 def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
-    """What is watched, and the last incidents: for a notebook."""
+    """What is watched, and the last incidents, for a notebook."""
     return (
         _pages()
         .get_template("status.html")

@@ -20,16 +20,16 @@ from ray_sentinel.report.words import cost_of, moment, percent, plain, since
 from ray_sentinel.waitgraph.chain import step_text
 
 MOST_CHARACTERS = 60_000
-"""An issue on GitHub takes 65,536."""
+"""Most characters of the report: an issue on GitHub takes 65,536."""
 NOTE_CHARACTERS = 3_000
-"""Of these, for saying what is left out."""
+"""Characters of ``MOST_CHARACTERS`` that are reserved for saying what is left out."""
 MOST_NAMED = 12
-"""Parts that are left out and named."""
+"""Most parts that are named among those left out; of the others only the number is told."""
 MOST_ROWS = 24
 MOST_TEXT = 300
-"""Characters of one text."""
+"""Most characters of one text; the rest of a longer one is cut off."""
 MOST_TITLE = 100
-"""Of a title where several are named."""
+"""Most characters of a title where several are named; the rest of a longer one is cut off."""
 
 
 class _Section(msgspec.Struct, frozen=True):
@@ -39,7 +39,8 @@ class _Section(msgspec.Struct, frozen=True):
     lines: Sequence[str]
     folded: bool = False
     weight: int = 0
-    """Of what is open, the lightest is cut first."""
+    """The importance of a section: of those that are not folded, the least important is cut
+    first."""
 
 
 def markdown(
@@ -79,7 +80,7 @@ def _fitted(sections: Sequence[_Section], room: int) -> list[str]:
 
 
 def _cut(section: _Section, room: int) -> list[str]:
-    """As many of its first lines as there is room for, and how many are not there."""
+    """As many of the section's first lines as there is room for, and how many are left out."""
     kept, total = [], len(section.lines)
     said = f"*{total} lines are left out here, `report.html` has them.*"
     left = room - _size([*_open(msgspec.structs.replace(section, lines=())), "", said])
@@ -94,7 +95,7 @@ def _cut(section: _Section, room: int) -> list[str]:
 
 
 def _said(left_out: Sequence[str]) -> list[str]:
-    """What is not there, and where it is."""
+    """What is left out, and where it can be found."""
     if not left_out:
         return []
     more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
@@ -230,7 +231,7 @@ def _file(log: RankLog) -> str:
 
 
 MOST_STEPS = 24
-"""Of a chain; of a longer one the middle is left out."""
+"""Most steps of a chain; of a longer one, the middle is left out."""
 
 
 def chain_of(incident: Incident) -> tuple[str, ...]:

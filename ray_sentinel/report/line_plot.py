@@ -22,13 +22,14 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 10, 34, 24
 LETTER = 6.2
 """Width of a letter of a mark's label."""
 LABEL_ROWS = (TOP - 5, TOP - 18)
-"""Where the labels of marks stand."""
+"""The heights at which the labels of marks stand."""
 MOST_MARKS = 6
 GREATEST = 1e300
 LEAST, NOISE = 1e-300, 1e-12
-"""Values that differ by less than this, or by less than this share of them, are one."""
+"""Values that differ by less than the first, or by less than the second as a share of them, count
+as equal."""
 CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
-"""Seconds between two ticks; beyond them whole days."""
+"""Seconds that may lie between two ticks; beyond these, ticks are whole days apart."""
 DAY = 86400
 
 
@@ -69,7 +70,8 @@ class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[PlotLine, ...]
     marks: tuple[PlotMark, ...]
     shade: tuple[float, float] | None
-    """From where to where time is shaded: nothing moved then."""
+    """The time from the first to the second value is shaded, because nothing moved then; None for
+    no shade."""
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -119,7 +121,7 @@ def line_plot(
 
 
 def _is_drawn(value: float) -> bool:
-    """Whether it is a measurement: no hole, and nothing whose differences cannot be told."""
+    """Whether it is a measurement: no hole, and no value too large for differences to be told."""
     return math.isfinite(value) and abs(value) < GREATEST
 
 

@@ -84,7 +84,7 @@ def _longest_run(text: str) -> int:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Its lines; what would break out of a cell is escaped."""
+    """The lines of a table; what would break out of a cell is escaped."""
     lines = ["| " + " | ".join(map(cell, columns)) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
     return lines

@@ -17,7 +17,7 @@ from ray_sentinel.report.words import plain
 
 MOST_COLUMNS = 6
 MOST_NAMES = 6
-"""Of a column."""
+"""Most names in one column; of the others only the number is told."""
 
 
 class StackFrame(msgspec.Struct, frozen=True):
@@ -32,13 +32,13 @@ class StackColumn(msgspec.Struct, frozen=True, kw_only=True):
 
     names: tuple[str, ...]
     more: int
-    """Names that are left out."""
+    """Number of names that are left out."""
     culprit: bool
     label: str
     tool: str
     own: tuple[StackFrame, ...]
     left_out: int
-    """Outer calls of its own that are not shown."""
+    """Number of the column's own outer calls that are not shown."""
 
 
 class MergedStacks(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,9 +47,9 @@ class MergedStacks(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[StackColumn, ...]
     common: tuple[StackFrame, ...]
     common_left_out: int
-    """Outermost of these that are not shown."""
+    """Number of the outermost common calls that are not shown."""
     more: int
-    """Columns that are left out."""
+    """Number of columns that are left out."""
 
 
 def merged_stacks(verdict: Verdict) -> MergedStacks | None:

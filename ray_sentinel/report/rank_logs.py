@@ -6,7 +6,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.model.incident import Incident, RankLog
 
 LINKED = re.compile(r"(?:look_[0-9]{1,4}/)?logs/[A-Za-z0-9._-]+")
-"""Names of files that a report links: those that we gave."""
+"""The names of files to which a report links: only names that we gave."""
 
 
 def who_wrote(log: RankLog) -> str:

@@ -13,13 +13,13 @@ from ray_sentinel.report.line_plot import LinePlot, line_plot
 from ray_sentinel.report.words import moment, percent, plain
 
 MOST_LINES = 8
-"""Of the chain, and of the evidence."""
+"""Most lines of the chain, and of the evidence; further ones are left out."""
 END_OF_TIME = 253_402_300_800.0
-"""Unix seconds of the year 10000, which no calendar here knows."""
+"""The year 10000 in Unix seconds, which no calendar here knows."""
 FILE = "diagnosis.json"
 PLOTS_FILE = "series.json"
-"""What a diagnosis draws: ``[{"title", "unit", "promql", "times", "series", "marks"}]``, where
-``series`` are ``[name, values]``; a hole is null."""
+"""The file with the plots of a diagnosis: ``[{"title", "unit", "promql", "times", "series",
+"marks"}]``, where each of ``series`` is ``[name, values]`` and a gap is null."""
 
 
 class _Plot(msgspec.Struct, frozen=True):

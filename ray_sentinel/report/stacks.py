@@ -15,8 +15,8 @@ def of_culprit(fact: StackFact, verdict: Verdict) -> bool:
 
 
 def stack_name(fact: StackFact, verdict: Verdict) -> str:
-    """Whose stack it is: "rank 3, pid 42", "ranks 0-2, 5", "Rollout 2, pid 42"; "pid 42 on
-    node1" where it is no rank's and its process is not named."""
+    """Whose stack it is: "rank 3, pid 42", "ranks 0-2, 5", "Rollout 2, pid 42"; "pid 42 on node1"
+    where it is of no rank and its process is not named."""
     pid = f"pid {fact.process.pid}"
     if fact.alike > 1:
         return f"ranks {fact.alike_ranks}"
@@ -27,7 +27,7 @@ def stack_name(fact: StackFact, verdict: Verdict) -> str:
 
 
 def _named(fact: StackFact, verdict: Verdict) -> Culprit | None:
-    """A pid alone tells nobody apart: containers on different nodes give the same ones."""
+    """A pid alone does not identify a process: containers on different nodes give the same ones."""
     if fact.rank is not None:
         key = (fact.rank.rank, fact.process.pid)
         return next((one for one in verdict.culprits if (one.rank, one.pid) == key), None)

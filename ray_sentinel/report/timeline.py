@@ -1,4 +1,5 @@
-"""The way of an incident, step by step: when the ranks moved last, what was seen, what was done."""
+"""The course of an incident, step by step: when the ranks moved last, what was seen, what was
+done."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import textwrap
 from ray_sentinel.model.incident import Incident, Milestone
 
 WIDTH = 200
-"""Characters of a step's reason; the whole of it stands in ``incident.json``."""
+"""Most characters of a step's reason; the whole of a longer one is in ``incident.json``."""
 STATES = {
     "suspected": "case opened",
     "confirmed": "decided",

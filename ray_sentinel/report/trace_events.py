@@ -1,7 +1,7 @@
 """Lanes as Chrome's trace events, which Perfetto and ``chrome://tracing`` open.
 
 A job is a process and a lane one of its threads; a stretch is a complete event ("X"), whose times
-are in microseconds since the trace's begin.
+are in microseconds since the trace's beginning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ray_sentinel.model.lanes import JobLanes, LanesReport
 
 TENTH = 100_000
-"""Microseconds."""
+"""A tenth of a second in microseconds."""
 
 
 def trace_of(report: LanesReport) -> dict[str, Any]:

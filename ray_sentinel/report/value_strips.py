@@ -20,7 +20,7 @@ WIDTH, LEFT, RIGHT = 440, 8, 8
 TOP, BARS, BOTTOM = 22, 44, 18
 BINS = 53
 LEAST_BAR = 3.0
-"""Of a single GPU among thousands."""
+"""The smallest height of a bar, so that a single GPU among thousands is seen."""
 GREATEST = 1e12
 
 
@@ -32,9 +32,9 @@ class ValueBar(msgspec.Struct, frozen=True, kw_only=True):
     width: float
     height: float
     beyond: bool
-    """Beyond the limit."""
+    """The values lie beyond the limit."""
     whole: str
-    """For a tooltip."""
+    """The full text, for a tooltip."""
 
 
 class ValueStrip(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +43,13 @@ class ValueStrip(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     unit: str
     said: str
-    """The middle, and who lies furthest."""
+    """The middle value, and which GPUs lie furthest from it, in words."""
     bars: tuple[ValueBar, ...]
     ticks: tuple[PlotTick, ...]
     limit: PlotTick | None
-    """Where the limit is, and what it is; None where there is none."""
+    """Where the limit lies, with its label; None where there is no limit."""
     limit_ends: bool
-    """Its label ends at the line, and does not begin there."""
+    """The limit's label ends at its line instead of beginning there."""
     width: int = WIDTH
     height: int = TOP + BARS + BOTTOM
     top: int = TOP
@@ -62,10 +62,10 @@ class _Quantity(msgspec.Struct, frozen=True, kw_only=True):
     of: Callable[[GpuState], float | None]
     low: float = 0.0
     high: float
-    """The axis reaches from ``low`` to ``high`` at least."""
+    """The axis reaches at least from ``low`` to ``high``."""
     limit: float | None = None
     below: bool = False
-    """What is below the limit is beyond it."""
+    """Values below the limit lie beyond it, instead of those above."""
     label: str = ""
 
 
@@ -90,7 +90,7 @@ QUANTITIES = (
 
 
 def value_strips(told: Health) -> tuple[ValueStrip, ...]:
-    """One for each quantity that at least one GPU tells."""
+    """A strip for each quantity that at least one GPU reports."""
     gpus = [(node.host, gpu) for node in told.nodes for gpu in node.gpus]
     found = (_strip(quantity, gpus) for quantity in QUANTITIES)
     return tuple(one for one in found if one is not None)

@@ -23,19 +23,20 @@ from ray_sentinel.waitgraph.chain import edge_label, who_and_call
 
 WIDTH = 440
 BOX = 396
-"""Width of a box; the rest is for the rail."""
+"""Width of a box; the rest of the picture's width is for the rail."""
 LINE = 17
 """Height of a line of text."""
 PAD = 9
-"""Above and below a box's text."""
+"""Space above and below the text of a box."""
 STEP, GAP = 40, 8
-"""Between two boxes with an arrow, and without."""
+"""Space between two boxes with an arrow, and between two without one."""
 TEXT_COLUMNS = 54
-"""Characters of a line in a box."""
+"""Most characters in a line of a box."""
 MOST_BOXES = 24
-"""Of a chain; of a longer one the middle is left out."""
+"""Most boxes of a chain; of a longer one, the middle is left out."""
 MOST_CLASSES = 6
-"""Of waiting ranks, and of those that hold them up."""
+"""Most boxes for classes of waiting ranks, and for those that hold them up; of the others only the
+number is shown."""
 _FOR_RANKS = re.compile(r"for (?P<ranks>[0-9]+(?:, [0-9]+)*) in ")
 
 
@@ -47,9 +48,9 @@ class DrawnBox(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     lines: tuple[str, ...] = ()
     whole: str = ""
-    """All of its text, for a tooltip."""
+    """The full text of the box, for a tooltip."""
     kind: str = "waiter"
-    """"waiter", "root" or "gap" (boxes that were left out)."""
+    """The kind: "waiter", "root" or "gap" (boxes that were left out)."""
 
     @property
     def middle(self) -> float:
@@ -74,7 +75,7 @@ class WaitPicture(msgspec.Struct, frozen=True, kw_only=True):
     arrows: tuple[DrawnArrow, ...]
     height: float
     said: str
-    """The picture in words, for who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     width: int = WIDTH
     box_width: int = BOX
 
@@ -145,8 +146,8 @@ def _paired(boxes: Iterable[DrawnBox], labels: list[str]) -> Iterator[tuple[Draw
 
 
 def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None) -> None:
-    """The culprits' boxes, or where none is among them the last, which the chain ends in; where
-    nobody is to blame none: there the chain only ends."""
+    """Mark the culprits' boxes as roots, or the last one, in which the chain ends, where no culprit
+    is among them. Where nobody is to blame, none is marked: the chain only ends there."""
     named = {one.label: one for one in verdict.culprits}
     named |= {one.actor: one for one in verdict.culprits if one.actor}
     for number, box in enumerate(boxes):
@@ -161,7 +162,7 @@ def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None
 
 
 def _of_ranks(verdict: Verdict, label: str) -> WaitPicture:
-    """``label`` stands between those who wait and whom they wait for."""
+    """The picture for ranks; ``label`` stands between those who wait and those they wait for."""
     roots: dict[str, list[Culprit]] = {}
     for one in verdict.culprits:
         roots.setdefault(one.reason, []).append(one)

@@ -10,7 +10,7 @@ from ray_sentinel.text import one_line as plain
 __all__ = ["clock", "cost_of", "day", "moment", "percent", "plain", "since"]
 
 MOST_HEAT = 10
-"""Looks at a straggler whose costs are said."""
+"""Number of the last looks at a straggler whose costs are told."""
 
 
 def moment(at: float | None) -> str:

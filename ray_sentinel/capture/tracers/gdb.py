@@ -47,7 +47,7 @@ BACKTRACES = ("-ex", "thread apply all bt", "-ex", "detach")
 
 
 DETACH_SECONDS = 5.0
-"""For a debugger to detach and end once its deadline has come, before it is killed."""
+"""Seconds that a debugger has to detach and end once its deadline has come, before it is killed."""
 
 
 def run_gdb(argv: list[str], deadline: float) -> programs.Completed:

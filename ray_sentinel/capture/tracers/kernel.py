@@ -18,7 +18,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace
 
 MAX_TASKS = 1024
-"""Threads of one process that are looked at."""
+"""Most threads of one process that are looked at; the others are left out."""
 
 
 class Kernel:

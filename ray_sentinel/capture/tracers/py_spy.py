@@ -24,10 +24,10 @@ from ray_sentinel.model.stacks import StackTrace, ThreadStack
 
 MISSING = "py-spy is not installed on this node: pip install py-spy"
 CROWDED = 6.0
-"""Seconds beyond its deadline for a py-spy that waits for a CPU: twenty ranks beside each other on
-two cores make of its 0.1 s of work three seconds, and what it brings then is as good."""
+"""Seconds beyond its deadline for a py-spy that waits for a CPU. With twenty ranks side by side on
+two cores, its 0.1 s of work take three seconds, and what it returns then is as good."""
 _TRIES = 3
-"""Attempts without pausing the process: one fails where a stack changes while it is read."""
+"""Most attempts without pausing the process: one fails where a stack changes while it is read."""
 
 
 class PySpy:

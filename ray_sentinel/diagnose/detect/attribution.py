@@ -17,16 +17,17 @@ from ray_sentinel.diagnose.detect.candidates import LEAST_EFFECT, Candidate
 from ray_sentinel.diagnose.series import Bools
 
 LEAST_EXPLAINED = 0.5
-"""Share of the slow time."""
+"""Share of the slow time that a disturbance must cover to be taken as a cause."""
 LEAST_PRECISION = 0.4
-"""Share of the disturbance's own time."""
+"""Share of a disturbance's own time in which steps must be slow for it to be taken as a cause."""
 SLACK_SECONDS = 60.0
 """Seconds, beyond the uncertainty of both, by which a cause may be seen later than the slow
 steps."""
 AS_GOOD = 0.8
-"""Share of the best fit: a candidate that fits worse is not the root, however early it was."""
+"""Share of the best fit that a candidate must reach: one that fits worse is not the root, however
+early it began."""
 TOGETHER_SECONDS = 90.0
-"""Seconds: a candidate that begins within this time of the earliest begins together with it."""
+"""Seconds; a candidate that begins within this time of the earliest one begins together with it."""
 
 
 class Attribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +35,13 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
 
     candidate: Candidate
     effect: float
-    """How much slower the steps are while it lasts."""
+    """How much slower the steps are while the disturbance lasts, as a share."""
     explained: float
-    """Share of the slow time that it covers."""
+    """The share of the slow time that the disturbance covers."""
     precision: float
-    """Share of its own time in which steps were slow."""
+    """The share of the disturbance's own time in which steps were slow."""
     recovered: bool
-    """Steps were fast again after it ended."""
+    """Steps were fast again after the disturbance ended."""
 
     @property
     def overlap(self) -> float:

@@ -18,24 +18,25 @@ from ray_sentinel.model.diagnosis import CauseLocation
 from ray_sentinel.model.thresholds import GPU_NEAR_THROTTLING
 
 LEAST_EFFECT = 0.04
-"""Steps must be slower by this share while the disturbance lasts."""
+"""Share by which steps must be slower while the disturbance lasts."""
 ABOVE_WANDER = 4.0
-"""Robust standard deviations of a host's own fluctuation while steps are fast."""
+"""How far a host must be above its usual level: this many robust standard deviations of its own
+fluctuation while steps are fast."""
 AS_WELL = 0.5
 """Share of the best overlap with the slow steps: a host or port with less is a bystander."""
 LEAST_CELLS = 8
-"""Least number of cells: fewer say nothing about either slow or fast steps."""
+"""Least number of cells with slow steps, and of cells with fast ones: fewer say nothing."""
 WEAK_PORT = 0.1
 """Share of the worst port's effect below which a port is a bystander."""
 _CONTENTION = {"cpu": "cpu-contention", "storage": "io-contention", "memory": "memory-pressure"}
-"""Domain of a pressure → the cause that it would be."""
+"""The domain of a pressure → the cause that it would be."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A disturbance that may have slowed the job."""
 
     domain: str
-    """"network", "thermal", "power", "cpu", "storage", "memory", "training"."""
+    """The domain: "network", "thermal", "power", "cpu", "storage", "memory" or "training"."""
     cause: str
     text: str
     at: float
@@ -43,7 +44,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[CauseLocation, ...]
     anomalies: tuple[Anomaly, ...]
     prior: float
-    """How directly it can slow every step, 0..1."""
+    """How directly the candidate can slow every step, from 0 to 1."""
 
 
 def find(case: JobCase) -> list[Candidate]:
@@ -83,7 +84,7 @@ def _links(case: JobCase) -> list[Candidate]:
 
 
 def _guilty(case: JobCase, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTrouble, ...]:
-    """Those that slow the steps; all of them if none can be shown to."""
+    """The ports that slow the steps; all of them if none can be shown to."""
     effects = [_influence(case, port, ports) for port in ports]
     known = [effect for effect in effects if np.isfinite(effect)]
     if not known:
@@ -146,7 +147,8 @@ def _sockets(case: JobCase) -> list[Candidate]:
 def _with_the_slow(
     case: JobCase, troubles: Sequence[sockets.TcpTrouble]
 ) -> list[sockets.TcpTrouble]:
-    """Those that match the slow steps as well as the best does; all of them if no step was slow."""
+    """The troubles that match the slow steps about as well as the best does; all of them if no step
+    was slow."""
     slow = case.once(pace.find).cells(case.times) & case.steady
     overlaps = [
         float((one.cells & slow).sum()) / max(float(((one.cells & case.steady) | slow).sum()), 1.0)
@@ -176,7 +178,7 @@ def port_culprit(port: rdma.PortTrouble) -> CauseLocation:
 
 
 def _influence(case: JobCase, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrouble]) -> float:
-    """How slow steps are while only this port is troubled, against no port at all."""
+    """How slow steps are while only this port is in trouble, compared with when no port is."""
     tempo = case.once(pace.find)
     others = np.zeros_like(port.cells)
     for other in ports:

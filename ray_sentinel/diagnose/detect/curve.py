@@ -12,16 +12,16 @@ from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 LOCAL = 61
-"""Cells of the running median, which is the usual level at a moment."""
+"""Number of cells of the running median, which is the usual level at a moment."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """An event in a training curve."""
 
     kind: str
-    """"loss-nan", "loss-overflow", "loss-diverged", "loss-setback", "loss-spike", "grad-spike",
-    "grad-nan", "grad-overflow", "moe-shift", "lr-jump", "lr-drop". What overflowed was not
-    finite for a moment."""
+    """The kind: "loss-nan", "loss-overflow", "loss-diverged", "loss-setback", "loss-spike",
+    "grad-spike", "grad-nan", "grad-overflow", "moe-shift", "lr-jump" or "lr-drop". What overflowed
+    was not finite for a moment."""
     at: float
     lasting: bool
     cells: Bools

@@ -15,13 +15,14 @@ from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 LOSS_RISE = 0.05
-"""Share of its level by which a loss must rise for good."""
+"""Share of its level by which a loss must rise to count as high."""
 SETBACK_RISE = 0.2
-"""Share of its level by which a loss that comes back must have risen to be a setback ..."""
+"""Share of its level by which a loss that comes back must have risen to be a setback."""
 SETBACK_SHARE = 0.1
-"""... and of the training, that it took: what was done in that time was lost."""
+"""Share of the training that a setback must have taken: what was done in that time was lost."""
 LAST = 1
-"""A loss that ends not finite has broken: what made it so is in the weights, or ended the job."""
+"""Least number of values that are not finite at the end of a broken loss. One is enough: what made
+it so is in the weights, or ended the job."""
 
 
 def find(case: JobCase) -> list[Curve]:

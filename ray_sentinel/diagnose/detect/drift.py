@@ -5,8 +5,8 @@ what remains after it is taken off is a card's own. "Most" is the quartile on th
 the median, so that half of the cards (one of two hosts) may be affected together. A card's usual
 offset is its own level at first.
 
-What all cards do together no peer can show: it is measured against their own past (``all_hot``,
-``all_clocks``), and belongs to what the hosts share.
+What all cards do together cannot show in a comparison with peers: it is measured against their own
+past (``all_hot``, ``all_clocks``), and belongs to what the hosts share.
 """
 
 from __future__ import annotations
@@ -27,34 +27,35 @@ from ray_sentinel.model.thresholds import GPU_CLOCK_DROP, GPU_POWER_DROP
 SMOOTH_SECONDS = 60.0
 """Seconds over which medians are taken: one late cell is not a drift."""
 HOT_RISE = 6.0
-"""°C above its own usual distance to the peers."""
+"""Degrees Celsius by which a hot card's usual distance to its peers has grown, at least."""
 WARM_RISE = 2.5
-"""°C too, but reported only if the clock fell at the same time."""
+"""Degrees Celsius as for ``HOT_RISE``, but reported only if the clock fell at the same time."""
 RESTING_UTILISATION = 20.0
-"""Per cent of utilisation: a GPU below it has nothing to do."""
+"""Per cent of utilisation below which a GPU has nothing to do."""
 WARM_UP_SECONDS = 120.0
-"""After a rest a card's temperature follows its load no sooner."""
+"""Seconds after a rest for which a card's temperature does not yet follow its load."""
 ALL_CLOCKS_DROP = 0.1
-"""Share of the usual clock that all cards must lose together: a heavier load takes a little."""
+"""Share of the usual clock that all cards must lose together: a heavier load takes a little of
+it."""
 ALL = 0.8
-"""Share of the hosts that must move together."""
+"""Share of the hosts that must move together for it to count as all of them."""
 FIRST_SHARE = 0.1
-"""The first level is the usual one if it lasts for this share of the time."""
+"""Share of the time for which the first level must last to be the usual one."""
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU that moved away from the others, from a moment on."""
 
     kind: str
-    """"hot", "clock", "power"."""
+    """The kind: "hot", "clock" or "power"."""
     host: str
     gpu: str
     at: float
     until: float
     size: float
-    """Signed, in the quantity's unit (°C, MHz, W)."""
+    """The signed size, in the quantity's unit (°C, MHz, W)."""
     peak: float
-    """The extreme value while it lasted."""
+    """The extreme value while the drift lasted."""
     cells: Bools
     anomaly: Anomaly
 
@@ -204,12 +205,12 @@ class _Away(msgspec.Struct, frozen=True, kw_only=True):
 
     cells: Bools
     first: int
-    """The cell in which it began to leave that level, before it had gone far enough."""
+    """The cell in which the card began to leave that level, before it had gone far enough."""
     doubt: float
-    """Uncertainty of ``first`` in seconds."""
+    """The uncertainty of ``first`` in seconds."""
     usual: float
     worst: float
-    """How far it went, unsigned."""
+    """How far from that level the card went, unsigned."""
 
 
 def _away(case: JobCase, calm: Floats, least: float, sign: float) -> _Away | None:

@@ -17,11 +17,12 @@ from ray_sentinel.model.thresholds import BLOCKED_PROCESSES
 
 SLOW_SECONDS = 5.0
 SLOW_FACTOR = 4.0
-"""A cycle of the exporter is slow if it takes so many seconds, and so many times the usual."""
+"""How many times its usual length a slow cycle of the exporter takes, at least; it must also take
+longer than ``SLOW_SECONDS``."""
 LEAST_SLOW = 3
 """Least number of slow cycles: one or two are normal."""
 HOLES = 0.05
-"""Share of the GPU samples, between the first and the last, that are missing."""
+"""Share of the GPU samples between the first and the last that must be missing to be reported."""
 
 
 class DriverTrouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class DriverTrouble(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     at: float
     dstate: float
-    """Processes in D state at the end, above the level at the start."""
+    """Number of processes in D state at the end, above the level at the start."""
     wchan: str
     anomalies: tuple[Anomaly, ...]
 

@@ -32,7 +32,8 @@ Severity = Literal["fatal", "degrading", "note"]
 SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
 """Families whose series may appear only with their first error."""
 OVER_PEERS = 5.0
-"""Corrected errors are a fault of the card if it has so many times as many as the others."""
+"""How many times as many corrected errors as the others a card must have for them to be its
+fault."""
 _OF_ALERT: dict[str, Severity] = {"critical": "fatal", "warning": "degrading", "info": "note"}
 _FATAL = {
     "err.ras_umc_ue": "ras-ue",
@@ -63,14 +64,14 @@ _LIMITS = {
 
 
 KEYS = (*_FATAL, *DEGRADING, "err.xid", "err.xid_last", "err.dmesg_gpu", "err.dmesg")
-"""All quantities that count faults."""
+"""The keys of all quantities that count faults."""
 
 
 class DeviceErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Errors of one kind on one GPU or host."""
 
     kind: str
-    """"ras-ue" (memory), "link-ue", "gpu-ue" (engines), "ecc-ue", "pcie-fatal", "xid",
+    """The kind: "ras-ue" (memory), "link-ue", "gpu-ue" (engines), "ecc-ue", "pcie-fatal", "xid",
     "dmesg-gpu", "ras-ce", ..."""
     severity: Severity
     host: str
@@ -193,7 +194,8 @@ def _xids(case: JobCase) -> list[DeviceErrors]:
 
 
 def _last_xids(case: JobCase) -> list[DeviceErrors]:
-    """Where only the number of a GPU's last Xid is told (dcgm-exporter): each change to another."""
+    """Each change of the number of a GPU's last Xid, where only that is reported
+    (dcgm-exporter)."""
     panel = case.view.panel("err.xid_last")
     found = []
     for row, values in zip(panel.rows, panel.values, strict=True):

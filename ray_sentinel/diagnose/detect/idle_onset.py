@@ -16,9 +16,10 @@ from ray_sentinel.diagnose.series import Bools, Floats
 
 EARLY_SECONDS = 60.0
 EARLY_CELLS = 4
-"""A host went idle early if it did so by both of these before most others."""
+"""Number of cells that a host which went idle early must be before most others; it must also be
+``EARLY_SECONDS`` before them."""
 LAG_CELLS = 2
-"""Cells allowed between a host's idle onset and the last step."""
+"""Number of cells allowed between a host's idle onset and the last step."""
 TAIL_CELLS = 3
 """Least number of cells at the end in which all are idle."""
 
@@ -58,7 +59,8 @@ def first(case: JobCase) -> Rested | None:
 
 
 def _stopped_with(case: JobCase, at: float) -> bool:
-    """Steps ended with that rest: whom the job could go on without was done, and did not fail."""
+    """Whether steps ended when those hosts went idle: a host without which the job went on was
+    done, and did not fail."""
     last = case.line.last_progress
     if not case.line.trained or last is None:
         return False
@@ -85,7 +87,7 @@ def _busy(case: JobCase) -> dict[str, Bools]:
 
 
 def _above(power: Floats) -> Bools:
-    """Nearer to its greatest than to its least power."""
+    """The cells in which a host's power is nearer to its greatest than to its least."""
     low, high = (float(stats.quantile(power, share)) for share in (0.02, 0.9))
     with np.errstate(invalid="ignore"):
         return np.asarray(power > (low + high) / 2)

@@ -11,9 +11,9 @@ from ray_sentinel.diagnose.detect.curve import LOCAL, Curve, broken, joint, told
 from ray_sentinel.diagnose.shifts import find_shifts
 
 GRADIENT_SPIKE = 5.0
-"""Times the running median."""
+"""How many times the running median a gradient norm must exceed to be a spike."""
 GRADIENT_LAST = 3
-"""Least number of non-finite norms at the end: fewer are a loss scaler's search."""
+"""Least number of norms at the end that are not finite: fewer are the search of a loss scaler."""
 MOE_RISE = 0.25
 """Share of its level by which an imbalance of the experts must rise for good."""
 

@@ -20,18 +20,19 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.series import Floats
 
 State = Literal["working", "computing", "waiting", "resting", "gone", "unclear"]
-"""Computing is work at less power than the training's."""
+"""What a GPU does during a stall; "computing" is work at less power than the training's."""
 HIGH_UTILISATION = 60.0
-"""Per cent; a GPU above has entered a kernel."""
+"""Per cent of utilisation above which a GPU has entered a kernel."""
 WORK_SHARE = 0.6
-"""Of its power at work, where no idle level was seen."""
+"""Share of a GPU's power at work below which it does not work, where no idle level below that was
+seen."""
 STEADY = 0.06
-"""Of its power: a polling GPU's robust spread is no greater. That of sensors at a constant load is
-half of it at most."""
+"""Share of its power that a polling GPU's robust spread does not exceed. The spread of sensors at a
+constant load is at most half of it."""
 LEAST_CELLS = 5
 """Least number of known cells for a spread."""
 LEAD_SECONDS = 3600.0
-"""How far before the stall the power at work is learned."""
+"""Seconds before the stall from which the power at work is learned."""
 
 
 class StalledGpu(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from ray_sentinel.model.thresholds import OOM_KILLS
 Shape = Literal["ramp", "spike", "periodic", "flat"]
 
 SPIKE_SECONDS = 300.0
-"""A rise within such a time is a spike, a slower one a ramp."""
+"""Seconds within which memory rises in a spike; a slower rise is a ramp."""
 RISE = 0.10
 """Share of the limit by which memory must have risen to have a shape at all."""
 
@@ -33,14 +33,15 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     peak_share: float
     peak_at: float
     per_hour: float
-    """Growth of the ramp, share of the limit per hour."""
+    """Growth of the ramp per hour, as a share of the limit."""
     lately_per_hour: float
-    """The same over the later half of the training: what fills at the start is no leak."""
+    """Growth per hour over the later half of the training, as a share of the limit: what fills at
+    the start is no leak."""
     kills: float
     limit: float
-    """Bytes."""
+    """The limit in bytes."""
     scarce: bool
-    """Whether being full means that it runs short."""
+    """Being full means that memory runs short."""
     anomaly: Anomaly
 
 

@@ -13,13 +13,13 @@ from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import find_shifts
 
 SLOWER = 0.07
-"""A step time this much above the best lasting level is a slow spell ..."""
+"""Share by which step times must exceed the best lasting level to be a slow spell."""
 REGRESSION = 0.10
-"""... and this much is a regression."""
+"""Share by which step times must exceed the best lasting level to be a regression."""
 LEAST_SHARE = 0.05
-"""The best level must hold for this share of the steady cells ..."""
+"""Share of the steady cells for which the best level must hold."""
 LEAST_CELLS = 4
-"""... and, like a slow spell, for at least so many of them."""
+"""Least number of cells for which the best level, and a slow spell, must hold."""
 
 
 class Spell(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     uncertainty: float
     gradual: bool = False
     risen: bool = True
-    """Whether steps had been faster before; while a job settles down they were not."""
+    """Steps had been faster before; False where they had not, because the job was settling down."""
 
 
 class StepPace(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class StepPace(msgspec.Struct, frozen=True, kw_only=True):
 
     known: bool
     best: float = float("nan")
-    """Seconds a step at the best lasting level."""
+    """Seconds per step at the best lasting level."""
     relative: Floats
     spells: tuple[Spell, ...] = ()
     metric: str = ""
@@ -90,7 +90,8 @@ def find(case: JobCase) -> StepPace:
 
 
 def _seconds(case: JobCase) -> tuple[Floats, str, str]:
-    """Seconds a step (or something in proportion), by cell; with the metric it comes from."""
+    """Seconds a step took in each cell, or something proportional to that, and the metric it comes
+    from."""
     for key in ("train.step_time", "train.step"):
         panel = case.view.panel(key)
         if not panel.empty and np.isfinite(case.durations).sum() >= 8:

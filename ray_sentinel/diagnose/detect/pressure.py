@@ -19,7 +19,7 @@ class PressureMeasure(msgspec.Struct, frozen=True):
 
     key: str
     domain: str
-    """"cpu", "storage", "memory", or "tcp", which slows no step by itself."""
+    """The domain: "cpu", "storage", "memory", or "tcp", which slows no step by itself."""
     least: float
     relative: float
 
@@ -43,14 +43,14 @@ BESIDE = (
     PressureMeasure("tcp.resets", "tcp", 1.0, 1.0),
     PressureMeasure("tcp.aborts", "tcp", 0.05, 1.0),
 )
-"""Measures that move with contention: reported with the others, but not a cause by themselves.
-Counters are judged by their rate."""
+"""Measures that move with contention: they are reported with the others, but are not a cause by
+themselves. Counters are judged by their rate."""
 SMOOTH_SECONDS = 60.0
 """Seconds over which a gauge is averaged: a single reading is noise."""
 UNIFORM = 0.8
 """Share of the hosts that must rise together for a rise to be what all of them share."""
 ALIKE = 0.25
-"""Share of the greatest rise: a host that rose so much is under the same pressure."""
+"""Share of the greatest rise from which a host is under the same pressure."""
 
 
 class Pressure(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +60,11 @@ class Pressure(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     hosts: tuple[str, ...]
     uniform: bool
-    """It rose on nearly all hosts."""
+    """The measure rose on nearly all hosts."""
     at: float
     cells: Bools
     size: float
-    """Middle rise, in the measure's unit."""
+    """The median of the hosts' rises, in the measure's unit."""
     anomalies: tuple[Anomaly, ...]
 
     @property

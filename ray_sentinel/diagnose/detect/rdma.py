@@ -19,9 +19,9 @@ from ray_sentinel.model.thresholds import (
 )
 
 OVER_PEERS = 5.0
-"""A port must have so many times what its peers have."""
+"""How many times as much as its peers a port must have to be in trouble."""
 JOIN_SECONDS = 180.0
-"""Seconds: runs above the limit that are closer together count as one."""
+"""Seconds; runs above the limit that are closer together count as one."""
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
 _LIMITS = {
     "retry_exceeded": RDMA_RETRIES_EXCEEDED,
@@ -36,7 +36,7 @@ _ERRORS = {
 
 
 HotPorts = dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]]
-"""Port → kind of trouble → the cells in which it had it, and what is said of it."""
+"""Port → kind of trouble → the cells in which the port had it, and what is said of it."""
 
 
 class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,17 +44,18 @@ class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     unit: str
-    """"device/port"."""
+    """The port, as "device/port"."""
     kinds: tuple[str, ...]
-    """Of retx, cnp, retry_exceeded, ack_timeout, cqe_err, link_downed, port."""
+    """The kinds of trouble: retx, cnp, retry_exceeded, ack_timeout, cqe_err, link_downed and
+    port."""
     priority: int
-    """Priority: 1 retry exhaustion or port down, 2 retransmits with errors, 3 congestion or few
-    errors."""
+    """The priority: 1 for retry exhaustion or a port that is down, 2 for retransmits with errors, 3
+    for congestion or few errors."""
     cells: Bools
-    """(T,) cells in which it was in trouble."""
+    """The cells (T,) in which the port was in trouble."""
     anomalies: tuple[Anomaly, ...]
     peak: float = 0.0
-    """Greatest rate of retransmits, packets per second."""
+    """The greatest rate of retransmits, in packets per second."""
 
     @property
     def device(self) -> str:

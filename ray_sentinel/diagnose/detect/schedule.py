@@ -11,14 +11,14 @@ from ray_sentinel.diagnose.detect.curve import Curve, joint, told
 from ray_sentinel.diagnose.series import Floats
 
 LR_JUMP = 1.5
-"""Times the value before, up or down."""
+"""How many times the value before, or its inverse, the learning rate must reach to jump or drop."""
 LR_SMOOTH = 20.0
-"""A jump is so many times the schedule's usual change."""
+"""How many times the schedule's usual change a jump must be."""
 REACHED = 1.001
-"""Factor on the highest value so far: below it, apart from rounding, the schedule has been there
-before."""
+"""Factor on the highest value so far that a jump must exceed: below it, apart from rounding, the
+schedule has been there before."""
 FIRST = 10
-"""Known cells from which the schedule is learned before anything can be said of it."""
+"""Number of known cells from which the schedule is learned before anything can be said of it."""
 
 
 def find(case: JobCase) -> list[Curve]:

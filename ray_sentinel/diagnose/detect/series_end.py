@@ -11,9 +11,11 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.series import Bools
 
 GONE_SECONDS = 60.0
-"""Silence of a source at the end that counts as its loss ..."""
+"""Seconds of silence at the end after which a source counts as lost, if it missed enough samples
+(``MISSED``)."""
 MISSED = 2
-"""... if so many of its own samples are missing, too: some are read more rarely than others."""
+"""Number of its own usual intervals that the silence must last, too: some sources are read more
+rarely than others."""
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +24,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     gpu: str = ""
     at: float
-    """Its last sample."""
+    """The time of its last sample in Unix seconds."""
     anomaly: Anomaly
 
 
@@ -61,7 +63,7 @@ def hosts(case: JobCase) -> tuple[Lost, ...]:
 
 
 def _interval(known: Bools) -> float:
-    """The number of cells between two samples of a source (T,) at most of its moments.
+    """The usual number of cells between two samples of a source (T,).
 
     Each gap counts by its length: a panel fills the cell after a sample of a rare source.
     """

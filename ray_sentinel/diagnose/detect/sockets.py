@@ -19,22 +19,22 @@ from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.model.thresholds import TCP_BACKGROUND
 
 CARRIES_BYTES = 1e6
-"""Bytes per second and port: less is not a collective's traffic."""
+"""Bytes per second and port from which traffic may be a collective's."""
 ERROR_RATE = 0.2
-"""Errors of a card per second below which they are background."""
+"""Errors per second of a card from which they are more than background."""
 
 
 class TcpTrouble(msgspec.Struct, frozen=True, kw_only=True):
     """One host, or one of its cards, in trouble while it lasted."""
 
     kind: str
-    """"tcp-retransmits" or "nic-errors"."""
+    """The kind: "tcp-retransmits" or "nic-errors"."""
     host: str
     device: str = ""
     cells: Bools
-    """(T,)"""
+    """The cells (T,) in which the trouble lasted."""
     peak: float
-    """Per second."""
+    """The greatest rate of retransmits or errors per second."""
     anomaly: Anomaly
 
 

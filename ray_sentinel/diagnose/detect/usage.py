@@ -22,7 +22,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     limit: Floats
     container: bool = False
     scarce: bool = True
-    """False if a container's usage may be page cache: a full one is healthy."""
+    """Being full means that memory runs short. False where a container's usage may be page cache:
+    it is then healthy to be full."""
 
     @property
     def host(self) -> str:
@@ -88,7 +89,7 @@ def _aligned(limit: SeriesPanel, panel: SeriesPanel) -> Floats:
 
 
 def _pressed(case: JobCase, one: Usage) -> bool:
-    """Whether its host waited for memory while it was full."""
+    """Whether the host waited for memory while its memory was full."""
     waits = case.view.panel("mem.some").of(one.host)
     if waits.empty:
         return False

@@ -11,9 +11,9 @@ from ray_sentinel.diagnose.detect.levels import StalledGpu
 from ray_sentinel.diagnose.stop import ProgressStop
 
 TRIGGER_SECONDS = 600.0
-"""A trigger lies at most so long before the stop ..."""
+"""Most seconds between a trigger and the stop that follows it."""
 SETTLE_SECONDS = 30.0
-"""... and GPUs need so long after it to come down."""
+"""Seconds that GPUs need to come down after the stop."""
 
 
 class HangContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class HangContext(msgspec.Struct, frozen=True, kw_only=True):
     dead: tuple[series_end.Lost, ...]
     ports: tuple[rdma.PortTrouble, ...]
     tcp: tuple[sockets.TcpTrouble, ...]
-    """Where the collectives run over it."""
+    """The trouble of hosts and cards with TCP, where the collectives run over it."""
     errors: tuple[faults.DeviceErrors, ...]
     off_bus: tuple[series_end.Lost, ...]
 
@@ -52,7 +52,7 @@ def look(case: JobCase, stop: ProgressStop) -> HangContext:
     return HangContext(
         stop=stop,
         states=levels.states(case, settled, stop.end),
-        # Who leaves later, as the others go on or after the end, did not stop the job.
+        # A host that leaves later, while the others go on or after the end, did not stop the job.
         dead=tuple(one for one in case.once(series_end.hosts) if early <= one.at <= late),
         ports=tuple(
             port

@@ -24,11 +24,13 @@ ALIASES: tuple[str, ...] = ("checkpoint", "checkpoint-error", "8")
 TITLE = "Checkpoint file-system error"
 
 WORSE = 1.6
-"""Factor on the greatest peak of the earlier checkpoints, in two measures of a host ..."""
+"""How many times the greatest peak of the earlier checkpoints two measures of a host must reach to
+be worse."""
 MUCH_WORSE = 2.0
-"""... or in a single one."""
+"""How many times the greatest peak of the earlier checkpoints a single measure must exceed where no
+second one is worse."""
 LEAST_WINDOW = 120.0
-"""Seconds that a save is given where no earlier one tells how long it takes."""
+"""Seconds that a save is given where no earlier one shows how long it takes."""
 _MEASURES = (
     ("io.full", "I/O pressure", "%", 80.0),
     ("tcp.retx", "TCP retransmits", "/s", 3000.0),
@@ -38,9 +40,10 @@ _MEASURES = (
 )
 """Quantity, name, unit, and the level up to which it is usual while a checkpoint is written."""
 FAR_WORSE = 4.0
-"""Times the earlier peaks that count below the usual level too ..."""
+"""How many times the earlier peaks a measure must exceed to count even below its usual level."""
 FLOOR = 0.25
-"""... but not below this share of it: a host that writes nothing shows noise."""
+"""Share of the usual level below which no measure counts: a host that writes nothing shows
+noise."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     step: float | None
     said: bool
-    """The log or the user names it."""
+    """The log or the user names the cause."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,9 +31,10 @@ TITLE = "Collective hang"
 WEAK = 0.25
 """Share of the worst host's rate below which a host is a bystander."""
 MINORITY = 0.34
-"""Culprits are a minority of the GPUs: where more differ, nobody can be singled out."""
+"""Largest share of the GPUs or hosts that may be culprits: where more differ, nobody can be singled
+out."""
 STILL_WORKING = 0.9
-"""Share of the GPUs that draw the power of training: then it is not a hang."""
+"""Share of the GPUs that must still draw the power of training for the stop not to be a hang."""
 
 
 def applies(case: JobCase) -> float:

@@ -20,7 +20,8 @@ from ray_sentinel.model.thresholds import GPU_HOT, GPU_NEAR_THROTTLING
 LEAST_CARDS = 6
 """Least number of GPUs that show what is usual among them."""
 STRENGTH = 6.0
-"""So many times the cards' own spread (sigma) is too far."""
+"""How many times the cards' own spread (sigma) a card must be away from the usual level to stand
+out."""
 
 
 def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
@@ -57,19 +58,19 @@ ALIASES: tuple[str, ...] = ("gpu", "gpus", "5")
 TITLE = "GPU health"
 
 POWER_OUTLIER = 0.15
-"""Share of the usual power."""
+"""Share of the usual power by which a card must differ to stand out."""
 CLOCK_OUTLIER = 0.06
-"""Share of the usual clock."""
+"""Share of the usual clock by which a card must differ to stand out."""
 VRAM_FULL = 0.97
-"""Share of the GPU's memory."""
+"""Share of its memory from which a GPU is full."""
 VRAM_TIGHT = 0.95
-"""The same, from which an allocation may fail: worth a word."""
+"""Share of its memory above which a GPU's next allocation may fail, which is worth mentioning."""
 LOW_UTILISATION = 80.0
-"""Per cent while training: below it GPUs wait for input or for each other."""
+"""Per cent of utilisation while training below which GPUs wait for input or for each other."""
 POWER_SPREAD = 50.0
-"""W between the cards' usual levels: more is worth a look."""
+"""Watts between the cards' usual levels above which the difference is worth a look."""
 MOST = 0.5
-"""Of the cards: where more are too hot, it is no card's own matter."""
+"""Share of the cards that may be too hot for it to be a matter of single cards."""
 
 
 def applies(case: JobCase) -> float:
@@ -325,7 +326,7 @@ _DEGRADING = {
     "remapped": "degrading-memory",
     "gpu-ce": "degrading-gpu",
 }
-"""Kinds of faults → causes; the others are of links (XGMI, NVLink, PCIe)."""
+"""Kind of fault → cause; the kinds not listed are faults of links (XGMI, NVLink, PCIe)."""
 _TITLES = {
     "overheating": "Overheating",
     "thermal": "A GPU runs hotter than its load explains",

@@ -23,17 +23,17 @@ ALIASES: tuple[str, ...] = ("heartbeat-timeout", "2")
 TITLE = "Heartbeat timeout"
 
 DEFAULT_TIMEOUT = 100.0
-"""Seconds; JAX's own default."""
+"""JAX's own default of the heartbeat timeout, in seconds."""
 AROUND = 90.0
-"""Seconds around the moment at which the heartbeats stopped."""
+"""Seconds that are looked at before and after the moment at which the heartbeats stopped."""
 TCP_SPIKE = 50.0
-"""Retransmits per second above the host's usual."""
+"""Retransmits per second above the host's usual rate that are a spike."""
 DIRTY_HIGH = 4e9
-"""Bytes of dirty pages, and ..."""
+"""Bytes of dirty pages that a host must exceed to stand out; see also ``DIRTY_RISE``."""
 DIRTY_RISE = 3.0
-"""... times what the host has at other times, checkpoints included."""
+"""How many times the dirty pages of other times, checkpoints included, a host must also exceed."""
 IO_HIGH = 20.0
-"""Per cent of the time that all of a host's tasks waited for I/O."""
+"""Per cent of the time in which all tasks of a host waited for I/O, from which it stands out."""
 UNSAID = 0.3
 """How well a heartbeat timeout explains a job of which no log speaks."""
 
@@ -46,7 +46,7 @@ class HeartbeatLoss(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     accused: tuple[str, ...]
     named: bool
-    """Somebody was accused by name."""
+    """Some host was accused by name."""
 
 
 def applies(case: JobCase) -> float:

@@ -20,13 +20,14 @@ ALIASES: tuple[str, ...] = ("oom-host", "memory", "3")
 TITLE = "Host out of memory"
 
 TOGETHER_SECONDS = 180.0
-"""Hosts whose kills are no further from the first one were killed together."""
+"""Seconds after the first kill within which hosts count as killed together with it."""
 BESIDE_SECONDS = 300.0
-"""Before a kill: what else was unusual then belongs to its story ..."""
+"""Seconds before a kill in which anything else unusual belongs to its story."""
 UNUSUAL = 2.0
-"""... if it was so many times what it usually is."""
+"""How many times its usual level something must exceed to be unusual."""
 STILL_GROWING = 0.2
-"""Of the growth up to the peak: a leak goes on, what is filled once (caches, buffers) does not."""
+"""Share of the growth up to the peak that must go on lately in a leak: what is filled once (caches,
+buffers) does not grow on."""
 
 
 def applies(case: JobCase) -> float:

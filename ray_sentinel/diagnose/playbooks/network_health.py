@@ -27,11 +27,12 @@ from ray_sentinel.model.thresholds import TCP_BACKGROUND
 # they name a card or cable to look at, and are no cause of slow steps by themselves.
 
 MANY = 10.0
-"""Errors within the job: fewer are every card's ..."""
+"""Least number of errors within the job: every card has fewer."""
 OVER_PEERS = 5.0
-"""... and so many times what the other cards have."""
+"""How many times as many errors as the other cards a bad card must have."""
 LASTING_SECONDS = 300.0
-"""Errors in less time are an event (a link that was reset), no bad card."""
+"""Seconds over which errors must be spread: within less, they are an event (a link that was reset)
+and no sign of a bad card."""
 
 
 def cards_with_errors(case: JobCase) -> tuple[Anomaly, ...]:
@@ -82,7 +83,8 @@ _WHY = {
     3: "retransmits, congestion or some errors alone",
 }
 _LOSSES = {"rdma.ack_timeout", "rdma.cqe_err"}
-"""Kinds that no port should have: a link or a switch loses packets, or a peer does not answer."""
+"""Kinds of errors that no port should have: a link or a switch loses packets, or a peer does not
+answer."""
 
 
 def applies(case: JobCase) -> float:
@@ -283,7 +285,7 @@ def _counts(case: JobCase) -> str:
 
 def _tcp_facts(case: JobCase) -> tuple[Figure, ...]:
     """Hosts with many TCP retransmits outside checkpoints, and with connections that were given up:
-    told, and cleared."""
+    they are reported, and cleared."""
     return (*_retransmits(case), *_aborts(case))
 
 

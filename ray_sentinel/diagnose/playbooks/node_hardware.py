@@ -85,9 +85,9 @@ ALIASES: tuple[str, ...] = ("node-failure", "node-fail", "signal-kill", "unknown
 TITLE = "Node failure and hardware"
 
 LEAST_HOT = 2
-"""Cells: one reading may be wrong."""
+"""Least number of hot cells: one reading may be wrong."""
 LEAD_SECONDS = 1800.0
-"""A fault that stopped the job lies at most so long before the stop."""
+"""Most seconds between a fault and the stop of the job that it caused."""
 
 _CAUSES = {
     "ras-ue": "uncorrectable-memory-error",

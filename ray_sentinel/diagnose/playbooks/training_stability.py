@@ -32,12 +32,13 @@ ALIASES: tuple[str, ...] = ("training", "stability", "throughput", "7")
 TITLE = "Training stability"
 
 OURS = frozenset({"cpu", "storage", "memory", "training"})
-"""Domains of a slowdown that this playbook answers for; the others have their own."""
+"""Domains of a slowdown that this playbook answers for; the others have playbooks of their own."""
 _FINAL = ("loss-nan", "loss-diverged", "grad-nan")
 PASSED_WEIGHT = 0.45
 """Weight of what the training recovered from: it cannot be why a job ended or is slow."""
 CLIPPED = 3.0
-"""Times the norm after clipping: much of the usual gradient is cut away."""
+"""How many times the norm after clipping the norm before must exceed for much of the usual gradient
+to be cut away."""
 _ROOTS = ("lr-jump", "grad-spike", "grad-nan", "moe-shift", "loss-nan", "loss-diverged",
           "loss-setback")  # fmt: skip
 

@@ -27,15 +27,15 @@ _CONTENT |= {19: "<e", 22: "<I", 23: "<Q"}
 """``DataType`` → layout of one element of ``tensor_content``."""
 _BFLOAT16, _HALF, _STRING = 14, 19, 7
 _VALUES = {5: "<f", 6: "<d"}
-"""Packed fields of fixed width: float_val, double_val."""
+"""The packed fields of fixed width, float_val and double_val: field number → layout."""
 _INTEGERS = frozenset({7, 10, 11, 16, 17})
-"""int_val, int64_val, bool_val, uint32_val, uint64_val."""
+"""The numbers of the fields int_val, int64_val, bool_val, uint32_val and uint64_val."""
 _HALVES = 13
 
 SCALARS = "scalars"
 TEXT = "text"
 MAX_TEXT = 1 << 20
-"""Bytes; longer texts are passed over."""
+"""Most bytes of a text; longer ones are passed over."""
 
 
 class MalformedEvent(ValueError):
@@ -77,10 +77,10 @@ def parse_event(data: bytes) -> EventRecord:
 
 
 _TAGS: dict[bytes, str] = {}
-"""What stands between an event's step and its value, in the last four bytes, tells the tag: most
-events of a file differ in their time, step and value only."""
+"""The bytes between an event's step and its value → its tag, for events whose value is their last
+four bytes: most events of a file differ only in time, step and value."""
 _MAX_TAGS = 10_000
-"""Remembered: a job logs hundreds."""
+"""Most tags remembered in ``_TAGS``: a job logs hundreds."""
 _PROBE = struct.pack("<f", 0.625)
 
 
@@ -218,7 +218,7 @@ def _half(dtype: int, bits: int) -> float:
 
 
 def _elements(data: bytes, start: int, end: int) -> int:
-    """Of a ``TensorShapeProto``: the product of its dimensions."""
+    """The product of the dimensions in a ``TensorShapeProto``."""
     product = 1
     for number, wire, begin, stop in _fields(data, start, end):
         if number == 2 and wire == _BYTES:

@@ -12,12 +12,12 @@ import msgspec
 
 HEADER = 12
 FRAME = 16
-"""Bytes of a record beside its data."""
+"""Bytes that a record takes beside its data."""
 _MOST_SEARCHED = 8
-"""Times its own length that checksums of a stretch are computed while a good record is looked for.
-"""
+"""While a good record is looked for, checksums are computed over at most this many times the length
+of the stretch."""
 MAX_RECORD = 64 << 20
-"""Longer records hold pictures or text: they are passed over unread."""
+"""Most bytes of a record that is read; longer ones hold pictures or text and are passed over."""
 
 
 _MASK_DELTA = 0xA282EAD8
@@ -34,13 +34,13 @@ class Scan(msgspec.Struct, frozen=True):
 
     records: list[bytes]
     consumed: int
-    """Bytes that need not be read again."""
+    """Bytes from the front that need not be read again."""
     corrupt: int
-    """Places at which records were lost, each followed by a good record."""
+    """Number of places at which records were lost, each followed by a good record."""
     need: int = 0
     """Bytes from ``consumed`` on that the next record takes, where its header is there."""
     bad: bool = False
-    """At ``consumed`` stands what is no record, and no good one follows yet."""
+    """What stands at ``consumed`` is no record, and no good one follows yet."""
 
 
 class _Lengths(dict[bytes, int]):
@@ -100,8 +100,8 @@ def next_good(data: bytes, start: int) -> int | None:
 class _Search:
     """Looks for good records in ``data``, in time that grows with its length only.
 
-    Headers that are right, of records that are not, can lie in one another by the thousand: of the
-    checksums of data that they would have computed, so many bytes are as each damage may cost.
+    Damaged data can hold thousands of valid headers of overlapping records that are not valid. Each
+    asks for a checksum of its data, so the bytes that checksums may cover are limited.
     """
 
     def __init__(self, data: bytes) -> None:

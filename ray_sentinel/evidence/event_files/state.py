@@ -8,7 +8,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.evidence.event_files.events import EventRecord
 
 MAX_TAGS = 2000
-"""Of one run; later ones are left out, and that is said."""
+"""Most tags of one run; later ones are left out, and the answer says so."""
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 

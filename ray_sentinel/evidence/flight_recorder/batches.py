@@ -118,8 +118,8 @@ def _is_over(entry: Entry, dump: RankDump, last: int) -> bool:
 
 
 _WINDOW = 64
-"""Values of one counter differ by at most this; a larger difference means the group's other
-counter."""
+"""Largest difference between two values of one counter; where they differ by more, one of them is
+of the group's other counter."""
 
 
 def _without(dump: RankDump, over: list[Entry]) -> RankDump:

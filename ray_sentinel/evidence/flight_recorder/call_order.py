@@ -18,7 +18,8 @@ from ray_sentinel.evidence.flight_recorder.world import World
 
 _LEAST_VOTES = 2
 _MOST_ASKED = 64
-"""Ranks: their whole dumps are read again for it."""
+"""Most ranks that are asked for their earlier calls: the whole dump of each is read again for
+it."""
 
 
 def out_of_turn(world: World, waits: Waits, circles: Circles) -> dict[int, str]:

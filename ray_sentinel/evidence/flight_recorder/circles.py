@@ -18,24 +18,25 @@ from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.model.recorder import RecorderKind
 
 _LEAST_USUAL = 2
-"""Least number of equals that must agree on a call: a single one may itself be wrong."""
+"""Least number of equal ranks that must agree on a call: a single one may itself be wrong."""
 _CALLS_BEFORE = 3
-"""Preceding calls that must be equal too, so that two ranks are at one place in the program."""
+"""Number of preceding calls that must be equal too for two ranks to be at one place in the
+program."""
 HABIT = 5
 """Least number of earlier calls that show what a rank does in each step."""
 _MOST_VOTERS = 24
-"""Most equals whose calls are compared: their whole dumps are read again for it."""
+"""Most equal ranks whose calls are compared: the whole dump of each is read again for it."""
 
 
 class CircleJudgement(msgspec.Struct, frozen=True):
     """The judgement on one cycle: who broke it, or why that is unknown."""
 
     culprits: dict[int, str] = {}
-    """rank → reason."""
+    """Rank → why it is accused."""
     kind: RecorderKind = "collective-mismatch"
-    """Of the culprits' fault."""
+    """The kind of the culprits' fault."""
     mismatch: bool = False
-    """The calls differ, whoever made the wrong one."""
+    """The members' calls differ, whoever made the wrong one."""
     remark: str = ""
 
 

@@ -38,13 +38,13 @@ class Findings(msgspec.Struct):
     culprits: dict[int, RecorderCulprit] = {}
     confidence: float = 1.0
     remarks: list[str] = []
-    """Why something cannot be told, and what weakens the rest."""
+    """Sentences on what cannot be told, and on what weakens the rest."""
     mismatch: bool = False
     out_of_turn: dict[int, str] = {}
-    """Ranks in a call that others make later, with the reason: looked for where transfers are not
-    recorded, so that ranks which wait in them seem to stand."""
+    """Ranks in a call that others make later → the reason. They are looked for where transfers are
+    not recorded: a rank that waits in one seems to stand still there."""
     unexplained: bool = False
-    """Some rank waits, and nothing that was found explains it."""
+    """Some rank waits, and nothing that was found explains why."""
 
     def blame(self, rank: int, kind: RecorderKind, reason: str, certainty: float) -> None:
         if rank not in self.culprits:

@@ -28,21 +28,21 @@ class RankDump(msgspec.Struct, kw_only=True):
     rank: int
     configs: dict[str, GroupConfig]
     status: dict[int, GroupStatus]
-    """By the rank's own creation number of the group."""
+    """The status of each group, by the rank's own creation number of the group."""
     pending: list[Entry]
-    """Not known to be done, in the order of issue."""
+    """Operations that are not known to be done, in the order of issue."""
     last_done: dict[tuple[int, bool], Entry]
-    """The last done operation by (group number, whether point-to-point)."""
+    """(Group number, whether point-to-point) → the last operation that is done."""
     counts: dict[tuple[int, str, int], int]
-    """How many sends and receives there are in all, by (group number, operation, number of the
-    peer in the title); empty where the dump does not begin at the first operation."""
+    """(Group number, operation, the peer's number in the title) → how many such sends or receives
+    there are in all. Empty where the dump does not begin at the first operation."""
     from_start: bool
-    """Nothing is missing from it: it begins at the first operation and skips none."""
+    """The dump begins at the first operation and skips none."""
     first_record: int | None
     cut: bool = False
-    """The end is missing: a truncated file."""
+    """The end of the dump is missing: the file was truncated."""
     blind: bool = False
-    """Its version leaves out what would be needed to accuse anybody."""
+    """The dump's version leaves out what would be needed to accuse anybody."""
     problem: str = ""
 
 

@@ -34,7 +34,7 @@ _SAME_ON_THE_WIRE = {
 }
 
 BEYOND = 2**63
-"""No field of a dump holds such a number: it is damage."""
+"""No field of a dump holds a number this large: where one does, the dump is damaged."""
 NEEDS_EVERYONE = frozenset(
     {
         "all_reduce",
@@ -61,36 +61,37 @@ class Entry(msgspec.Struct, kw_only=True):
     """One operation as its rank recorded it; a batch is one operation with parts."""
 
     record: int
-    """Place in the rank's own order of issue."""
+    """The operation's place in the rank's own order of issue."""
     pg: int
     """The rank's own creation number of the group."""
     group: tuple[str, str]
-    """Name and description."""
+    """The group's name and description."""
     p2p: bool
     collective_seq: int
     p2p_seq: int
     op_id: int
     op: str
-    """"all_reduce", "send", "recv", "coalesced", ...: without library and peers."""
+    """The operation without library and peers: "all_reduce", "send", "recv", "coalesced", ..."""
     peer: int | None = None
     library: str = ""
-    """"nccl", "gloo", ...: what precedes the colon in the title."""
+    """What precedes the colon in the title: "nccl", "gloo", ..."""
     me: int | None = None
-    """For send and recv: the two numbers in the title, before we know what they count."""
+    """For a send or receive, the rank's own number in the title; what the two numbers there count
+    is not known yet."""
     numels: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    """Elements of each input and of each output."""
+    """Number of elements of each input and of each output."""
     dtypes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     done: bool = False
     created_ns: int | None = None
     """When the call was made, by the rank's own clock, in Unix nanoseconds."""
     retired: bool = False
-    """Off the work list, but nobody saw it complete: done where the library cannot tell
-    completion (gloo), else timed out."""
+    """The operation is off the work list, but nobody saw it complete. Where the library cannot tell
+    completion (gloo), it is done; otherwise it timed out."""
     started: bool = False
-    """Its device has begun it; only known where the recorder's timing is on."""
+    """The rank's device has begun the operation; only known where the recorder's timing is on."""
     parts: tuple[Entry, ...] = ()
     open_batch: bool = False
-    """A batch whose closing entry is not in the dump."""
+    """The operation belongs to a batch whose closing entry is not in the dump."""
 
     @property
     def seq(self) -> int:

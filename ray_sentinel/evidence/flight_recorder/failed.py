@@ -24,16 +24,17 @@ from ray_sentinel.model.recorder import RecorderFacts
 
 _NEED_ALL = frozenset({*NEEDS_EVERYONE, "all_to_all"})
 _AHEAD = 2
-"""Of the calls that need all members, the last so many are looked at: the one that failed, and the
-one before it, which a rank may have completed although it failed at a peer."""
+"""How many of a group's last calls that need all members are looked at: the one that failed, and
+the one before it, which a rank may have completed although it failed at a peer."""
 _REACH = 4
-"""Most calls of a group that are looked at, where no call needs all members."""
+"""Most of a group's last calls that are looked at, where few or none of them need all members."""
 
 
 class _Call(NamedTuple):
     entry: Entry
     usual: bool | None
-    """Its rank had made it before in that group; None where too few calls precede it to say."""
+    """Whether the rank had made such a call before in that group; None where too few calls precede
+    it to say."""
 
 
 def explain_failed(

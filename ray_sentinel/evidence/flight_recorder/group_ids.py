@@ -13,14 +13,14 @@ from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.order import creation_order
 
 Kind = tuple[str, int, int]
-"""(description, id of the gaps between neighbouring members, index among this rank's groups with
-the same first two). Equal for groups with the same role on different ranks."""
+"""What groups of one role have in common on different ranks: description, id of the gaps between
+neighbouring members, index among this rank's groups with the same first two."""
 
 Local = dict[tuple[str, str], int]
-"""One rank's (name, description) → group id."""
+"""(Name, description) of one rank's group → group id."""
 
 Ties = dict[int, dict[int, int]]
-"""rank → its own group number → group id."""
+"""Rank → its own number of a group → group id."""
 
 
 def find(local: Local, group: tuple[str, str]) -> int | None:

@@ -33,7 +33,8 @@ class ProcessGroup(msgspec.Struct, kw_only=True):
     desc: str
     members: tuple[int, ...]
     closed: bool = True
-    """False where the members are only those seen in it, and there may be more."""
+    """The members are all known; False where they are only those seen in it, and there may be
+    more."""
     kind: Kind = ("", 0, 0)
     positions: dict[int, int] = {}
 
@@ -49,7 +50,7 @@ class ProcessGroups(msgspec.Struct, kw_only=True):
 
     groups: list[ProcessGroup]
     by_pg: Ties
-    """rank → its own creation number → group id."""
+    """Rank → its own creation number of a group → group id."""
     world: tuple[int, ...]
     """Every rank that any dump mentions."""
     by_rank: dict[int, list[int]] = {}

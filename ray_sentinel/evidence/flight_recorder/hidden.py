@@ -11,7 +11,7 @@ from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 
 _DEEPEST = 256
-"""Most pending operations of a rank that are looked at."""
+"""Most pending operations of one rank that are looked at; later ones are not."""
 
 
 class Hidden:

@@ -8,7 +8,7 @@ from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.minority import most_odd
 
 _MOST = 64
-"""Most pending operations of a laggard that are looked at."""
+"""Most pending operations of one laggard that are looked at; later ones are not."""
 
 
 class Lag:

@@ -67,7 +67,7 @@ class RawDump(msgspec.Struct, frozen=True):
 
     data: dict[str, Any]
     problem: str = ""
-    """Why only a part of it could be read; empty when whole."""
+    """Why only a part of the dump could be read; empty where all was."""
 
 
 def load(data: bytes) -> RawDump:

@@ -19,7 +19,7 @@ class Partner(msgspec.Struct, frozen=True):
     rank: int
     state: State
     entry: Entry | None = None
-    """The partner's own record of the pair, where it is pending there."""
+    """The partner's own record of the pair, where the operation is pending there."""
 
 
 class Partners:
@@ -89,7 +89,8 @@ class Partners:
         return Partner(peer, "absent" if known else "unknown")
 
     def _state_by_counts(self, entry: Entry, group: ProcessGroup, peer: int) -> State:
-        """Of a partner whose latest entries are lost: its counters must do, in a group of two."""
+        """The state of a partner whose latest entries are lost, by its counters alone, in a group
+        of two."""
         progress = self._world.place(peer, group.id).p2p
         if len(group.members) == 2:
             if progress.enqueued is not None and entry.seq > progress.enqueued:
@@ -119,7 +120,8 @@ class Partners:
 
     def _mirrored(self, entry: Entry, peer: int, group: ProcessGroup) -> bool:
         """Whether what the partner did under this number is the counterpart, as far as its dump
-        shows it. Else one of both left a transfer out or made one more, and numbers do not match.
+        shows it. Otherwise one of the two left out a transfer or made one more, and numbers do not
+        match.
         """
         theirs = self._transfers(peer).get((group.id, entry.seq))
         needed = sorted(_OTHER.get(part.op, part.op) for part in entry.parts or (entry,))

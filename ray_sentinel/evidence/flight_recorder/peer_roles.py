@@ -19,15 +19,16 @@ Counter = tuple[Kind, bool]
 """A kind of group, and whether its point-to-point counter is meant."""
 
 Call = tuple[Counter, int]
-"""A counter, and a sequence number of it."""
+"""A counter, and a sequence number that it gave."""
 
 Role = tuple[object, ...]
 
 Stand = tuple[Role, frozenset[tuple[Counter, int]]]
-"""A role, and how much was enqueued by kind of group."""
+"""A role, and how much was enqueued in each kind of group."""
 
 ComesFirst = Callable[[Call, Call, list[int]], bool | None]
-"""Whether one call precedes another in the program of these ranks; None where they do not say."""
+"""Whether the first call precedes the second in the program of these ranks; None where their dumps
+do not show it."""
 
 
 class Equals:

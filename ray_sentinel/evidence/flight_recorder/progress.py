@@ -22,9 +22,10 @@ class CounterProgress(msgspec.Struct, kw_only=True):
     enqueued: int | None = None
     done: int | None = None
     launching: int | None = None
-    """A number that was recorded by a call that has not returned."""
+    """The number of an operation that was recorded by a call that has not returned."""
     retired: int | None = None
-    """Up to here work left the watchdog's list without having been seen to complete."""
+    """The number up to which operations left the watchdog's list without having been seen to
+    complete."""
     evicted: bool = False
     """Operations between done and enqueued have been overwritten in the ring."""
 
@@ -45,7 +46,8 @@ class _Seen(msgspec.Struct):
     collective: tuple[int, int] | None = None
     p2p: tuple[int, int] | None = None
     third: bool = False
-    """gloo counts sends and receives, which it does not record, in the numbers of its status."""
+    """The group's status counts by gloo's third counter, which includes sends and receives that
+    gloo does not record."""
 
     def add(self, entry: Entry) -> None:
         if entry.collective_seq > 0 or not entry.p2p:
@@ -61,7 +63,7 @@ def _widen(span: tuple[int, int] | None, value: int) -> tuple[int, int]:
 
 
 Table = dict[tuple[int, int], GroupPosition]
-"""(rank, group id) → how far."""
+"""(Rank, group id) → how far the rank is in the group."""
 
 
 def measure(dumps: dict[int, RankDump], groups: ProcessGroups) -> Table:

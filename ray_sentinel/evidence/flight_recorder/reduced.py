@@ -10,7 +10,8 @@ The form is ours. A mark with its version, then MessagePack of three parts, each
 - what ``dump.read`` makes of the dump (or why nothing can be made of it);
 - every operation, as columns: what recurs (group, call, sizes, state) is written once and counted,
   numbers are differences to the one before, in 64 bits, all first bytes first;
-- those of a version before 2.0 that only when they were called is compared of; else empty.
+- operations of a version before 2.0, of which only the times of the calls are compared; otherwise
+  empty.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ VERSION = 1
 _NAME = b"ray-sentinel recorder "
 MARK = _NAME + b"%d\n" % VERSION
 MAX_UNPACKED = 128 << 20
-"""Bytes of one part once unpacked: more is no dump of ours."""
+"""Most bytes of one part once unpacked; a file with a larger one is refused."""
 _UNKNOWN = -(2**63)
-"""In a column, for what the dump does not tell: no field is as large (``entry.BEYOND``)."""
+"""What stands in a column where the dump does not tell: no field is as large (``entry.BEYOND``)."""
 
 Timed = tuple[Entry, float]
-"""An operation, and how many milliseconds its device was in it; NaN where that was not measured."""
+"""An operation, and the milliseconds that its device spent in it; NaN where that was not
+measured."""
 _Kind = tuple[
     int,
     tuple[str, str],
@@ -57,14 +59,14 @@ _Kind = tuple[
     bool,
     bool,
 ]
-"""What operations have in common: the fields of ``Entry`` that are no running numbers."""
+"""What operations have in common: the fields of ``Entry`` that are not running numbers."""
 
 
 class _Head(msgspec.Struct, array_like=True):
     """A ``RankDump``, with its keys and its lists of ranks in forms that MessagePack has."""
 
     error: str = ""
-    """Why nothing of the dump can be used."""
+    """Why nothing of the dump can be used; empty where it can."""
     configs: list[tuple[str, str, str, bytes | None]] = []
     status: list[tuple[int, int | None, int | None]] = []
     pending: list[Entry] = []
@@ -82,14 +84,14 @@ class _Columns(msgspec.Struct, array_like=True):
 
     kinds: list[_Kind]
     kind: bytes
-    """Place in ``kinds``, of each; and so on."""
+    """For each operation, its place in ``kinds``. The columns below hold their fields likewise."""
     record: bytes
     collective_seq: bytes
     p2p_seq: bytes
     op_id: bytes
     created_ns: bytes
     duration: bytes
-    """64-bit floating point."""
+    """The milliseconds of each operation, as 64-bit floating point."""
 
 
 def is_reduced(data: bytes) -> bool:

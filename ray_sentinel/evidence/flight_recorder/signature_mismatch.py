@@ -17,7 +17,7 @@ from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 _CONFIDENCE = 0.9
 
 Calls = dict[tuple[int, int], dict[int, Entry]]
-"""(group id, number) → rank → its call."""
+"""(Group id, number) → rank → its call."""
 
 
 def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> dict[int, str]:

@@ -12,7 +12,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.evidence.flight_recorder.entry import number
 
 MAX_RANKS = 1 << 20
-"""Beyond this a number is no rank."""
+"""A number from this one on is not taken for a rank."""
 
 
 class GroupConfig(msgspec.Struct, frozen=True):

@@ -16,13 +16,15 @@ from ray_sentinel.evidence.flight_recorder.waits import Key, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 
 _INSTANT = 1.0
-"""Seconds: nobody decides so soon that a job hangs, and writing the dumps takes a part of it."""
+"""Seconds up to which every wait is too young: nobody decides so soon that a job hangs, and writing
+the dumps takes a part of them."""
 _LONGEST = 60.0
-"""Seconds: a call that is made once an hour is not waited for any longer for that."""
+"""Seconds from which no wait is too young, however seldom the call is made."""
 _FEWEST = 3
-"""Intervals between calls that make a habit."""
+"""Least number of intervals between equal calls that show a habit."""
 _CLOCK = 0.1
-"""Seconds that a file's time may precede the call: the kernel stamps files by a coarse clock."""
+"""Seconds by which a file's time may precede the call: the kernel stamps files by a coarse
+clock."""
 
 
 def too_young(world: World, waits: Waits, written: Mapping[int, float]) -> str:

@@ -7,7 +7,7 @@ from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderWait
 
 MOST_NAMED = 256
-"""Of the ranks that one rank waits for."""
+"""Most ranks that are named of those that one rank waits for; the others are left out."""
 
 
 def tell_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[RecorderWait, ...]:

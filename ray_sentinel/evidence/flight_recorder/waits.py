@@ -18,7 +18,8 @@ from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.minority import most_odd
 
 Key = tuple[Literal["collective", "p2p"], int, int, int]
-"""A collective: (group, sequence, 0). A send, receive or batch: (group, rank, record)."""
+"""The identity of an operation. A collective is (group, sequence, 0); a send, receive or batch is
+(group, rank, record)."""
 
 
 class Operation(msgspec.Struct, kw_only=True):
@@ -27,19 +28,20 @@ class Operation(msgspec.Struct, kw_only=True):
     key: Key
     group: int
     entry: Entry | None
-    """One member's record of it; None where the ring has lost it."""
+    """One member's record of the operation; None where the ring has lost it."""
     held: list[int] = []
-    """Ranks whose oldest pending operation it is."""
+    """Ranks whose oldest pending operation this is."""
     absent: list[int] = []
-    """Members that have not enqueued it."""
+    """Members that have not enqueued the operation."""
     elsewhere: list[int] = []
     """Members that have enqueued it but are held in an older operation."""
     inside: list[int] = []
     """Members that have it pending, where nobody is missing."""
     behind: list[int] = []
-    """Where some have completed what needs everyone: those that have not."""
+    """Members that have not completed an operation that needs everyone, where others have."""
     silent: list[int] = []
-    """Members without a (telling) dump, where nothing else explains the wait."""
+    """Members without a dump, or with one that does not tell, where nothing else explains the
+    wait."""
     partners: list[Partner] = []
 
     @property

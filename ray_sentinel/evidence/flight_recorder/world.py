@@ -19,8 +19,9 @@ from ray_sentinel.evidence.flight_recorder.progress import (
 )
 
 State = Literal["absent", "launching", "pending", "retired", "done", "unknown", "no-dump"]
-"""``absent``: has not enqueued it. ``launching``: inside the call that would. ``retired``: off the
-watchdog's list without having been seen to complete."""
+"""How far a member is with an operation. ``absent``: it has not enqueued it. ``launching``: it is
+inside the call that would. ``retired``: the operation is off the watchdog's list without having
+been seen to complete."""
 
 _NOTHING = GroupPosition(CounterProgress(), CounterProgress())
 

@@ -30,7 +30,8 @@ from ray_sentinel.model.triage import Outcome, Triage
 # A log that ends in the middle of healthy training: what is known, and no more.
 
 _NEAR_BYTES = 4096
-"""Undated steps went on to the end where no more than this follows them."""
+"""Most bytes between the last step without a time and the end of its file for training to count as
+going on to the end."""
 _DAY = 86_400.0
 _CAUSE = (
     "Nothing that was read speaks of a failure: the log may have been copied or cut while the job "
@@ -82,7 +83,8 @@ def as_cut(told: Triage, case: LogAnalysis) -> Triage:
 __all__ = ["LineNumber", "Question", "analyse"]
 
 _NORM_STAYS = 3
-"""Steps at the end whose gradient norm is no number beside a loss that is one."""
+"""Least number of steps at the end whose gradient norm is not a number, for this to count as a
+failure while the loss still is one."""
 
 
 def analyse(
@@ -203,7 +205,8 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
 
 
 def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
-    """``hung``: nothing moved any more when it came."""
+    """The answer for a job whose trouble is ``cause``; ``hung``: nothing moved any more when it
+    came."""
     kind = class_of(cause, case.started)
     if kind not in ("cancelled", "preempted"):
         sure = 0.9 if cause.signature.role == "cause" else 0.7

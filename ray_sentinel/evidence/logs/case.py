@@ -17,21 +17,21 @@ from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogLine
 
 LineNumber = Callable[[int, int], int | None]
-"""(file, byte offset) → the line's number from 1, or None."""
+"""A function from (file, byte offset) to the line's number, counted from 1, or None."""
 _COMING_TOGETHER = frozenset({"import", "placement", "process-group"})
 SHOWN = 400
-"""Characters of a line that an answer shows."""
+"""Most characters of a line in an answer; the rest of a longer one is cut off."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the analysis other than the files."""
 
     now: float | None = None
-    """The reader's time; None for an archive of unknown age."""
+    """The reader's time in Unix seconds; None for an archive of unknown age."""
     live: bool = False
     """The files are those of a session that may still run."""
     saved_step: int | None = None
-    """The last complete checkpoint found on disk."""
+    """The step of the last complete checkpoint found on disk."""
     saved_at: float | None = None
 
 

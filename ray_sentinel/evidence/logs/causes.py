@@ -47,7 +47,8 @@ _TIERS: tuple[frozenset[str], ...] = (
     frozenset({"unknown-death"}),
 )
 ANYTIME = 900.0
-"""A machine's own record (kernel, scheduler) explains a failure up to so many seconds around it."""
+"""Seconds before or after a failure within which a machine's own record (kernel, scheduler) may
+explain it."""
 _PRINTED_LATE = 60.0
 _AFTER_TIMEOUT = 2.0
 _BY_PREEMPTION = frozenset(
@@ -72,7 +73,7 @@ _VAGUE = frozenset(
         "unknown-death",
     }
 )
-"""Classes that tell no more than that a peer went: they do not explain why it did."""
+"""Classes that say only that a peer went: they do not explain why it did."""
 _NEAR_BYTES = 200_000
 _ABORTED = frozenset({"exit-abort", "srun-task-aborted"})
 _PASSED_ON = frozenset({"exit-by-launcher", "python-wrapper"})
@@ -132,9 +133,9 @@ def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
 
 
 def _broken_before(hits: Sequence[Hit], winner: Hit, started: bool) -> Hit | None:
-    """The connection that broke long before a time-out: who waited, waited for what it carried.
+    """The connection that broke long before a time-out: whoever waited, waited for what it carried.
 
-    Shortly before one it is itself an echo: a peer's watchdog was a moment faster.
+    One that broke shortly before is itself an echo: a peer's watchdog was a moment faster.
     """
     if class_of(winner, started) not in ("nccl-timeout", "hang") or winner.time is None:
         return None
@@ -145,7 +146,7 @@ def _broken_before(hits: Sequence[Hit], winner: Hit, started: bool) -> Hit | Non
 
 
 def _loudest_echo(echoes: Sequence[Hit]) -> Hit:
-    """The echo that says most; of a launcher's table the row that it calls the root.
+    """The echo that says most; in a launcher's table, the row that it calls the root.
 
     What a launcher does or passes on says less than that a rank aborted.
     """
@@ -221,7 +222,8 @@ def _span(hit: Hit) -> tuple[float, float]:
 
 
 def _says_more(later: Hit, winner: Hit) -> bool:
-    """Of the same tier: a cause says more than a symptom printed just before."""
+    """Whether ``later``, of the same tier, says more: a cause does than a symptom printed just
+    before."""
     if winner.signature.role == "symptom" and later.signature.role == "cause":
         return _within(later, winner, _PRINTED_LATE, unknown=True)
     rows = later.exit, winner.exit
@@ -243,7 +245,7 @@ def _within(later: Hit, winner: Hit, seconds: float, *, unknown: bool) -> bool:
 
 
 def _before(later: Hit, winner: Hit) -> bool:
-    """In undated text: not after the winner in the same file.
+    """Whether ``later`` does not, in undated text, come after the winner in the same file.
 
     Several processes' lines come in no order: who says that a peer went says that it was first.
     """

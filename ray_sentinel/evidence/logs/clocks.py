@@ -17,10 +17,11 @@ _HALF_HOUR = 1800.0
 FARTHEST_ZONE = 14 * 3600.0
 _HALF_YEAR = 180 * 86_400.0
 _SAME_JOB = 14 * 86_400.0
-"""The logs of one job end within so many seconds of each other."""
+"""Most seconds between the ends of two logs of one job."""
 _SLACK = 240.0
 _REQUEUED = 600.0
-"""So soon after its end a job is started again."""
+"""Most seconds between the end of a job and its next start for it to count as the same job,
+requeued."""
 _SOME_STEPS = 3
 
 
@@ -44,7 +45,8 @@ def clock_shifts(files: Sequence[FileFacts]) -> list[float]:
 
 
 def _year_shift(last: float | None, to_last: float) -> float:
-    """A log without years (syslog) whose year was guessed wrongly."""
+    """Seconds to add to a log without years (syslog) whose year was guessed wrongly; otherwise
+    0."""
     if last is None or abs(to_last - last) < _HALF_YEAR:
         return 0.0
     here, there = _utc(last), _utc(to_last)
@@ -82,7 +84,8 @@ def _shift(first: float | None, last: float | None, to_first: float, to_last: fl
 
 
 def _follows(facts: FileFacts, others: Sequence[FileFacts]) -> bool:
-    """Another run of the job, before or after another file's: no node in another time zone."""
+    """Whether it is another run of the job, before or after that of another file, and not a node in
+    another time zone."""
     return any(
         _next_to(one, two)
         for other in others

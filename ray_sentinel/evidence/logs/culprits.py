@@ -27,29 +27,31 @@ _COMMON_FATE = frozenset(
     {"config", "missing-env", "etcd", "rendezvous", "topology-change", "cancelled", "preempted"}
 )
 _SAME_EVENT = 120.0
-"""Seconds within which two lines of one class tell of the same failure."""
+"""Seconds within which two lines of one class are about the same failure."""
 _WAITING = frozenset({"nccl-timeout", "transport-lost", "hang", "startup-stuck"})
 _BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
-"""Lines that tell that a watchdog made its process abort: it only waited for another one."""
+"""Lines that say that a watchdog made its process abort: that process only waited for another
+one."""
 _ASKED_ALIKE = frozenset({"config", "hub-unreachable", "missing-env"})
 _ELSEWHERE = re.compile(
     r"EngineDeadError|(?i:\bsee (?:the )?(?:stack ?trace|traceback|logs?|errors?)\b.{0,60}"
     r"\broot cause\b)"
 )
-"""Words of a line that says that its cause stands elsewhere: who printed it only heard of it."""
+"""The words of a line which says that its cause is found elsewhere: whoever printed it only heard
+of it."""
 _CARD = re.compile(
     r"\b(?P<name>(?:mlx[45]|bnxt(?:_re)?|irdma|ionic|hfi1|qib|erdma|efa|rocep|ibp|mlnx)_?\w*)"
     r"(?::(?P<port>\d+))?(?:.{0,60}?\bport (?P<told>\d+))?"
 )
 _OF_THE_HOST = frozenset({"shm-full"})
-"""What all processes of a host share: whichever asked first is no culprit."""
+"""Signatures of what all processes of a host share: the one that asked first is no culprit."""
 _ABORTS = frozenset({"heap-corruption"})
-"""Lines after which the process that printed them aborts."""
+"""Signatures of lines after which the process that printed them aborts."""
 _MOST_LOCAL = 64
-"""Ranks that one node has at the most."""
+"""Most ranks that one node may have; a larger group of ranks is not taken for a node's."""
 _ENDED = frozenset({"actor-fail", "heartbeat-timeout", "signal-kill", "unknown-death"})
-"""Classes whose lines tell that a process ended and not why: where they name none, the watchdogs
-may."""
+"""Classes whose lines say that a process ended but not why: where they name none, the watchdogs'
+lines may."""
 
 
 def name_culprits(
@@ -105,15 +107,15 @@ def _with_device(
 
 
 def _alone(cause: Hit, hits: Sequence[Hit]) -> Origin:
-    """The one rank that failed so, where others' lines show that they did not: what all ranks ask
-    alike fails on one of them for a reason of its node."""
+    """The only rank that failed like this, where the lines of others show that they did not: what
+    all ranks ask for alike fails on one of them for a reason of its node."""
     ranks = {hit.origin.rank for hit in hits if hit.signature.kind == cause.signature.kind}
     others = {hit.origin.rank for hit in hits} - ranks - {None}
     return cause.origin if ranks == {cause.origin.rank} != {None} and others else NOBODY
 
 
 def _of_card(origin: Origin) -> Origin:
-    """The node of a card that all its processes share: whichever told of it first is no culprit,
+    """The node of a card that all its processes share: whichever reported it first is no culprit,
     and the index in its line is that of a GPU."""
     if origin.host or origin.ip:
         return Origin(host=origin.host, ip=origin.ip)
@@ -207,7 +209,7 @@ def _from_another_line(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFact
 
 
 def _near(one: Hit, other: Hit) -> bool:
-    """Not so far apart that two things happened."""
+    """Whether the two lines are close enough to be about one event."""
     if one.time is None or other.time is None:
         return True
     return abs(one.time - other.time) <= _SAME_EVENT

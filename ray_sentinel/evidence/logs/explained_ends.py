@@ -31,10 +31,10 @@ _ENDS = frozenset(
     }
 )
 _EXIT_CODES = frozenset({"exit-code", "lightning-child-exited"})
-"""Reports that a process ended by itself with an error code: its own output says why."""
+"""Reports that a process ended by itself with an error code: the process's own output says why."""
 _SOON = 60.0
 _UCX = re.compile(r"\[(?P<host>[\w.-]{1,255}):0*(?P<pid>\d{1,9})(?::\d+)+\]")
-"""UCX writes ``[host:pid:thread:tid]`` in front."""
+"""The prefix ``[host:pid:thread:tid]`` that UCX writes before its lines."""
 
 
 def with_explained_ends(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
@@ -80,7 +80,8 @@ def _is_lost_link(hit: Hit) -> bool:
 
 
 def _first_word(hit: Hit) -> bool:
-    """Not what a launcher tells that only passes on the end of another process."""
+    """Whether it is a process's own word on a lost peer, and not that of a launcher that only
+    passes on the end of another process."""
     return hit.signature.role == "echo" and not explained(hit)
 
 

@@ -21,13 +21,15 @@ _QUIET_LEAST = 300.0
 _QUIET_STEPS = 10.0
 _QUIET_PHASE = 900.0
 _SILENT = {"kv-cache": 600.0, "graph-capture": 600.0}
-"""An engine that has loaded its model says nothing until its graphs are captured."""
+"""Phase → seconds for which it may be silent: an engine that has loaded its model prints nothing
+until its graphs are captured."""
 _OF_ENGINES = frozenset({"model-load", "kv-cache", "graph-capture", "teardown"})
-"""Phases after which an engine without a request does all that is asked of it."""
+"""The last phases of a serving engine: after them, one without a request does all that is asked of
+it."""
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
 _OF_THE_CLUSTER = frozenset({"raylet", "gcs", "monitor", "ray", "events", "kernel", "agent"})
-"""Files that go on without the job: they tell that the cluster lives."""
+"""Kinds of files that go on without the job: they show only that the cluster lives."""
 _PROMPT = 90.0
 
 _TEARDOWN = frozenset(
@@ -41,7 +43,8 @@ _TEARDOWN = frozenset(
         "unknown-death",
     }
 )
-"""What may go wrong when all is done; anything else may have cost the last checkpoint."""
+"""Classes of what may go wrong when all is done; any other failure may have cost the last
+checkpoint."""
 LAST_STEP = Signature(id="last-step", kind="completed", role="note")
 
 
@@ -50,7 +53,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     completed: bool = False
     marker: Hit | None = None
-    """The line that says so."""
+    """The line that says that training finished."""
     moving: bool = False
 
     def split(self, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
@@ -98,7 +101,7 @@ def _last_of_all(files: Sequence[FileFacts], training: TrainingTimeline) -> Hit 
         time=seen.time,
         streamed=seen.streamed,
     )
-    # On the line of a bar itself there may stand what was printed after it.
+    # What was printed after a bar may stand on the bar's own line.
     told = [h for f in files for h in f.hits if _after(h, hit) or _same_line(h, hit)]
     ends = all(_is_teardown(h) for h in told if h.signature.role not in ("harmless", "note"))
     return hit if ends else None
@@ -170,8 +173,8 @@ def of_the_job(files: Sequence[FileFacts]) -> list[FileFacts]:
 
 
 def _newest(files: Sequence[FileFacts], *, live: bool) -> float | None:
-    """The last time that a line bears; only of a live session the files' own times count too:
-    what was copied a moment ago is as new."""
+    """The last time that a line bears. In a live session, the files' own times count too; elsewhere
+    a file that was copied a moment ago would seem as new."""
     times = [f.last_time for f in files if f.last_time is not None]
     if live:
         times += [f.file.modified for f in files if f.file.modified is not None]

@@ -17,12 +17,12 @@ class LogFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file and what its name shows."""
 
     label: str
-    """The path as it is shown."""
+    """The file's path as it is shown."""
     kind: str = "log"
-    """"log", "worker", "driver", "raylet", "gcs", "monitor", "ray", "rank", "nccl", "kernel",
-    "slurm", "agent"."""
+    """The kind of file: "log", "worker", "driver", "raylet", "gcs", "monitor", "ray", "rank",
+    "nccl", "kernel", "slurm" or "agent"."""
     origin: Origin = NOBODY
-    """Whose lines these are, where the name tells."""
+    """The process whose lines these are, where the file's name shows it."""
     stderr: bool = False
     modified: float | None = None
     size: int = 0
@@ -33,18 +33,18 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
     file: int
     offset: int
-    """Of the line's first byte."""
+    """The offset of the line's first byte in the file."""
     text: str
     signature: Signature
     groups: dict[str, str] = {}
     origin: Origin = NOBODY
     time: float | None = None
     own_time: bool = False
-    """The time stands on the line itself; else it is that of the last dated line before it."""
+    """The time stands on the line itself; otherwise it is that of the last dated line before."""
     next_time: float | None = None
-    """Of the first dated line after it, if one is near."""
+    """The time of the first dated line after this one, if one is near."""
     streamed: bool = False
-    """The line bears Ray's prefix: another process printed it, and it came here late."""
+    """The line has Ray's prefix: another process printed it, and it came here late."""
     repeated: int = 1
     exception: LogException | None = None
     exit: ProcessExit | None = None
@@ -58,11 +58,11 @@ class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
     time: float | None = None
     own_time: bool = False
     next_time: float | None = None
-    """As a hit's."""
+    """The time of the first dated line after this one, if one is near."""
     rank: int | None = None
     pid: int | None = None
     streamed: bool = False
-    """It bears Ray's prefix: it was printed by another process than the file's own."""
+    """The line has Ray's prefix: a process other than the file's own printed it."""
 
 
 class FileFacts(msgspec.Struct, kw_only=True):
@@ -71,7 +71,7 @@ class FileFacts(msgspec.Struct, kw_only=True):
     file: LogFile
     hits: list[Hit] = []
     counts: dict[str, int] = {}
-    """How often each signature was seen, by its id."""
+    """Signature id → how often it was seen."""
     steps: list[StepSeen] = []
     phases: list[PhaseSeen] = []
     works: list[RankWork] = []
@@ -81,10 +81,10 @@ class FileFacts(msgspec.Struct, kw_only=True):
     first_time: float | None = None
     last_time: float | None = None
     last_times: tuple[float, ...] = ()
-    """Of the last dated lines, the newest first; few."""
+    """The times of the last few dated lines, newest first."""
     last_line: str = ""
     last_offset: int = 0
     sampled: str = ""
     problem: str = ""
     long_lines: int = 0
-    """Lines of which only a part was looked at."""
+    """Number of lines of which only a part was looked at."""

@@ -18,7 +18,8 @@ from ray_sentinel.evidence.logs.training.timeline import (
 
 _SAME_MOMENT = 60.0
 _EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
-"""What ended one attempt may end the next one too."""
+"""Classes that are never taken as survived because an earlier attempt survived them: what ended one
+attempt may end the next one too."""
 
 
 def split_survived(
@@ -105,7 +106,8 @@ def _shows_work(work: Hit, wait: Hit, waits: Sequence[Hit], works: Sequence[Hit]
         return False
     if work.file == wait.file:
         return work.offset > wait.offset
-    # In files of their own the parts of one engine belong together, where there is but one.
+    # Parts of an engine that write files of their own belong together where there is only one
+    # engine.
     alone = len({hit.file for hit in waits}) == 1 == len({hit.file for hit in works})
     dated = work.time is not None and wait.time is not None
     return alone and dated and (work.time or 0.0) > (wait.time or 0.0)

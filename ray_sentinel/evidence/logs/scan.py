@@ -119,10 +119,11 @@ def listed_workers(data: bytes) -> list[Origin]:
 
 
 _MOST_LINES, _MOST_SWIFT = 20_000, 50
-"""Lines of one chunk that a single word may call up, from its front and from its end: where it is
-looked at closely, and elsewhere."""
+"""Most lines of one chunk that a single word may call up from its front, and as many from its end:
+where the chunk is looked at closely, and elsewhere."""
 _FRONT, _FRONT_LINES, _BACK = 65_536, 400, 262_144
-"""Where the file's first and last time are looked for, in bytes and lines."""
+"""Where a file's first time is looked for, in bytes and in lines from the front, and where its last
+ones are, in bytes from the end."""
 _LAST_TIMES = 8
 
 

@@ -26,13 +26,13 @@ class Split:
 
     look: CommunicatorView
     kind: Literal["behind", "order"]
-    """"order": they called different collectives, not only fewer."""
+    """"behind": they called fewer collectives. "order": they called different ones."""
     odd: tuple[Member, ...]
-    """Those furthest behind, or those who called what most did not."""
+    """The members furthest behind, or those that called what most did not."""
     others: tuple[Member, ...]
-    """Those ahead of them."""
+    """The members that are ahead of the odd ones."""
     gap: int
-    """Collectives between the two, at least."""
+    """Number of collectives between the two, at least."""
     few: bool
     """The odd ones are few enough among the members to be the exception."""
     text: str
@@ -89,7 +89,8 @@ def _behind(
 def _order(
     look: CommunicatorView, members: list[Member], vectors: dict[int, Vector], names: list[str]
 ) -> Split:
-    """The largest class is taken to be right; who cannot be brought into line with it is odd."""
+    """The largest class is taken to be right; whoever cannot be brought into line with it is
+    odd."""
     usual, count = Counter(vectors.values()).most_common(1)[0]
     odd = [m for m in members if not _ordered([vectors[m.rank], usual])]
     others = [m for m in members if m not in odd]

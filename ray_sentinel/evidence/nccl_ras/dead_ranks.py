@@ -107,7 +107,7 @@ def judge_unlisted(context: RasContext) -> None:
         moved = [look.moved(member) for member in look.last.members]
         if True in moved or (not context.open and context.kind != "rank-unresponsive"):
             continue
-        # All listed before: who was not yet a member may still be on its way.
+        # All were listed before: whoever was not yet a member may still be on its way.
         known = all(look.before(rank) is not None for rank in look.last.unlisted)
         stays = look.first is not None and look.first.unlisted == look.last.unlisted
         if None in moved or not (known or stays) or not minority(look, len(absent)):

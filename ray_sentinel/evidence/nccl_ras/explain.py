@@ -21,7 +21,7 @@ from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasFacts
 
 MOST_CHARACTERS = 4096
-"""Of a line that is read for the watchdog's words."""
+"""Most characters of a line that are searched for the watchdog's words; the rest is not read."""
 EVIDENCE = (
     judge_gone,
     judge_errors,
@@ -31,7 +31,8 @@ EVIDENCE = (
     judge_table,
     judge_movement,
 )
-"""The hardest first: the first that concludes decides; the others add what they see."""
+"""The judges in the order in which they are asked, the hardest evidence first. The first that
+concludes decides; the others add what they see."""
 
 
 def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFacts:

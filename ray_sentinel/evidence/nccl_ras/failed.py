@@ -9,7 +9,7 @@ from ray_sentinel.evidence.nccl_ras.context import RasContext, minority
 from ray_sentinel.evidence.nccl_ras.poll import ERRORS, REMOTE_ERROR
 
 MOST_TOLD = 16
-"""Errors in the answer."""
+"""Most errors in the answer; of the others only the number is told."""
 
 
 def judge_errors(context: RasContext) -> None:

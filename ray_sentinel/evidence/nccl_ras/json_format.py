@@ -23,11 +23,11 @@ from ray_sentinel.evidence.nccl_ras.poll import (
 )
 
 MOST_SECONDS = 1e9
-"""Of a collection; more is damage."""
+"""Seconds that a collection of answers cannot take; a number this large is damage and left out."""
 MOST_RANKS = 1 << 20
-"""Of a communicator: larger numbers are no sizes and no ranks."""
+"""Number that the ranks of a communicator do not reach; a size or rank this large is damage."""
 BEYOND = 1 << 63
-"""NCCL counts nothing so far: it is damage, and MessagePack would not hold it."""
+"""Number that no count of NCCL reaches: it would be damage, and MessagePack could not hold it."""
 
 
 def is_status(value: dict[str, Any]) -> bool:

@@ -14,11 +14,11 @@ from ray_sentinel.evidence.nccl_ras.poll import Member
 from ray_sentinel.model.ras import RasKind, RasWait
 
 CLEAR_GAP = 2
-"""Collectives that a rank must be behind for a single poll to mean something."""
+"""Number of collectives that a rank must be behind for a single poll to mean something."""
 MOST_TOLD = 12
-"""Communicators in the answer."""
+"""Most communicators in the answer; of the others only the number is told."""
 MOST_NAMED = 8
-"""Ranks of one communicator."""
+"""Most ranks named of one communicator; of the others only the number is told."""
 
 Accused = tuple[Split, Member]
 

@@ -16,9 +16,9 @@ import msgspec
 from ray_sentinel import regex as re
 
 CUT = "__cut__"
-"""Key in an object that the text ended in."""
+"""The key that marks an object in which the text ended."""
 MOST_DEPTH = 32
-"""Of nested values; what is deeper is no answer of RAS."""
+"""Most levels of nested values that are kept; no answer of RAS has more."""
 
 _TOKEN = re.compile_anchored(
     r"""[\s,:]+|(?P<open>[{\[])|(?P<close>[}\]])|(?P<quote>")"""
@@ -26,7 +26,8 @@ _TOKEN = re.compile_anchored(
     r"""|(?P<word>true|false|null|-?nan|-?inf(?:inity)?|NaN|Infinity)""",
 )
 _MOST_REFUSED = 50
-"""Documents that the strict parser may refuse: each time it counts the lines of all before."""
+"""Most documents that the strict parser may refuse before it is no longer asked: at each refusal it
+counts all lines before it."""
 _WORDS = {"true": True, "false": False}
 _START = re.compile(r"\{\s*\"")
 _strict = json.JSONDecoder(parse_constant=lambda _: None)
@@ -37,9 +38,9 @@ class Document(msgspec.Struct, kw_only=True):
 
     value: dict[str, Any]
     repaired: bool = False
-    """It was not valid JSON."""
+    """The text was not valid JSON."""
     cut: bool = False
-    """The text ended in it."""
+    """The text ended within the document."""
 
 
 def documents(text: str) -> Iterator[Document]:
@@ -144,7 +145,8 @@ class _Reader:
 
 
 def _end_of_string(text: str, start: int) -> int | None:
-    """Behind the quote that closes the string whose first character is at ``start``, or None."""
+    """The place after the quote that closes the string whose first character is at ``start``, or
+    None."""
     at = start
     while (at := text.find('"', at)) >= 0:
         before = at

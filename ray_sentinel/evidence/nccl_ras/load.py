@@ -32,7 +32,8 @@ MARKS = (
     "No communicator data collected",
 )
 _ENDLESS = re.compile(r"(\d{18})\d+")
-"""No number that means something has more digits; Python refuses to read one of thousands."""
+"""A number with more digits than any that means something; Python refuses to read one of
+thousands."""
 _FIRST = re.compile(r"[NR]CCL version \d|Job summary|Communicators\.\.\.")
 
 
@@ -60,7 +61,7 @@ def polls_of(text: str, name: str = "") -> list[Poll]:
 
 
 MOST_BYTES = 256 << 20
-"""Read of one file, which may hold many polls."""
+"""Most bytes read of one file, which may hold many polls; the rest is left out."""
 HINT = "it is no output of ncclras or rcclras, nor of STATUS on port 28028, as text or as JSON"
 
 

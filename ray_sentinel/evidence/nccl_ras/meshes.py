@@ -62,7 +62,8 @@ def looks(polls: Sequence[Poll]) -> list[CommunicatorView]:
 def _merged(
     seen: dict[str, list[tuple[int, Communicator]]],
 ) -> list[list[tuple[int, Communicator]]]:
-    """Text has the first hash only: such an entry is the one JSON entry with that hash."""
+    """Entries of one communicator put together: text has the first hash only, and such an entry is
+    the one JSON entry with that hash."""
     result: dict[str, list[tuple[int, Communicator]]] = {}
     for key, found in seen.items():
         name = found[0][1].hash
@@ -95,7 +96,8 @@ def _apart(first: Poll, last: Poll) -> float | None:
 
 
 def _seconds(timestamp: str) -> float | None:
-    """Of the day and the month: enough to tell two polls of one job apart."""
+    """Seconds on a calendar whose months all have 31 days: enough to tell two polls of one job
+    apart."""
     date, _, clock = timestamp.partition(" ")
     parts = [*date.split("-"), *clock.split(":")]
     if len(parts) != 6 or not all(part.isdecimal() for part in parts):

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 State = Literal["", "INIT", "RUNNING", "FINALIZE", "ABORT", "NOCOMM", "UNRESPONSIVE", "DEAD"]
-"""Of a rank in a communicator. ``NOCOMM``: its process answers and says that it is no member.
-``""``: nothing is known."""
+"""The state of a rank in a communicator. ``NOCOMM``: its process answers, and says that it is not a
+member. ``""``: nothing is known."""
 
 LIVE: frozenset[State] = frozenset({"INIT", "RUNNING", "FINALIZE", "ABORT"})
 
@@ -24,7 +24,7 @@ ERRORS = {
 }
 
 Place = tuple[str, int, int]
-"""(host, pid, NVML index; -1 unknown): what is the same rank in every communicator."""
+"""Host, pid and NVML index (-1 where unknown): what identifies a rank across communicators."""
 
 
 class RasProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class RasProcess(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     gpus: tuple[int, ...] = ()
-    """NVML indices."""
+    """The NVML indices of the process's GPUs."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,10 +45,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     gpu: int | None = None
     state: State = ""
     error: str = ""
-    """Initialization or asynchronous error, in NCCL's words."""
+    """The error of the initialization or the asynchronous one, in NCCL's words; empty without
+    any."""
     counts: dict[str, int] = {}
-    """Collectives launched by kind, since the communicator was made. Sends and receives are not
-    counted. Empty where the answer does not say."""
+    """Kind of collective → how many were launched since the communicator was made. Sends and
+    receives are not counted. Empty where the answer does not say."""
 
     @property
     def place(self) -> Place | None:
@@ -62,18 +63,18 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
     """A communicator. ``hash`` alone is not unique; text output has no secondary hash."""
 
     hash: str
-    """Hexadecimal digits without a prefix, 16 of them."""
+    """The communicator's 16 hexadecimal digits, without a prefix."""
     secondary: str = ""
     size: int
     members: tuple[Member, ...] = ()
-    """Those that the answer names, missing ones too."""
+    """The members that the answer names, including missing ones."""
     unknown: int = 0
-    """Members of which the answer says that they exist and not who they are."""
+    """Number of members of which the answer says that they exist, but not who they are."""
     cut: bool = False
-    """The answer ended within it."""
+    """The answer ended within this communicator."""
     unlisted: tuple[int, ...] = ()
-    """Its ranks, by its own numbers, that a whole JSON answer lists neither as present nor as
-    missing."""
+    """Ranks of the communicator, by its own numbers, that a whole JSON answer lists neither as
+    present nor as missing."""
 
     @property
     def key(self) -> str:
@@ -99,9 +100,9 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """One answer."""
 
     name: str = ""
-    """The file that it is from."""
+    """The name of the file that the answer is from."""
     text: bool = False
-    """Whether it was for people; such an answer names outliers only."""
+    """The answer was text for people, which names outliers only."""
     library: str = ""
     version: str = ""
     timestamp: str = ""
@@ -114,10 +115,10 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     dead_count: int = 0
     missing_count: int = 0
     processes: int | None = None
-    """In the whole job, as far as the answering process knows."""
+    """Number of processes in the whole job, as far as the answering one knows."""
     gpus: int | None = None
     seconds: float | None = None
-    """How long the gathering took."""
+    """Seconds that gathering the answer took."""
     timeouts: int = 0
     problems: tuple[str, ...] = ()
 

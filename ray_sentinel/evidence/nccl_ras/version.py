@@ -26,7 +26,7 @@ class Gate(msgspec.Struct, frozen=True):
     ask: bool
     reason: str
     json: bool = True
-    """Ask for JSON; else for text."""
+    """Ask for JSON; otherwise for text."""
 
 
 def parse(text: str) -> Version | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Place, Poll, RasProcess
 
 Known = Mapping[tuple[str, int], int]
-"""(host or address, pid) → world rank."""
+"""(Host or address, pid) → world rank."""
 
 
 class Names:

@@ -27,11 +27,12 @@ from ray_sentinel.model.status import JobStatus, Status
 from ray_sentinel.model.thresholds import GPU_HOT, GPU_IDLE
 
 STALE_SECONDS = 5.0
-"""Snapshots come once a second: who sent none for so long does not report."""
+"""Seconds without a snapshot after which a node does not report any more: snapshots come once a
+second."""
 _LATE = 3.0
-"""A checkpoint older than so many intervals is late."""
+"""Number of its usual intervals after which a checkpoint is late."""
 _RECENT = 3600.0
-"""The kernel's word on what happened longer ago is history."""
+"""Seconds after which an event in the kernel's log is history and no longer an issue."""
 _NOT_ALLOTTED = (
     "{who} while Ray has allotted none of its {total:.0f} GPUs: nothing asked Ray for them. Give "
     "the training's actors num_gpus (Ray Train: ScalingConfig(use_gpu=True)); a script that uses "
@@ -52,7 +53,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     resources: RayResources | None = None
     checkpoints: CheckpointHealth | None = None
     running: tuple[str, ...] = ()
-    """Jobs that Ray calls RUNNING, beside those of ``status``."""
+    """Jobs that Ray calls RUNNING, in addition to those of ``status``."""
     notes: tuple[str, ...] = ()
     time: float = 0.0
 
@@ -196,7 +197,7 @@ def _node_issues(nodes: Sequence[NodeView], now: float) -> Iterator[str]:
 
 
 def _too_hot(node: NodeView) -> list[tuple[str, float]]:
-    """Index and °C."""
+    """The index and the degrees Celsius of each GPU that is too hot."""
     known = [(gpu.index, gpu.temperature_celsius) for gpu in node.gpus]
     return [(gpu, heat) for gpu, heat in known if heat is not None and GPU_HOT.crossed(heat)]
 

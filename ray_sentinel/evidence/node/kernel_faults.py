@@ -15,8 +15,8 @@ from ray_sentinel import regex as re
 from ray_sentinel.model.health import KernelLine
 
 SAME_SECONDS = 600.0
-"""Between two lines of one fault. A process number is not used again so soon, and the driver
-repeats itself at each attempt to reach a lost GPU."""
+"""Most seconds between two lines of one fault. A process number is not used again so soon, and the
+driver repeats itself at each attempt to reach a lost GPU."""
 
 _KILL = re.compile(
     r"(?P<killed>Kill(?:ed)? process (?P<pid>\d+))"
@@ -28,14 +28,14 @@ _LIMITED = re.compile(r"constraint=CONSTRAINT_MEMCG,.*\boom_memcg=(?P<cgroup>[^,
 _PCI = re.compile(r"\b(?P<pci>[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2})(?:\.\d)?\b", re.IGNORECASE)
 _FALLEN = re.compile(r"Xid \(PCI:[^)]*\): 79\b|fallen off the bus|GPU is lost")
 _WORTH = ("killed", "constraint", "reaped", "invoked")
-"""The line that says most of a kill first."""
+"""The kinds of lines about a kill, the one that says most first."""
 
 
 class _Fault(msgspec.Struct):
     key: str
-    """Process number, or PCI address; empty where no line has told it yet."""
+    """The process number or the PCI address; empty where no line has named it yet."""
     lines: list[tuple[int, KernelLine]]
-    """Each with its rank: 0 says most."""
+    """The fault's lines, each with its place in the order of how much it says: 0 says most."""
 
     def takes(self, key: str, line: KernelLine) -> bool:
         kind, last = self.lines[-1][1].kind, self.lines[-1][1].time

@@ -4,8 +4,8 @@ The XML, not ``--query-gpu``: that fails whole for one field that a driver does 
 here an element is absent, or ``N/A``. Memory is in MiB, power in watts, utilization in percent.
 
 A process can give itself any name, also one that is XML or breaks it. So what is said of a GPU is
-read from what stands before its processes, which come after all of that, and more GPUs than
-``attached_gpus`` are believed to nobody.
+read only from what stands before its processes, which come last, and an answer with more GPUs than
+``attached_gpus`` is not believed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _POWER = (
     "gpu_power_readings/average_power_draw",
     "power_readings/power_draw",
 )
-"""By drivers from 550 on, from 530 on, and before."""
+"""Where nvidia-smi's answer may hold the power, in the order in which it is looked for: drivers
+from 550 on, from 530 on, and older ones name it differently."""
 
 
 class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,14 +36,15 @@ class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
 
     state: GpuState
     processes: tuple[GpuProcess, ...] = ()
-    """What computes on it, as far as this container may see."""
+    """The processes that compute on the GPU, as far as this container may see them."""
     ecc_uncorrected: int | None = None
-    """Since the driver was loaded."""
+    """Number of uncorrected ECC errors since the driver was loaded."""
     remap_pending: bool = False
     remap_failed: bool = False
     retire_pending: bool = False
     recovery: str = ""
-    """What the driver asks for: "Reset", "Reboot", "Drain P2P", ...; empty where nothing."""
+    """The recovery that the driver asks for: "Reset", "Reboot", "Drain P2P", ...; empty where it
+    asks for none."""
 
     @property
     def label(self) -> str:

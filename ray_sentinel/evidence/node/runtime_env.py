@@ -12,15 +12,15 @@ from ray_sentinel.masking import mask
 from ray_sentinel.text import one_line
 
 MOST_PACKAGES = 3
-"""Of one environment that are named."""
+"""Most packages of one environment that are named; of the others only the number is told."""
 MOST_WHAT = 200
 MOST_LINE = 300
-"""Characters."""
+"""Most characters of a line that is told; the rest of a longer one is cut off."""
 MOST_BUILDS = 1000
-"""Of one log."""
+"""Most unfinished environments of one log; further ones are left out."""
 _TOLD = ("pip", "uv", "conda", "working_dir", "py_modules", "image_uri")
-"""Fields of which is told what is fetched or installed, in this order; of others the name alone,
-for plugins may have anything in them."""
+"""Fields of which it is told what is fetched or installed, in this order. Of others only the name
+is told, because plugins may put anything into them."""
 _NOT_BUILT = frozenset({"config", "env_vars", "py_executable", "worker_process_setup_hook"})
 _INTERNAL = "_"
 _CREATING, _TIMEOUT = "Creating runtime env: ", " with timeout "
@@ -61,7 +61,7 @@ def _named(value: object) -> Iterator[str]:
     items = value if isinstance(value, list) else [value]
     for item in items[:MOST_PACKAGES]:
         text = item if isinstance(item, str) else "packages"
-        # Of an address the last part tells most, and holds no password.
+        # The last part of an address says most, and holds no password.
         yield text.partition("?")[0].rstrip("/").rpartition("/")[2][:MOST_WHAT]
     if len(items) > MOST_PACKAGES:
         yield f"{len(items) - MOST_PACKAGES} more"
@@ -69,7 +69,7 @@ def _named(value: object) -> Iterator[str]:
 
 def open_builds(log: str) -> dict[str, datetime | None]:
     """The environments that were begun and not ended, by the end of an agent's log, in Ray's text,
-    each with the time of its begin in its machine's time zone."""
+    each with the time at which it was begun, in its machine's time zone."""
     found: dict[str, datetime | None] = {}
     failed = ""
     for line in log.splitlines():
@@ -90,7 +90,7 @@ def open_builds(log: str) -> dict[str, datetime | None]:
 
 
 def _time(head: str) -> datetime | None:
-    """Of a line that begins "2026-01-02 03:04:05,678"."""
+    """The time of a line that begins "2026-01-02 03:04:05,678"; None for any other."""
     try:
         return datetime.fromisoformat(head[:23].replace(",", "."))
     except ValueError:

@@ -21,7 +21,7 @@ from ray_sentinel.model.health import (
 from ray_sentinel.model.triage import LogLine
 
 HINTS = (b"NET/", b"Using network")
-"""A line that tells holds one of these."""
+"""The words of which every line about the transport contains one."""
 _VIA = re.compile(r"\bvia NET/(?P<name>[^/\n]+)/")
 _CHOSEN = re.compile(r"\bNCCL INFO Using network (?P<name>[\w ./-]+?)\s*$")
 _PROVIDER = re.compile(
@@ -38,7 +38,7 @@ _FAILED = re.compile(
 _MISSING = re.compile(r"NET/(?:Plugin|OFI|IB) ?:? ?.*Could not find: (?P<what>.*)", re.IGNORECASE)
 _OPTIONAL = re.compile(r"profiler|tuner", re.IGNORECASE)
 _BUSY = 1e6
-"""Bytes a second through a device that say that it is in use."""
+"""Bytes a second through a device above which it counts as in use."""
 
 
 class _Said:

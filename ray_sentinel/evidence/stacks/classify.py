@@ -33,7 +33,7 @@ _PREFERRED: tuple[Tool, ...] = (
     "kernel",
 )
 _OF_ALL = STOPPED | OVER
-"""States of a whole process: of any other, its state is its main thread's alone."""
+"""States that a process has as a whole; any other state is that of its main thread alone."""
 _ONLY_HELPERS = "only libraries' own threads are there: the thread that trains is missing"
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 
@@ -101,7 +101,8 @@ def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = 
     reader = reader or StackReader()
     ordered = sorted(traces, key=lambda trace: _PREFERRED.index(trace.tool))
     tid = training_tid(ordered, reader)
-    # From the kernel no frame of Python is seen: whose place is the process's, others tell.
+    # The kernel's stacks show no frame of Python: which thread's place is the process's, other
+    # tools tell.
     seen = tid if tid is not None else telling_tid(ordered, reader)
     facts = [classify(trace, reader, seen if trace.tool == "kernel" else tid) for trace in ordered]
     if _at_prompt(ordered, reader):
@@ -119,7 +120,7 @@ def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = 
 
 def _at_prompt(traces: Iterable[StackTrace], reader: StackReader) -> bool:
     """Whether an interpreter waits for a person to type: its main thread runs no code of Python,
-    and polls or reads. One that comes to its end polls nothing."""
+    and polls or reads. An interpreter that is about to end polls nothing."""
     bare = polls = False
     for trace in traces:
         main = next((thread for thread in trace.threads if thread.main), None)

@@ -16,11 +16,11 @@ from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.stacks import StackFact
 
 TRANSFERS = frozenset({"send", "recv", "send_recv"})
-"""Operations between two ranks: a pipeline's stages wait in different ones."""
+"""Operations between two ranks: the stages of a pipeline wait in different ones."""
 
 
 ROOTED = frozenset({"broadcast", "scatter", "gather", "reduce"})
-"""Collectives in which one rank does something else than the others."""
+"""Collectives in which one rank does something different from the others."""
 
 
 def other_collective(view: StacksContext) -> RuleAnswer | None:
@@ -28,7 +28,7 @@ def other_collective(view: StacksContext) -> RuleAnswer | None:
     if len(view.waiting) < 3 or view.elsewhere or view.doubtful:
         return None
     if not all(fact.signature for fact in view.waiting):
-        return None  # of those whose device alone was seen the place is not known
+        return None  # the place is not known of those whose device alone was seen
     operations = Counter(fact.operation for fact in view.waiting)
     by_place = Counter(map(_collective_place, view.waiting))
     if len(by_place) < 2:

@@ -9,9 +9,9 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 
 Movement = Literal["stuck", "in-place", "moved", "unknown"]
-"""``stuck``: the same place in every look. ``in-place``: only the innermost function's line, or
-what it calls, changed, as in a loop that never ends. ``moved``: it went elsewhere. ``unknown``:
-seen once."""
+"""How far a process moved between the looks. ``stuck``: it was at the same place in every look.
+``in-place``: only the innermost function's line, or what it calls, changed, as in a loop that never
+ends. ``moved``: it went elsewhere. ``unknown``: it was seen only once."""
 
 
 def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement]:
@@ -40,7 +40,8 @@ def woken(rounds: Sequence[Iterable[StackFact]]) -> frozenset[ProcessId]:
 
 
 _LOOKS_AGAIN = ("idle", "lock-wait")
-"""What waits for a lock, a queue or an event does so with a deadline, and then again."""
+"""Activities that end at a deadline and begin again: a thread waits like that for a lock, a queue
+or an event."""
 
 
 def movement(looks: Sequence[StackFact]) -> Movement:

@@ -40,9 +40,9 @@ class RuleAnswer(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     culprits: tuple[StackFact, ...] = ()
     reasons: tuple[str, ...] = ()
-    """Sentences in the order of the reasoning."""
+    """The reasons as sentences, in the order of the reasoning."""
     kinds: tuple[FaultKind, ...] = ()
-    """One for each culprit, where they differ."""
+    """The kind of each culprit, where they differ."""
 
 
 class StacksContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,16 +51,16 @@ class StacksContext(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[StackFact, ...]
     movements: Mapping[ProcessId, Movement]
     waiting: tuple[StackFact, ...] = ()
-    """In a collective or another wait for ranks."""
+    """Processes that are in a collective or in another wait for ranks."""
     elsewhere: tuple[StackFact, ...] = ()
-    """Known not to wait for ranks, or in frames that no table knows."""
+    """Processes that are known not to wait for ranks, or are in frames that no table knows."""
     doubtful: tuple[StackFact, ...] = ()
-    """In a known place that may or may not be a wait for ranks: the device, the backward pass.
-    Also where only the kernels on the device were seen."""
+    """Processes in a known place that may or may not be a wait for ranks: the device, the backward
+    pass. Also those of which only the kernels on the device were seen."""
     unread: tuple[StackFact, ...] = ()
-    """No stack could be read."""
+    """Processes whose stack could not be read."""
     missing: tuple[int, ...] = ()
-    """Ranks that the numbering leaves out."""
+    """Ranks that are missing in the numbering."""
 
     def still(self, fact: StackFact) -> bool:
         """Whether the process was looked at twice and had not moved."""

@@ -31,17 +31,18 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: FaultKind
     confidence: float
-    """0..1"""
+    """The confidence, from 0 to 1."""
     culprits: tuple[Culprit, ...] = ()
     processes: tuple[ProcessId, ...] = ()
-    """The culprits' processes, in their order."""
+    """The culprits' processes, in the order of ``culprits``."""
     evidence: tuple[EvidenceItem, ...] = ()
     waiting: tuple[str, ...] = ()
-    """For each class of innocents, what it waits for."""
+    """For each class of innocent processes, what it waits for."""
     classes: tuple[StackClass, ...] = ()
-    """At the last look, the ranks' own processes only: who does not wait comes first."""
+    """The classes of the ranks' own processes at the last look; those that do not wait come
+    first."""
     helpers: tuple[StackFact, ...] = ()
-    """Processes that were left out because they are no ranks."""
+    """Processes that were left out because they are not ranks."""
     movements: Mapping[ProcessId, Movement] = {}
 
 

@@ -32,9 +32,10 @@ from ray_sentinel.model.stacks import StackFact
 
 _PLACE = re.compile(r"(?P<code>.+ \(.+):(?P<line>\d+)\)")
 _RAY_TASK = re.compile(r".* \((.*/)?ray/_private/\S+\)")
-"""Below it runs a task or a method of an actor, which its caller may call over and over."""
+"""A frame below which a task or a method of an actor runs, which its caller may call over and
+over."""
 _ONCE = re.compile(r"<module> \(.*\)|.* \((.*/)?ray/train/\S+\)")
-"""Below it runs a whole program: a script, or the function that Ray Train was given."""
+"""A frame below which a whole program runs: a script, or the function that Ray Train was given."""
 
 _Form = tuple[tuple[str, ...], tuple[Blocks | None, ...]]
 
@@ -43,7 +44,8 @@ def left_the_loop(view: StacksContext) -> RuleAnswer | None:
     """The one rank that is past all others."""
     if len(view.waiting) < 3 or len(view.waiting) < len(view.facts) or view.missing:
         return None
-    # Thousands of ranks stand in a few places; who shares its own with another is not past it.
+    # Thousands of ranks stand in a few places; whoever shares its place with another is not past
+    # it.
     forms: dict[_Form, list[StackFact]] = {}
     for fact in view.waiting:
         forms.setdefault(_form(fact), []).append(fact)

@@ -17,7 +17,7 @@ _HEAD = re.compile(rb"\A(?:#[^\n]*\n)*Process \d+[^\n]*\n")
 _THREAD = re.compile(rb"^Thread (?:0x[0-9a-fA-F]+|\d+)", re.MULTILINE)
 _SAME = re.compile(r"^Stacks: the same as in (?P<name>pyspy_[\w.-]+)\s*$", re.MULTILINE)
 _LEAST = 400
-"""Bytes; a shorter file is kept as it is."""
+"""Bytes; a file with fewer is kept as it is."""
 
 
 def fold(files: Mapping[str, bytes]) -> dict[str, bytes]:

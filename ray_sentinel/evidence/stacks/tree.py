@@ -36,7 +36,7 @@ class TreeNode(msgspec.Struct, kw_only=True):
     place: str
     count: int = 0
     classes: tuple[int, ...] = ()
-    """Indices of the classes that end here."""
+    """The indices of the classes that end at this place."""
     children: list[TreeNode] = []
 
 

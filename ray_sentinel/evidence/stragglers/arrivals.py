@@ -21,7 +21,8 @@ from ray_sentinel.evidence.flight_recorder.reduced import operations
 Floats = npt.NDArray[np.float64]
 
 MOST_NANOSECONDS = 2**63
-"""Of the recorder's clock, a signed number of 64 bits: more is damage."""
+"""Number of nanoseconds that the recorder's clock, a signed number of 64 bits, cannot show; a value
+this large is damage."""
 
 
 class ArrivalTable(msgspec.Struct, kw_only=True, eq=False):
@@ -30,10 +31,10 @@ class ArrivalTable(msgspec.Struct, kw_only=True, eq=False):
     group: str
     ranks: tuple[int, ...]
     created: Floats
-    """Unix seconds, collectives × ranks, in their order."""
+    """Unix seconds of each call: one row per collective, one column per rank."""
     durations: Floats | None = None
-    """Seconds on the device, likewise; 0 for all ranks of a collective that was not measured on
-    all; None where few were."""
+    """Seconds on the device, in the same order; 0 for all ranks in a collective that was not
+    measured on all of them, and None where few were."""
 
 
 class Call(NamedTuple):
@@ -46,7 +47,7 @@ class Call(NamedTuple):
 
 
 Calls = dict[str, dict[int, dict[int, Call]]]
-"""By group, rank, and number in the group."""
+"""Group → rank → number in the group → call."""
 
 
 def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Calls, list[str]]:

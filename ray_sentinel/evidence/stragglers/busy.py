@@ -21,11 +21,13 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Seconds for each interval between two collectives and each rank, in the table's order."""
 
     busy: Floats
-    """Intervals × ranks. Single ones may be negative where devices were timed; sums count."""
+    """Seconds of work, intervals × ranks. Single values may be negative where devices were timed;
+    their sums are right."""
     waits: Floats
-    """Intervals × ranks: in the collective at the interval's end, for the last rank."""
+    """Seconds spent in the collective at the interval's end waiting for the last rank, intervals ×
+    ranks."""
     wall: Floats
-    """Intervals."""
+    """Length of each interval in seconds."""
 
     def latest(self, count: int) -> Times:
         """The times of the last ``count`` intervals."""

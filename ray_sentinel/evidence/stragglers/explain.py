@@ -21,17 +21,19 @@ from ray_sentinel.evidence.stragglers.links import SlowLink, slow_link
 from ray_sentinel.model.straggler import Busy, StragglerFacts, StragglerKind
 
 LEAST_RATIO = 1.12
-"""Less than an eighth more busy than the others is no straggler."""
+"""How many times as busy as the others a rank must be, at least, to be a straggler."""
 LEAST_Z = 4.0
-"""Times the scatter of the others: less may be chance."""
+"""How many times the scatter of the others a rank's excess must be, at least: less may be
+chance."""
 LEAST_ROUNDS = 8
-"""Collectives in the dumps: fewer show no habit."""
+"""Least number of collectives in the dumps: fewer show no habit."""
 LEAST_SHARE = 0.02
-"""Of the wall time that ranks must be busy at all, at the median, for ratios to mean anything."""
+"""Share of the wall time that ranks must be busy, at the median, for ratios to mean anything."""
 BLOCKS = 10
-"""Parts of the time; how they scatter tells what is chance."""
+"""Number of parts into which the time is divided; how they scatter shows what is chance."""
 LINK_CONFIDENCE = 0.8
-"""The spread of a link's own transfers was looked at; what else they carried is not known."""
+"""Confidence that a link is slow: the spread of its own transfers was looked at, but what else it
+carries is not known."""
 TOO_FEW = "the dumps have too few collectives of all ranks in common"
 
 
@@ -120,7 +122,7 @@ def _lines(
     table: ArrivalTable, seen: Times, seconds: float, hosts: Mapping[int, str]
 ) -> list[Busy]:
     sums = blocks(seen.busy, BLOCKS)
-    # What delays all ranks alike (the machine, the network) is nobody's, and no noise either.
+    # What delays all ranks alike (the machine, the network) is nobody's fault, and no noise either.
     above = sums - np.median(sums, axis=1, keepdims=True)
     typical, error = _trimmed(above)
     usual = float(np.mean(np.median(sums, axis=1)))

@@ -19,14 +19,14 @@ from ray_sentinel.evidence.stragglers.arrivals import Call, Calls, Floats
 from ray_sentinel.model.rank_names import name_ranks
 
 LEAST_GROUPS = 3
-"""That do the same: of two, nobody can say which is the slow one."""
+"""Least number of groups that do the same: of two, nobody can say which is the slow one."""
 LEAST_TRANSFERS = 8
-"""Of each group: fewer show no habit."""
+"""Least number of transfers of each group: fewer show no habit."""
 LEAST_RATIO = 1.25
-"""Against the median of the other groups."""
+"""How many times the median of all groups that move the same a slow group must take, at least."""
 
 _Like = tuple[Signature, int, int]
-"""What is moved, among how many ranks, on how many hosts."""
+"""What is moved, among how many ranks, and on how many hosts."""
 
 
 class SlowLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +34,10 @@ class SlowLink(msgspec.Struct, frozen=True, kw_only=True):
 
     ranks: tuple[int, ...]
     host: str = ""
-    """The one that all slow groups have in common, and no other group."""
+    """The only host that all slow groups have in common and no other group uses; empty where there
+    is none."""
     seconds: float
-    """Lost by it, in all transfers of the slowest group."""
+    """Seconds lost in all transfers of the slowest group."""
     evidence: tuple[str, ...]
 
 

@@ -40,7 +40,8 @@ class WordSearch:
             places[word].append(at)
         found: dict[int, int] = {}
         for of_word in places:
-            # Each line's begin is looked for once: one of a megabyte may hold a word at each place.
+            # Each line's beginning is looked for once: a line of a megabyte may hold a word at
+            # every place.
             begins = _on_new_lines(lower, of_word, len(of_word))
             for begin, at in begins if len(of_word) <= most else _outer(lower, of_word, most):
                 found.setdefault(begin, at)
@@ -48,8 +49,8 @@ class WordSearch:
 
 
 def _outer(lower: bytes, places: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """Of the lines that hold ``places``, the begin of each of the first and the last ``most``, and
-    a place in it."""
+    """The beginning of each of the first and the last ``most`` lines that hold ``places``, and a
+    place in it."""
     yield from _on_new_lines(lower, places, most)
     yield from _on_new_lines(lower, reversed(places), most)
 
@@ -85,7 +86,7 @@ _WORDS = (
     "post /|processed prompts|unavailable|unplugged| down"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
-"""A line is looked at closely if it holds one of these. Few, because each calls up lines. The
+"""The words that get a line looked at closely. They are few, because each calls up lines; the
 entries add their own words where these do not cover them."""
 
 _ROLE_ORDER = {"cause": 1, "symptom": 2, "echo": 3, "note": 4}

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 
 ENGINE_UP = frozenset({"engine-works", "engine-at-rest", "engine-ready"})
-"""Notes that show that a serving engine answers requests, has none, or has started."""
+"""Notes which show that a serving engine answers requests, that it has none, or that it has
+started."""
 _STOPPED = "engine-stopped"
 _NEAR_SECONDS = 120.0
 _NEAR_BYTES = 4096
-"""An engine served to the end where no more than this follows its last word."""
+"""Most bytes between an engine's last word and the end of its file for it to count as serving to
+the end, where that word has no time."""
 
 
 def last_served(files: Sequence[FileFacts], *, at_rest: bool = True) -> Hit | None:

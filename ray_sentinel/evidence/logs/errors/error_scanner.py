@@ -38,9 +38,9 @@ from ray_sentinel.model.triage import LogException
 
 _BREAK = "\\n"
 _LEAST = 2
-"""A traceback has a frame and an exception at least."""
+"""Least number of line breaks in a traceback: it has at least a frame and an exception."""
 _SOON = 8
-"""So near after the text that is looked for the first escaped line end must stand."""
+"""Number of characters after ``head`` among which the first escaped line break must begin."""
 
 
 def escaped_lines(text: str, head: str, origin: Origin) -> list[ScannedLine]:
@@ -70,10 +70,11 @@ def _end(text: str, start: int) -> int:
 _MOST_PROCESSES = 4096
 _SYSTEM = frozenset({"raylet", "gcs", "ray", "monitor"})
 _SYSTEM_CLASSES = frozenset({"oom-host", "node-fail", "gpu-lost"})
-"""Ray's own processes speak of much that is no trouble of the job's: only this counts there."""
+"""The only classes that count in files of Ray's own processes, which write of much that is no
+trouble of the job's."""
 _OF_A_DEVICE = frozenset({"gpu-lost", "illegal-memory-access"})
 _SURE = 84
-"""A signature of such a weight counts also on a line that calls itself information."""
+"""The weight from which a signature counts even on a line that calls itself information."""
 _DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
 _DETAILS_REACH = 1500
 _DEVICE_REACH = 600
@@ -83,23 +84,26 @@ _PCI = re.compile(
 )
 _GPU_INDEX = re.compile(r"\b(?:GPU|cuda:|device=)[ :#]{0,2}(\d{1,2})\b|\), device (\d{1,2})\b")
 _NEAR, _AFTER = 6 << 10, 8
-"""Bytes in which most tracebacks have ended, with so many lines of what follows."""
+"""Number of bytes within which most tracebacks have ended, and number of lines that must follow the
+end there; with fewer, the whole block is read."""
 _ANNOUNCED = 2
-"""Lines after one that ends with a colon, such as a list of tasks."""
+"""Number of lines looked at after one that ends with a colon, such as before a list of tasks."""
 _ABORTED = re.compile(r"Signal: Aborted \(6\)|Caught signal 6\b")
-"""Open MPI's and UCX's handlers, where the process aborted itself."""
+"""What the handlers of Open MPI and UCX print where the process aborted itself."""
 _SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
-"""``ray.train``'s heading of each failed worker's traceback."""
+"""The heading of ``ray.train`` before each failed worker's traceback."""
 _SPAWNED = re.compile(r"-- Process (?P<local>\d+) terminated with the following error:$")
-"""``torch.multiprocessing.spawn``'s heading of the traceback of one of its processes."""
+"""The heading of ``torch.multiprocessing.spawn`` before the traceback of one of its processes."""
 _SCHEDULER = re.compile(r"^\[[\d :.-]{19,30} TP(?P<rank>\d+)\] .*Traceback \(most recent call last")
-"""SGLang's heading of a scheduler's traceback; the tensor-parallel rank alone is the rank."""
+"""SGLang's heading of a scheduler's traceback, where it names the tensor-parallel rank alone: that
+is then the rank."""
 _LOGGED = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL)\b.*(?i:\bexception|\berror\b|failed|failure|crashed|traceback)"
 )
-"""A logged error's message that may stand right before its traceback."""
+"""The message of a logged error that may stand right before its traceback."""
 _GATHERED = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)")
-"""``torch.distributed.checkpoint``: each rank prints the tracebacks of all that failed."""
+"""The heading of ``torch.distributed.checkpoint``, under which each rank prints the tracebacks of
+all that failed."""
 
 
 class ErrorScanner:
@@ -304,7 +308,8 @@ def _heading(chunk: Chunk, start: int) -> Origin | None:
         return Origin(local_rank=int(spawned["local"]))
     match = _GATHERED.search(head.text) or _SNIPPET.match(before)
     if match is None and head.origin.pid is None:
-        # Of an engine that is an actor of a job the prefix tells more: its ranks are no trainer's.
+        # Of an engine that is an actor of a job, the prefix says more: its ranks are not a
+        # trainer's.
         match = _SCHEDULER.match(head.text)
     if match is not None:
         return Origin(rank=int(match["rank"]))
@@ -326,8 +331,8 @@ def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
 
 
 def _details(found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:
-    """What stands in lines of their own: of an actor's death Ray's pid, ip, class name, and after
-    a handler's header the signal."""
+    """What stands on lines of its own: for an actor's death, Ray's pid, ip and class name; after a
+    handler's header, the signal."""
     if found.signature.id == "segfault-handler":
         text = "\n".join(line.text for line in chunk.lines_from(start, 1 + _ANNOUNCED))
         return {"signal": "SIGABRT"} if _ABORTED.search(text) else {}

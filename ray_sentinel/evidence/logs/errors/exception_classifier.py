@@ -31,8 +31,8 @@ _WAITS_FOR_OTHERS = re.compile(
     r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
     r"|/runpy)\.py:|/bin/(?:torchrun|accelerate|deepspeed):|-packages/ray/(?:air|tune|train)/"
 )
-"""Where launchers and drivers wait for their processes, or start: what is raised there tells that
-one of these failed, or nothing of the program yet."""
+"""The places where launchers and drivers wait for their processes, or start. An exception raised
+there shows only that one of these failed, or says nothing of the program yet."""
 
 
 class ExceptionClassifier:
@@ -89,8 +89,9 @@ class ExceptionClassifier:
         return wider if wider is not None and wider.signature.role == "cause" else found
 
     def _at_its_place(self, raised: Raised, found: SignatureMatch | None) -> SignatureMatch | None:
-        """A connection that failed is that of the service whose client raised; a full or broken
-        disk, or a store out of reach, that a checkpoint was written to cost the checkpoint."""
+        """``found``, made more precise by where the exception was raised: a failed connection is
+        one to the service whose client raised it, and a full or broken disk, or a store out of
+        reach, has cost the checkpoint that was being written to it."""
         if _not_reached(raised, found):
             service = self._catalogue.search_frames(raised.frames, connections=True)
             told = found.signature.kind if found is not None else ""
@@ -106,7 +107,7 @@ class ExceptionClassifier:
         return SignatureMatch(lost, found.groups)
 
     def _by_place(self, raised: Raised) -> SignatureMatch:
-        """What the frames of an exception that no entry knows tell."""
+        """What its frames tell of an exception that no entry knows."""
         if is_wrapper(raised.kind) or _cut_while_waiting(raised):
             return SignatureMatch(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)

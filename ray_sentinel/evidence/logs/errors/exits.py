@@ -41,7 +41,8 @@ _FOLDED = re.compile(
     r"(?:\s+error_file\s*: \S+)?(?:\s+traceback\s*: (?P<said>.{0,200}))?"
 )
 _GRACE = 20.0
-"""torchrun ends the others by SIGTERM, and 30 s later by SIGKILL those that are still there."""
+"""Seconds after the first failure from which a SIGKILL counts as torchrun's own: it ends the others
+by SIGTERM, and 30 s later those that are still there by SIGKILL."""
 TABLE_MARKS = ("Root Cause (first observed failure)", "Failures:")
 
 
@@ -56,9 +57,9 @@ class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
     time: float | None = None
     message: str = ""
     root: bool = False
-    """The launcher saw it first."""
+    """This is the exit that the launcher saw first."""
     index: int = 0
-    """Which of the lines handed in names the exit."""
+    """The place, among the lines handed in, of the one that names the exit."""
 
 
 def signal_name(code: int | None) -> str:

@@ -7,7 +7,7 @@ from collections import deque
 from ray_sentinel.evidence.logs.records import Hit
 
 KEEP = 48
-"""First and last hits kept of each signature in a file."""
+"""Number of the first hits, and of the last, that are kept of each signature in a file."""
 
 
 class HitList:

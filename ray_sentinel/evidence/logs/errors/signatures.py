@@ -24,7 +24,7 @@ from ray_sentinel.model.triage import FailureClass
 
 Role = Literal["cause", "symptom", "echo", "harmless", "note"]
 Accuses = Literal["self", "named", "nobody"]
-"""Who a line speaks against: the process that printed it, who is named in it, or nobody."""
+"""Whom a line speaks against: the process that printed it, the one named in it, or nobody."""
 
 CLASSES = frozenset(get_args(FailureClass))
 
@@ -44,34 +44,35 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     role: Role = "cause"
     match: tuple[str, ...] = ()
     pattern: tuple[str, ...] = ()
-    """Regular expressions; named groups rank, local, pid, ip, host, gpu, code, signal and step are
-    facts about the culprit."""
+    """Regular expressions that match a line. Their named groups rank, local, pid, ip, host, gpu,
+    code, signal and step are facts about the culprit."""
     unless: tuple[str, ...] = ()
-    """Regular expressions that take a match back."""
+    """Regular expressions; a line that one of them matches too is no match after all."""
     at_startup: str = ""
-    """The class instead of ``class`` while no step has been made."""
+    """The class that replaces ``class`` while no step has been made."""
     peer_lost: bool = False
-    """The line tells that a peer went or answers no more: an echo of whatever any process says of
-    its own failure within a minute before or after."""
+    """The line says that a peer is gone or no longer answers: an echo of whatever any process says
+    of its own failure within a minute before or after."""
     engine: bool = False
-    """A serving engine's message that it waits: lines of its work after it (``engine-works``) show
-    that it got over it."""
+    """The line is a serving engine's message that it waits; lines of its work after it
+    (``engine-works``) show that it got over it."""
     least: int = 1
-    """It counts only where a file holds so many such lines."""
+    """Least number of such lines in a file; where there are fewer, none counts."""
     event: bool = False
-    """The line tells that something happened: it counts whatever level the line gives itself."""
+    """The line says that something happened: it counts whatever level the line gives itself."""
     frames: bool = False
     """``match`` and ``pattern`` are for the frames of a traceback ("file:line function") whose
     exception no other entry knows."""
     connections: bool = False
-    """``match`` and ``pattern`` are for the frames of a traceback whose exception tells only that a
+    """``match`` and ``pattern`` are for the frames of a traceback whose exception says only that a
     connection failed: they show what the connection was for."""
     files: tuple[str, ...] = ()
-    """Kinds of files that it holds for ("kernel", "raylet", "nccl", ...); empty is all."""
+    """Kinds of files to which the entry applies ("kernel", "raylet", "nccl", ...); empty for
+    all."""
     accuses: Accuses = "self"
     severity: Literal["info", "warning", "critical"] = "critical"
     weight: int = 50
-    """0..100: how specific it is, where several entries match one line."""
+    """How specific the entry is, from 0 to 100: decides between several that match one line."""
     cause: str = ""
     remedy: tuple[str, ...] = ()
     source: tuple[Citation, ...] = ()
@@ -87,9 +88,10 @@ class Advice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     id: str
     kind: str = msgspec.field(name="class", default="")
-    """Empty: background knowledge that is offered where its ``words`` occur in the answer."""
+    """The class that the advice is for. Empty for background knowledge, which is offered where its
+    ``words`` occur in the answer."""
     phase: str = ""
-    """Only where the job stopped in this phase."""
+    """The phase in which the job must have stopped for the advice to apply; empty for any."""
     cause: str = ""
     remedy: tuple[str, ...] = ()
     playbook: str = ""

@@ -44,7 +44,7 @@ _LAST = re.compile(
 )
 
 _MANY = 7
-"""So many ranks with one missing among them are no chance."""
+"""Least number of ranks heard, with a single one missing, that cannot be chance."""
 
 
 class RankWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class RankWork(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     group: str = ""
     seq: int | None = None
-    """The collective that it waited for."""
+    """The number of the collective that the rank waited for."""
     operation: str = ""
     size: str = ""
     enqueued: int | None = None

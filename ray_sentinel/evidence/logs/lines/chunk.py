@@ -12,17 +12,19 @@ from ray_sentinel.evidence.logs.lines.lines import ScannedLine, parse_line
 from ray_sentinel.evidence.logs.lines.times import driver_age, parse_time
 
 MAX_LINE = 6000
-"""Characters of a line that are looked at; of a longer one, those around the trigger word."""
+"""Most characters of a line that are looked at; of a longer one, only those around the trigger
+word."""
 BLOCK = 48 * 1024
-"""Bytes after a header that may belong to its block."""
+"""Number of bytes after a header that may belong to its block."""
 _BACK = 6000
-"""Bytes around a line in which a dated line is looked for."""
+"""Bytes before or after a line within which a dated line is looked for."""
 _PIECE = 8192
-"""Bytes in which all dated lines are looked up at once, when one is asked for."""
+"""Bytes of a piece: when one date in it is asked for, all its dated lines are looked up at once."""
 _TIME_IN = 200
-"""Bytes of a line that are looked at for its time."""
+"""Bytes at the beginning of a line that are searched for its time."""
 _MAYBE_DATED = re.compile(rb"\d:[0-5]\d:\d|[12]\d{9}|\(autoscaler \+")
-"""Every form of a time holds one of these: text without them is passed over fast."""
+"""What every form of a time contains, in one way or another: text without it is passed over
+fast."""
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +46,11 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     year: int
     began: float | None = None
     earlier: float | None = None
-    """The last date in the file before ``data``, Unix seconds."""
+    """The last date in the file before ``data``, in Unix seconds."""
     dated: dict[int, list[tuple[int, float]]] = {}
-    """The pieces looked at so far: the offsets of their dated lines, with their times."""
+    """For each piece looked at so far, the offsets of its dated lines, with their times."""
     before: dict[int, float | None] = {}
-    """The last date of the file before the pieces asked for so far."""
+    """For each piece asked for so far, the last date of the file before it."""
 
     def line(self, start: int, at: int) -> bytes:
         """The line that begins at ``start``; of a long one, the part around ``at``."""
@@ -158,7 +160,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _BEHIND_BAR = re.compile(rb"(%\|[^\n\]]{0,300}<[^\n\]]{0,200})\]([A-Za-z0-9(\[*])")
-"""A bar ends with a bracket, and no line end: what another process prints next stands behind it."""
+"""The end of a progress bar: it has a bracket but no line break, so what another process prints
+next stands right behind it."""
 
 
 def one_a_line(data: bytes) -> bytes:

@@ -29,7 +29,8 @@ _FIELD = re.compile(
     r"(?P<word>debug|trace|info|notice|warning|warn|error|critical|fatal)\b",
     re.IGNORECASE,
 )
-"""In JSON the field may stand anywhere, in logfmt near the front."""
+"""The field that states the level. It may stand anywhere in JSON, but stands near the front in
+logfmt."""
 _REACH = 4000
 
 

@@ -26,9 +26,10 @@ _RAY = re.compile_anchored(
     r"(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?\)[ ]?"
 )
 _VLLM = re.compile(r"(?:VllmWorker rank=|Worker_TP)(?P<rank>\d+)(?:_EP\d+)?$")
-"""vLLM's worker processes; it names the tensor-parallel rank alone where there is no other."""
+"""The name of a vLLM worker process; it gives the tensor-parallel rank alone where there is no
+other."""
 _NUMBERED = re.compile(r"\[rank=(?P<rank>\d+)\]$")
-"""An actor that says its rank as it is shown: ``MegatronPolicyWorker[rank=0]``."""
+"""The name of an actor that shows its rank: ``MegatronPolicyWorker[rank=0]``."""
 _RAY_SYSTEM = re.compile(
     r"\((?P<name>raylet|gcs_server|autoscaler|monitor)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+)| \+[\w]+)?\) ?"
 )
@@ -38,7 +39,7 @@ _ROLE = re.compile(
     r"|(?!step|iter|epoch|batch|node|gpu|layer|stage)[a-z_]+(?P<of_role>\d{1,3})\]:(?! \S))",
     re.IGNORECASE,
 )
-"""torchrun writes the role and the local rank, no blank behind them: ``[step100]: `` is text."""
+"""torchrun's prefix of role and local rank, with no blank after it: ``[step100]: `` is text."""
 _MPI = re.compile(r"\[\d+,(?P<task>\d+)\]<std(?:out|err)>: ?")
 _SRUN = re.compile(r" {0,4}(?P<task>\d{1,5}): (?=\S|  |$)")
 _HOST = re.compile_anchored(
@@ -46,14 +47,15 @@ _HOST = re.compile_anchored(
     r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9.-]*(?<=\d)): (?=\S|  )"
 )
 _DOUBLED = re.compile(r"[.-][.-]")
-"""No host's name holds this."""
+"""Two separators in a row, which no host's name contains."""
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
 _COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
 _SYSLOG = re.compile_anchored(
     r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,]{8,16}(?:Z|[+-]\d\d:?\d\d)?)"
     r" (?P<host>[A-Za-z\d][\w.-]*) (?=kernel: )"
 )
-"""The kernel's lines alone, and its own name stays: what other services print is no machine's."""
+"""What syslog puts before the kernel's lines, whose own ``kernel:`` stays: what other services
+print does not come from the machine itself."""
 _KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _STAMP = re.compile_anchored(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
@@ -62,10 +64,11 @@ _STAMP = re.compile_anchored(
     r"(?=\([^()\n]{1,160}\bpid=\d|\[(?:rank|default)\d{1,6}\]:|\[\d+,\d+\]<std|"
     r"(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)(?: \(core dumped\))?\s*$)"
 )
-"""What ``kubectl logs --timestamps``, ``docker logs -t`` and ``ts`` write; in the looser forms,
-which loggers write too, only before what no logger prints."""
+"""The time that ``kubectl logs --timestamps``, ``docker logs -t`` and ``ts`` write. In its looser
+forms, which loggers write too, it counts only before what no logger prints."""
 _ENDLESS = re.compile(r"(\d{18})\d+")
-"""No number that means something has more digits; Python refuses to read one of thousands."""
+"""A number with more digits than any that means something; Python refuses to read one of
+thousands."""
 _NCCL = re.compile_anchored(
     r"(?:\[[^\]]{10,30}\] |\d{4}-\d\d-\d\d[ T][\d:.,]{8,18} )?"
     r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
@@ -87,7 +90,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     actor: str = ""
     gpu: str = ""
     task: int | None = None
-    """The number that srun or mpirun gave: the rank too, unless the task is a launcher of ranks."""
+    """The number that srun or mpirun gave. It is the rank too, unless the task is a launcher of
+    ranks."""
 
     def filled(self, other: Origin) -> Origin:
         """This origin, with its gaps filled from ``other``."""
@@ -119,7 +123,7 @@ class ScannedLine(msgspec.Struct, frozen=True):
     origin: Origin = NOBODY
     repeated: int = 1
     prefix: str = ""
-    """What was taken off the front: lines of one block have the same."""
+    """What was taken off the front of the line: all lines of one block have the same."""
 
 
 def is_streamed(line: ScannedLine) -> bool:
@@ -159,7 +163,7 @@ def parse_line(raw: str) -> ScannedLine:
             if not value or key == "time":
                 continue
             if key == "name" or (key == "pid" and "name" in match.groupdict()):
-                found[key] = value  # of nested ones the innermost wrote the line
+                found[key] = value  # the innermost of nested ones wrote the line
             else:
                 found.setdefault({"of_role": "local"}.get(key, key), value)
         start = match.end()

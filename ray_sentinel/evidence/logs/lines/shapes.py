@@ -7,9 +7,10 @@ from ray_sentinel.evidence.logs.errors.signatures import CompiledSignature
 
 MOST_SHAPES = 20_000
 _PATIENCE = 40
-"""A shape that matched nothing so often is not looked at again."""
+"""Number of lines of a shape that matched nothing after which it is not looked at again."""
 _KNOWN_AFTER = 12
-"""A shape that got the same answer so often is only asked for that one."""
+"""Number of equal answers for a shape after which its lines are first compared with that answer's
+signature."""
 _DIGITS = b"0123456789"
 
 

@@ -63,7 +63,7 @@ _CONNECTED = re.compile(
 )
 
 _LOOK = 160
-"""Characters from the line's start in which a time is looked for."""
+"""Characters from the line's start within which a time is looked for."""
 
 
 def parse_time(line: str, year: int = 1970) -> float | None:

@@ -18,7 +18,8 @@ from ray_sentinel.evidence.logs.lines.lines import NOBODY, Origin, ScannedLine, 
 
 HEADER = "Traceback (most recent call last)"
 REMOTE = "): ray::"
-"""In the line of Ray's wrapper: it begins a remote traceback also where the text above is cut."""
+"""What the line of Ray's wrapper contains: it begins a remote traceback even where the text above
+is cut off."""
 _MAX_LINES = 600
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _EXCEPTION = re.compile(
@@ -36,11 +37,11 @@ _LOGGED = re.compile(
     r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?[ :|-]{1,3})?"
     r"(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :|-]{1,3})?"
 )
-"""A logger's time and level before an exception, either of which may be missing."""
+"""A logger's time and level before an exception; either may be missing."""
 _BOX = "│╭╰┌└├─|+"
 _DIGITS = re.compile(r"\d")
 _PATIENCE = 12
-"""So many lines may stand between an exception and the one that followed from it."""
+"""Most lines between an exception and the one that followed from it."""
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +50,11 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     message: str = ""
     frame: str = ""
-    """``file:line function`` of the innermost frame."""
+    """The innermost frame, as ``file:line function``."""
     frames: tuple[str, ...] = ()
-    """All frames, outermost first."""
+    """All frames as ``file:line function``, outermost first."""
     index: int = 0
-    """Which of the lines handed in it stands on."""
+    """The place, among the lines handed in, of the line that names the exception."""
     process: Origin = NOBODY
     """The remote process that a Ray wrapper names."""
 
@@ -69,10 +70,10 @@ class Traceback(msgspec.Struct, frozen=True, kw_only=True):
     raised: tuple[Raised, ...]
     lines: tuple[int, ...]
     complete: bool = True
-    """False where the exception's own line is missing; ``raised`` then holds what its frames say
+    """The exception's own line is there. Where it is missing, ``raised`` holds what the frames say
     under the name "Traceback"."""
     ended_at: int | None = None
-    """The first line that shows that it is over; None where the lines end before."""
+    """The first line which shows that the block is over; None where the lines end before that."""
 
 
 def parse_exception(text: str) -> tuple[str, str] | None:

@@ -47,7 +47,7 @@ _HEADER = re.compile(
     r"|done|end(?:ed|ing)?|ran|running|rank\d+|utc)[,;:.|]?",
     re.IGNORECASE,
 )
-"""A word that may stand before the step: what loggers write, and that it began or ended."""
+"""A word that may stand before the step: what loggers write, or that the step began or ended."""
 _TAIL = re.compile(
     r"[\s\])}'\",;:.!|=*#-]*"
     r"(?:(?:is |was |has )?(?:done|finished|completed?|ended|ok|start(?:ed|ing|s)?|begins?|began)"
@@ -57,7 +57,7 @@ _TAIL = re.compile(
     r"['\")\]},;|]*){0,8}\s*",
     re.IGNORECASE,
 )
-"""What may follow: that it is done, how long it took, and values with their names."""
+"""What may follow the step: that it is done, how long it took, and values with their names."""
 _OTHER = re.compile(
     r"\b(?:resum|restor|checkpoint|error|warn|crit|fatal|fail|retry|attempt|install|setup|build)",
     re.IGNORECASE,
@@ -75,7 +75,7 @@ STEP_END_HINTS = (
     b"Train loss/",
     b"throughput/batches_per_sec",
 )
-"""A line that tells of the step before it holds one of these."""
+"""The words of which every line about the step before it contains one."""
 _RESULT = re.compile(
     r"^\W{0,8}(?P<name>[Ll]oss|[Gg]rad(?:ient)?[ _][Nn]orm|Train loss/train/total)"
     r": (?P<value>[-+]?[\w.+-]{1,24})\s*$"

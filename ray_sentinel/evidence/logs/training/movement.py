@@ -16,7 +16,8 @@ from ray_sentinel.evidence.logs.training.steps import HINTS, ReportedStep
 
 _MOST_STEPS, _MOST_MARKS = 60_000, 2000
 _DULL_AFTER = 3
-"""A shape of line that was so often no step and no mark of a phase is not looked at again."""
+"""Number of lines of a shape that were neither a step nor a mark of a phase after which the shape
+is not looked at again."""
 
 
 class MovementReader:

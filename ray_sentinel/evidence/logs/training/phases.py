@@ -25,7 +25,7 @@ class PhaseMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     match: tuple[str, ...]
     pattern: tuple[str, ...] = ()
     usual_seconds: float | None = None
-    """How long the phase usually takes at most; longer silence in it is worth a word."""
+    """Seconds that the phase usually takes at most; a longer silence in it is worth mentioning."""
     quiet: bool = False
     """The phase prints nothing while it works."""
     note: str = ""

@@ -21,12 +21,13 @@ from ray_sentinel.evidence.logs.training.timeline import TrainingTimeline
 _STARTED = frozenset({"train", "teardown", "evaluate", "checkpoint"})
 _LEAST = 900.0
 _TIMES = 2.0
-"""A phase may take so many times what it usually takes at most."""
+"""How many times its usual longest time a phase may take."""
 _GOES_ON = 120.0
 _LINES = 3
-"""So many lines, so long after the phase's last mark, are more than its end."""
+"""Number of lines, well after the phase's last mark, which show that more than the phase's end was
+printed."""
 _ENGINE_UP = ENGINE_UP | {"engine-idle"}
-"""Notes of an engine that serves: a job without steps, and started."""
+"""Notes of an engine that serves: it is a job without steps, and has started."""
 _COUNT = re.compile(r"(?P<percent>\d{1,3})%|\b(?P<done>\d{1,9}) ?(?:/| of ) ?(?P<total>\d{1,9})")
 _WAITS = re.compile(r"(?i)attempt|retr|elapsed|wait|out of|timeout")
 

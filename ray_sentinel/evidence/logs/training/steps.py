@@ -54,8 +54,8 @@ _NORM = re.compile(
     rf"(?P<norm>{_NUMBER})\b",
     re.IGNORECASE,
 )
-"""A norm that is no number stands for the loss on a line that gives none: Megatron leaves the loss
-out of skipped iterations."""
+"""A gradient norm that is not a number. It stands for the loss on a line without one: Megatron
+leaves the loss out of skipped iterations."""
 _SECONDS = re.compile(
     r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)"
     r"|train_step_timing in s|(?P<vague>elapsed|dt|time))"
@@ -102,10 +102,10 @@ HINTS = (
     b"update",
     b"'loss'",
 )
-"""A line that is a step line holds one of these."""
+"""The words of which every step line contains one."""
 
 _FAR = 1e18
-"""No step has a higher number."""
+"""The highest number that a step may have."""
 
 
 class ReportedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,15 +116,16 @@ class ReportedStep(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     loss: float | None = None
     norm: float | None = None
-    """Of the gradients."""
+    """The norm of the gradients."""
     of: str = "loss"
-    """What ``loss`` is: a line may give the norm of the gradients alone, where it is no number."""
+    """What ``loss`` is: a line may give the norm of the gradients alone, where that is not a
+    number."""
     tokens_per_second: float | None = None
     epoch: float | None = None
     left: bool = False
-    """The line is a bar that may move without a step being done (0 of n)."""
+    """The line is a progress bar that may move without a step being done (0 of n)."""
     per_epoch: bool = False
-    """``total`` counts one epoch's steps, not the training's."""
+    """``total`` counts the steps of one epoch, not those of the training."""
     bare: bool = False
     """The line says little more than a number, as other counters do too."""
 

@@ -16,15 +16,16 @@ from ray_sentinel.evidence.logs.training.phases import PhaseSeen
 from ray_sentinel.model.triage import StepProgress
 
 _ENOUGH = 200
-"""Step lines after an error that are looked at."""
+"""Most step lines after an error that are looked at."""
 _STREAM_SECONDS = 20.0
 _FAR = 1e18
 _ABSURD = 3600.0
-"""A step that is said to take so long is believed by the lines' times alone."""
+"""Seconds; a step that is said to take this long is judged by the times of the lines alone."""
 _SLOWER = 2.0
-"""So much longer than a bar says steps may have taken: evaluation and saving are not in it."""
+"""How many times longer than a bar says steps may have taken: evaluation and saving are not in its
+figure."""
 SURVIVED_STEPS = 3
-"""So many different steps after an error mean that training went on."""
+"""Number of different steps after an error which show that training went on."""
 
 
 class TrainingTimeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +36,10 @@ class TrainingTimeline(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[tuple[int, tuple[StepSeen, ...]], ...] = ()
     step_seconds: float | None = None
     last_time: float | None = None
-    """Of the last step whose line, or one shortly before it, is dated."""
+    """The time, in Unix seconds, of the last step that is dated on its own line or shortly before
+    it."""
     latest: float | None = None
-    """No step came after this; None where nothing tells."""
+    """A time after which no step came, in Unix seconds; None where nothing shows one."""
 
 
 def find_training(files: Sequence[FileFacts]) -> TrainingTimeline:

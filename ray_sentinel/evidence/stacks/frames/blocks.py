@@ -15,8 +15,8 @@ from ray_sentinel.evidence.stacks.frames.names import last_name
 LOOP, CHOICE, TRY = "loop", "choice", "try"
 
 Blocks = tuple[str, ...]
-"""The statements around a line, the outermost first: "loop 12 body", "choice 20 orelse",
-"try 30 body"."""
+"""The statements around a line, from the outermost to the innermost: "loop 12 body", "choice 20
+orelse", "try 30 body"."""
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))

@@ -10,7 +10,7 @@ from ray_sentinel.evidence.stacks.frames import meanings as m
 from ray_sentinel.evidence.stacks.frames.meanings import FramePattern
 
 DRIVERS = r"(^|/)lib(cuda|hsa-runtime64|amdhip64|ze_loader|ascendcl)\.so[.\d]*$"
-"""Libraries whose frames tell something without a name: they are shipped without symbols."""
+"""Libraries whose frames mean something even without a name: they are shipped without symbols."""
 
 NATIVE: tuple[FramePattern, ...] = (
     FramePattern(

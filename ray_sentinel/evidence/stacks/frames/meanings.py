@@ -26,13 +26,14 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
 
     activity: Activity
     label: str
-    """For people; ``{op}`` is replaced by the operation's name."""
+    """What the thread does, for people; ``{op}`` is replaced by the operation's name."""
     level: int = 3
     waits: bool | None = False
-    """Whether the thread waits for other ranks there; None where the frame alone cannot tell."""
+    """The thread waits for other ranks there; None where the frame alone cannot tell."""
     delegates: Delegate = ""
-    """The thread only waits for another of its process to do the work, and for which: a thread of
-    the autograd engine, of a pool, of an actor's, or for some thread that cannot be told."""
+    """What the thread waits for to do its work, all in the same process: a thread of the autograd
+    engine, of a pool or of an actor, or some thread that cannot be told. Empty where it does the
+    work itself."""
 
 
 class FramePattern(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class FramePattern(msgspec.Struct, frozen=True):
     function: str
     file: str = ""
     operation: str = ""
-    """The operation's name where the function's own name does not carry it."""
+    """The operation's name, where the function's own name does not contain it."""
 
 
 COLLECTIVE = Meaning(activity="collective-wait", label="in {op}", waits=True)
@@ -126,4 +127,4 @@ OPERATIONS = (
     "all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|broadcast|bcast|barrier|gather|scatter"
     "|reduce|send_?recv|send|recv"
 )
-"""Names of collectives and transfers, as they stand in functions of all libraries."""
+"""Names of collectives and transfers, as they occur in the functions of all libraries."""

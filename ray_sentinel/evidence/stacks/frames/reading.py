@@ -1,10 +1,10 @@
 """One thread's frames, read: what it does, in whose hands it is, and where in the code.
 
 The innermost frame of the highest level decides (see ``meanings``), with two exceptions. The frame
-of a collective, or of who waits for the network, counts only if no code of the user's runs inside
-it, for a hook or a request's handler that hangs there hangs by itself. And a compiler may have
-inlined ``take_gil`` away: CPython waits for its lock with a timed condition variable, and nothing
-else in CPython does.
+of a collective, or of whatever waits for the network, counts only if no code of the user's runs
+inside it, for a hook or a request's handler that hangs there hangs by itself. And a compiler may
+have inlined ``take_gil`` away: CPython waits for its lock with a timed condition variable, and
+nothing else in CPython does.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class StackReading(msgspec.Struct, frozen=True, kw_only=True):
     """The meaning of one stack."""
 
     meaning: Meaning | None = None
-    """None where no frame is known."""
+    """What the telling frame means; None where no frame is known."""
     label: str = ""
     operation: str = ""
     signature: tuple[str, ...] = ()
@@ -193,7 +193,8 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
         # An engine that waits at its queue has no request; inside of one it is at work.
         if meaning is m.NO_REQUEST and not on_thread:
             continue
-        # A future's wait is a condition's, and a pool's end its threads': the outer one says whose.
+        # A future waits on a condition, and a pool that ends waits for its threads: the outer frame
+        # says whose wait it is.
         tells_whose = on_thread and (meaning.delegates == "pool" or meaning is m.NO_REQUEST)
         if best is None or meaning.level > best[1].level or tells_whose:
             best = (index, meaning)

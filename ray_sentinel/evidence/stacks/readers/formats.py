@@ -42,10 +42,10 @@ FORMATS: tuple[Format, ...] = (
     Format("kernel", "kernel", kernel.looks_like, kernel.parse),
     Format("py-spy", "py-spy", pyspy.looks_like, pyspy.parse),
 )
-"""In the order in which they are asked: the surer signs first."""
+"""All formats in the order in which they are tried: those with surer signs come first."""
 
 _BESIDE_PYSPY = frozenset({"cuda-gdb", "gdb", "kernel"})
-"""What scripts put into one file with py-spy's text."""
+"""The formats that scripts put into one file together with py-spy's text."""
 
 _BY_PREFIX = {
     "pyspy": "py-spy",
@@ -96,13 +96,13 @@ def parse(
 def _beside_pyspy(
     text: str, other: Format, process: ProcessId, at: float
 ) -> tuple[StackTrace, ...]:
-    """What py-spy and ``other`` say in one text; of one process, for whose else would it be?"""
+    """What py-spy and ``other`` say in one text; both are taken to be about one process."""
     spied = [trace for trace in pyspy.parse(text, process, at) if _has_frames(trace)]
     if not spied:
         return other.parse(text, process, at)
     owners = {trace.process for trace in spied}
     if len(owners) > 1:
-        return tuple(spied)  # whose the other's stacks are, nothing tells for sure
+        return tuple(spied)  # nothing says for sure whose stacks the other tool shows
     beside = other.parse(pyspy.without_threads(text), spied[0].process, at)
     return (*spied, *(trace for trace in beside if _is_of(trace, spied[0].process)))
 

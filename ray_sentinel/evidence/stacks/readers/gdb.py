@@ -157,9 +157,11 @@ def _pid(text: str) -> int:
 
 
 def _started(thread: ThreadStack) -> bool:
-    """Whether the outermost frame is the start function of a thread: the main one has none.
+    """Whether the outermost frame is the start function of a thread, which the main one does not
+    have.
 
-    But in a process that a thread has forked: there the pid tells.
+    In a process that a thread has forked it has one; there the pid tells which thread is the main
+    one.
     """
     if not thread.frames:
         return False

@@ -48,7 +48,7 @@ _REPORTS = (
     re.compile(r"\bPID:\s*(?P<tid>\d+)\s+Comm:\s*(?P<name>\S+)"),
 )
 _KTHREADD = 2
-"""The parent of all threads of the kernel: none of them is a rank."""
+"""Process number of the parent of all kernel threads, none of which is a rank."""
 _KERNEL_THREAD = re.compile(
     r"swapper|kworker|khungtaskd|ksoftirqd|migration|rcu\w|kswapd|jbd2|watchdog|kthreadd"
 )
@@ -58,7 +58,7 @@ _WCHAN = re.compile(r"^\s*wchan:?\s+([A-Za-z_][\w.]*)\s*$")
 
 
 KERNEL = "kernel"
-"""The ``file`` of a kernel frame, followed by ``:MODULE`` where it is in one."""
+"""The ``file`` of a kernel frame, followed by ``:MODULE`` where the frame is in a module."""
 
 
 def looks_like(text: str) -> bool:
@@ -184,7 +184,7 @@ def _header(line: str) -> tuple[int, _Task] | None:
 
 
 def _reported(line: str) -> _Task | None:
-    """The task that a line of the kernel log begins to tell of."""
+    """The task about which a line of the kernel log begins to report."""
     for pattern in _REPORTS:
         if match := pattern.search(line):
             groups = match.groupdict()

@@ -16,8 +16,8 @@ from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks.readers import text as tx
 from ray_sentinel.evidence.stacks.readers.prefixes import said_before, without_prefixes
 
-# Behind the number only what tells where: "rank 3 joined the group" and "rank 3 at step 7" are a
-# log's lines. Indented, or bare as ``rank = 3``, it is a debugger's word on a variable.
+# Only what tells where may follow the number: "rank 3 joined the group" and "rank 3 at step 7" are
+# a log's lines. Indented, or bare as ``rank = 3``, it is a debugger's word on a variable.
 _WHERE = r"(?:host|node|pid|process|gpu)\W+"
 _HEAD = re.compile(
     r"(?:[^\w\s]\W*(?:global[ _]?)?rank\s*=|[^\w\s]?\W*(?:global[ _]?)?rank\s*[:#]?)\s*"
@@ -27,11 +27,12 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _MARKED = re.compile(r"\W*[^\w\s.]")
-"""What stands behind "rank 3 of 8" in a header, and not in a sentence."""
+"""What follows "rank 3 of 8" in a header, but not in a sentence."""
 _PLACES = ("host", "ip", "node", "container")
 _WORDS = {"task": "task", "local": "local rank", "of_role": "local rank", "number": "number"}
 _SHORTEST = 2
-"""Lines of a stack at least: numbers that change with each line are the lines' own."""
+"""Least number of lines in a stack: a number that changes with every line is part of the lines and
+names no writer."""
 
 
 class TextPart(msgspec.Struct, frozen=True):
@@ -40,11 +41,12 @@ class TextPart(msgspec.Struct, frozen=True):
 
     text: str
     rank: int | None = None
-    """Of the process that wrote it. srun and mpirun count tasks, which may each be several."""
+    """The rank of the process that wrote it; None where only a task's number of srun or mpirun is
+    known, for a task may be several ranks."""
     host: str = ""
     pid: int = 0
     name: str = ""
-    """What tells it from the other parts, for people: ``local rank 3``."""
+    """What distinguishes it from the other parts, for people: ``local rank 3``."""
 
 
 def parts(text: str, holds_stacks: Callable[[str], bool]) -> tuple[TextPart, ...]:

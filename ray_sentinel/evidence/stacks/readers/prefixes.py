@@ -29,8 +29,9 @@ _POSTED = re.compile_anchored(
         )
     )
 )
-"""What only dumps bear that were posted or came through syslog, beside launchers' prefixes."""
-# What begins a stack: only where it stands behind a prefix are prefixes taken off.
+"""Prefixes beyond those of launchers, found only in dumps that were posted or came through
+syslog."""
+# What begins a stack: prefixes are taken off only where one of these follows them.
 _SIGNS = tuple(
     re.compile(sign)
     for sign in (
@@ -43,19 +44,20 @@ _SIGNS = tuple(
         r"\[<[0-9a-f]+>\] ",
     )
 )
-"""Each by itself: an expression that begins with a word is found many times faster."""
+"""The beginnings of lines of a stack. Each is searched for by itself: an expression that begins
+with a word is found many times faster."""
 _OF_KERNEL = re.compile(r"\+0x[0-9a-f]+/0x")
 _FUNCTION = re.compile(r"(?:\? )?(?<![\w.])[A-Za-z_][\w.]*$")
 _BLANK = re.compile(r"[ \t]{0,8}(?:\[[ \d.]{5,20}\][ \t]*)?")
 """What may stand between the prefixes and the sign: indentation, and the kernel's own clock."""
 _DEEPEST = 4
 _FARTHEST = 400
-"""Characters that prefixes take at most."""
+"""Most characters that the prefixes of a line take; what follows more is no sign."""
 
 _WRITERS = frozenset({"rank", "local", "of_role", "task", "pid", "worker", "number"})
-"""The groups of prefixes that tell one process from others."""
+"""The groups of the prefixes that distinguish one process from another."""
 _COUNTED = frozenset({"task", "number"})
-"""Those that are mere numbers, which the line itself may begin with."""
+"""The groups that are mere numbers, with which the line itself may begin."""
 _FOLDED = re.compile(
     r"(?:\.\w+:\d+\)|\.so[.\d]*\)|line \d+,? in \S+) \[repeated \d+x across cluster\]"
 )
@@ -91,7 +93,7 @@ def _signs(text: str) -> Iterator[int]:
 
 
 def _stands_behind(text: str, sign: int) -> bool:
-    """Between the line's begin and ``sign`` there are prefixes and nothing else."""
+    """Whether there are prefixes and nothing else between the line's beginning and ``sign``."""
     # No further back than prefixes reach: a line may have no end.
     begin = text.rfind("\n", max(0, sign - _FARTHEST - 1), sign) + 1
     if begin == sign or sign - begin > _FARTHEST:

@@ -46,7 +46,8 @@ _OTHER_TOOL = re.compile(r"#\d+ |\[<[0-9a-f]+>\] |\((?:cuda-)?gdb\)|\$ ")
 _REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*")
 
 _KEPT = 16_384
-"""Characters of a thread's text that is kept beside its frames; a longer one is read each time."""
+"""Most characters of a thread's text whose frames are remembered; a longer text is read each
+time."""
 
 
 def looks_like(text: str) -> bool:

@@ -13,13 +13,13 @@ from ray_sentinel import regex as re
 from ray_sentinel.model.stacks import Frame, ThreadStack
 
 MAX_LINE = 16_384
-"""Characters of a line that are looked at; C++ template names make lines of a few thousand."""
+"""Most characters of a line that are looked at; C++ template names make lines of a few thousand."""
 
 MAX_FRAMES = 4_096
-"""Frames of one thread that are kept: a runaway recursion says nothing new below."""
+"""Most frames of one thread that are kept: below them, a runaway recursion shows nothing new."""
 
 _LONGEST_SHARED = 2_000
-"""Characters of a function's and its file's name together."""
+"""Most characters that a frame's function and file may have together to be remembered."""
 
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 _SOURCE = (".py", ".pyx", ".pxd", ".ipynb")
