@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
 # A collector's settings as ``collect`` is given them: ``--set``, and where each one stands.
 
 _PLACES = frozenset({"file", "files", "folder", "folders", "path", "paths"})
-"""Settings that name files or folders."""
+"""Keys of settings whose values are paths of files or folders."""
 _COMPLAINT = re.compile(r"\[collectors\.(?P<name>[^\]]*)\]: (?:unknown key )?(?P<key>[\w-]*)")
 
 

@@ -197,7 +197,7 @@ def _known(checks: Sequence[Check[Any]], names: Iterable[str]) -> None:
 class _Found(NamedTuple):
     looks: dict[str, tuple[CheckReading, ...]]
     cluster: Cluster | None = None
-    """None where only this machine was examined."""
+    """The Ray cluster; None where only this machine was examined."""
     visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
     note: str = ""

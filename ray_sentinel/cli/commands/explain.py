@@ -23,7 +23,7 @@ HELP = "explain dumps and stacks in files from anywhere"
 GROUP = "explain"
 EXAMPLE = "ray-sentinel explain folder /evidence"
 WHOLE = "folder"
-"""The kind that is meant where none is named."""
+"""The kind of evidence that is meant where none is named."""
 
 
 def kinds_of_evidence() -> list[str]:

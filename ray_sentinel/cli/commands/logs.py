@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # 60 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.logs.select import Described, LineFilter
 
 TAIL = 50
-"""Lines of each file, where none are asked for."""
+"""Lines that are printed of each file unless another number is asked for."""
 HELP = "find, show and follow a job's logs"
 GROUP = "look"
 EXAMPLE = "ray-sentinel logs --rank 3 --tail 50"

@@ -28,7 +28,8 @@ HELP = "show all stacks of the running jobs, merged, and who waits for whom"
 GROUP = "look"
 EXAMPLE = "ray-sentinel stacks"
 _LONGEST = 20_000
-"""Characters of a line that a program's names are in, such as a chain."""
+"""Most characters of a line that names parts of a program, such as a chain of waits; the rest is
+cut off."""
 _CANNOT_GO_ON = ("broken", "circle")
 _STANDS = ("standing", "unheld", "complete", "mute", "idle")
 

@@ -23,7 +23,7 @@ EXAMPLE = "ray-sentinel status --watch"
 
 FOUND = ("hung", "stalled")
 SHORTEST = 0.1
-"""Seconds between two looks: whoever asks for less would only load the coordinator."""
+"""Shortest interval in seconds between two looks: a shorter one would only load the coordinator."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ GROUP = "look"
 EXAMPLE = "ray-sentinel top"
 
 SHORTEST = 0.1
-"""As of ``status --watch``."""
+"""Shortest interval in seconds between two looks, as for ``status --watch``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

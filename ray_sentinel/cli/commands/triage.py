@@ -25,7 +25,7 @@ from ray_sentinel.errors import UsageError
 
 Update = Callable[[int, int, str], None]
 _WORTH_IT = 64 << 20
-"""Bytes to read from which a bar is shown."""
+"""Bytes of logs from which on a progress bar is shown."""
 
 
 @contextmanager

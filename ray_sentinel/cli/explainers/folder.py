@@ -42,7 +42,7 @@ _WELL = {
     "nccl-ras": ("running", "no-mismatch"),
     "logs": ("completed", "running"),
 }
-"""Per witness, the kinds with which its own command exits with 0."""
+"""For each witness, the kinds of answers with which its own command exits with 0."""
 
 
 class FolderWitness(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class FolderWitness(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     confidence: float
     ranks: tuple[int, ...]
-    """Whom it names."""
+    """The ranks that this witness names."""
     text: str
     files: int
 
@@ -69,16 +69,17 @@ class FolderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     confidence: float
     culprits: list[dict[str, Any]]
-    """Each with the witnesses that speak for it (``named_by``), and against (``not_named_by``)."""
+    """The culprits, each with the witnesses that speak for it (``named_by``) and against it
+    (``not_named_by``)."""
     evidence: list[EvidenceItem]
     waiting: tuple[str, ...]
     next_steps: tuple[str, ...]
     witnesses: list[FolderWitness]
     contradictions: list[str]
     reservation: str
-    """Why the live engine would wait before it tells this; empty where it would not."""
+    """Why the live engine would wait before it tells this; empty if it would not wait."""
     why: Weighing | None = None
-    """What was weighed, where it is asked for and anything was."""
+    """What was weighed; None if it was not asked for, or there was nothing to weigh."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ from ray_sentinel.model.ras import RasCulprit, RasFacts
 HELP = "explain outputs of ncclras, or of STATUS on port 28028"
 
 SECONDS = 60.0
-"""For all files together."""
+"""Seconds that reading all files together may take."""
 _QUIET = ("running", "no-mismatch")
 
 
