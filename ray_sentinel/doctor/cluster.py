@@ -32,7 +32,7 @@ class ClusterFindings(msgspec.Struct, frozen=True, kw_only=True):
     """What was found on all nodes."""
 
     looks: dict[str, tuple[CheckReading, ...]]
-    """By host."""
+    """The readings of each host."""
     visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
 
@@ -42,9 +42,9 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
     looks: tuple[CheckReading, ...]
     place: tuple[str, int] | None = None
-    """Address and port where it can be probed."""
+    """Address and port at which this node can be probed; None if it cannot be."""
     problem: str = ""
-    """Why it cannot be probed."""
+    """Why this node cannot be probed; empty if it can be."""
 
 
 class Examiner:

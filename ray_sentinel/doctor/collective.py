@@ -23,7 +23,7 @@ SECONDS = 90.0
 JOIN_SECONDS = 45.0
 """Seconds for the other nodes to join."""
 ELEMENTS = 1 << 22
-"""Floats that are summed: 16 MiB, so that more than one packet and channel is used."""
+"""Number of floats that are summed: 16 MiB, so that more than one packet and channel is used."""
 
 
 class Reduced(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,11 +31,11 @@ class Reduced(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = ""
     backend: str = ""
-    """"nccl" or "gloo"; empty where there is no PyTorch."""
+    """"nccl" or "gloo"; empty if there is no PyTorch."""
     gpus: int = 0
     join_seconds: float | None = None
     seconds: float | None = None
-    """Of one sum of ``ELEMENTS`` floats."""
+    """Seconds that one sum of ``ELEMENTS`` floats took; None if it did not end."""
     problem: str = ""
 
 
