@@ -54,10 +54,10 @@ __all__ = [
 ]
 
 BOUNDED = 400
-"""Characters that ``re`` is given where it stands in for RE2: the worst expression of the package
-takes some tens of milliseconds on as many."""
+"""Most characters that ``re`` is given where it stands in for RE2: on as many, the worst expression
+of the package takes some tens of milliseconds."""
 _MEMORY = 4 << 20
-"""Bytes that RE2 may use for one expression; what does not fit is done in less, more slowly."""
+"""Bytes that RE2 may use for one expression; with too little memory it is slower."""
 
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _DIGITS = ((0x30, 0x39),)

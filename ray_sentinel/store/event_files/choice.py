@@ -9,7 +9,8 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.store.event_files.runs import EventRun
 
 MAX_TOLD = 8
-"""Runs left out that are named, the newest."""
+"""Largest number of runs left out that are named, the newest; of the others only the number is
+told."""
 
 
 def choose(
