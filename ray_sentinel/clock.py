@@ -84,8 +84,8 @@ _MOST_EPOCHS = 64
 """Most settings of a wall clock that are remembered; of one that is set over and over, the oldest
 are forgotten."""
 SHIFT_STEP = 0.5
-"""Seconds by which the wall clock must move against a steady one to be followed: what is shown to
-people stays the same, to the last bit, while it is only slewed."""
+"""Seconds by which the wall clock must move against a steady one before the move is followed: what
+is shown to people stays the same, to the last bit, while the clock is only slewed."""
 
 
 class SteadyClock:

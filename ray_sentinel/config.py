@@ -44,7 +44,7 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 """A TCP port; 0 takes any that is free."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Interval = Annotated[float, msgspec.Meta(ge=0.01, le=1e9)]
-"""Seconds between two times of something; 0 would be a busy loop."""
+"""Seconds between two runs of something that repeats; 0 would be a busy loop."""
 Amount = Annotated[int, msgspec.Meta(ge=0)]
 MemoryBytes = Annotated[int, msgspec.Meta(ge=1 << 20)]
 Factor = Annotated[float, msgspec.Meta(ge=0, le=1e9)]

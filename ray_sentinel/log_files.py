@@ -25,8 +25,8 @@ BATCH_BYTES = 256 << 10
 HANGS_SECONDS = 5.0
 """Seconds after which a write that has not ended is reported."""
 RETRY_SECONDS = 15.0
-"""After lines could not be written, though no more come: who logs once an hour must not be told for
-an hour of a disk that has room again."""
+"""Seconds until a failed write is tried again, even if no further line comes: otherwise a program
+that logs once an hour would be reported for an hour because of a disk that has room again."""
 
 
 class LineWriter:

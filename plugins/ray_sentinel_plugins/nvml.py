@@ -68,7 +68,7 @@ class NvmlGpu(msgspec.Struct):
     """A GPU as it was first seen."""
 
     label: str
-    """NVML's index, or ``<index>:<MIG index>``."""
+    """NVML's index of the GPU, or ``<index>:<MIG index>``."""
     uuid: str
     name: str
     pci: str

@@ -92,8 +92,9 @@ MAX_LOGS = 256
 SEARCH_SECONDS = 10.0
 """Seconds between two searches for the ranks' logs."""
 _SHARDS = re.compile(r"(?i)\bloading (?:[\w-]+ ){0,3}shards: *(\d{1,3})%")
-"""Weights that are being read: sglang's ``Multi-thread loading shards:  40% Completed``, vLLM's
-``Loading safetensors checkpoint shards``, Transformers' ``Loading checkpoint shards``."""
+"""Pattern of lines about weights that are being read: sglang's ``Multi-thread loading shards: 40%
+Completed``, vLLM's ``Loading safetensors checkpoint shards``, Transformers' ``Loading checkpoint
+shards``."""
 
 
 class LogOwner(msgspec.Struct, frozen=True):

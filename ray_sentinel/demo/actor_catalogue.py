@@ -55,7 +55,7 @@ class ActorFaultSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     way: str = ""
-    """What the culprit does to itself; empty where the job as a whole gets into trouble."""
+    """What the culprit does to itself; empty if the job as a whole gets into trouble."""
     roles: tuple[str, ...] = ()
     """Roles whose members may be the culprit, as far as the layout has them; if empty, all but
     "driver"."""

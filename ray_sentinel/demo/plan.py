@@ -36,7 +36,7 @@ class TrainingScript(msgspec.Struct, frozen=True, kw_only=True):
     first_seconds: float = 0.0
     """Seconds of work before the first step."""
     pause: str = ""
-    """What the job does for ``seconds`` after the step that was drawn."""
+    """What the job does for ``seconds`` seconds after the step that was drawn."""
     seconds: float = 0.0
     phase: str = ""
     """The phase that the script declares during that pause."""

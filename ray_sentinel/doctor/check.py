@@ -67,7 +67,7 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     """The command or setting that fixes it; empty if nothing needs fixing."""
     host: str = ""
-    """Host concerned; empty if it concerns all nodes."""
+    """The host concerned; empty if it concerns all nodes."""
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,9 +22,9 @@ from ray_sentinel.doctor.peer_probe import PeerProbe, visit, whom_to_visit
 from ray_sentinel.doctor.plan import RunPlan
 
 START_SECONDS = 20.0
-"""Seconds beyond the plan's deadline for an actor to start and its checks to end."""
+"""Seconds beyond the plan's deadline that an actor may take to start and to end its checks."""
 VISITS_SECONDS = 60.0
-"""Seconds for every node to probe its peers."""
+"""Seconds in which every node must have probed its peers."""
 _HEAD = "node:__internal_head__"
 
 

@@ -19,9 +19,9 @@ from ray_sentinel import process
 from ray_sentinel.process import python_module
 
 SECONDS = 90.0
-"""Seconds for every node to import PyTorch, form the group and receive the sum."""
+"""Seconds that every node may take to import PyTorch, form the group and receive the sum."""
 JOIN_SECONDS = 45.0
-"""Seconds for the other nodes to join."""
+"""Seconds to wait for the other nodes to join."""
 ELEMENTS = 1 << 22
 """Number of floats that are summed: 16 MiB, so that more than one packet and channel is used."""
 

@@ -43,8 +43,8 @@ NONCE_BYTES = 16
 WINDOW = 60.0
 """Seconds by which the time of a request may differ from the server's."""
 MOST_NONCES = 1 << 16
-"""Most nonces that are remembered; beyond that, requests are refused. Only clients with the key can
-add any."""
+"""Most nonces that are remembered; beyond that, the oldest is forgotten. Only clients that may read
+the page anyway can bring in new ones."""
 SCHEME = "RaySentinel"
 PROOF_HEADER = "Ray-Sentinel-Proof"
 REALM = 'realm="ray_sentinel"'

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 MAX_REQUEST = 16 << 10
 """Most bytes of a request's head; a longer one is refused with status 431."""
 MAX_CONNECTIONS = 256
-"""Most connections at one time; for the next one, room is made."""
+"""Most connections at one time; for a further one, the one that has idled longest is cut."""
 REQUEST_SECONDS = 10.0
 """Seconds that a request may take to arrive once it has begun, and that a client may take to accept
 the answer."""
@@ -77,8 +77,8 @@ Authenticate = Callable[[Request], Response | Awaitable[Response | None] | None]
 """Returns None to let a request in, or the response that refuses it. What takes longer than a
 moment is awaited."""
 Guard = Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]
-"""Stands around all that is answered to a request that can be read: is given what would answer it,
-and what it returns is sent."""
+"""Called with each readable request and a function that would answer it; what the guard returns is
+sent."""
 Headers = tuple[tuple[str, str], ...]
 
 

@@ -31,7 +31,7 @@ NAME = "trainer_state.json"
 MOST_FILES = 32
 """Most saved states that are read, the newest: every checkpoint has one."""
 MOST_BYTES = 64 << 20
-"""It holds every line that was logged."""
+"""Most bytes of such a file, which holds every line that was logged; a larger one is not read."""
 
 
 class _State(msgspec.Struct):

@@ -70,18 +70,19 @@ LEAST = {(1, 3): 120, (1, 4): 32, (1, 5): 96, (1, 6): 56, (1, 7): 64, (1, 8): 64
 """Bytes of each revision's table up to the last field that is read: drivers of one revision differ
 in what they append."""
 SILENT = {(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (2, 3), (2, 4), (3, 0)}
-"""Revisions of which nothing is told: early cards, where fields mean other things on each, and
+"""Revisions that are not read: those of early cards, where fields mean other things on each, and of
 APUs."""
 MI100 = frozenset({"0x7388", "0x738c", "0x738e", "0x7390"})
 MI200 = frozenset({"0x7408", "0x740c", "0x740f", "0x7410"})
-"""Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``. That of
-MI100 seems to count joules, that of Navi 21 millijoules."""
+"""Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``. The
+firmware of MI100 seems to count joules, that of Navi 21 millijoules."""
 MI200_ENERGY_AT = 24
 KINDS = ("power", "current", "thermal", "other")
 THERMAL_BITS, HOTSPOT = 0xFFFF << 32, 1 << 36
-"""In ``indep_throttle_status``. The driver sets a Radeon's bits from how many percent each
-throttler takes; firmware of RDNA 3 and 4 never says 0 for the hot spot, be the card idle and cold.
-On Instinct cards the bits are the firmware's own."""
+"""The thermal bits of ``indep_throttle_status``, and the bit of the hot spot. The driver sets a
+Radeon's bits from how many percent each throttler takes; firmware of RDNA 3 and 4 never says 0
+for the hot spot, even if the card is idle and cold. On Instinct cards the bits are the
+firmware's own."""
 _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
 _NEVER = 1 << 16
 

@@ -37,8 +37,8 @@ _ERROR = re.compile(
     rf"(?P<source>mce: |EDAC \w+: |amdgpu {PCI}: )?(?:amdgpu: )?(?P<group>\{{\d+\}})?"
     r"\[Hardware Error\]: |^mce: (?:CPU|Machine)|^EDAC (?P<edac>\w+): \d+ [CU]E "
 )
-"""A line of a machine check, of the firmware's error report (APEI's GHES, in CPER form), of EDAC,
-or of AMD's accelerator check architecture (ACA)."""
+"""Pattern of a line of a machine check, of the firmware's error report (APEI's GHES, in CPER form),
+of EDAC, or of AMD's accelerator check architecture (ACA)."""
 
 _NVRM_GPU = re.compile(rf"NVRM: (?:The NVIDIA )?GPU(?: at)? (?:PCI:)?{PCI}")
 _OOM_CONTEXT = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<rest>.*)")

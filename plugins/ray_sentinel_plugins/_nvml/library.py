@@ -22,7 +22,7 @@ ABSENT = frozenset(
         pynvml.NVML_ERROR_NO_DATA,
     }
 )
-"""Answers of a card or a driver that is too old or too new for a call; nothing is wrong then."""
+"""Errors with which a card or a driver of another generation answers; nothing is wrong then."""
 
 
 class GpuLost(Exception):

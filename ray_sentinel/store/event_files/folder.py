@@ -28,8 +28,8 @@ rests so long."""
 JITTER_SECONDS = 1.0
 """Seconds by which the times of threads that write together may be out of order."""
 FEW = 3
-"""So many values in a row, or this share of all, were stamped by a clock that was wrong for a
-moment; of more, the clock was set for good."""
+"""Most values in a row (``FEW_SHARE`` is the same as a share of all) that count as stamped by a
+clock that was wrong for a moment; if there are more, the clock was set for good."""
 FEW_SHARE = 0.01
 
 

@@ -60,8 +60,9 @@ CREATE TABLE IF NOT EXISTS blocks
    PRIMARY KEY (family, layout, step, start));
 CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
 """
-"""``moments`` are rows as they came; a block is of one family, and its layout has the columns of
-this family only: what comes and goes in one family leaves the others' blocks whole."""
+"""Tables of the file. ``moments`` are rows as they came; a block is of one family, and its layout
+has the columns of this family only, so that what comes and goes in one family leaves the others'
+blocks whole."""
 _FIRST_ROW = "SELECT min((SELECT min(time) FROM moments WHERE layout = id)) FROM layouts"
 _FIRST_BLOCK = "SELECT min(start) FROM blocks WHERE step = ?"
 _LAYOUTS_OF_ROWS = """SELECT id, keys FROM layouts WHERE EXISTS

@@ -14,8 +14,8 @@ from ray_sentinel.process import run
 
 CACHE = Path("~/.cache/ray_sentinel/bin")
 PROBE_SECONDS = 60.0
-"""Seconds that the program may take to tell its version: it has 100 MB and more, and may lie on a
-slow file system."""
+"""Seconds that the program may take to print its version or its help: it has 100 MB and more, and
+may lie on a slow file system."""
 OUT_OF_ORDER = (2, 39)
 """First version that accepts samples older than the newest."""
 _VERSION = re.compile(r"^prometheus, version (\d+)\.(\d+)\.(\d+)", re.MULTILINE)

@@ -38,7 +38,7 @@ class TargetDiscovery(msgspec.Struct, frozen=True, kw_only=True):
     agents: str
     """The URL of an agent's ``/sd``, or the file that lists the agents."""
     ray: str
-    """The file that lists Ray's targets."""
+    """Path of the file that lists Ray's targets."""
     ray_dashboard: str = ""
     """The URL of Ray's dashboard, which lists Ray's targets for a Prometheus that cannot read the
     file; empty if the file is used."""
