@@ -55,8 +55,8 @@ def add_url(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         default="",
         metavar="FILE",
-        help="file with the token for --url, or with the page's whole link; other users cannot see "
-        "it, as they can see a command line",
+        help="file with the token for --url, or with the whole link (other users can see a token "
+        "on the command line)",
     )
 
 

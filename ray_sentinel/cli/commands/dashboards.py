@@ -1,7 +1,7 @@
 """Write the dashboards for Grafana, or list them.
 
 `export DIR` writes one JSON file for each dashboard into DIR, to be imported by hand or provisioned
-from there. The data source is chosen in Grafana. `list` shows the dashboards that there are.
+from there. The data source is chosen in Grafana. `list` names them.
 
 Exit codes: 0 success; 2 wrong usage, or a folder that cannot be written.
 """

@@ -1,4 +1,4 @@
-"""Download Prometheus (`prometheus download`): one pinned release, into our cache."""
+"""Download Prometheus (`prometheus download`): one pinned release, checked against its checksum."""
 
 from __future__ import annotations
 
