@@ -70,7 +70,8 @@ class AgentConfig(Section, frozen=True):
     plugin_dir: str = ""
     """Folder of the user's collectors; "" is ``<log_dir>/plugins``."""
     memory_bytes: MemoryBytes = 1 << 30
-    """Resident memory that an agent may take; beyond it, ``status`` and an alert say so."""
+    """Bytes of resident memory that an agent may take; beyond them, ``status`` and an alert say
+    so."""
 
 
 class CoordinatorConfig(Section, frozen=True):
@@ -92,13 +93,13 @@ class CoordinatorConfig(Section, frozen=True):
     lost_snapshots: Amount = 3
     """Number of snapshot intervals without a snapshot after which a node counts as lost."""
     memory_bytes: MemoryBytes = 2 << 30
-    """Resident memory that the coordinator may take; beyond it, less is kept of what verdicts do
-    not need, and ``status`` and an alert say so."""
+    """Bytes of resident memory that the coordinator may take; beyond them, less is kept of what
+    verdicts do not need, and ``status`` and an alert say so."""
     series_bytes: MemoryBytes = 160 << 20
-    """Bytes of this memory for what nodes reported in the last half hour; beyond them, what is
+    """Bytes of that memory for what nodes reported in the last half hour; beyond them, what is
     older than ten minutes is kept less densely, and then the oldest is dropped."""
     log_waiting_bytes: MemoryBytes = 64 << 20
-    """Bytes of this memory for events that wait for a slow disk; what exceeds them is missing in
+    """Bytes of that memory for events that wait for a slow disk; what exceeds them is missing in
     the event log. A report of eight ranks takes 11 KB, so they hold a minute and a half of 64 such
     nodes, or six seconds of 1,024."""
 
@@ -107,9 +108,9 @@ class HangConfig(Section, frozen=True):
     """When silence becomes a suspicion, and a suspicion a verdict."""
 
     silence_seconds: Interval = 10.0
-    """Fewest seconds of silence in ``train`` that raise a suspicion."""
+    """Shortest silence in ``train``, in seconds, that raises a suspicion."""
     silence_factor: Factor = 3.0
-    """Fewest multiples of the slowest usual step that the silence must last, if that is longer than
+    """How many times the slowest usual step the silence must last, if that is longer than
     ``silence_seconds``."""
     confirm_seconds: Seconds = 2.7
     """Seconds between the first and the last round of stacks."""

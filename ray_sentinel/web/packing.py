@@ -10,7 +10,7 @@ from ray_sentinel.http.server import Request, Response
 
 JSON = "application/json"
 LEAST_PACKED = 2048
-"""Fewest bytes of an answer that is worth packing."""
+"""Size in bytes from which on an answer is worth packing."""
 PACKING_LEVEL = 4
 """Compression level of gzip. A megabyte of ranks takes 10 ms and shrinks to a 26th; at level 1 it
 takes half of that and shrinks to a 23rd."""

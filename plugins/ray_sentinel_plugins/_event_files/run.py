@@ -18,7 +18,7 @@ MAX_POINTS = 50_000
 """Most values that are handed on at one time; beyond that, files are read on when there is room
 again."""
 LEAST_SECONDS = 20.0
-"""Fewest seconds for which a value is handed on, so that several scrapes see it."""
+"""Shortest time in seconds for which a value is handed on, so that several scrapes see it."""
 SETTLED_SECONDS = 90.0
 """Seconds for which a value is handed on if there is room, so that a Prometheus that scrapes rarely
 gets it too. One that gets a value again, with the same time, keeps it once."""

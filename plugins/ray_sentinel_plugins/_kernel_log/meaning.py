@@ -23,7 +23,7 @@ SAME_FALL = 600.0
 """Seconds within which a lost GPU that is reported again is the same loss: the driver repeats the
 words at each attempt to reach it."""
 SAME_ERROR = 5.0
-"""Most seconds between two lines of one hardware error."""
+"""Longest time in seconds between two lines of one hardware error."""
 MAX_LINE = 1000
 """Most characters of a line in which patterns are looked for."""
 MAX_LOST_GPUS = 64

@@ -32,7 +32,7 @@ _RANK = re.compile(
 _ATTEMPT = re.compile(r"(?:attempt|restart|retry|try)[_-]?\d+", re.IGNORECASE)
 _ROLE = re.compile(r"(?:train|training|val|valid|validation|eval|evaluation|test)", re.IGNORECASE)
 LEAST_STEPS = 2
-"""Fewest different steps that make a folder's values a training."""
+"""Number of different steps that a folder must hold to count as a training."""
 
 
 class EventFolder(msgspec.Struct):
