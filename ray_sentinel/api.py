@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
-"""For settings: a duration that is one; 0, what is negative, and NaN are refused."""
+"""Type of a setting that is a duration in seconds; 0, negative numbers and NaN are refused."""
 
 
 class Skip(Exception):
@@ -84,21 +84,23 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     dev: Path = Path("/dev")
     host: str = ""
     options: Any = None
-    """An instance of the collector's ``Options``."""
+    """The settings as an instance of the collector's ``Options``."""
     state_dir: Path | None = None
-    """A folder of the collector's own that outlives its process; None when run once by hand."""
+    """A folder of the collector's own that outlives its process; None when it is run once by
+    hand."""
     ranks: tuple[Rank, ...] = ()
-    """The ranks on this node when the collection began."""
+    """The ranks on this node when the run began."""
     log_dir: Path | None = None
     environ: Mapping[str, str] = os.environ
     handed_on: float | None = None
     """``time.monotonic()`` of the last moment at which a Prometheus took what is served with a time
-    of its own; None where none did yet."""
+    of its own; None if none has yet."""
     cluster: RayCluster | None = None
     """What Ray's control store said, for a collector that ``wants_cluster``; None elsewhere than on
-    the head, and before it was asked."""
+    the head, and before the store was first asked."""
     live: bool = True
-    """False when run on a captured tree: only what is in the tree may be read."""
+    """Whether this machine is read; if False, it is a captured tree, and only what is in the tree
+    may be read."""
 
 
 class Collector(abc.ABC):
@@ -110,16 +112,16 @@ class Collector(abc.ABC):
     deadline: ClassVar[float] = 5.0
     """Seconds after which a run is given up and the process is killed."""
     metrics: ClassVar[tuple[Metric, ...]] = ()
-    """The families that it may yield, declared; undeclared ones (``tb_*``) are told by
-    ``dynamic``."""
+    """Declarations of the families that it may yield; ``dynamic`` covers those that cannot be
+    declared (``tb_*``)."""
     dynamic: ClassVar[tuple[str, ...]] = ()
     """Prefixes of family names that are known only at run time."""
     wants_cluster: ClassVar[bool] = False
-    """Whether ``Context.cluster`` is wanted: nothing of ray need be imported for it."""
+    """Whether the collector wants ``Context.cluster``, for which it need not import ray."""
     Options: ClassVar[type[Options]] = Options
     pause_seconds: float = 0.0
-    """Set by ``collect``, for this once: there is nothing to see before so many seconds have gone,
-    so that the next run may come later than ``interval`` says; what was told holds until then."""
+    """Seconds in which there will be nothing to see, set by ``collect`` for this once: the next run
+    may come later than ``interval`` says, and the last values hold until then."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -13,14 +13,14 @@ from collections.abc import Callable
 import msgspec
 
 _MOST_EXPONENT = 64
-"""Far beyond any ``most``; larger powers of a factor overflow a float."""
+"""Highest exponent of the factor: far beyond any ``most``, and larger powers overflow a float."""
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Delays that grow by ``factor`` from ``first`` to ``most`` seconds."""
 
     first: float
-    """Seconds after one failure."""
+    """Seconds to wait after one failure."""
     most: float
     factor: float = 2.0
     jitter: float = 0.0

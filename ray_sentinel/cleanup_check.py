@@ -50,7 +50,7 @@ def listened_on(ports: Sequence[int]) -> str:
 
 
 SLACK_BYTES = 1 << 30
-"""More than before the run that a GPU may have in use: drivers keep a little."""
+"""Bytes that a GPU may have in use beyond those before the run: drivers keep a little."""
 
 
 class CleanupCheck:

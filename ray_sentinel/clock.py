@@ -14,10 +14,9 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One moment on two clocks."""
 
     wall: float
-    """Unix seconds, to be compared with the times of files and of other hosts."""
+    """Unix seconds, for comparison with the times of files and of other hosts."""
     steady: float
-    """Seconds that only pass: how long something takes is told by them, for the other clock may be
-    set while it does."""
+    """Seconds of a clock that is never set, by which durations are measured."""
 
 
 class Clock(Protocol):
@@ -82,10 +81,11 @@ class KeptMoment:
 
 
 _MOST_EPOCHS = 64
-"""Of a wall clock that is set over and over, the last ones are remembered."""
+"""Most settings of a wall clock that are remembered; of one that is set over and over, the oldest
+are forgotten."""
 SHIFT_STEP = 0.5
-"""Seconds by which the wall clock must move against a steady one to be followed: what is shown to
-people stays the same, to the last bit, while it is only slewed."""
+"""Seconds by which the wall clock must move against a steady one before the move is followed: what
+is shown to people stays the same, to the last bit, while the clock is only slewed."""
 
 
 class SteadyClock:

@@ -32,19 +32,19 @@ ENV_RESERVED = frozenset(
 )
 
 MAX_CONFIG = 16 << 20
-"""Bytes of a configuration file."""
+"""Most bytes of a configuration file; a longer one is refused."""
 _MOST_DOTS = 100
-"""Of a key in a configuration file."""
+"""Most dots of a key in a configuration file."""
 _BETWEEN_KEYS = str.maketrans("=,[]{}", "\n" * 6)
-"""What ends a key, or begins one."""
+"""Turns the characters that end or begin a key into line breaks."""
 
 T = TypeVar("T")
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
-"""0 takes any that is free."""
+"""A TCP port; 0 takes any that is free."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Interval = Annotated[float, msgspec.Meta(ge=0.01, le=1e9)]
-"""Seconds between two times of something; 0 would be a busy loop."""
+"""Seconds between two runs of something that repeats; 0 would be a busy loop."""
 Amount = Annotated[int, msgspec.Meta(ge=0)]
 MemoryBytes = Annotated[int, msgspec.Meta(ge=1 << 20)]
 Factor = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -60,16 +60,18 @@ class AgentConfig(Section, frozen=True):
     snapshot_interval: Interval = 1.0
     port: Port = 9400
     public: bool = False
-    """Allow :9400 on a public address."""
+    """Whether :9400 may listen on a public address."""
     web_config_file: str = ""
-    """TLS and authentication of :9400, in the format of Prometheus' exporters; an absolute path,
-    the same on every node."""
+    """Path of the file with TLS and authentication for :9400, in the format of Prometheus'
+    exporters; absolute, and the same on every node."""
     idle_release_seconds: Seconds = 600.0
-    """Leave a node that has had no rank for so long, so that it can scale down; 0 = never."""
+    """Seconds without a rank after which the agent leaves a node, so that it can scale down; 0 =
+    never."""
     plugin_dir: str = ""
-    """A folder of the user's collectors; "" is ``<log_dir>/plugins``."""
+    """Folder of the user's collectors; "" is ``<log_dir>/plugins``."""
     memory_bytes: MemoryBytes = 1 << 30
-    """Resident memory; ``status`` and an alert say so where it takes more."""
+    """Bytes of resident memory that an agent may take; beyond them, ``status`` and an alert say
+    so."""
 
 
 class CoordinatorConfig(Section, frozen=True):
@@ -78,68 +80,71 @@ class CoordinatorConfig(Section, frozen=True):
     reconcile_interval: Interval = 2.0
     tick_interval: Interval = 0.5
     port: Port = 9401
-    """Of the page and its API, on loopback; 0 takes any."""
+    """Port of the page and its API, on loopback; 0 takes any that is free."""
     reports_per_second: Amount = 500
-    """Most that are asked for: in a larger cluster, an agent on whose node nothing happens reports
-    less often, about every two seconds; 0 = every agent reports each ``snapshot_interval``."""
+    """Most reports that are asked for: in a larger cluster, an agent on whose node nothing
+    happens reports less often, about every two seconds; 0 = every agent reports each
+    ``snapshot_interval``."""
     relays_above: Amount = 256
-    """Nodes beyond which agents report by way of relays: actors on some of the nodes that hand
-    reports on together, as most of what a report costs the coordinator is Ray's call."""
+    """Number of nodes beyond which agents report by way of relays: actors on some of the nodes that
+    hand reports on together, as most of what a report costs the coordinator is Ray's call."""
     agents_per_relay: Amount = 64
-    """Agents that share a relay; 0 = every agent reports to the coordinator itself."""
+    """Number of agents that share a relay; 0 = every agent reports to the coordinator itself."""
     lost_snapshots: Amount = 3
-    """A node whose snapshots stay out for so many intervals is lost."""
+    """Number of snapshot intervals without a snapshot after which a node counts as lost."""
     memory_bytes: MemoryBytes = 2 << 30
-    """Resident memory; where it takes more, less is kept of what verdicts do not need, and
-    ``status`` and an alert say so."""
+    """Bytes of resident memory that the coordinator may take; beyond them, less is kept of what
+    verdicts do not need, and ``status`` and an alert say so."""
     series_bytes: MemoryBytes = 160 << 20
-    """Of it, for what nodes have told of themselves in the last half hour; where that is too much,
-    what is older than ten minutes is kept less often, and then the oldest goes."""
+    """Bytes of that memory for what nodes reported in the last half hour; beyond them, what is
+    older than ten minutes is kept less densely, and then the oldest is dropped."""
     log_waiting_bytes: MemoryBytes = 64 << 20
-    """Of it, for events that wait for a slow disk; what is too much is missing in the event log. A
-    report of eight ranks takes 11 KB: it is a minute and a half of 64 such nodes, six seconds of
-    1,024."""
+    """Bytes of that memory for events that wait for a slow disk; what exceeds them is missing in
+    the event log. A report of eight ranks takes 11 KB, so they hold a minute and a half of 64 such
+    nodes, or six seconds of 1,024."""
 
 
 class HangConfig(Section, frozen=True):
     """When silence becomes a suspicion, and a suspicion a verdict."""
 
     silence_seconds: Interval = 10.0
-    """Least silence in ``train`` that raises a suspicion."""
+    """Shortest silence in ``train``, in seconds, that raises a suspicion."""
     silence_factor: Factor = 3.0
-    """... and this many times the slowest usual step, if that is longer."""
+    """How many times the slowest usual step the silence must last, if that is longer than
+    ``silence_seconds``."""
     confirm_seconds: Seconds = 2.7
-    """Between the first and the last round of stacks."""
+    """Seconds between the first and the last round of stacks."""
     stall_seconds: Seconds = 45.0
-    """Silence of all ranks alike, with nobody to blame, that is reported as a stall."""
+    """Seconds of silence of all ranks alike, with nobody to blame, from which on a stall is
+    reported."""
     phase_budgets: dict[str, float] = {}
-    """Seconds that a phase may take before its silence counts, by phase; beside the built-in."""
+    """Seconds that each phase may take before its silence counts, besides the built-in ones."""
 
 
 class CaptureConfig(Section, frozen=True):
     """Running tools against suspects."""
 
     enabled: bool = True
-    """False: nothing is ever paused, and nothing captured by ``wait_seconds``; the harmless looks
-    stay."""
+    """Whether anything may be paused, or captured by ``wait_seconds``; harmless looks are always
+    taken."""
     deadline: Interval = 60.0
     max_intrusive_per_node: Amount = 1
-    """Processes that intrusive tools may stop at one time on a node; 0 = none ever."""
+    """Most processes on a node that intrusive tools may stop at one time; 0 = none ever."""
     max_intrusive: Amount = 16
-    """At one time in the whole cluster."""
+    """Most processes in the whole cluster that intrusive tools may stop at one time."""
     max_stacks_per_node: Amount = 8
-    """py-spy processes at one time on a node."""
+    """Most py-spy processes that run on a node at one time."""
     cooldown_seconds: Seconds = 300.0
-    """Between two captures of one incident while it lasts."""
+    """Seconds between two captures of one incident while it lasts."""
     wait_seconds: Seconds = 0.0
-    """Capture everything once, so long after the job was first seen; 0 = off. With ``cuda_gdb``,
-    cuda-gdb is run on every rank then."""
+    """Seconds after which, counted from when the job was first seen, everything is captured once; 0
+    = off. With ``cuda_gdb``, cuda-gdb is run on every rank then."""
     output_dir: str = ""
-    """Where bundles go instead of ``<log_dir>/incidents``, and what ``wait_seconds`` captures
+    """Folder for bundles instead of ``<log_dir>/incidents``, and for what ``wait_seconds`` captures
     instead of ``<log_dir>/backtraces``."""
     series_seconds: Seconds = 25.0
-    """After a capture, until the job's time series are diagnosed for the report: two cycles of the
-    collectors, so that the series reach into the hang. 0 = never."""
+    """Seconds from a capture until the job's time series are diagnosed for the report: two cycles
+    of the collectors, so that the series reach into the hang. 0 = never."""
     native: bool = True
     gdb: bool = False
     cuda_gdb: bool = True
@@ -149,38 +154,41 @@ class NcclRasConfig(Section, frozen=True):
     """Asking NCCL's RAS service while a case is open."""
 
     poll: Literal["auto", "always", "never"] = "auto"
-    """"auto" asks versions that are known to survive it (2.29.2 and later)."""
+    """When RAS is asked: "auto" asks NCCL versions that are known to survive it (2.29.2 and
+    later)."""
 
 
 class StragglersConfig(Section, frozen=True):
     """Looking for slow ranks in jobs that go on."""
 
     interval_seconds: Seconds = 60.0
-    """Between two looks at a job; 0 = never."""
+    """Seconds between two looks at a job; 0 = never."""
     most_ranks: Amount = 256
-    """Larger jobs are not looked at: every rank's recorder would be fetched."""
+    """Most ranks of a job that is looked at: every rank's recorder must be fetched, so larger jobs
+    are left out."""
 
 
 class StorageConfig(Section, frozen=True):
     """What we keep on disk."""
 
     max_bytes: Amount = 2 << 30
-    """Of ``log_dir``; the oldest bundles and logs go first."""
+    """Most bytes of ``log_dir``; beyond them, the oldest bundles and logs are removed first."""
 
 
 class NotifyConfig(Section, frozen=True):
     """Whom to tell of incidents and of what ``ray-sentinel run`` does."""
 
     webhook: str = ""
-    """Addresses that JSON is sent to; several with spaces between them."""
+    """Addresses that notices are sent to as JSON; several are separated by spaces."""
     apprise: str = ""
-    """Addresses of Apprise, such as slack:// and mailto://; several with spaces between them."""
+    """Addresses of Apprise, such as slack:// and mailto://; several are separated by spaces."""
     command: str = ""
-    """Is given the same JSON on its standard input."""
+    """Command that gets the same JSON on its standard input."""
     style: str = "auto"
-    """Of the JSON: "json", "slack", or "auto", which is Slack's for Slack's own addresses."""
+    """Form of the JSON: "json", "slack", or "auto", which is Slack's form for Slack's own
+    addresses."""
     events: str = ""
-    """Which of them, with spaces between; empty: those that matter."""
+    """Events to notify about, separated by spaces; empty for those that matter."""
 
 
 class PrometheusConfig(Section, frozen=True):
@@ -197,18 +205,19 @@ class ScrapeConfig(Section, frozen=True):
     the coordinator's node, but for the names."""
 
     ca_file: str = ""
-    """Whose certificates are believed; "" for those that the system believes."""
+    """Path of the certificates that are trusted; "" for those that the system trusts."""
     server_name: str = ""
-    """The name in the agents' certificates, where these do not name the nodes' addresses."""
+    """The name in the agents' certificates, if these do not name the nodes' addresses."""
     cert_file: str = ""
     key_file: str = ""
-    """A certificate of Prometheus' own, where agents ask for one."""
+    """Path of the key of ``cert_file``, a certificate of Prometheus' own for agents that ask for
+    one."""
     insecure_skip_verify: bool = False
-    """Believe any certificate."""
+    """Whether every certificate is trusted."""
     username: str = ""
     password_file: str = ""
     bearer_token_file: str = ""
-    """Instead of a user's name and password."""
+    """Path of a file with a token, instead of a user's name and password."""
 
 
 class Config(Section, frozen=True):

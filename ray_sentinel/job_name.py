@@ -15,7 +15,7 @@ from ray_sentinel.watched_page import WatchedPage
 from ray_sentinel.whole_file import write_whole
 
 LOOK_SECONDS = 10.0
-"""Between two questions: the answer has a line for every rank."""
+"""Seconds between two questions: the answer has a line for every rank."""
 
 
 class JobName:

@@ -30,15 +30,17 @@ except ImportError:  # Python 3.10
 parse = _parser.parse
 
 _MOST_STEPS = 3000
-"""Of one attempt, an unbounded repeat counted as one step; so many for each character at worst."""
+"""Most steps of one attempt to match, an unbounded repeat counted as one; at worst there is an
+attempt for each character."""
 _MOST_STEPS_ONCE = 100_000
-"""The same where there is one attempt only."""
+"""Most steps if there can be only one attempt, an unbounded repeat counted as one."""
 _MOST_SETS = 12
-"""Sets that are remembered of what stands before a place."""
+"""Most sets of characters that are remembered of what stands before a place."""
 _INFINITE = float("inf")
 
 Kinds = int
-"""A set of characters: a bit for each of ASCII, and for each kind of others."""
+"""A set of characters: one bit for each ASCII character, and one for each kind of other
+characters."""
 _DIGIT, _WORD, _SPACE, _OTHER = (1 << bit for bit in range(128, 132))
 _ASCII = (1 << 128) - 1
 _ALL = (1 << 132) - 1
@@ -65,7 +67,8 @@ class _Work(NamedTuple):
 
     steps: float = 1
     ways: float = 1
-    """In which the part can match at one place, an unbounded repeat counted as one."""
+    """Number of ways in which the part can match at one place, an unbounded repeat counted as
+    one."""
     unbounded: bool = False
 
 
@@ -287,7 +290,7 @@ def _of(chars: str) -> Kinds:
 
 
 _BLANK_FOR_TEXT = _of("\x1c\x1d\x1e\x1f")
-"""ASCII's separators: blank in text, not in bytes."""
+"""ASCII's separators, which are blank in text but not in bytes."""
 _CATEGORIES = {
     "DIGIT": _of("0123456789") | _DIGIT,
     "SPACE": _of(" \t\n\r\f\v") | _BLANK_FOR_TEXT | _SPACE,

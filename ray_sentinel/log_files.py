@@ -15,18 +15,18 @@ from pathlib import Path
 from ray_sentinel.config import safe_name
 
 WAITING_BYTES = 4 << 20
-"""Of lines that were not written yet."""
+"""Most bytes of lines that wait to be written; lines beyond that are lost, and counted."""
 LINE_BYTES = 64 << 10
-"""Of one line; a longer one is cut off."""
+"""Most bytes of one line; the rest of a longer line is cut off."""
 LINE_OVERHEAD = 120
-"""Bytes that a waiting line takes beside its text."""
+"""Bytes that a waiting line takes besides its text."""
 BATCH_BYTES = 256 << 10
-"""Written at once, at most."""
+"""Most bytes that are written at once."""
 HANGS_SECONDS = 5.0
-"""A write that takes longer is told."""
+"""Seconds after which a write that has not ended is reported."""
 RETRY_SECONDS = 15.0
-"""After lines could not be written, though no more come: who logs once an hour must not be told for
-an hour of a disk that has room again."""
+"""Seconds until a failed write is tried again, even if no further line comes: otherwise a program
+that logs once an hour would be reported for an hour because of a disk that has room again."""
 
 
 class LineWriter:

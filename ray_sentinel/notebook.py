@@ -39,7 +39,7 @@ class IncidentReport(msgspec.Struct, frozen=True, kw_only=True):
 
     incident: Incident
     diagnosis: Diagnosis | None = None
-    """What the job's time series say, where that is known."""
+    """What the job's time series say; None if that is not known."""
 
     def frames(self) -> dict[str, pandas.DataFrame]:
         """As ``frames`` of the series around the incident."""

@@ -16,7 +16,7 @@ from ray_sentinel.text import one_line
 
 OPTIONS = ("-q", "-x")
 SECONDS = 8.0
-"""Eight GPUs without persistence mode need about four."""
+"""Seconds that the program may take: eight GPUs without persistence mode need about four."""
 
 
 def ask() -> SmiAnswer | None:

@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Flags for the last part: no link, and a FIFO without a writer does not stop us."""
+"""Flags for opening the last part of a path: links are refused, and a FIFO without a writer does
+not block us."""
 
 # A folder may be passed without being readable; where there is no O_PATH (macOS), it is read.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_LINKS = 40
-"""Symbolic links on one path, as the kernel counts them."""
+"""Most symbolic links on one path, as in the kernel; beyond that, opening fails."""
 
 
 class PathWalk:

@@ -54,10 +54,10 @@ __all__ = [
 ]
 
 BOUNDED = 400
-"""Characters that ``re`` is given where it stands in for RE2: the worst expression of the package
-takes some tens of milliseconds on as many."""
+"""Most characters that ``re`` is given where it stands in for RE2: on as many, the worst expression
+of the package takes some tens of milliseconds."""
 _MEMORY = 4 << 20
-"""Bytes that RE2 may use for one expression; what does not fit is done in less, more slowly."""
+"""Bytes that RE2 may use for one expression; if it needs more, it works more slowly."""
 
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _DIGITS = ((0x30, 0x39),)
@@ -67,8 +67,8 @@ _LETTERS = (
     *((0x2C00, 0x2FEF), (0x3005, 0x3007), (0x3021, 0xFEFE), (0xFF10, 0xFFEF)),
     *((0x10000, 0x1EFFF), (0x20000, 0x10FFFF)),
 )
-"""All but ASCII's others, and the blocks of punctuation, symbols and pictures: few ranges, where
-the letters alone would be hundreds."""
+"""Ranges of word characters: all except the other ASCII characters and the blocks of punctuation,
+symbols and pictures. These are few ranges, while the letters alone would be hundreds."""
 _BLANKS = (
     *((0x09, 0x0D), (0x1C, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A)),
     *((0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),

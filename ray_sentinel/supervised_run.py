@@ -47,20 +47,22 @@ from ray_sentinel.watched_page import WatchedPage
 from ray_sentinel.whole_file import write_whole
 
 MOST_CAPTURED = 64
-"""Processes whose stacks are taken where no agent does it."""
+"""Most processes whose stacks are taken if no agent takes them."""
 MOST_DEEPER = 4
-"""... and of so many native ones too, each of which may take a second."""
+"""Most of these processes whose native stacks are taken too, each of which may take a second."""
 NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall", "pending"})
-"""Incidents that a restart would not cure, or that end by themselves."""
+"""Kinds of incidents that a restart would not cure, or that end by themselves."""
 ENDS = frozenset({"rank-dead", "actor-dead", "driver-dead", "oom-killed", "node-lost"})
 PATIENCE = 30.0
-"""Seconds that a launcher has to end by itself after a rank did: what it says then tells more."""
+"""Seconds that a launcher has to end by itself after one of its ranks did: what it says then tells
+more."""
 DRAIN_SECONDS = 60.0
-"""For joining the Ray cluster and asking it."""
+"""Seconds for joining the Ray cluster and asking it to drain a node."""
 SURE = 0.5
-"""A class of failure with less confidence is not acted upon."""
+"""Confidence below which a class of failure is not acted upon."""
 READ_SECONDS = 40.0
-"""For a process of its own to read what an attempt printed; less than the supervisor waits."""
+"""Seconds that a process of its own may take to read an attempt's output; fewer than the supervisor
+waits."""
 
 
 def run(

@@ -8,8 +8,8 @@ CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
     r"\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-"""What a terminal or a page obeys instead of showing it: control characters, those that turn the
-direction of writing or end a line, and invisible tags; without tab and newline."""
+"""Characters that a terminal or a page obeys instead of showing: control characters except tab and
+newline, those that change the direction of writing or end a line, and invisible tags."""
 
 
 def clean(text: str) -> str:

@@ -54,7 +54,7 @@ class TrustedFile(msgspec.Struct, frozen=True):
 
     data: bytes
     mode: int
-    """Type and permissions, ``st_mode``."""
+    """Type and permissions of the file, as ``st_mode``."""
 
 
 def trusted_uids(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:

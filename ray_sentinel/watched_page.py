@@ -20,7 +20,7 @@ from ray_sentinel.http.page_client import (
 from ray_sentinel.http.page_file import PageEntry, pages
 
 PAGE_SECONDS = 3.0
-"""For one answer of the coordinator's page."""
+"""Seconds to wait for one answer of the coordinator's page."""
 
 
 class WatchedPage:

@@ -67,9 +67,10 @@ log = logging.getLogger(__name__)
 
 SCRAPE_HEADER = "x-prometheus-scrape-timeout-seconds"
 GZIP_LEVEL = 1
-"""Text like this shrinks twelvefold already at the lowest level."""
+"""Compression level of gzip: text like this shrinks twelvefold already at the lowest level."""
 _WANTED_FOR = 150
-"""A form that nobody asked for during so many publications is made only when asked for again."""
+"""Publications for which a form that nobody asks for is still made; after that, it is made only
+when asked for."""
 
 
 class _Ready(msgspec.Struct, frozen=True):
@@ -134,13 +135,14 @@ class PrometheusExporter(Exporter):
         """``[exporters.prometheus]``; the agent gives port and public from ``[agent]``."""
 
         port: int = 9400
-        """0 takes any that is free."""
+        """Port to listen on; 0 takes any that is free."""
         public: bool = False
-        """Listen on a public address too."""
+        """Whether to listen on a public address too."""
         web_config_file: str = ""
-        """TLS and authentication, as an absolute path; "" for neither."""
+        """Absolute path of the file with TLS and authentication; "" for neither."""
         stale_seconds: float = 120.0
-        """Without a publication for so long, nothing is served: old values would be a lie."""
+        """Seconds without a publication after which nothing is served: old values would be a
+        lie."""
 
     def __init__(
         self, host: str, address: str, options: Options | None = None, clock: Clock | None = None

@@ -22,11 +22,11 @@ from ray_sentinel.api import Context
 T = TypeVar("T")
 
 MAX_BYTES = 4 << 20
-"""Longer files are read up to here: nothing that we read is so long unless it is broken."""
+"""Most bytes that are read of a file: nothing that we read is so long unless it is broken."""
 MAX_LABEL = 128
-"""Characters of a label's value; what is longer ends in an ellipsis."""
+"""Most characters of a label's value; a longer one is cut off with an ellipsis."""
 MAX_SAID = 200
-"""Different complaints of one collector; later ones are only counted."""
+"""Most different complaints of one collector that are logged; later ones are only counted."""
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESRCH})
 _REFUSED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})

@@ -9,7 +9,7 @@ from ray_sentinel_plugins._files import Files
 
 NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")
-"""PCI classes: VGA and 3D controllers."""
+"""PCI classes of GPUs: VGA and 3D controllers."""
 
 
 def nvidia_addresses(files: Files, proc: Path, sys: Path) -> list[str]:

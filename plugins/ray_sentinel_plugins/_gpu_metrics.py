@@ -62,4 +62,4 @@ READINGS = (
     VRAM_TOTAL,
     THROTTLE,
 )
-"""What is read of a card of any maker."""
+"""Metrics that are read of a card of any maker."""

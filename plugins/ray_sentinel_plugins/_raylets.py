@@ -12,9 +12,9 @@ import msgspec
 from ray_sentinel_plugins._files import Files, counter
 
 MAX_ANCESTORS = 64
-"""Followed upwards: pids that change meanwhile could make a circle."""
+"""Most ancestors that are followed upwards: pids that change meanwhile could make a circle."""
 MAX_COMMAND = 1 << 16
-"""Bytes read of a command line: a raylet's is some kilobytes."""
+"""Most bytes that are read of a command line: a raylet's has some kilobytes."""
 
 
 class Raylet(msgspec.Struct, frozen=True):

@@ -25,12 +25,12 @@ class AmdgpuOptions(Options, frozen=True):
     """``[collectors.amdgpu]``"""
 
     gpu_deadline: Seconds = 2.0
-    """Seconds that one GPU's sensors are given: they ask its firmware."""
+    """Seconds that reading one GPU's sensors may take: they ask its firmware."""
     ras_deadline: Seconds = 1.0
-    """Seconds that one GPU's error counts are given; see ``_amdgpu.ras``."""
+    """Seconds that reading one GPU's error counts may take; see ``_amdgpu.ras``."""
     amdsmi: bool = True
-    """Use ``amdsmi`` for the energy where it is installed and the driver's own table of it cannot
-    be read."""
+    """Whether to use ``amdsmi`` for the energy, if it is installed and the driver's own table
+    cannot be read."""
 
 
 class Readings(msgspec.Struct, frozen=True):

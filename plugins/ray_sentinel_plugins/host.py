@@ -23,9 +23,9 @@ class HostOptions(Options, frozen=True):
     """``[collectors.host]``"""
 
     mounts: tuple[str, ...] = ()
-    """Mount points to watch; empty: every file system that stores something."""
+    """Mount points to watch; if empty, every file system that stores something."""
     mount_deadline: Seconds = DEADLINE
-    """Seconds that one mount is given to answer."""
+    """Seconds that one mount has to answer."""
 
 
 class HostCollector(Collector):

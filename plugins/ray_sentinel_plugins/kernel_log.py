@@ -28,9 +28,10 @@ GPU_ERRORS = Metric(
 ERRORS = Metric("hw_dmesg_errors_total", "counter", "Errors in the kernel log.", ("kind",))
 
 MAX_EVENTS = 500
-"""Of one collection; of more, the newest are told and all are counted."""
+"""Most events of one collection; if there are more, the newest are sent and all are counted."""
 FILES = ("kmsg", "dmesg")
-"""In a captured tree's ``dev``: records of /dev/kmsg, or what dmesg or journalctl -k printed."""
+"""Names of the kernel log in a captured tree's ``dev``: records of /dev/kmsg, or what dmesg or
+journalctl -k printed."""
 REMEDY = (
     "run as root or with CAP_SYSLOG, set kernel.dmesg_restrict=0, or give the container /dev/kmsg "
     "(privileged, or a device mapping with CAP_SYSLOG)"

@@ -58,25 +58,25 @@ class NvmlOptions(Options, frozen=True):
     """``[collectors.nvml]``"""
 
     dear_interval: Seconds = 60.0
-    """Seconds between two rounds of the calls that cost milliseconds."""
+    """Seconds between two rounds of the calls that take milliseconds."""
     throughput_at_once: int = 2
-    """GPUs whose PCIe throughput is measured in one collection, 40 ms each; the others keep their
-    last figures until it is their turn."""
+    """Number of GPUs whose PCIe throughput is measured in one collection, 40 ms each; the others
+    keep their last values until it is their turn."""
 
 
 class NvmlGpu(msgspec.Struct):
     """A GPU as it was first seen."""
 
     label: str
-    """NVML's index, or ``<index>:<MIG index>``."""
+    """NVML's index of the GPU, or ``<index>:<MIG index>``."""
     uuid: str
     name: str
     pci: str
     met: bool = True
-    """False for one that was lost at first sight: nothing else is known of it."""
+    """Whether the GPU answered when it was first seen; if False, nothing else is known of it."""
     lost: bool = False
     dear: list[Sample] = []
-    """Links and processes, as of the last round."""
+    """Samples of links and processes, as of the last round."""
     throughput: list[Sample] = []
     throughput_at: float = float("-inf")
 

@@ -46,9 +46,9 @@ DEAD = Metric(
 
 ALWAYS = ("CPU", "GPU", "TPU")
 MAX_RESOURCES = 32
-"""Kinds that are served: users make up their own."""
+"""Most kinds of resources that are served: users make up their own."""
 OLD_SECONDS = 45.0
-"""What the control store said that long ago is not true any more."""
+"""Seconds after which what the control store said is not true any more."""
 INTENDED = frozenset(
     {
         "",
@@ -60,7 +60,7 @@ INTENDED = frozenset(
         "INTENDED_SYSTEM_EXIT",
     }
 )
-"""Causes of a death that somebody wanted, or that only follows another's."""
+"""Causes of a death that somebody intended, or that only follows from another death."""
 
 
 class RayCollector(Collector):

@@ -23,18 +23,18 @@ STATE = Metric(
 
 MAX_DEVICES = 256
 MAX_PORTS = 256
-"""Of one device; switches have many."""
+"""Most ports of one device that are read; switches have many."""
 SATURATED = (1 << 32) - 1
-"""Where the PMA's 32-bit counters stop."""
+"""The value at which the PMA's 32-bit counters stop."""
 UNREAD = (1 << 64) - 1
-"""What ionic shows for a counter that it could not find in its firmware's answer."""
+"""The value that ionic shows for a counter that it could not find in its firmware's answer."""
 
 
 class RdmaOptions(Options, frozen=True):
     """``[collectors.rdma]``"""
 
     device_deadline: Seconds = 2.0
-    """Seconds that all counters of one device are given."""
+    """Seconds that reading all counters of one device may take."""
 
 
 class RdmaCollector(Collector):

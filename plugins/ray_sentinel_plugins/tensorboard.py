@@ -30,13 +30,14 @@ CORRUPT = Metric(
 RESERVED = frozenset({STEP.name, FILL.name, CORRUPT.name})
 
 SEARCH_SECONDS = 10.0
-"""Between two searches for folders."""
+"""Seconds between two searches for folders."""
 MAX_RUNS = 200
-"""Runs that are followed: of those that are no longer found, the ones written to last."""
+"""Most runs that are followed; of those that are no longer found, the ones written to last are
+kept."""
 READ_SECONDS = 1.0
-"""Of one collection; a long file is read on in the next."""
+"""Seconds that one collection may read; a long file is read on in the next."""
 READ_SECONDS_BY_HAND = 4.0
-"""There is no next one."""
+"""Seconds that a collection run by hand may read: there is no next one."""
 
 
 class TensorboardCollector(Collector):
@@ -51,11 +52,12 @@ class TensorboardCollector(Collector):
         """``[collectors.tensorboard]``."""
 
         folder: str = ""
-        """Where the event files are, in it or below; "" looks at the ranks' open files."""
+        """Folder in or below which the event files are; "" looks at the ranks' open files."""
         history: bool | None = None
-        """Hand on every value at its own time, too; None does, but not when run once by hand."""
+        """Whether to hand on every value at its own time, too; None for yes, except when run once
+        by hand."""
         stale_seconds: Seconds = 3600.0
-        """Gauges of a run that was not written to for so long are no longer served."""
+        """Seconds without a write after which the gauges of a run are no longer served."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

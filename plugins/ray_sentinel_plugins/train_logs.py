@@ -28,9 +28,9 @@ from ray_sentinel_plugins._raylets import any_raylet, own_raylet
 # New whole lines of a log that is being written, which may be cut, rotated or replaced.
 
 FIRST_BYTES = 256 << 10
-"""Of a log that is found late, only the end is read."""
+"""Bytes at the end of a log that are read when it is first found."""
 MOST_BYTES = 4 << 20
-"""Of one read; what is written faster than it is read is passed over, but for its end."""
+"""Most bytes of one read; of a log that grows faster, only the end is read."""
 _ENDS = re.compile(rb"[\r\n]+")
 
 
@@ -84,16 +84,17 @@ GROUPS = ("step", "loss", "seconds", "tokens_per_second")
 _PATTERNS = "[collectors.train_logs]: patterns: "
 _HINTS = (*HINTS, *STEP_END_HINTS, b"shards:")
 MAX_LINE = 4096
-"""Bytes; a longer one tells of no step."""
+"""Most bytes of a line that may tell of a step; longer lines are ignored."""
 MAX_WRITERS = 1024
-"""Of one log, whose steps are joined from several lines."""
+"""Most writers of one log whose steps are joined from several lines."""
 MAX_LOGS = 256
-"""Followed at one time."""
+"""Most logs that are followed at one time."""
 SEARCH_SECONDS = 10.0
-"""Between two searches for the ranks' logs."""
+"""Seconds between two searches for the ranks' logs."""
 _SHARDS = re.compile(r"(?i)\bloading (?:[\w-]+ ){0,3}shards: *(\d{1,3})%")
-"""Weights that are being read: sglang's ``Multi-thread loading shards:  40% Completed``, vLLM's
-``Loading safetensors checkpoint shards``, Transformers' ``Loading checkpoint shards``."""
+"""Pattern of lines about weights that are being read: sglang's ``Multi-thread loading shards: 40%
+Completed``, vLLM's ``Loading safetensors checkpoint shards``, Transformers' ``Loading checkpoint
+shards``."""
 
 
 class LogOwner(msgspec.Struct, frozen=True):
@@ -130,11 +131,12 @@ class TrainLogsCollector(Collector):
         """``[collectors.train_logs]``."""
 
         files: tuple[str, ...] = ()
-        """Logs beside those of the ranks, such as the job's main log; ``*`` is understood."""
+        """Paths of logs besides those of the ranks, such as the job's main log; ``*`` is
+        understood."""
         patterns: tuple[str, ...] = ()
-        """Regular expressions with groups named step, loss, seconds, tokens_per_second."""
+        """Regular expressions with groups named step, loss, seconds and tokens_per_second."""
         stale_seconds: Seconds = 3600.0
-        """What a log said that was not written to for so long is no longer served."""
+        """Seconds without a write after which what a log said is no longer served."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -14,7 +14,7 @@ from ray_sentinel.model.diagnosis import DiagnosisReport
 from ray_sentinel.report.diagnosis_markdown import markdown
 
 USUAL_QUERIES = 60
-"""Families that a full diagnosis reads; only to scale the bar."""
+"""Families that a full diagnosis usually reads, by which the progress bar is scaled."""
 
 
 @contextmanager

@@ -32,11 +32,11 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.triage import Triage
 
 MAX_FILES = 100_000
-"""Of one folder; the rest is not looked at."""
+"""Most files of one folder that are looked at; the rest is left out, and a problem says so."""
 MAX_DEPTH = 6
 _HEAD = 64 << 10
 _MAX_RAS = 16 << 20
-"""Bytes of one answer of RAS that is looked for among other files."""
+"""Most bytes that are read of a file that may be an answer of NCCL RAS."""
 _MAX_RECORD = 32 << 20
 _REPORTS = frozenset({"report.md", "report.html", "series.json", "report.json", "bundle.json"})
 _RECORDER = re.compile(rb'"(?:entries|pg_config|pg_status|nccl_comm_state)"\s*:')
@@ -54,11 +54,12 @@ class FolderFiles(msgspec.Struct, kw_only=True):
 
     folder: str
     kinds: dict[str, str] = {}
-    """File → "flight-recorder", "stacks", "nccl-ras", "logs", "incident", "ranks", "report"."""
+    """What each file is: "flight-recorder", "stacks", "nccl-ras", "logs", "incident", "ranks" or
+    "report"."""
     unknown: list[str] = []
-    """Files that nothing here reads."""
+    """Files that nothing here can read."""
     problems: list[str] = []
-    """What is evidence and could not be read, with the file and the remedy."""
+    """What is evidence but could not be read: the file, the reason and the remedy."""
     recorder: RecorderFacts | None = None
     stacks: Explanation | None = None
     rounds: list[list[StackFact]] = []
@@ -66,7 +67,7 @@ class FolderFiles(msgspec.Struct, kw_only=True):
     logs: Triage | None = None
     incident: Incident | None = None
     processes: dict[int, ProcessId] = {}
-    """Rank → its process, as the incident's record tells."""
+    """The process of each rank, as the incident's record tells."""
 
 
 def read_folder(name: str) -> FolderFiles:

@@ -15,7 +15,7 @@ from ray_sentinel.store.joblogs import main_log, read_logs
 
 MAX_EVIDENCE = 6
 SURE = 0.5
-"""Confidence from which triage's word stands against the job's own plain messages."""
+"""Confidence from which triage's answer prevails over the job's own plain messages."""
 
 
 def gather(folder: Path | None, progress: Callable[[str], None]) -> LogFacts:

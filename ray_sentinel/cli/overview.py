@@ -13,7 +13,8 @@ GROUPS = {
     "prepare": "before a run",
     "operate": "operate",
 }
-"""A module's ``GROUP`` → its title, in the order in which they are shown."""
+"""The title of each group of commands (a module's ``GROUP``), in the order in which they are
+shown."""
 
 FOOT = """\
 Every command has --help, which tells its exit codes (0 all is well, 1 a problem was found, 2 wrong

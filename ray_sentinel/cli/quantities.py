@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 MOST = 1e12
-"""Of anything that is counted or measured here; Unix seconds are below it for 30,000 years."""
+"""Largest number that an option accepts; Unix seconds stay below it for 30,000 years."""
 
 
 def positive(text: str) -> float:

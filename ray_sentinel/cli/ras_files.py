@@ -12,7 +12,7 @@ from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
 
 MAX_BYTES = 256 << 20
-"""Of one file; what comes after is not read."""
+"""Most bytes that are read of one file; what comes after them is ignored."""
 
 
 def load(paths: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:

@@ -21,9 +21,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--address",
         default="",
         metavar="HOST:PORT",
-        help="the Ray cluster; default: RAY_ADDRESS, else the one on this machine",
+        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def add_session(parser: argparse.ArgumentParser) -> None:
@@ -32,13 +32,14 @@ def add_session(parser: argparse.ArgumentParser) -> None:
         "--temp-dir",
         type=Path,
         metavar="DIR",
-        help="folder of this machine's Ray session; default: RAY_TEMP_DIR, else /tmp/ray",
+        help="temp dir of this machine's Ray session (default: RAY_TEMP_DIR, or else /tmp/ray)",
     )
     parser.add_argument(
         "--address",
         default="",
         metavar="HOST:PORT",
-        help="its cluster, to reach other nodes; default: RAY_ADDRESS, else the session's own",
+        help="address of the Ray cluster, to reach other nodes (default: RAY_ADDRESS, or else the "
+        "session's own cluster)",
     )
 
 
@@ -48,13 +49,14 @@ def add_url(parser: argparse.ArgumentParser) -> None:
         "--url",
         default="",
         metavar="LINK",
-        help="link of the coordinator's page, for example through a tunnel; needs no Ray",
+        help="ask the coordinator's page at this link instead of Ray, for example through a tunnel",
     )
     parser.add_argument(
         "--token-file",
         default="",
         metavar="FILE",
-        help="file with the token of --url, or its link: other users can see command lines",
+        help="file with the token for --url, or with the whole link (other users can see a token "
+        "on the command line)",
     )
 
 

@@ -20,20 +20,21 @@ from ray_sentinel.evidence.flight_recorder.reduced import is_reduced
 from ray_sentinel.evidence.flight_recorder.tables import MAX_RANKS
 
 Family = tuple[str, str]
-"""Prefix and suffix of the names of a set of dumps."""
+"""The prefix and the suffix that the file names of one set of dumps have in common."""
 
 _NAME = re.compile(
     r"^(?P<prefix>.*?)(?P<rank>\d+)(?P<suffix>\.(json|pickle|pkl|bin|dump|trace|reduced))?$"
 )
 _NOT_DUMPS = (".log", ".txt", ".md", ".py", ".html", ".gz", ".tar", ".zip", ".csv", ".yaml")
 MAX_BYTES = 2 << 30
-"""Of one dump; a larger file is not read."""
+"""Most bytes of one dump; a larger file is not read."""
 MAX_MEMORY = 32 << 30
-"""Bytes of the address space of a process that reads dumps; of one, ``dump_reducer`` limits it."""
+"""Bytes of address space that a process that reads dumps may use; for a single dump,
+``dump_reducer`` sets the limit."""
 MAX_CHILDREN = 8
-"""Processes that read dumps side by side."""
+"""Most processes that read dumps side by side."""
 DUMP_SECONDS = 60.0
-"""For reading one dump: a usual one takes some milliseconds."""
+"""Seconds that reading one dump may take; most take some milliseconds."""
 
 
 class RecorderFiles(msgspec.Struct, kw_only=True):
@@ -43,9 +44,10 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
     ignored: list[str] = []
     """Files that were left out, with the reason."""
     failed: list[str] = []
-    """What was named and is not there or can never be a dump, with the reason."""
+    """Paths that were named but do not exist or cannot be dumps, with the reason."""
     others: list[dict[int, Path]] = []
-    """Further whole sets of the same ranks under other names, such as another library's."""
+    """Further complete sets of dumps of the same ranks under other names, such as another
+    library's."""
 
     def unread(self, named: Sequence[str], read: Collection[int]) -> list[str]:
         """Of the files that the line names, those that are no dump; ``read`` are the ranks whose

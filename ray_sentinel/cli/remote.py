@@ -22,9 +22,11 @@ PATHS = {
     "lanes": "/api/v1/lanes",
     "pulse": "/api/v1/pulse",
 }
-"""What can be asked by HTTP. The page is read-only: what acts on the cluster needs Ray."""
+"""The paths of what can be asked by HTTP. The page is read-only: what acts on the cluster needs
+Ray."""
 MOST_BYTES = 256 << 20
-"""Of one answer: all incidents with their evidence."""
+"""Most bytes of one answer, which may hold all incidents with their evidence; a larger one is
+refused."""
 
 
 class RemoteCoordinator:

@@ -38,9 +38,9 @@ class _Wanted(NamedTuple):
 
     logs: list[Path]
     number: str = ""
-    """Of one incident; empty for all."""
+    """The number of the incident to replay; empty for all incidents."""
     suspected_at: float | None = None
-    """When that began, by the log's clock, where it is known."""
+    """When that incident was first suspected, by the log's clock; None if this is not known."""
 
 
 def replay(name: str, source: str, *, job: str, as_json: bool, why: bool = False) -> int:

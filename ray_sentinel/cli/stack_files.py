@@ -32,10 +32,10 @@ from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, StackTrace
 
 MAX_BYTES = 64 << 20
-"""Of one file; the rest is not read, and the output says so."""
+"""Most bytes of one file; the rest is not read, and the output says so."""
 
 MAX_FILES = 100_000
-"""Of one folder; the rest is not looked at, for somebody may name / by mistake."""
+"""Most files of one folder; the rest is not looked at, as somebody may name / by mistake."""
 _NEVER = (".md", ".html", ".gz", ".zst", ".tar", ".zip", ".png", ".pickle", ".pkl", ".pt")
 _OURS = frozenset({"incident.json", "ranks.json", "report.json", "bundle.json"})
 
@@ -48,7 +48,7 @@ class StackFiles(msgspec.Struct, kw_only=True):
     skipped: list[str] = []
     """Files that were left out, with the reason."""
     failed: dict[str, str] = {}
-    """The paths that were given and hold no stack that can be read, with the reason."""
+    """Paths that were named but hold no readable stack, with the reason."""
 
     def facts(self) -> list[list[StackFact]]:
         """One fact a process and round."""

@@ -31,7 +31,7 @@ WELL = ("running", "waiting", "idle")
 SEVERITIES = ("critical", "warning", "info")
 MOST_ALERTS = 20
 MOST_RANKS = 64
-"""Lines of ranks to show; those in trouble come first."""
+"""Most ranks that are listed for a job; those in trouble come first."""
 
 
 def status_view(status: Status, link: str = "") -> RenderableType:

@@ -12,7 +12,7 @@ from ray_sentinel.model.incident import EvidenceItem
 from ray_sentinel.model.rank_names import name_ranks
 
 MOST_SHOWN = 12
-"""Groups of ranks that are printed; JSON has them all."""
+"""Most groups of ranks that are printed; the JSON output has them all."""
 
 
 class WeighedRanks(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,18 +22,18 @@ class WeighedRanks(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     is_named: bool
     evidence: tuple[EvidenceItem, ...]
-    """As it is said of the first of them."""
+    """The evidence, worded for the first of these ranks."""
 
 
 class Weighing(msgspec.Struct, frozen=True, kw_only=True):
     """All that was weighed."""
 
     named_from: float
-    """The score from which a rank may be named."""
+    """Score from which a rank may be named."""
     ranks: tuple[WeighedRanks, ...]
-    """The worst first."""
+    """Groups of ranks of which the same is known, the most suspected first."""
     context: tuple[EvidenceItem, ...]
-    """What was seen that counts for or against nobody in particular."""
+    """What was observed that counts for or against no rank in particular."""
 
 
 def weighing(scores: EvidenceScores | None, named: Collection[int | None]) -> Weighing | None:

@@ -43,11 +43,13 @@ from ray_sentinel.collect.protocol import (
 from ray_sentinel.errors import ConfigError, SentinelError
 
 LONGEST_PAUSE = 86_400.0
-"""Longest pause in seconds; a longer one is ignored."""
+"""Longest pause in seconds that a collector may ask for; a longer one is ignored."""
 _OOM_SCORE = "800"
-"""If memory runs out, the kernel kills a collector before the training."""
+"""The ``oom_score_adj`` of a collector: if memory runs out, the kernel kills it before the
+training."""
 _NICENESS = 10
-"""If the CPUs are busy, it gets about a tenth of the time that a process of the training gets."""
+"""Niceness of a collector: if the CPUs are busy, it gets about a tenth of the time that a process
+of the training gets."""
 
 
 class Channel:

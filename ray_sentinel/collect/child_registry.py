@@ -30,13 +30,13 @@ from ray_sentinel.whole_file import write_whole
 log = logging.getLogger(__name__)
 
 FAMILY_VARIABLE = "RAY_SENTINEL_FAMILY"
-"""Differs for each process that the runner starts. Children inherit it: a daemon that left session
-and parent behind is known by it."""
+"""Environment variable whose value differs for each process that the runner starts. Children
+inherit it, so a daemon that left session and parent behind is still recognised."""
 
 PATIENCE = 0.5
-"""Seconds to read the environments of orphans in parallel."""
+"""Seconds that reading the environments of orphans, in parallel, may take."""
 MOST_HANGING = 16
-"""How many readers may hang at one time; beyond that no other process is read."""
+"""Most readers that may hang at one time; beyond that, no other process is read."""
 SETTLED = 5.0
 """Seconds after its start in which a process may still change its environment by ``exec``."""
 _MOST_KNOWN = 4096
@@ -49,7 +49,8 @@ class SpawnedGroup(msgspec.Struct, frozen=True):
     pid: int
     start: int
     family: str = ""
-    """Value of ``FAMILY_VARIABLE`` in all that descends from it, also in sessions of their own."""
+    """The value of ``FAMILY_VARIABLE`` in all of its descendants, even those in sessions of their
+    own."""
 
 
 class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from ray_sentinel.progress.proc.proc_stat import Key, Stat, all_stats
 REAP_SECONDS = 60.0
 """Seconds between two searches for children that nobody waits for."""
 _SUBREAPER = 36
-"""``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
+"""The number of ``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
 _ROUNDS = 8
-"""How often to search for what was started while the others were being ended."""
+"""Searches for processes that were started while the others were being ended."""
 
 
 class Adopted:

@@ -21,7 +21,7 @@ from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_folder, 
 
 GROUP = "ray_sentinel.collectors"
 MAX_PLUGIN = 32 << 20
-"""Bytes of a plugin's file."""
+"""Most bytes of a plugin's file; a longer file is refused."""
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[CollectorSource, ...] = ()
     problem: str = ""
     untrusted: bool = False
-    """It is left alone because somebody else can have written it, as ``problem`` says."""
+    """Whether the file is left alone because somebody else can have written it, as ``problem``
+    says."""
 
 
 def entry_points() -> Iterator[CollectorSource]:

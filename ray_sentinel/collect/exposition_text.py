@@ -15,9 +15,10 @@ from ray_sentinel.model.metrics import Family, Metric, MetricKind, Sample
 
 STATE_MARK = "# STATE"
 MAX_STATE = 16 << 10
-"""Most characters of the state: it is handed back in an environment variable."""
+"""Most characters of the state, which is handed back in an environment variable; the rest is cut
+off."""
 MAX_PROBLEMS = 100
-"""Most bad lines that are named: a program may print megabytes of garbage."""
+"""Most bad lines that are reported: a program may print megabytes of garbage."""
 _HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 
@@ -26,9 +27,10 @@ class ScriptOutput(msgspec.Struct, frozen=True, kw_only=True):
 
     families: tuple[Family, ...] = ()
     state: str | None = None
-    """The text of its ``# STATE`` line, None without one."""
+    """The text of its ``# STATE`` line; None if there is none."""
     nothing_new: bool = False
-    """It printed a STATE line and nothing else: it is alive and its last values stay valid."""
+    """Whether it printed a STATE line and nothing else: it is alive, and its last values stay
+    valid."""
     problems: tuple[str, ...] = ()
 
 

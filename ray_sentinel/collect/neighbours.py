@@ -17,7 +17,7 @@ from typing import Any
 from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_file, read_trusted
 
 MAX_MODULE = 32 << 20
-"""Bytes of a module's source."""
+"""Most bytes of a module's source; a longer one is not loaded."""
 
 
 def let_import_from(folder: str) -> None:

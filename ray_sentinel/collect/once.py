@@ -22,7 +22,7 @@ from ray_sentinel.model.ray_cluster import RayCluster
 
 _LOG_LINES = 1000
 _HOST_NAME = 255
-"""Bytes of the longest host name in the domain name system."""
+"""Most bytes of a host name in the domain name system."""
 
 
 class Roots(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,15 +46,15 @@ class CollectorResult(msgspec.Struct, frozen=True, kw_only=True):
     success: bool
     """Whether it did not fail; a collector that asked to be left out has not failed."""
     skipped: str
-    """Why it asked to be left out, or empty."""
+    """Why the collector asked to be left out; empty if it did not."""
     seconds: float | None
     families: tuple[Family, ...]
     events: tuple[Event, ...]
     problems: tuple[str, ...]
-    """What it could not read or may not serve; if it failed, the reason comes first."""
+    """What the collector could not read or may not serve; if it failed, the reason comes first."""
     log: tuple[str, ...] = ()
     misconfigured: bool = False
-    """It failed because its settings are wrong; the first problem says which."""
+    """Whether it failed because its settings are wrong; the first problem says which."""
 
 
 def collect_once(

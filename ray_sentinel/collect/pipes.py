@@ -10,8 +10,8 @@ from typing import IO
 from ray_sentinel import regex as re
 
 LOG_LIMIT = 128 << 10
-"""Bytes of log that are read of one run; past them the process waits for its next one, or is
-killed at its deadline."""
+"""Most bytes of log that are read of one run; beyond that the process must wait for its next run,
+or is killed at its deadline."""
 _LINE_LIMIT = 4 << 10
 _TAIL = 16 << 10
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+) in (\S+)', re.MULTILINE)

@@ -17,12 +17,13 @@ from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.ray_cluster import RayCluster
 
 MAX_FRAME = 64 << 20
-"""Bytes. A longer frame is taken for garbage, and its sender is ended."""
+"""Most bytes of one message; a longer one is taken for garbage, and its sender is ended."""
 
 Outcome = Literal["ok", "nodata", "absent", "skip", "error", "timeout"]
 SourceKind = Literal["entry-point", "python", "script"]
 COMMON_KEYS = ("enabled", "interval", "deadline")
-"""Of ``[collectors.NAME]``, for the runner; all others are the collector's own settings."""
+"""Keys of ``[collectors.NAME]`` that are for the runner; all others are the collector's own
+settings."""
 
 
 class FrameError(Exception):
@@ -35,13 +36,13 @@ class CollectorSource(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: SourceKind
     target: str
-    """``module:Class`` of an entry point, else the file to load or to run."""
+    """``module:Class`` of an entry point; otherwise the path of the file to load or to run."""
     origin: str = ""
     """The name shown to people: the distribution, or the user's own file."""
     class_name: str = ""
     """The collector's class in a Python file."""
     digest: str = ""
-    """Of the file's bytes; empty for an entry point."""
+    """Digest of the file's bytes; empty for an entry point."""
 
 
 class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +50,12 @@ class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     series: int = 20_000
     samples: int = 200_000
-    """Together with those that have a timestamp: history has many samples a series."""
+    """Most samples in all, those with a timestamp included: a history has many samples of one
+    series."""
     labels: int = 32
-    """Labels of one series."""
+    """Most labels of one series."""
     label_length: int = 512
-    """Characters of one label value."""
+    """Most characters of one label value."""
     events: int = 2_000
     problems: int = 20
 
@@ -67,10 +69,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
     sys: Path = Path("/sys")
     dev: Path = Path("/dev")
     options: dict[str, Any] = {}
-    """The collector's table of the configuration, without the runner's own keys."""
+    """The collector's table in the configuration, without the runner's own keys."""
     interval: float | None = None
     deadline: float | None = None
-    """Seconds; None leaves the collector's own."""
+    """Seconds that one run may take; None for the collector's own deadline."""
     state_dir: Path | None = None
     log_dir: Path | None = None
     live: bool = True
@@ -82,12 +84,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
 
     sequence: int
     deadline: float
-    """Seconds from now."""
+    """Seconds from now until the run must have ended."""
     ranks: tuple[Rank, ...] = ()
     handed_on: float | None = None
-    """See ``Context.handed_on``; the clock is the machine's, and so the same in every process."""
+    """As ``Context.handed_on``; the clock is the machine's, and so the same in every process."""
     cluster: RayCluster | None = None
-    """See ``Context.cluster``; sent to those that want it."""
+    """As ``Context.cluster``; sent only to collectors that want it."""
 
 
 class StopCollector(msgspec.Struct, frozen=True, tag="stop"):
@@ -100,7 +102,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     interval: float
     deadline: float
     metrics: tuple[str, ...] = ()
-    """The families that it declares."""
+    """Names of the families that the collector declares."""
     wants_cluster: bool = False
 
 
@@ -126,9 +128,10 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     families: tuple[Family, ...] = ()
     problems: tuple[str, ...] = ()
     misconfigured: bool = False
-    """It could not be made because its settings are wrong; ``message`` says which."""
+    """Whether the collector could not be made because its settings are wrong; ``message`` says
+    which."""
     pause: float = 0.0
-    """Seconds for which it wants no further run."""
+    """Seconds for which the collector wants no further run."""
 
 
 ToChild = Setup | Ask | StopCollector

@@ -38,8 +38,8 @@ from ray_sentinel.model.ray_cluster import RayCluster
 # One bounded log file per collector. The folder may hang: see ``log_files``.
 
 MAX_BYTES = 1 << 20
-"""Bytes of one log file; the one before it is kept as ``.1``, so a collector has at most twice as
-much."""
+"""Most bytes of one log file; then it becomes ``.1`` and a new one begins, so a collector's logs
+take at most twice as much."""
 
 
 class Logbook:
@@ -70,7 +70,8 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS = 0.2
 """Seconds that a change waits for others, so that one cycle is rendered once."""
 PUBLISH_SECONDS = 10.0
-"""Families are published at least this often: silence would mean that the runner is dead."""
+"""Longest time in seconds between two publications: a longer silence would mean that the runner is
+dead."""
 STOP_SECONDS = 4.0
 START_SPACING = 0.2
 """Seconds between the first starts of two installed collectors, so that a node on which a training
@@ -84,9 +85,9 @@ class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: Path
     """A folder of our own on a local disk, the same for every life of this node's agent."""
     log_dir: Path | None = None
-    """Folder of the collectors' logs; None for no logs."""
+    """Folder of the collectors' logs; None to write no logs."""
     plugin_dirs: tuple[Path, ...] = ()
-    """The user's plugin folders; ``run_dir/plugins`` comes after them, for what is pushed."""
+    """The user's plugin folders; ``run_dir/plugins``, for what is pushed, comes after them."""
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
     dev: Path = Path("/dev")
@@ -98,7 +99,7 @@ class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: OutputLimits = OutputLimits()
     environ: Mapping[str, str] = os.environ
     installed: bool = True
-    """Run the collectors of installed packages too."""
+    """Whether the collectors of installed packages are run too."""
 
 
 class Runner:

@@ -50,7 +50,7 @@ class RunnerContext(msgspec.Struct, kw_only=True):
     children: ChildRegistry
     environ: Mapping[str, str]
     write_log: Callable[[str, str], None]
-    """Takes a collector's name and a line."""
+    """A function that takes a collector's name and a line for its log."""
     on_events: Callable[[tuple[Event, ...]], None]
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
@@ -63,7 +63,8 @@ class RunnerContext(msgspec.Struct, kw_only=True):
     ranks: tuple[Rank, ...] = ()
     handed_on: float | None = None
     cluster: Callable[[], RayCluster | None] = lambda: None
-    """What Ray's control store said; called when a collector that wants it is asked."""
+    """A function that returns what Ray's control store said; called when a collector that wants it
+    is asked."""
 
     def setup(self, source: CollectorSource, settings: CollectorConfig) -> Setup:
         """The first message to a collector's process."""

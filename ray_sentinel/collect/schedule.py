@@ -30,7 +30,7 @@ DEATH_BACKOFF = 1.0
 KILL_GRACE = 2.0
 """Seconds after SIGKILL before a process counts as unkillable."""
 ANSWER_GRACE = 0.5
-"""Seconds past the deadline before SIGKILL: the process's own timer comes first, and says where it
+"""Seconds from the deadline to SIGKILL: the process's own timer comes first, and says where it
 stood."""
 CHECK_SECONDS = 0.05
 """Seconds between two checks whether a killed process has ended."""
@@ -57,7 +57,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     interval: float = 10.0
     deadline: float = 5.0
     start_deadline: float = 30.0
-    """For the interpreter to start and the collector to be imported and made."""
+    """Seconds for the interpreter to start and the collector to be imported and made."""
 
 
 class Schedule:

@@ -22,9 +22,9 @@ from ray_sentinel.errors import InputError
 NEVER_AGAIN = 99
 STATE_VARIABLE = "_PLUGIN_STATE"
 MAX_OUTPUT = 8 << 20
-"""Bytes of stdout that are read; the rest is dropped."""
+"""Most bytes of stdout that are read; the rest is dropped, and a problem says so."""
 MAX_LOG_LINES = 100
-"""Lines of stderr that are kept of one run."""
+"""Most lines of stderr that are kept of one run; of the rest, only the number is logged."""
 _RESERVE = 0.9
 """Share of the deadline that the program itself may take."""
 

@@ -24,7 +24,7 @@ from ray_sentinel.model.metrics import CollectorStatus, Family
 # what lies in a plugin folder. A name is free again when its owner serves nothing any more.
 
 OURS = "ray_sentinel_"
-"""Metrics whose names begin so are about the monitor itself."""
+"""Prefix of the names of metrics about the monitor itself."""
 RUNNER_METRICS = frozenset({"hw_scrape_duration_seconds"})
 
 

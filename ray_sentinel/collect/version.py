@@ -24,7 +24,7 @@ from ray_sentinel.model.metrics import Event, Family
 # The last result of a version of a collector, and how long it holds.
 
 KEPT_INTERVALS = 3
-"""Families older than this many intervals are dropped: old values would be wrong."""
+"""Intervals for which families are kept: older values would be wrong."""
 
 
 class LastResult:

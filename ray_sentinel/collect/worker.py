@@ -53,8 +53,8 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     message: Callable[[FromChild], None]
     log: Callable[[str], None]
     closed: Callable[[str], None]
-    """Its stdout has ended, and so has it or will be; the text says what was wrong with a message
-    that nobody could read, or is empty."""
+    """Called when the process has closed its stdout, so that it has ended or soon will; the text
+    says what was wrong with a message that nobody could read, or is empty."""
 
 
 class CollectorProcess:

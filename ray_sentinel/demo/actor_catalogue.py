@@ -19,9 +19,9 @@ ActorLayout = Literal[
 ]  # fmt: skip
 
 ACTOR_LIMITS: dict[ActorClock, float] = {"hard": 5.0, "silence": 20.0, "start-up": 90.0}
-"""Seconds from the trouble to the name. A wait is told from a long call after max(15 s, 3 x the
-usual call), and five seconds later it has been looked at; no call of these jobs usually takes 5 s.
-A fault of the clock "slow" need not be told at all."""
+"""Seconds from the trouble until the culprit must be named, for each clock. A wait is told from a
+long call after max(15 s, 3 x the usual call), and five seconds later it has been looked at; no call
+of these jobs usually takes 5 s. A fault of the clock "slow" need not be reported at all."""
 
 ROLES: dict[ActorLayout, tuple[str, ...]] = {
     "rl-sync": ("rollout", "reward", "trainer"),
@@ -39,13 +39,13 @@ ROLES: dict[ActorLayout, tuple[str, ...]] = {
     "tune": ("trial",),
     "quiet": ("poller",),
 }
-"""Who is in a job, beside its driver."""
+"""The roles of a job's members, beside its driver."""
 RANKS = frozenset({("rl-sync", "trainer"), ("rl-async", "trainer"), ("data-train", "rank")})
-"""Who is a rank of a process group, and is judged as one."""
+"""The roles whose members are ranks of a process group, and are judged as such."""
 CALLED: tuple[ActorLayout, ...] = (
     "rl-sync", "rl-async", "tasks", "nested", "pool", "engines",
 )  # fmt: skip
-"""Jobs whose members can get into any trouble."""
+"""Layouts of jobs whose members can get into any kind of trouble."""
 
 Members = tuple[str, ...]
 
@@ -55,17 +55,18 @@ class ActorFaultSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     way: str = ""
-    """What the culprit does to itself; empty where the job as a whole gets into trouble."""
+    """What the culprit does to itself; empty if the job as a whole gets into trouble."""
     roles: tuple[str, ...] = ()
-    """Whose members may be the culprit, of those that the layout has; all but "driver" if empty."""
+    """Roles whose members may be the culprit, as far as the layout has them; if empty, all but
+    "driver"."""
     layouts: tuple[ActorLayout, ...] = CALLED
     kinds: tuple[FaultKind, ...] = ()
-    """What it may be called; empty for what is healthy."""
+    """Kinds of faults that are a right answer; empty if the job is healthy."""
     rank_kinds: tuple[FaultKind, ...] = ()
-    """The same where the culprit is a rank; as ``kinds`` if empty."""
+    """Kinds that are right if the culprit is a rank; if empty, ``kinds`` holds for ranks too."""
     accused: tuple[Members, ...] = (("self",),)
-    """The sets of culprits that are right: "self" is who was drawn, "all" every member that is no
-    driver."""
+    """The sets of culprits that are a right answer: "self" is the member that was drawn, "all" is
+    every member except the driver."""
     clock: ActorClock = "silence"
     rank_clock: ActorClock | None = None
     place: Literal["call", "deep", "constructor", "drawn"] = "drawn"

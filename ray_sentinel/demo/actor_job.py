@@ -21,12 +21,12 @@ from ray_sentinel.errors import SentinelError
 
 GUEST_RESOURCE = "guest"
 GUEST_STORE = 80_000_000
-"""Bytes of the guest's object store: Ray takes no less than 75 MB."""
+"""Bytes of the guest node's object store; Ray accepts no less than 75 MB."""
 CGROUP = Path("/sys/fs/cgroup")
 GUESTS = frozenset({"gone", "rebuild", "store"})
-"""What goes wrong, or goes on, where a node is there that may leave."""
+"""Faults, and healthy courses, that need a node that may leave."""
 COMMAND_SECONDS = 90.0
-"""For ``ray job submit`` and ``ray job stop``."""
+"""Seconds that ``ray job submit`` and ``ray job stop`` may take."""
 
 
 class ActorJob:

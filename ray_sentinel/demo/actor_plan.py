@@ -24,13 +24,13 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import FaultKind
 
 ATTACHING: tuple[ActorLayout, ...] = ("rl-sync", "rl-async")
-"""Jobs that may have lines of ray_sentinel in them."""
+"""Layouts whose program may have lines of ray_sentinel in it."""
 FIRST_CALL, LAST_CALL = 12, 24
-"""The trouble begins at a call between these."""
+"""First and last call at which the trouble may begin."""
 QUIET_SECONDS = 90.0
-"""For which a job without a rhythm is watched."""
+"""Seconds for which a job without a rhythm is watched."""
 STEADY_SECONDS = 30.0
-"""For which one that is ended from outside, or goes on for ever, is watched."""
+"""Seconds for which a job that is ended from outside, or runs without end, is watched."""
 
 
 class ActorTrialPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,26 +39,26 @@ class ActorTrialPlan(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
     layout: ActorLayout
     how: str
-    """What goes wrong, or goes on: the row's ``way``."""
+    """What goes wrong, or what a healthy job does: the catalogue row's ``way``."""
     culprit: str
-    """The member that does it, as "rollout-2"; empty where that is nobody."""
+    """The member that causes the trouble, such as "rollout-2"; empty if there is none."""
     place: str
-    """Where in the culprit's code: "call" at its beginning, "deep" in a function that it calls,
-    "constructor"."""
+    """Where in the culprit's code the trouble begins: "call" is the beginning of the call, "deep" a
+    function that it calls, "constructor" its constructor."""
     step: int
-    """The call of the culprit, or the iteration of the driver, in which it begins."""
+    """The culprit's call, or the driver's iteration, in which the trouble begins."""
     step_seconds: float
-    """Of work in a usual call."""
+    """Seconds of work in a usual call."""
     sizes: dict[str, int]
-    """Members by role."""
+    """Number of members of each role."""
     attach: Attach
     named: bool
-    """The actors have names."""
+    """Whether the actors have names."""
     told: Literal["environ", "silent", "runtime_env"]
-    """Where the trainers' ranks stand: in ``os.environ``, nowhere but in the call of
-    ``init_process_group``, in the runtime environment."""
+    """Where the trainers find their ranks: in ``os.environ``, only in the arguments of
+    ``init_process_group``, or in the runtime environment."""
     seconds: float
-    """For which a job that goes on for ever is watched; of what takes long, how long."""
+    """Seconds for which a job without end is watched, or for which something slow goes on."""
     variant: int
     seed: int
 

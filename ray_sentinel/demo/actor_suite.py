@@ -33,7 +33,7 @@ class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", 
     clock: str
     limit: float | None
     expected: list[list[str]]
-    """The sets of members, any of which is right."""
+    """The sets of members that are each a right answer."""
     expected_kinds: list[str]
     named: list[str]
     kind: str

@@ -19,19 +19,19 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 
 BEGIN_SECONDS = 180.0
-"""Until the trouble begins."""
+"""Seconds in which the trouble must have begun."""
 LATE_SECONDS = 15.0
-"""After the limit, to tell late from never."""
+"""Seconds to wait beyond the limit, to tell a late answer from none."""
 SLOW_SECONDS = 40.0
-"""For which a job is watched whose trouble need not be told."""
+"""Seconds for which a job is watched whose trouble need not be reported."""
 END_SECONDS = 120.0
-"""For a healthy job to come to its end, beyond what it has to do."""
+"""Seconds that a healthy job may take to end, beyond the work that it has to do."""
 SETTLE_SECONDS = 5.0
-"""After the verdict, and after the end of a healthy job, for others that would be wrong."""
+"""Seconds to wait for wrong verdicts, after a verdict and after the end of a healthy job."""
 REPORT_SECONDS = 60.0
 CLI_SECONDS = 60.0
 WELL = "is well"
-"""What a verdict says of a job that goes on."""
+"""Part of a verdict which says that a job goes on."""
 
 
 class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +40,14 @@ class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     plan: ActorTrialPlan
     job: str = ""
     incidents: tuple[dict[str, Any], ...] = ()
-    """As ``incidents --json`` tells them."""
+    """The incidents, in the form of ``incidents --json``."""
     named: tuple[str, ...] = ()
-    """All members that any of them accuses; "pid 17" for a process that is none."""
+    """All members that any incident accuses; "pid 17" for a process that is not a member."""
     began: float | None = None
     seconds: float | None = None
-    """From the trouble's beginning to the first incident."""
+    """Seconds from the beginning of the trouble to the first incident."""
     well: str = ""
-    """A verdict that said that all is well while the job stood still."""
+    """A verdict which said that all is well while the job stood still; empty if there was none."""
     wrong: str = ""
     broken: str = ""
 
@@ -66,9 +66,9 @@ class TrialScope(msgspec.Struct, frozen=True, kw_only=True):
     has none of the incidents before it."""
 
     since: float
-    """Unix time at which it began."""
+    """Unix time at which the trial began."""
     names: frozenset[str]
-    """Of the jobs that its ranks form."""
+    """Names of the jobs that the trial's ranks form."""
     scripts: tuple[str, ...]
     pids: frozenset[int]
 

@@ -18,8 +18,9 @@ LAYOUTS: tuple[Layout, ...] = ("data", "ddp", "tensor", "pipeline", "experts")
 DATA: tuple[Layout, ...] = ("data", "ddp")
 
 LIMITS: dict[Clock, float] = {"hard": 5.0, "silence": 15.0, "start-up": 90.0, "outside": 75.0}
-"""Seconds from the trouble to the name, or to the word that there is nobody to name. Silence is
-told from a slow step after max(10 s, 3 steps); none of the trainings has steps of 3 s."""
+"""Seconds from the trouble until the culprit must be named, or until it must be said that there is
+none, for each clock. Silence is told from a slow step after max(10 s, 3 steps); none of the
+trainings has steps of 3 s."""
 
 
 class FaultSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,12 +28,13 @@ class FaultSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     kinds: tuple[FaultKind, ...] = ()
-    """What it may be called; empty for what is healthy."""
+    """Kinds of faults that are a right answer; empty if the training is healthy."""
     ways: tuple[str, ...] = ()
     clock: Clock = "silence"
     layouts: tuple[Layout, ...] = LAYOUTS
     place: Literal["step", "start", "end", "input"] = "step"
-    """``step``: before or amid the collectives of a step, drawn."""
+    """Where the trouble begins; "step" is before or amid the collectives of a step that is
+    drawn."""
 
 
 def _hard(what: str, kind: FaultKind, *ways: str) -> FaultSpec:

@@ -22,7 +22,7 @@ ADDRESSES = ("127.0.0.2", "127.0.0.3")
 FIRST_GUEST = 4
 PORTS = (22_000, 32_000)
 GUEST_SECONDS = 30.0
-"""For a Ray node to join, and to end by itself."""
+"""Seconds that a Ray node may take to join, and to end by itself."""
 
 
 def free_port() -> int:

@@ -18,7 +18,7 @@ from ray_sentinel.demo.cluster import free_port
 from ray_sentinel.progress.discovery.environment import job_from
 
 SECONDS = 60.0
-"""For anything that is asked of a launcher."""
+"""Seconds to wait for an answer of a launcher."""
 
 
 class Launcher:

@@ -12,14 +12,16 @@ from ray_sentinel.demo.catalogue import ALL, FAULTS, HEALTHY, FaultSpec
 from ray_sentinel.errors import UsageError
 
 SHOWN = ("fifo", "gil", "sigkill", "sigstop", "sleep")
-"""What the demo draws from where nothing is told: each is another kind."""
+"""Faults that the demo draws from if none is named, each of another kind."""
 PROCESSES = frozenset({"exception", "leave", "restart", "resize", "end-alone", "finish"})
-"""Where it matters how a process ends: an actor outlives its task, whatever that ends with."""
+"""Faults, and healthy courses, that depend on how a process ends, and so need ranks that are
+processes: an actor outlives its task, however that ends."""
 FIRST_STEP, LAST_STEP = 30, 45
-"""The trouble begins at a step between these: long enough to learn what is usual."""
+"""First and last step at which the trouble may begin, late enough to have learned what is usual."""
 
 Attach = Literal["", "attach", "step"]
-"""What the script says of itself: nothing, one line at its beginning, each of its steps too."""
+"""What the script tells the sentinel: nothing, one line at its beginning, or each of its steps
+too."""
 MODES: tuple[Attach, ...] = ("attach", "", "step")
 
 
@@ -28,18 +30,18 @@ class TrainingScript(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: int
     spread: float = 1.3
-    """A step takes up to so many times ``step_seconds``."""
+    """Greatest duration of a step, as a multiple of ``step_seconds``."""
     answers: int = 0
-    """Of the outside service to each rank; 0: there is no service."""
+    """Answers that the outside service gives to each rank; 0 if there is no such service."""
     first_seconds: float = 0.0
-    """Of work before the first step."""
+    """Seconds of work before the first step."""
     pause: str = ""
-    """What the job does for ``seconds`` after the step that was drawn."""
+    """What the job does for ``seconds`` seconds after the step that was drawn."""
     seconds: float = 0.0
     phase: str = ""
-    """The phase in which it declares that."""
+    """The phase that the script declares during that pause."""
     last: str = "nothing"
-    """After the last step: "barrier", "export" (rank 0 goes on), or nothing."""
+    """What comes after the last step: "barrier", "export" (rank 0 goes on), or "nothing"."""
 
 
 class TrialPlan(TrainingScript, frozen=True, kw_only=True):
@@ -49,18 +51,18 @@ class TrialPlan(TrainingScript, frozen=True, kw_only=True):
     layout: str
     world: int
     how: dict[str, str]
-    """Culprit (rank, as text) → what it does to itself."""
+    """What each culprit (a rank, as text) does to itself."""
     place: str
     step: int
     step_seconds: float
     attach: Attach
     actors: bool
-    """The ranks are Ray actors, and not processes that an actor started."""
+    """Whether the ranks are Ray actors, and not processes that an actor started."""
     recorder: bool
-    """The flight recorder is on."""
+    """Whether the flight recorder is on."""
     variant: int
     first_call: int
-    """Of the step's collectives, the first that may be changed."""
+    """Index of the step's first collective that may be changed."""
     seed: int
 
     @property

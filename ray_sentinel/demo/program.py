@@ -20,15 +20,15 @@ from ray_sentinel.demo.plan import TrialPlan
 
 OWN = re.compile(r"\bx_\w+")
 REPORT, ATTACHED = "x_report", "x_attached"
-"""Of these two, a plan needs one: it is written under the first one's name."""
+"""Two scripts of which a plan needs one, which is written under the first one's name."""
 WAYS = "x_ways"
-"""What both families have of the other's."""
+"""The script of the rank family that the actor family uses too."""
 PLAIN = {
     "x_main": "train_rl", "x_learning": "rl", "x_ways": "judge", "x_sleep": "ask_judge",
     "x_Rollout": "Rollout", "x_generate": "generate", "x_judge": "reward", "x_Reward": "Reward",
     "x_score": "score", "x_Trainer": "Trainer", "x_update": "update",
 }  # fmt: skip
-"""What the demo calls some things, for people to read; it shows a rollout that sleeps."""
+"""Readable names that the demo uses in its job of actors, in which a rollout sleeps."""
 SYLLABLES = ("ba", "cor", "del", "fen", "gru", "hil", "jo", "kes", "lum", "mi", "nor", "pa", "qui",
              "ros", "sta", "tev", "ul", "vor", "wex", "yam", "zin")  # fmt: skip
 

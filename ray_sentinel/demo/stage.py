@@ -17,12 +17,13 @@ from ray_sentinel.model.status import Status
 POLL = 0.25
 """Seconds between two looks at the coordinator."""
 AGENTS_SECONDS = 60.0
-"""For the agents of all nodes to report."""
+"""Seconds that the agents of all nodes may take to report."""
 CALL_SECONDS = 30.0
-"""For one answer of the coordinator, on a machine with far too little CPU."""
+"""Seconds to wait for one answer of the coordinator, on a machine with far too little CPU."""
 
 MOST_CROWDED = 3.0
-"""What is waited for in vain ends some time, on any machine."""
+"""Greatest factor by which waits are extended on a crowded machine, so that they end on any
+machine."""
 
 Tell = Callable[[Status | None, str], None]
 

@@ -20,17 +20,18 @@ from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
 
 BEGIN_SECONDS = 180.0
-"""Until the trouble begins: torch is imported by each rank, on however few CPUs there are."""
+"""Seconds in which the trouble must have begun; each rank imports torch first, on however few
+CPUs."""
 HEALTHY_SECONDS = 150.0
-"""For a training without a fault to end."""
+"""Seconds that a training without a fault may take to end."""
 LATE_SECONDS = 15.0
-"""After the limit, to tell late from never."""
+"""Seconds to wait beyond the limit, to tell a late answer from none."""
 SETTLE_SECONDS = 4.0
-"""After the verdict, for others that would be wrong; and after the end of a healthy job."""
+"""Seconds to wait for wrong verdicts, after a verdict and after the end of a healthy job."""
 REPORT_SECONDS = 90.0
-"""After the verdict, for captures and the report."""
+"""Seconds that captures and the report may take after the verdict."""
 PAUSE_SECONDS = 14.0
-"""For which the ranks are stopped, before they go on."""
+"""Seconds for which the ranks are stopped before they go on."""
 
 
 class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +43,9 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     began: float | None = None
     seconds: float | None = None
     wrong: str = ""
-    """What is wrong with the verdict; empty where it is right."""
+    """What is wrong with the verdict; empty if it is right."""
     broken: str = ""
-    """Why the trial itself came to nothing; empty where it did not."""
+    """Why the trial itself failed; empty if it did not."""
 
     @property
     def right(self) -> bool:

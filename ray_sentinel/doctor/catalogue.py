@@ -20,7 +20,7 @@ from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 
 GROUP = "ray_sentinel.checks"
 MAX_CHECK = 16 << 20
-"""Bytes of a user's file of checks."""
+"""Most bytes of a user's file of checks; a longer file is refused."""
 
 
 def all_checks(sources: Iterable[ChecksFile] = ()) -> tuple[Check[Any], ...]:

@@ -48,9 +48,9 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     address: str = ""
-    """Its name in Ray; empty without Ray."""
+    """The node's name in Ray; empty without Ray."""
     environ: Mapping[str, str] = {}
-    """What a rank started on this node would have in its environment."""
+    """The environment variables that a rank started on this node would have."""
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
     shm: Path = Path("/dev/shm")
@@ -67,7 +67,7 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     """The command or setting that fixes it; empty if nothing needs fixing."""
     host: str = ""
-    """Host concerned; empty if it concerns all nodes."""
+    """The host concerned; empty if it concerns all nodes."""
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     free_gpus: float = 0.0
     """GPUs that nobody has reserved."""
     dead: tuple[str, ...] = ()
-    """Nodes that Ray lists as dead, and why."""
+    """Nodes that Ray lists as dead, with the reason."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +97,10 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     visitor: str
     host: str
     place: str
-    """``address:port``."""
+    """Where it was probed, as ``address:port``."""
     problem: str = ""
     seconds: float | None = None
-    """Round trip."""
+    """Seconds of the fastest round trip; None if there was none."""
     ahead: float | None = None
     """Seconds by which the probed node's clock is ahead of the prober's, within half a round
     trip."""
@@ -113,10 +113,10 @@ class CheckInput(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
     seen: Mapping[str, F]
     """What each node's ``look`` found, by host; nodes that had nothing to look at are absent."""
     cluster: Cluster | None = None
-    """None where only this machine was examined."""
+    """The Ray cluster; None if only this machine was examined."""
     visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
-    """How each node's part in the sum over all nodes went, where one was made."""
+    """How each node's part in the sum over all nodes went; empty if no sum was made."""
 
 
 class Check(abc.ABC, Generic[F]):
@@ -126,7 +126,7 @@ class Check(abc.ABC, Generic[F]):
     about: ClassVar[str] = ""
     """The condition that must hold, in a few words."""
     everywhere: ClassVar[bool] = True
-    """False: examined only on the node where the doctor was called."""
+    """Whether every node is examined; if False, only the one where the doctor was called."""
     facts: type[F]
 
     @abc.abstractmethod

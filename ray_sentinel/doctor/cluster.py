@@ -22,9 +22,9 @@ from ray_sentinel.doctor.peer_probe import PeerProbe, visit, whom_to_visit
 from ray_sentinel.doctor.plan import RunPlan
 
 START_SECONDS = 20.0
-"""Seconds beyond the plan's deadline for an actor to start and its checks to end."""
+"""Seconds beyond the plan's deadline that an actor may take to start and to end its checks."""
 VISITS_SECONDS = 60.0
-"""Seconds for every node to probe its peers."""
+"""Seconds in which every node must have probed its peers."""
 _HEAD = "node:__internal_head__"
 
 
@@ -32,7 +32,7 @@ class ClusterFindings(msgspec.Struct, frozen=True, kw_only=True):
     """What was found on all nodes."""
 
     looks: dict[str, tuple[CheckReading, ...]]
-    """By host."""
+    """The readings of each host."""
     visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
 
@@ -42,9 +42,9 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
     looks: tuple[CheckReading, ...]
     place: tuple[str, int] | None = None
-    """Address and port where it can be probed."""
+    """Address and port at which this node can be probed; None if it cannot be."""
     problem: str = ""
-    """Why it cannot be probed."""
+    """Why this node cannot be probed; empty if it can be."""
 
 
 class Examiner:

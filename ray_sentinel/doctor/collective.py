@@ -19,11 +19,11 @@ from ray_sentinel import process
 from ray_sentinel.process import python_module
 
 SECONDS = 90.0
-"""Seconds for every node to import PyTorch, form the group and receive the sum."""
+"""Seconds that every node may take to import PyTorch, form the group and receive the sum."""
 JOIN_SECONDS = 45.0
-"""Seconds for the other nodes to join."""
+"""Seconds to wait for the other nodes to join."""
 ELEMENTS = 1 << 22
-"""Floats that are summed: 16 MiB, so that more than one packet and channel is used."""
+"""Number of floats that are summed: 16 MiB, so that more than one packet and channel is used."""
 
 
 class Reduced(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,11 +31,11 @@ class Reduced(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = ""
     backend: str = ""
-    """"nccl" or "gloo"; empty where there is no PyTorch."""
+    """"nccl" or "gloo"; empty if there is no PyTorch."""
     gpus: int = 0
     join_seconds: float | None = None
     seconds: float | None = None
-    """Of one sum of ``ELEMENTS`` floats."""
+    """Seconds that one sum of ``ELEMENTS`` floats took; None if it did not end."""
     problem: str = ""
 
 

@@ -31,15 +31,16 @@ KNOWN: dict[str, frozenset[str]] = {
         | {"shuffle", "path"}
     ),
 }
-"""Sections and keys of elastic trainings; other names are allowed, near misses are questioned."""
+"""The sections and keys of elastic trainings; other names are allowed, but near misses are
+questioned."""
 
 STRATEGIES = ("variable_batch", "constant_batch")
 MAY_BE_ZERO = frozenset({"memory_snapshot_interval", "eval_interval"})
-"""0 turns these off."""
+"""Keys whose value may be 0, which turns them off."""
 NEAR = 0.82
-"""``difflib``'s ratio from which a key is taken for a misspelling of another."""
+"""Similarity (the ratio of ``difflib``) from which a key is taken for a misspelling of another."""
 MOST_DEPTH = 40
-"""Levels of nested sections: anchors can nest endlessly."""
+"""Most levels of nested sections that are examined: anchors can nest endlessly."""
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from ray_sentinel.text import port_number
 
 DEFAULT_PORTS = {"etcd": 2379, "etcd-v2": 2379}
 C10D_PORT = 29400
-"""torch.distributed.elastic's default for c10d."""
+"""Default port of c10d in torch.distributed.elastic."""
 
 
 class MeetingPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class MeetingPoint(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     port: int = 0
     problem: str = ""
-    """Why the endpoint cannot be read."""
+    """Why the endpoint cannot be read; empty if it can be."""
 
     @property
     def is_etcd(self) -> bool:

@@ -23,9 +23,9 @@ class CheckReading(msgspec.Struct, frozen=True, kw_only=True):
 
     check: str
     facts: bytes | None = None
-    """None where there was nothing to look at, or where it went wrong."""
+    """The encoded facts; None if there was nothing to look at, or the look failed."""
     problem: str = ""
-    """Why the check could not look."""
+    """Why the check could not look; empty if it could."""
 
 
 def examine(checks: Iterable[Check[Any]], plan: RunPlan, here: Here) -> tuple[CheckReading, ...]:

@@ -18,7 +18,7 @@ from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.progress.rank.own_process import raylet_above
 
 _ARPHRD = {1: "ethernet", 32: "infiniband", 772: "loopback", 65534: "tunnel"}
-"""``include/uapi/linux/if_arp.h``."""
+"""The kinds of interfaces by their type number (``include/uapi/linux/if_arp.h``)."""
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,9 +27,10 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     up: bool
     kind: str
-    """"ethernet", "virtual ethernet", "infiniband", "loopback", ..."""
+    """The kind of interface: "ethernet", "virtual ethernet", "infiniband", "loopback", and so
+    on."""
     addresses: tuple[str, ...] = ()
-    """IPv4 first, without zone."""
+    """The interface's addresses without zone, IPv4 first."""
 
 
 def interfaces(sys: Path = Path("/sys")) -> tuple[Interface, ...]:

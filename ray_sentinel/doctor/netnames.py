@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ray_sentinel.doctor.machine import Interface
 
 _UNASKED = ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
-"""The defaults of NCCL, tried in this order (``ncclFindInterfaces``)."""
+"""NCCL's defaults for the interfaces to use, tried in this order (``ncclFindInterfaces``)."""
 
 
 def chosen(wanted: str, have: Sequence[Interface]) -> tuple[Interface, ...]:

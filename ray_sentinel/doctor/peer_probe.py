@@ -16,11 +16,11 @@ from ray_sentinel.clock import Clock
 from ray_sentinel.doctor.check import ProbeResult
 
 VISIT_SECONDS = 3.0
-"""Seconds for one connection; a node that drops packets takes all of it."""
+"""Seconds to wait for one connection; a node that drops packets takes all of them."""
 TRIES = 3
-"""Probes of one node; the one with the shortest round trip counts."""
+"""Probes of each node; the one with the shortest round trip counts."""
 NEIGHBOURS = 8
-"""Peers that a node probes beside the first: all pairs of 1,000 nodes would be a million."""
+"""Peers that a node probes besides the first node: all pairs of 1,000 nodes would be a million."""
 
 _TIME = struct.Struct("!d")
 

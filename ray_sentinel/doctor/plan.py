@@ -18,33 +18,35 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The needs of the coming training. Needs that are not given are not checked."""
 
     nodes: int | None = None
-    """Ray nodes that must have joined."""
+    """Number of Ray nodes that must have joined."""
     gpus: int | None = None
-    """GPUs in the whole cluster."""
+    """Number of GPUs that the whole cluster must have."""
     environ: dict[str, str] = {}
-    """Variables that the ranks will be given on top of each node's own."""
+    """Environment variables that the ranks will be given, on top of each node's own."""
     ports: tuple[int, ...] = ()
     """TCP ports that must be free on every node."""
     interface: str = ""
-    """The value of ``NCCL_SOCKET_IFNAME``; empty: read the variable."""
+    """The value of ``NCCL_SOCKET_IFNAME``; if empty, the variable is read."""
     checkpoints: tuple[str, ...] = ()
-    """Folders, or ``s3://`` and ``gs://`` places, that checkpoints are written to."""
+    """Folders, or ``s3://`` and ``gs://`` addresses, that checkpoints are written to."""
     need_bytes: int = 10 * GIB
     """Free bytes that each checkpoint folder must have."""
     rdzv_endpoint: str = ""
     rdzv_id: str = ""
     rdzv_backend: str = ""
-    """"c10d", "etcd", "etcd-v2" or "static"; empty: read ``PET_RDZV_BACKEND``."""
+    """The rendezvous backend: "c10d", "etcd", "etcd-v2" or "static"; if empty, ``PET_RDZV_BACKEND``
+    is read."""
     skew_seconds: float = 1.0
-    """Difference of clocks between two nodes that is a failure; a tenth of it is a warning."""
+    """Seconds by which the clocks of two nodes may differ before it is a failure; from a tenth of
+    it on there is a warning."""
     packages: tuple[str, ...] = ()
-    """Distributions that must be equal on all nodes, beside the usual."""
+    """Names of distributions that must be equal on all nodes, besides the usual ones."""
     config_file: str = ""
-    """The training's own YAML file."""
+    """Path of the training's own YAML file."""
     config_like: str = ""
-    """A file of the same kind that is known to be good: keys that it lacks are unknown."""
+    """Path of a similar YAML file that is known to be good: keys that it lacks are questioned."""
     collective: bool = False
-    """Sum over all nodes, which takes a minute and GPU memory."""
+    """Whether to make a sum over all nodes, which takes a minute and GPU memory."""
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     sources: tuple[ChecksFile, ...] = ()

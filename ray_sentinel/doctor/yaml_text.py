@@ -15,9 +15,9 @@ import yaml
 from ray_sentinel import regex as re
 
 MOST_BYTES = 4 << 20
-"""Bytes of a configuration: a larger file is something else, such as a checkpoint."""
+"""Most bytes of a configuration: a larger file is something else, such as a checkpoint."""
 MOST_MISTAKES = 1000
-"""How many problems of one kind are named."""
+"""Most mistakes of one kind that are reported."""
 
 _NO_SPACE = re.compile(r"^\s*(?:- )?(?P<key>[A-Za-z_][\w.-]*):(?P<value>[^\s:/][^#]*?)\s*(?:#.*)?$")
 _TWO_COLONS = re.compile(r"^\s*(?:- )?(?P<key>[\w.-]+):\s+(?P<value>[^\s\"'{\[#&*!|>][^#]*: .*)$")
@@ -33,7 +33,8 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     remedy: str
     fatal: bool = True
-    """True: the file cannot be loaded; False: it means something other than it seems to."""
+    """Whether the file cannot be loaded; if False, it can be, but means something other than it
+    seems to."""
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,11 +43,12 @@ NONCE_BYTES = 16
 WINDOW = 60.0
 """Seconds by which the time of a request may differ from the server's."""
 MOST_NONCES = 1 << 16
-"""That are remembered. Only who may read anyway can bring in new ones."""
+"""Most nonces that are remembered; beyond that, the oldest is forgotten. Only clients that may read
+the page anyway can bring in new ones."""
 SCHEME = "RaySentinel"
 PROOF_HEADER = "Ray-Sentinel-Proof"
 REALM = 'realm="ray_sentinel"'
-"""By which a page that wants a token is known."""
+"""The mark by which a page that asks for a token is recognised."""
 
 Kind = Literal["secret", "token"]
 
@@ -91,7 +92,7 @@ class PageCredential(msgspec.Struct, frozen=True):
     kind: Kind
     key: bytes
     address: str = ""
-    """``HOST:PORT``; empty with the token."""
+    """The page's address as ``HOST:PORT``; empty for the token."""
 
     @classmethod
     def of_secret(cls, secret: bytes, address: str) -> PageCredential:

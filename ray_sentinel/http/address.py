@@ -9,7 +9,7 @@ import socket
 from ray_sentinel.errors import ConfigError, UnreachableError
 
 TRIES = 100
-"""Ports that are tried, one after the other."""
+"""Number of ports that are tried, one after the other."""
 
 
 def check_private(address: str, *, public: bool) -> str:

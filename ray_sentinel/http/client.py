@@ -24,7 +24,8 @@ import msgspec
 from ray_sentinel.errors import UnreachableError
 
 MOST_BYTES = 64 << 20
-"""Of an answer, unless the caller says otherwise: a server that goes mad fills no memory."""
+"""Most bytes of an answer, unless the caller says otherwise; a longer one is refused, so that no
+server can fill the memory."""
 
 
 class RefusedError(UnreachableError):

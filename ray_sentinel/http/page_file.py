@@ -33,27 +33,27 @@ from ray_sentinel.trusted_path import claim_private_folder
 
 PREFIX, SUFFIX = "page-", ".json"
 MOST_BYTES = 64 << 10
-"""Of a file; they have some hundred."""
+"""Most bytes that are read of a file; usual ones have some hundred."""
 MOST_FILES = 256
-"""Of a folder that are looked at."""
+"""Most files of a folder that are looked at."""
 
 
 class PageEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a page's file; times in Unix seconds."""
 
     url: str
-    """``http://127.0.0.1:PORT/``"""
+    """Address of the page on this machine: ``http://127.0.0.1:PORT/``."""
     secret: bytes
-    """Base64 in the file."""
+    """Secret with which requests are signed; Base64 in the file."""
     deployment: str
     wanted_port: int = 0
-    """The configured one; where it was taken, ``url`` has another."""
+    """The configured port; ``url`` has another if that was taken."""
     job: str = ""
     cluster: str = ""
-    """``HOST:PORT`` of the Ray cluster's control store."""
+    """Address of the Ray cluster's control store, as ``HOST:PORT``."""
     since: float = 0.0
     network: str = ""
-    """Whose loopback it is: boot and network namespace."""
+    """Boot and network namespace that the loopback address belongs to."""
 
     @property
     def address(self) -> str:

@@ -31,21 +31,23 @@ from msgspec import structs
 log = logging.getLogger(__name__)
 
 MAX_REQUEST = 16 << 10
-"""Bytes of a request's head."""
+"""Most bytes of a request's head; a longer one is refused with status 431."""
 MAX_CONNECTIONS = 256
-"""At one time; for the next, room is made."""
+"""Most connections at one time; for a further one, the one that has idled longest is cut."""
 REQUEST_SECONDS = 10.0
-"""For a request to arrive once it has begun, and for its answer to be taken."""
+"""Seconds that a request may take to arrive once it has begun, and that a client may take to accept
+the answer."""
 HANDSHAKE_SECONDS = 10.0
-"""For a TLS handshake, from the connection on."""
+"""Seconds that a TLS handshake may take, counted from the connection."""
 IDLE_SECONDS = 180.0
-"""Prometheus keeps its connection from one scrape to the next."""
+"""Seconds that a connection may be idle: Prometheus keeps its own from one scrape to the next."""
 _TLS_HANDSHAKE = b"\x16"
-"""What a TLS connection begins with (RFC 8446, 5.1)."""
+"""First byte of a TLS connection (RFC 8446, 5.1)."""
 _STREAM_BUFFER = 256 << 10
-"""Bytes that the kernel keeps for a client that does not read a stream: it would keep megabytes."""
+"""Bytes that the kernel keeps for a client that does not read its stream; otherwise it would keep
+megabytes."""
 _FULL_SECONDS = 1.0
-"""Until connections are accepted again where this process may open no more files."""
+"""Seconds until connections are accepted again if this process may open no more files."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,16 +68,17 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[], AsyncGenerator[bytes, None]] | None = None
-    """Makes the pieces that are sent in place of the body, on the server's event loop; it is closed
+    """Makes the pieces that are sent instead of the body, on the server's event loop; it is closed
     when the client has gone or the server ends."""
 
 
 Handler = Callable[[Request], Response]
 Authenticate = Callable[[Request], Response | Awaitable[Response | None] | None]
-"""None lets a request in, a response refuses it. What takes longer than a moment is awaited."""
+"""Returns None to let a request in, or the response that refuses it. What takes longer than a
+moment is awaited."""
 Guard = Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]
-"""Stands around all that is answered to a request that can be read: is given what would answer it,
-and what it returns is sent."""
+"""Called with each readable request and a function that would answer it; what the guard returns is
+sent."""
 Headers = tuple[tuple[str, str], ...]
 
 

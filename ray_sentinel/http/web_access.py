@@ -32,17 +32,18 @@ from ray_sentinel.http.web_config import HASH, WebConfig, read_web_config
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two looks whether the files have changed."""
+"""Seconds between two looks whether the files have changed."""
 MOST_WAITING = 16
-"""Passwords that wait to be checked; who comes then is told to come again."""
+"""Most passwords that wait to be checked; further clients are told to try again later."""
 MOST_KNOWN = 256
-"""Right passwords that are remembered."""
+"""Most correct passwords that are remembered; the oldest are forgotten."""
 REST_FACTOR = 10.0
-"""Times as long as a check took is rested after a wrong password."""
+"""Length of the pause after a wrong password, as a multiple of the time that its check took."""
 MOST_PASSWORD = 72
-"""Bytes of a password that bcrypt looks at."""
+"""Most bytes of a password that bcrypt looks at."""
 _NOBODY = "$2b${cost}$" + "abcdefghijklmnopqrstuu" + "5s8NC4.BF6wDeePmVRhxJ4YJ6TdIS5C"
-"""Of no password: an unknown user takes as long as a known one."""
+"""Hash that belongs to no password: checking an unknown user takes as long as checking a known
+one."""
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 

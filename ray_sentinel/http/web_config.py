@@ -27,11 +27,12 @@ from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 1 << 20
-"""Of each file."""
+"""Most bytes of each file; a longer one is refused."""
 MOST_COST = 14
-"""Of a bcrypt hash: a check takes about a second, and twice that with each more."""
+"""Highest cost of a bcrypt hash that is accepted: a check takes about a second, and each further
+step doubles that."""
 LEAST_TOKEN = 16
-"""Characters of a token."""
+"""Fewest characters of a token."""
 
 HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -42,7 +43,7 @@ _HEADERS = {
     "X-Frame-Options": ("deny", "sameorigin"),
     "X-XSS-Protection": None,
 }
-"""Those that the format knows, and their values where it limits them."""
+"""Headers that the format knows, each with its values if the format limits them."""
 _VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1,
     "TLS11": ssl.TLSVersion.TLSv1_1,
@@ -63,7 +64,7 @@ _UNSUPPORTED = {
     ),
     "http_server_config": (),
 }
-"""Keys of the format, by section, that this server cannot do."""
+"""Keys of the format, by section, that this server does not support."""
 
 
 class TlsServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,11 +100,11 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     tls: ssl.SSLContext | None = None
     users: Mapping[str, str] = {}
-    """Name → bcrypt hash."""
+    """The bcrypt hash of each user's password."""
     token: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     files: tuple[Path, ...] = ()
-    """All that was read: a change of one is a change of this."""
+    """All files that were read: a change of one of them is a change of these settings."""
 
     @property
     def authenticates(self) -> bool:

@@ -12,7 +12,7 @@ from ray_sentinel.text import one_line
 
 _AMD = "0x1002"
 _KFD = "class/kfd/kfd"
-"""The compute driver's folder, below /sys."""
+"""Path of the compute driver's folder below /sys."""
 
 
 def amd_gpus_here(sys: Path, proc: Path) -> tuple[tuple[GpuState, ...], tuple[GpuProcess, ...]]:

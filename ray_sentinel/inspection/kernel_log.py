@@ -16,13 +16,13 @@ from ray_sentinel.model.health import KernelLine
 from ray_sentinel.text import one_line
 
 _DEADLINE = 5.0
-"""Seconds for ``dmesg`` or the journal."""
+"""Seconds that ``dmesg`` or the journal may take."""
 _RECORD = 8192
-"""Bytes; the kernel's records are shorter."""
+"""Bytes of the buffer for one record; the kernel's records are shorter."""
 _MOST_RECORDS = 100_000
-"""Read at once: a driver may write faster than we read."""
+"""Most records that are read in one go: a driver may write faster than we read."""
 _ERROR = 3
-"""Syslog priorities up to this are errors (``man 3 syslog``)."""
+"""Highest syslog priority that is an error (``man 3 syslog``)."""
 
 
 def kernel_lines(

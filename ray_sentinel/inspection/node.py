@@ -27,11 +27,12 @@ from ray_sentinel.text import one_line
 BETWEEN = 0.3
 """Seconds between the two looks."""
 _MOST = 64
-"""Tasks that are described: a dead mount blocks hundreds alike."""
+"""Most tasks that are described: a dead mount blocks hundreds alike."""
 _FRAMES = 24
-"""Of one kernel stack."""
+"""Most frames of one kernel stack that are shown."""
 _KERNEL_THREAD_FLAG = 0x00200000
-"""``PF_KTHREAD`` (``include/linux/sched.h``): the kernel's own threads idle in D state."""
+"""The flag ``PF_KTHREAD`` (``include/linux/sched.h``) of the kernel's own threads, which idle in D
+state."""
 
 
 def blocked_tasks(proc: Path = Path("/proc"), between: float = BETWEEN) -> tuple[BlockedTask, ...]:
@@ -112,7 +113,7 @@ def _distribution(root: Path) -> str:
 
 
 KERNEL_LINES = 40
-"""Shown of the kernel log, the last ones."""
+"""Lines of the kernel log that are shown, the last ones."""
 
 
 def view_node(

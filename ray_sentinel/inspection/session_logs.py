@@ -19,13 +19,14 @@ from ray_sentinel.text import one_line
 
 _KINDS = frozenset({"worker", "driver", "rank", "nccl", "log", "slurm"})
 _FRONT = 8 << 20
-"""NCCL tells its transport while it starts: in the first bytes of a log."""
+"""Bytes at the start of a log that are searched: NCCL tells its transport while it starts."""
 _ERRORS = 8
-"""Shown, the last ones."""
+"""Errors that are shown, the last ones."""
 _MOST_FILES = 400
-"""Read, those that were written last: Ray keeps a file for each worker that ever was."""
+"""Most files that are read, those written to last: Ray keeps a file for each worker that ever
+was."""
 _OURS = " ray_sentinel."
-"""Our own actors log into the same session."""
+"""Mark of the lines of our own actors, which log into the same session."""
 
 
 def transport_lines(session: Path) -> TransportLines:

@@ -20,7 +20,8 @@ from ray_sentinel.signals import has_ended
 POLL = 0.1
 """Seconds between two looks whether a program has ended while its pipes are still open."""
 SOON = 0.01
-"""Between two looks at what a program has written that is to end as soon as it has."""
+"""Seconds between two looks at the output of a program that is to end as soon as a certain text has
+been written."""
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,8 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     returncode: int | None
-    """Negative for a signal, as in ``subprocess``; None where it could not be killed."""
+    """Exit status, negative for a signal as in ``subprocess``; None if the program could not be
+    killed."""
     stdout: bytes = b""
     stderr: bytes = b""
     seconds: float = 0.0

@@ -33,7 +33,7 @@ KILL_GRACE = 1.0
 """Seconds to wait for a killed child to be gone; one in D state stays longer."""
 
 POLL = Backoff(first=0.001, most=0.02)
-"""Between two looks whether a child has ended."""
+"""Seconds between two looks whether a child has ended."""
 
 _PYTHON_LAUNCHER = (
     "import ctypes,os,sys;"
@@ -171,7 +171,7 @@ def spawn(
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
 _given_up: dict[int, subprocess.Popen[bytes]] = {}
-"""Those that ``end`` could not end: nobody else waits for them any more."""
+"""Children that ``end`` could not end, by pid: nobody else waits for them any more."""
 
 
 def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:

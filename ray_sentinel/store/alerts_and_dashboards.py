@@ -19,7 +19,7 @@ from ray_sentinel.whole_file import write_whole
 
 RULES_FILE = "ray_sentinel.rules.yml"
 DASHBOARDS = ("overview", "training", "gpus", "network", "host", "sentinel")
-"""Their names, in the order in which they are listed."""
+"""Names of the dashboards, in the order in which they are listed."""
 _FOLDER = resources.files("ray_sentinel.store") / "generated"
 
 
@@ -29,13 +29,13 @@ class AlertingRule(msgspec.Struct, frozen=True):
     name: str
     expr: str
     severity: str
-    """critical, warning or info."""
+    """"critical", "warning" or "info"."""
     summary: str
-    """What is the case, in one line; may use ``{{ $labels.NAME }}``, as ``action`` may."""
+    """What is wrong, in one line; may use ``{{ $labels.NAME }}``, and so may ``action``."""
     action: str
     """What to do about it."""
     wait: str
-    """How long the expression must hold (``for``)."""
+    """How long the expression must hold before the alert fires (Prometheus' ``for``)."""
 
 
 def rules_file() -> str:

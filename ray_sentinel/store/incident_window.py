@@ -9,11 +9,11 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.private_files import read_regular
 
 MOST_BYTES = 64 << 20
-"""Of a bundle's record."""
+"""Most bytes of a bundle's record; a larger one is not read."""
 BEFORE, AFTER = 1800.0, 900.0
 LEAD = 60.0
-"""Before the job was there: what it changed is seen against that. What other jobs did earlier in
-the same cluster is none of its own."""
+"""Seconds before the job's start that are looked at too, for comparison. What other jobs did
+earlier in the same cluster has nothing to do with it."""
 
 
 def window_start(stop: float, job_since: float | None) -> float:

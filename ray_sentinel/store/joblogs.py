@@ -29,9 +29,9 @@ from ray_sentinel.model.diagnosis import Figure
 
 NAME = "trainer_state.json"
 MOST_FILES = 32
-"""How many saved states are read: every checkpoint has one."""
+"""Most saved states that are read, the newest: every checkpoint has one."""
 MOST_BYTES = 64 << 20
-"""It holds every line that was logged."""
+"""Most bytes of such a file, which holds every line that was logged; a larger one is not read."""
 
 
 class _State(msgspec.Struct):
@@ -72,11 +72,11 @@ def _total(file: Path) -> Total | None:
 
 
 HEAD, TAIL = 4 << 20, 12 << 20
-"""Bytes read from the front and from the end of a large log."""
+"""Bytes that are read from the front and from the end of a large log."""
 WORKER_BYTES = 8 << 20
-"""Bytes read at the start of a worker's log, where its communicators are logged."""
+"""Bytes that are read at the start of a worker's log, where its communicators are logged."""
 MAX_WORKERS = 512
-"""How many workers' logs are read."""
+"""Most workers whose logs are read."""
 _MAIN = ("rank-0.log", "rank_0.log", "job.log", "train.log", "main.log", "output.log")
 
 

@@ -29,9 +29,11 @@ from ray_sentinel.store.prometheus.readonly import read_only_prometheus
 from ray_sentinel.store.prometheus.tsdb import find_database, inspect, is_database, listen_address
 
 MOST_HISTORY_BYTES = 1 << 30
-"""Of a history that is fetched: a coordinator keeps ``history.MAX_BYTES`` unless told otherwise."""
+"""Most bytes of a history that is fetched: a coordinator keeps ``history.MAX_BYTES`` unless told
+otherwise. A larger one is refused."""
 LATELY_SECONDS = 120.0
-"""A history file on this machine that was written so long ago at most is the coordinator's."""
+"""Seconds since its last write within which a history file on this machine counts as the
+coordinator's."""
 HISTORY_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 

@@ -10,7 +10,8 @@ from ray_sentinel.diagnose.series import Selector, TimeSeries
 from ray_sentinel.errors import InputError, UsageError
 
 LAST_STEP_LEAD = 1800.0
-"""Seconds before the last step that ``last-step`` and ``crash`` begin."""
+"""Seconds by which the windows ``last-step`` and ``crash`` begin before the last step or the
+end."""
 _STEP = re.compile(r"^step-(\d{1,12})$")
 _LAST = re.compile(r"^last-(\d+)([smhd])$")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -16,11 +16,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     final_step: int | None
     total_retries: int
     time_lost_seconds: float
-    """Between the last checkpoint before each failure, or the attempt's start, and the restart."""
+    """Seconds lost to failures: from the last checkpoint before each failure, or the attempt's
+    start, to the restart."""
     stopped_by: int | None = None
-    """The signal that the supervisor was given."""
+    """The signal that stopped the supervisor; None if there was none."""
     bad_nodes: tuple[BadNode, ...] = ()
-    """Found on the way; later attempts were to do without them."""
+    """Nodes that were found to be bad on the way; later attempts were to do without them."""
 
 
 class SupervisorAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class Launch(SupervisorAction, frozen=True):
     attempt: int
     checkpoint: ResumePoint | None
     without: tuple[str, ...] = ()
-    """Hosts that are bad."""
+    """Hosts that are bad and must not be used."""
 
 
 class SecureEvidence(SupervisorAction, frozen=True):

@@ -19,16 +19,18 @@ from ray_sentinel.model.triage import Triage
 CONFIRMED = frozenset({"confirmed", "captured", "explained", "resolved"})
 CLASSES = frozenset({"gpu-lost", "link-down", "node-fail"})
 PROGRAMS = frozenset({"cuda-device-gone", "xid-application"})
-"""Entries of the catalogue of these classes which the program, or its settings, often cause."""
+"""Signatures of these classes that are often caused by the program or its settings, and so blame no
+node."""
 SURE = 0.5
-"""Least confidence of what triage says."""
+"""Confidence below which triage's answer blames no node."""
 _TELEMETRY = "telemetry"
-"""The source of evidence that counters and drivers give."""
+"""The source of evidence that comes from counters and drivers."""
 _DRIVER = re.compile(
     r"\b(?:nvidia|nv|nvkms|uvm|os_acquire|amdgpu|kfd|ttm|drm|dma_fence|mlx[45]|uverbs|ib_uverbs|efa"
     r"|bnxt)_\w+|\b_nv\d+rm\b"
 )
-"""Kernel functions of GPU and RDMA drivers; a file system that hangs is no fault of the node."""
+"""Kernel functions of GPU and RDMA drivers. Those of file systems are left out: a file system that
+hangs is no fault of the node."""
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,252}[A-Za-z0-9])?")
 
 
@@ -39,7 +41,7 @@ class BadNode(msgspec.Struct, frozen=True, kw_only=True):
     """A host name or an address: letters, digits, ``.``, ``-``, ``_`` and ``:`` only."""
     why: str
     at: float | None = None
-    """When it was first suspected, Unix seconds."""
+    """Unix time in seconds at which the node was first suspected; None if this is not known."""
 
 
 def of_incidents(incidents: Iterable[Incident], job: str) -> tuple[BadNode, ...]:

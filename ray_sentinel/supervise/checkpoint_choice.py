@@ -20,9 +20,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     checkpoint: ResumePoint | None = None
     skipped: tuple[str, ...] = ()
-    """"path: why", newest first."""
+    """Rejected checkpoints as "path: why", newest first."""
     unreadable: tuple[str, ...] = ()
-    """Tiers that could not be listed, and why."""
+    """Tiers that could not be listed, with the reason."""
 
 
 def choose(

@@ -9,11 +9,12 @@ from ray_sentinel import regex as re
 from ray_sentinel.supervise.policy import Failure
 
 HUB_TRIES = 6
-"""Successive failures to reach the model hub that are tolerated. The waits between them double, to
+"""Failures in a row to reach the model hub that are tolerated. The waits between them double, to
 some five minutes in all: an outage or a rate limit (429) has passed by then, or lasts; a node
 without a route to the hub never gets one."""
 QUICK_SECONDS = 20.0
-"""An attempt that ends sooner and makes no step has not got through its start."""
+"""Seconds within which an attempt that ends without a step counts as not having got through its
+start."""
 _MISSING = re.compile(
     r"\b(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|FileNotFoundError"
     r"|NotADirectoryError|IsADirectoryError|PermissionError|NameError)\b"
@@ -34,7 +35,8 @@ _CURABLE = frozenset(
 )
 _CONFIGURATION = frozenset({"config", "missing-env"})
 _SHORT_OF = re.compile(r"temporarily unavailable|Cannot allocate memory|Too many open files")
-"""What a start may lack now, and have later (man 2 fork, execve: EAGAIN, ENOMEM, EMFILE)."""
+"""Errors about resources that are lacking now and may be there later (man 2 fork, execve: EAGAIN,
+ENOMEM, EMFILE)."""
 _NOT_STARTED = {126: "the command is not executable", 127: "the command was not found"}
 
 

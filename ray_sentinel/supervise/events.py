@@ -57,7 +57,8 @@ class Exited(SupervisorEvent, frozen=True):
 
     failure: Failure | None
     last_saved: float | None = None
-    """When the last good checkpoint was written; what came after it is lost."""
+    """When the last good checkpoint was written; what came after it is lost. None if there is
+    none."""
 
 
 class Unkillable(SupervisorEvent, frozen=True):

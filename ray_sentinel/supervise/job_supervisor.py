@@ -20,7 +20,7 @@ from ray_sentinel.supervise.restart_state_machine import RestartStateMachine, Su
 from ray_sentinel.supervise.task import JobTask
 
 OUT_OF_REACH_SECONDS = 300.0
-"""A dashboard that does not answer for so long is given up; the job may run on."""
+"""Seconds after which a dashboard that does not answer is given up; the job may run on."""
 
 
 class JobSupervisor:

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_FILES = 20_000
-"""Of one checkpoint."""
+"""Most files of one checkpoint that are looked at; the rest is taken as good."""
 MOST_HEADER = 100 << 20
-"""Bytes; safetensors itself allows 100 MB."""
+"""Most bytes of a header; safetensors itself allows 100 MB."""
 _TORCH = (".pt", ".pth", ".bin", ".ckpt", ".distcp")
 _ZIP = b"PK\x03\x04"
 

@@ -19,11 +19,11 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """What the sentinel reports about a job now."""
 
     hang: str = ""
-    """One sentence where it has confirmed that the job hangs; else empty."""
+    """One sentence if the sentinel has confirmed that the job hangs; otherwise empty."""
     bundle: str = ""
-    """The folder with the evidence, once it has been captured."""
+    """The folder with the evidence; empty until it has been captured."""
     bad_nodes: tuple[BadNode, ...] = ()
-    """Those that its confirmed incidents blame."""
+    """The nodes that its confirmed incidents blame."""
 
 
 class JobParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,16 +31,18 @@ class JobParts(msgspec.Struct, frozen=True, kw_only=True):
     job."""
 
     scan: Scan
-    """Lists a checkpoint folder; raises SentinelError."""
+    """A function that lists a checkpoint folder; raises SentinelError."""
     problem_at: Callable[[Path], str] = problem_of
-    """Why a checkpoint cannot load, where the folders are; empty where it seems whole."""
+    """A function that says why a checkpoint cannot load, on a machine where the folders are; the
+    answer is empty if it seems whole."""
     explain: Callable[[str], Failure] = lambda output: Failure(kind="exit", text="it failed")
-    """From the end of a failed attempt's output to its failure."""
+    """A function from the end of a failed attempt's output to its failure."""
     watch: Callable[[str, float], Sighting] = lambda job, since: Sighting()
-    """By job, and since when: what was suspected earlier concerns an earlier attempt."""
+    """A function that takes a job and a time; what was suspected before that concerns an earlier
+    attempt."""
     say: Callable[[str], None] = lambda text: None
     notify: Callable[[str, str], object] = lambda event, text: None
-    """As ``Parts.notify``."""
+    """A function as ``Parts.notify``."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,21 +50,23 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     other parts."""
 
     explain: Callable[[Path, State], Failure | None]
-    """From an attempt's folder and end to its failure; None where it ended well."""
+    """A function from an attempt's folder and end to its failure; None if it ended well."""
     scan: Scan
-    """Lists a checkpoint folder; raises SentinelError."""
+    """A function that lists a checkpoint folder; raises SentinelError."""
     watch: Callable[[float], Sighting] | None = None
-    """Since when: what was suspected earlier concerns an earlier attempt. None where nobody
-    watches."""
+    """A function that takes a time; what was suspected before that concerns an earlier attempt.
+    None if nobody watches."""
     capture: Callable[[State, Path, str], str] = lambda state, folder, why: ""
-    """Evidence of the attempt's processes into a folder, where the sentinel has none."""
+    """A function that captures evidence of the attempt's processes in a folder if the sentinel has
+    none."""
     steps: Callable[[int], int | None] = lambda attempt: None
-    """By attempt, the last step in the ranks' own records."""
+    """A function from an attempt's number to the last step in its ranks' own records."""
     clear: Callable[[State], str] = lambda state: ""
-    """What the old attempt still holds; empty where all is free."""
+    """A function that says what the old attempt still holds; the answer is empty if all is free."""
     say: Callable[[str], None] = lambda text: None
     notify: Callable[[str, str], object] = lambda event, text: None
-    """(event, sentence): "hang", "bad-node", "restart", "failed", "success", "stopped"."""
+    """A function that takes an event ("hang", "bad-node", "restart", "failed", "success" or
+    "stopped") and a sentence."""
     drain: Callable[[BadNode], str] | None = None
-    """Has the cluster place nothing more on a node; a sentence of what came of it. None where
-    nobody asked for that."""
+    """A function that stops the cluster from placing anything more on a node, and returns a
+    sentence about how that went. None if nobody asked for it."""

@@ -26,14 +26,14 @@ from ray_sentinel.supervise.policy import ResumePoint
 TEMPLATE = "ray_sentinel.entrypoint"
 ATTEMPT = "ray_sentinel.attempt"
 NAME = "ray_sentinel.job"
-"""Keys of the metadata."""
+"""Keys of a job's metadata under which we keep its entrypoint, its attempt and its name."""
 LOCAL = "http://127.0.0.1:8265"
 STOP_SECONDS = 60.0
-"""For a job to stop: Ray kills it some seconds after it asked."""
+"""Seconds to wait for a job to stop: Ray kills it some seconds after asking it."""
 AGENT_SECONDS = 60.0
-"""For a dashboard that has just started to take a job."""
+"""Seconds to wait until a dashboard that has just started accepts a job."""
 TAIL = 1 << 18
-"""Characters of a job's output that are looked at."""
+"""Characters at the end of a job's output that are looked at."""
 _IDLE = re.compile(r"""(?<!\S)-[^=\s'"]*=(["']?)\{bad_nodes\}\1(?=[\s;&|)]|$)[^\S\n]?""")
 """An option that is there for the bad nodes alone, as a word of a shell, and the blank after it."""
 _KNOWN = frozenset(
@@ -49,11 +49,11 @@ class RayJob(msgspec.Struct, frozen=True, kw_only=True):
     status: JobState
     message: str
     template: str
-    """The entrypoint, placeholders and all."""
+    """The entrypoint with its placeholders."""
     name: str
     attempt: int
     options: dict[str, Any]
-    """For a new submission: runtime environment, metadata, resources."""
+    """Options for a new submission: runtime environment, metadata, resources."""
     started_at: float | None = None
 
 

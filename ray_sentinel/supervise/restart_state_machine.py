@@ -66,20 +66,21 @@ class SupervisionState(msgspec.Struct, kw_only=True):
     total_retries: int = 0
     best_step: int | None = None
     time_lost: float = 0.0
-    """Seconds from each failed attempt's last checkpoint, else its start, to the next launch."""
+    """Seconds lost to failures: from each failed attempt's last checkpoint, else its start, to the
+    next launch."""
     attempt_started: float = 0.0
     failed_at: float | None = None
     last_saved: float | None = None
     checkpoint: ResumePoint | None = None
     saved: bool = False
-    """A checkpoint was there: where none is any more, it was lost."""
+    """Whether there was a checkpoint: if none is found any more, it was lost."""
     left_out: list[ResumePoint] = []
-    """They do not load."""
+    """Checkpoints that do not load."""
     failures: list[Failure] = []
-    """Since the last progress."""
+    """The failures since the last progress."""
     bad_nodes: list[BadNode] = []
     begun: float = 0.0
-    """When the first attempt started; what was bad before it may have been mended."""
+    """When the first attempt started; what was bad before that may have been mended."""
 
 
 class RestartStateMachine:

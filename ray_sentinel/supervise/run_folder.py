@@ -34,7 +34,8 @@ STATE = "state.json"
 OUTPUT = "output.log"
 OLDER = "output.1.log"
 SETTLED_SECONDS = 5.0
-"""A file that was not written to for so long is told from a later one by its time."""
+"""Seconds after the last write from which on another write is sure to change the time of the
+file."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     ledger: SupervisionState
     result: RunResult | None = None
     supervisor: int = 0
-    """Its pid."""
+    """The pid of the supervisor."""
     version: int = 1
 
 
@@ -60,13 +61,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None = None
     signal: int | None = None
     left: tuple[str, ...] = ()
-    """Processes that the command left behind, and that were ended."""
+    """Processes that the command left behind, and that were then ended."""
     stuck: tuple[int, ...] = ()
     """Pids that did not end even by SIGKILL."""
     lost_bytes: int = 0
-    """Output that could not be written."""
+    """Bytes of output that could not be written."""
     problem: str = ""
-    """Why the command could not be started."""
+    """Why the command could not be started; empty if it could."""
 
 
 class RunFolder:

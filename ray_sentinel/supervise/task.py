@@ -17,7 +17,7 @@ class RunTask(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     environ: dict[str, str] = {}
     max_output: int = 256 << 20
-    """Bytes of one output file; there are two for each attempt."""
+    """Most bytes of one output file; each attempt has two."""
 
 
 class JobTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,4 +26,4 @@ class JobTask(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     checkpoint_dirs: tuple[Path, ...] = ()
     check_interval: float = 5.0
-    """Seconds between two looks."""
+    """Seconds between two looks at the job."""

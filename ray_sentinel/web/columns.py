@@ -21,11 +21,11 @@ from ray_sentinel.model.metrics import CollectorStatus
 from ray_sentinel.model.status import JobStatus, MemberStatus, NodeStatus, RankStatus, Status
 
 DIFFERENCES = ("rank", "pid")
-"""What is told of a rank as the difference to the rank before."""
+"""Fields of a rank that are sent as the difference from the rank before."""
 NODE = ("host", "address", "metrics_url", "is_head")
-"""What the page shows of a node as it is."""
+"""Fields of a node that are sent as they are."""
 COLLECTOR = ("name", "state", "success", "message")
-"""What it shows of a collector."""
+"""Fields of a collector that the page shows."""
 
 
 def in_columns(status: Status) -> dict[str, Any]:

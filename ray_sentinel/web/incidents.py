@@ -18,15 +18,15 @@ from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.wait_picture import wait_picture
 
 SHOWN = 20
-"""Incidents in brief, of those that are open and of those that are over."""
+"""Most open incidents, and most closed ones, that are sent in brief."""
 PART = 20
-"""Rows of a part, where nobody says how many."""
+"""Rows of one answer if the question names no number."""
 MOST_ROWS = 100
-"""Of a part."""
+"""Most rows of one answer; a question for more is refused."""
 MOST_CHOICES = 200
-"""Jobs and kinds that a filter may choose from."""
+"""Most jobs, and most kinds, that a filter offers."""
 MOST_QUERY = 2000
-"""Characters of a question."""
+"""Most characters of a question; a longer one is refused."""
 OVER: frozenset[IncidentState] = frozenset({"resolved", "dismissed"})
 BRIEF = (
     "id", "job", "attempt", "kind", "state", "summary", "confidence", "suspected_at",

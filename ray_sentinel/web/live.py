@@ -33,13 +33,14 @@ log = logging.getLogger(__name__)
 EVENT_STREAM = "text/event-stream"
 LOOK_SECONDS = 1.0
 MOST_STREAMS = 16
-"""At one time; who comes then asks for the whole again and again."""
+"""Most streams at one time; further clients are refused one, and ask for the whole page again and
+again."""
 SILENT_SECONDS = 10.0
-"""A stream to which nothing was told for so long is ended: its client may have gone."""
+"""Seconds without news after which a stream is ended: its client may have gone."""
 FRESH_SECONDS = 2.0
-"""A picture of that age is a stream's first."""
+"""Greatest age in seconds of a picture with which a new stream may begin."""
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-"""RFC 1952, 2.3: deflated, without a name or a time."""
+"""Header of a gzip stream without a name or a time (RFC 1952, 2.3)."""
 
 
 class StreamEvent:

@@ -10,9 +10,10 @@ from ray_sentinel.http.server import Request, Response
 
 JSON = "application/json"
 LEAST_PACKED = 2048
-"""Bytes of an answer that is worth packing."""
+"""Size in bytes from which on an answer is worth packing."""
 PACKING_LEVEL = 4
-"""A megabyte of ranks takes 10 ms, and becomes a 26th; at level 1 half of that, and a 23rd."""
+"""Compression level of gzip. A megabyte of ranks takes 10 ms and shrinks to a 26th; at level 1 it
+takes half of that and shrinks to a 23rd."""
 PACKED_HEADERS = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 
 

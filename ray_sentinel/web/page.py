@@ -28,7 +28,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     secret: bytes
     job: str = ""
     cluster: str = ""
-    """``HOST:PORT`` of the Ray cluster's control store."""
+    """Address of the Ray cluster's control store, as ``HOST:PORT``."""
 
     @classmethod
     def alone(cls) -> Owner:

@@ -74,7 +74,7 @@ REPORT_POLICY = (
     "Content-Security-Policy",
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
 )
-"""A report is one file with its style inside, and runs nothing."""
+"""Header that lets a report use its own style and run nothing: a report is one file."""
 
 
 class PageSource(msgspec.Struct, frozen=True):
@@ -84,7 +84,8 @@ class PageSource(msgspec.Struct, frozen=True):
     incidents: Callable[[], tuple[Incident, ...]]
     """All confirmed incidents, oldest first."""
     history: Callable[[], bytes] | None = None
-    """The embedded history as a file's bytes; raises OSError where it cannot be made."""
+    """The embedded history as a file's bytes; raises OSError if it cannot be made. None if there is
+    no history."""
     pulse: Callable[[], PulseReport] | None = None
     gpus: Callable[[GpuQuantity], GpuMap] | None = None
     lanes: Callable[[], LanesReport] = LanesReport

@@ -25,7 +25,7 @@ from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 from ray_sentinel_plugins._files import Files, counter
 
 BLOCKS = {"umc": "umc", "xgmi_wafl": "xgmi", "gfx": "gfx", "mmhub": "mmhub", "sdma": "sdma"}
-"""The driver's names of the blocks that have series of their own, and ours."""
+"""Our name for each block that has series of its own, by the driver's name."""
 KINDS = ("ue", "ce")
 BAD_PAGE = "bad_page"
 ASLEEP = frozenset({"suspended", "suspending", "resuming"})
@@ -48,11 +48,12 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     """What one GPU's ``ras`` folder says."""
 
     errors: dict[str, dict[str, int]]
-    """Block → kind → count, of the blocks that answered."""
+    """Counts of errors of each block that answered, by kind."""
     blocks: frozenset[str]
-    """All blocks that there are."""
+    """Names of all blocks that there are."""
     pages: dict[str, int] | None = None
-    """Pages by state (R retired, P pending, F failed), None where the driver does not tell."""
+    """Number of pages in each state (R retired, P pending, F failed); None if the driver does not
+    tell."""
 
 
 def read(files: Files, device: Path) -> Reliability:

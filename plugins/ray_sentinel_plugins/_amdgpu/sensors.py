@@ -23,7 +23,7 @@ MEMORY = (
 )
 CLOCKS = ("sclk", "mclk")
 LABELS = {"temp": "edge|junction|mem", "freq": "sclk|mclk"}
-"""All that the driver calls them."""
+"""Patterns of the labels that the driver gives to its sensors."""
 MICRO = 1_000_000
 
 

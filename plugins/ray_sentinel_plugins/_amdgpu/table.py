@@ -26,7 +26,7 @@ DESCRIBED = (1, 9)
 ENERGY, ACCUMULATION = 7, 9
 PROCHOT, POWER = 10, 11
 THERMAL = (12, 13, 14)
-"""Of the socket, of the voltage regulators, of the memory."""
+"""Throttlers by the temperature of the socket, of the voltage regulators and of the memory."""
 _TYPES = "BbHhIiQq"
 
 
@@ -56,29 +56,33 @@ def read_attributes(data: bytes) -> Mapping[int, tuple[int, ...]]:
 
 
 ENERGY_UNIT = 2.0**-16
-"""Joules (15.259 µJ)."""
+"""Joules of one count of the energy counter (15.259 µJ)."""
 ENERGY_AT = {(1, 4): 24, (1, 5): 88, (1, 6): 16, (1, 7): 24, (1, 8): 24}
-"""Offsets of ``energy_accumulator``. Revision 1.3 does not say its unit; see ``MI200``."""
+"""Offset of ``energy_accumulator`` in each revision. Revision 1.3 does not say its unit; see
+``MI200``."""
 RESIDENCY_AT = {(1, 6): 36, (1, 7): 44, (1, 8): 44}
-"""Offsets of the throttlers' accumulated residencies: prochot, power, and three thermal ones. The
-counter before them says how often they were looked at."""
+"""Offset in each revision of the throttlers' accumulated residencies: prochot, power, and three
+thermal ones. The counter before them says how often they were looked at."""
 STATUS_AT = {(1, 3): 112}
-"""Offset of ``indep_throttle_status``, which has 16 bits for each kind of throttler."""
+"""Offset in each revision of ``indep_throttle_status``, which has 16 bits for each kind of
+throttler."""
 LEAST = {(1, 3): 120, (1, 4): 32, (1, 5): 96, (1, 6): 56, (1, 7): 64, (1, 8): 64}
-"""Bytes up to the last field that is read: drivers of one revision differ in what they append."""
+"""Bytes of each revision's table up to the last field that is read: drivers of one revision differ
+in what they append."""
 SILENT = {(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (2, 3), (2, 4), (3, 0)}
-"""Revisions of which nothing is told: early cards, where fields mean other things on each, and
+"""Revisions that are not read: those of early cards, where fields mean other things on each, and of
 APUs."""
 MI100 = frozenset({"0x7388", "0x738c", "0x738e", "0x7390"})
 MI200 = frozenset({"0x7408", "0x740c", "0x740f", "0x7410"})
-"""Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``. That of
-MI100 seems to count joules, that of Navi 21 millijoules."""
+"""Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``. The
+firmware of MI100 seems to count joules, that of Navi 21 millijoules."""
 MI200_ENERGY_AT = 24
 KINDS = ("power", "current", "thermal", "other")
 THERMAL_BITS, HOTSPOT = 0xFFFF << 32, 1 << 36
-"""In ``indep_throttle_status``. The driver sets a Radeon's bits from how many percent each
-throttler takes; firmware of RDNA 3 and 4 never says 0 for the hot spot, be the card idle and cold.
-On Instinct cards the bits are the firmware's own."""
+"""The thermal bits of ``indep_throttle_status``, and the bit of the hot spot. The driver sets a
+Radeon's bits from how many percent each throttler takes; firmware of RDNA 3 and 4 never says 0
+for the hot spot, even if the card is idle and cold. On Instinct cards the bits are the
+firmware's own."""
 _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
 _NEVER = 1 << 16
 
@@ -88,9 +92,9 @@ class MetricsTable(msgspec.Struct, frozen=True, kw_only=True):
 
     joules: float | None = None
     throttled: dict[str, bool] = {}
-    """By reason, where the table says what is the case now."""
+    """Whether each reason throttles the GPU now, if the table says so."""
     residency: dict[str, int] = {}
-    """By reason, where it accumulates for how long it was."""
+    """How long each reason has throttled the GPU, if the table accumulates it."""
 
 
 def parse(data: bytes, device: str) -> MetricsTable | None:

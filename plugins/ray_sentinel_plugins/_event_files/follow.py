@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 """Bytes read at once."""
 MARK = "tfevents"
 MOST_FOLDERS, DEPTH = 200, 6
-"""Folders that are found, and levels of folders that are looked into for them."""
+"""Most folders that are found, and levels of folders that are searched for them."""
 _NAME = re.compile(
     r"tfevents\.(?P<time>\d+)(?:\.(?P<host>.+?)(?:\.(?P<pid>\d+)\.(?P<number>\d+))?)?(?:\.v2)?$"
 )

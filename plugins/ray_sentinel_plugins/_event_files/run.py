@@ -15,23 +15,24 @@ from ray_sentinel_plugins._event_files.follow import FollowedFile, FollowedFolde
 from ray_sentinel_plugins._files import Files, clean
 
 MAX_POINTS = 50_000
-"""Values that are handed on at one time; beyond, a file is read on when there is room again."""
+"""Most values that are handed on at one time; beyond that, files are read on when there is room
+again."""
 LEAST_SECONDS = 20.0
-"""A value is handed on for so long at least: several scrapes."""
+"""Shortest time in seconds for which a value is handed on, so that several scrapes see it."""
 SETTLED_SECONDS = 90.0
-"""And for so long where there is room: one that scrapes rarely gets it too. One that gets a value
-again, with the same time, keeps it once."""
+"""Seconds for which a value is handed on if there is room, so that a Prometheus that scrapes rarely
+gets it too. One that gets a value again, with the same time, keeps it once."""
 HOLD_SECONDS = 660.0
-"""While nobody scrapes a value is held for so long: ten minutes without a Prometheus lose nothing.
-Where there is no more room, the files are read on when there is."""
+"""Seconds for which a value is held while nobody scrapes: ten minutes without a Prometheus lose
+nothing. If there is no more room, the files are read on when there is."""
 START_SECONDS = 120.0
-"""In which a first Prometheus may come; after that, one that never came is not waited for where
-there is no more room."""
+"""Seconds in which a first Prometheus may come; after that, if none has come and there is no more
+room, none is waited for."""
 OLDEST_SECONDS = 30 * 86400.0 - 3600.0
-"""What Prometheus takes at most, by the configuration that we make for it; a single older sample
-fails the whole scrape."""
+"""Greatest age in seconds of a sample that Prometheus accepts by the configuration that we make for
+it; a single older sample fails the whole scrape."""
 MAX_TIME = 1e11
-"""Unix seconds; a time beyond is none."""
+"""Latest valid time in Unix seconds; a value with a later one is ignored."""
 
 Labels = tuple[tuple[str, str], ...]
 

@@ -12,12 +12,12 @@ from ray_sentinel.api import Metric, Sample
 from ray_sentinel_plugins._files import Files, clean, counter, natural
 
 SECTOR = 512
-"""Bytes; what the file counts in, whatever the disk's own sectors are."""
+"""Bytes of a sector as the file counts them, whatever the disk's own sectors are."""
 MAX_DISKS = 512
 _LAYERED = re.compile(r"(loop|ram|zram|dm-|md|bcache|zd|sr|fd|drbd|nvme\d+c\d+n)\d")
-"""Devices whose bytes are counted again by the disks under them, or that are no disks: loop and
-RAM disks, device mapper (LVM, multipath, crypt), software RAID, bcache, ZFS volumes, drives for
-media, DRBD, and the single paths of an NVMe multipath disk."""
+"""Names of devices whose bytes are counted again by the disks under them, or that are no disks:
+loop and RAM disks, device mapper (LVM, multipath, crypt), software RAID, bcache, ZFS volumes,
+drives for media, DRBD, and the single paths of an NVMe multipath disk."""
 
 READ = Metric("hw_disk_read_bytes_total", "counter", "Bytes read.", ("device",))
 WRITTEN = Metric("hw_disk_written_bytes_total", "counter", "Bytes written.", ("device",))

@@ -23,9 +23,9 @@ DSTATE = Metric(
 )
 METRICS = (DSTATE,)
 MAX_FUNCTIONS = 64
-"""Series: the rest is left out, and that is said."""
+"""Most functions that get a series; the rest is left out, and a complaint says so."""
 MAX_THREADS = 4096
-"""Of one rank."""
+"""Most threads of one rank that are looked at."""
 UNKNOWN = "unknown"
 
 

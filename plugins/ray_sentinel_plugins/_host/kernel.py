@@ -11,7 +11,7 @@ from ray_sentinel_plugins._files import Files, counter, decimal, pairs
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """The columns of the ``cpu`` line; ``guest`` follows but is contained in ``user``."""
 USER_HZ = 100
-"""Ticks a second in what the kernel shows to programs: on every architecture but Alpha."""
+"""Ticks per second in what the kernel shows to programs, on every architecture but Alpha."""
 
 CPU = Metric("hw_cpu_seconds_total", "counter", "CPU time of all CPUs together.", ("mode",))
 STAT = {

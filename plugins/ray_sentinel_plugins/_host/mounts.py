@@ -21,11 +21,11 @@ TOTAL = Metric("hw_disk_total_bytes", "gauge", "Size of the file system.", ("mou
 METRICS = (FREE, TOTAL)
 
 MAX_MOUNTS = 64
-"""Asked; a node of many containers has thousands."""
+"""Most mounts that are asked; a node of many containers has thousands."""
 DEADLINE = 1.0
-"""Seconds for one mount: a dead NFS server never answers."""
+"""Seconds that one mount has to answer: a dead NFS server never does."""
 MAX_HANGING = 8
-"""Threads that wait for such mounts at one time."""
+"""Most threads that wait for such mounts at one time."""
 
 # fmt: off
 _NO_STORAGE = frozenset({

@@ -9,7 +9,8 @@ from ray_sentinel.api import Metric, Sample
 from ray_sentinel_plugins._files import Files, clean, counter, natural
 
 MAX_DEVICES = 256
-"""A node of a large Kubernetes cluster has hundreds of virtual devices."""
+"""Most devices that get series: a node of a large Kubernetes cluster has hundreds of virtual
+ones."""
 _VIRTUAL = ("veth", "cali", "lxc", "tap", "vnet", "docker", "br-")
 
 

@@ -12,11 +12,12 @@ import msgspec
 from ray_sentinel_plugins._kernel_log.records import KernelRecord, parse_kmsg
 
 RECORD_BYTES = 1 << 14
-"""The kernel's own limit is 8 kB; a smaller buffer than the record is an error (EINVAL)."""
+"""Bytes of the buffer for one record. The kernel's own limit is 8 kB; a buffer smaller than the
+record is an error (EINVAL)."""
 KMSG = os.makedev(1, 11)
-"""Of /dev/kmsg (Documentation/admin-guide/devices.txt)."""
+"""Device number of /dev/kmsg (Documentation/admin-guide/devices.txt)."""
 MAX_READS = 100_000
-"""In one go; the rest is read the next time."""
+"""Most records that are read in one go; the rest is read the next time."""
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -20,24 +20,25 @@ from ray_sentinel_plugins._kernel_log.patterns import PCI, KernelFact, match, no
 from ray_sentinel_plugins._kernel_log.records import KernelRecord, lines
 
 SAME_FALL = 600.0
-"""Seconds. The driver repeats the words at each attempt to reach the lost GPU."""
+"""Seconds within which a lost GPU that is reported again is the same loss: the driver repeats the
+words at each attempt to reach it."""
 SAME_ERROR = 5.0
-"""Seconds between two lines of one hardware error."""
+"""Longest time in seconds between two lines of one hardware error."""
 MAX_LINE = 1000
-"""Characters of a line in which patterns are looked for."""
+"""Most characters of a line in which patterns are looked for."""
 MAX_LOST_GPUS = 64
-"""Whose loss is remembered, so that it is counted once."""
+"""Most GPUs whose loss is remembered, so that it is counted once."""
 XID_LOST = "79"
 REPORT = "kernel.hardware_error"
-"""The firmware's report of an error, in CPER form; it may name the device."""
+"""Kind of the firmware's report of an error, in CPER form; it may name the device."""
 TABLE = (*NVIDIA, *AMD, *TASKS, *STORAGE, *NETWORK)
 
 _ERROR = re.compile(
     rf"(?P<source>mce: |EDAC \w+: |amdgpu {PCI}: )?(?:amdgpu: )?(?P<group>\{{\d+\}})?"
     r"\[Hardware Error\]: |^mce: (?:CPU|Machine)|^EDAC (?P<edac>\w+): \d+ [CU]E "
 )
-"""A line of a machine check, of the firmware's error report (APEI's GHES, in CPER form), of EDAC,
-or of AMD's accelerator check architecture (ACA)."""
+"""Pattern of a line of a machine check, of the firmware's error report (APEI's GHES, in CPER form),
+of EDAC, or of AMD's accelerator check architecture (ACA)."""
 
 _NVRM_GPU = re.compile(rf"NVRM: (?:The NVIDIA )?GPU(?: at)? (?:PCI:)?{PCI}")
 _OOM_CONTEXT = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<rest>.*)")
@@ -54,19 +55,19 @@ _CPER_NAMES = {
 }
 GPU_VENDORS = frozenset({"0x10de", "0x1002"})
 GPU_CLASSES = ("03", "12")
-"""PCI base classes: display controller, processing accelerator."""
+"""PCI base classes of GPUs: display controller and processing accelerator."""
 
 
 class KernelLogState(msgspec.Struct, kw_only=True):
     """What must be remembered from one batch to the next, across restarts too."""
 
     falls: dict[str, tuple[float, bool]] = {}
-    """GPU → (when it was last said to have fallen off, whether an Xid said so)."""
+    """For each lost GPU: when it was last said to have fallen off, and whether an Xid said so."""
     error: str = ""
-    """How the lines of the last hardware error began, and when the last one came."""
+    """The beginning of the last hardware error's lines; ``error_at`` is when the last one came."""
     error_at: float = 0.0
     gpu: str = ""
-    """The GPU that NVRM last named, and when."""
+    """The GPU that NVRM last named; ``gpu_at`` is when."""
     gpu_at: float = 0.0
     oom: dict[str, str] = {}
 

@@ -17,7 +17,7 @@ Severity = Literal["info", "warning", "error", "critical"]
 
 PCI = r"(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
 WARNING = 4
-"""syslog level; a driver's line at this level or below it is a complaint."""
+"""Syslog level up to which a driver's line is a complaint."""
 
 # Xids after which a GPU or its memory cannot be trusted without a reset or a look at the hardware.
 CRITICAL_XIDS = frozenset({46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 151, 155, 158})
@@ -29,17 +29,17 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     kind: str
-    """Of the event."""
+    """Kind of the event."""
     needs: str
-    """A text that the line must hold, so that most rows cost nothing."""
+    """A text that the line must hold, so that most rows of the table cost nothing."""
     regex: re.Pattern[str]
     unless: re.Pattern[str] | None = None
-    """Of the lines that match, those that say something else."""
+    """Pattern of lines that match but mean something else; None if there are none."""
     counted: str = ""
-    """``kind`` of ``hw_dmesg_errors_total``; empty: kept as an event only."""
+    """The label ``kind`` of ``hw_dmesg_errors_total``; empty if the event is not counted."""
     severity: Severity = "error"
     level: int | None = None
-    """Only lines of at most this syslog level, where the level is known."""
+    """Highest syslog level of lines that count, if the level is known; None for all."""
 
 
 class KernelFact(msgspec.Struct, frozen=True, kw_only=True):

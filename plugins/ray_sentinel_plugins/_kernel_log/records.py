@@ -15,9 +15,9 @@ import msgspec
 from ray_sentinel import regex as re
 
 MAX_RECORDS = 200_000
-"""Of one reading."""
+"""Most records of one reading."""
 MAX_TEXT = 4000
-"""Characters of one record, continuation lines included."""
+"""Most characters of one record, continuation lines included; the rest is cut off."""
 
 _KMSG = re.compile(r"(\d{1,4}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)", re.DOTALL)
 _PRIORITY = re.compile(r"<(\d{1,3})>")

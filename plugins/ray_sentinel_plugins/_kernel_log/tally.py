@@ -13,7 +13,7 @@ from ray_sentinel_plugins._kernel_log.meaning import Happening, KernelLogState
 
 KINDS = ("oom", "gpu", "mce", "nvme", "net", "hung_task")
 MAX_XID_SERIES = 1024
-"""Pairs of GPU and Xid that are counted."""
+"""Most pairs of GPU and Xid that are counted."""
 FILE = "counts.json"
 
 
@@ -24,11 +24,12 @@ class Tally(msgspec.Struct, kw_only=True):
     next_sequence: int | None = None
     counts: dict[str, int] = {}
     xids: dict[str, dict[str, int]] = {}
-    """PCI address → Xid → how often."""
+    """Number of times that each Xid was reported, by the GPU's PCI address."""
     gpus: dict[str, str] = {}
-    """PCI address → index, as it was first seen: a GPU that is lost keeps its label."""
+    """The index of each GPU by its PCI address, as it was first seen: a GPU that is lost keeps its
+    label."""
     lost: int = 0
-    """Records that were overwritten before they could be read."""
+    """Number of records that were overwritten before they could be read."""
     memory: KernelLogState = msgspec.field(default_factory=KernelLogState)
 
     def add(self, happening: Happening) -> None:

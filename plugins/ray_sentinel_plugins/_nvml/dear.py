@@ -21,7 +21,7 @@ LINK_ERRORS = {
     "ecc_data": pynvml.NVML_NVLINK_ERROR_DL_ECC_DATA,
 }
 KILOBYTE = 1024
-"""What the throughput is in per second, by NVML's manual."""
+"""Bytes of the unit in which NVML gives the throughput per second, by its manual."""
 
 
 def throughput(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:

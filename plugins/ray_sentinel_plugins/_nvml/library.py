@@ -22,7 +22,7 @@ ABSENT = frozenset(
         pynvml.NVML_ERROR_NO_DATA,
     }
 )
-"""What a card or a driver of another age answers; nothing is wrong then."""
+"""Errors with which a card or a driver of another generation answers; nothing is wrong then."""
 
 
 class GpuLost(Exception):

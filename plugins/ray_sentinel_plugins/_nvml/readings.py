@@ -22,7 +22,7 @@ REASONS = {
     pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "hw_power_brake_slowdown",
     pynvml.nvmlClocksThrottleReasonDisplayClockSetting: "display_clock_setting",
 }
-"""Bits of the driver's mask, by nvidia-smi's names."""
+"""The name that nvidia-smi gives to each bit of the driver's mask."""
 
 # (metric, function, further arguments, what one unit of the answer is in the metric's unit)
 SINGLE: tuple[tuple[Metric, str, tuple[int, ...], float], ...] = (

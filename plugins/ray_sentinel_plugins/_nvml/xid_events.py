@@ -23,7 +23,7 @@ from ray_sentinel_plugins._kernel_log.patterns import CRITICAL_XIDS
 from ray_sentinel_plugins._nvml.library import Nvml
 
 MOST_AT_ONCE = 256
-"""Events of one collection; the rest waits for the next."""
+"""Most events of one collection; the rest waits for the next."""
 
 
 def log_is_readable(dev: Path) -> bool:

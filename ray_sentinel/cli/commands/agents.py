@@ -1,7 +1,9 @@
-"""Agents on their nodes: ``ray-sentinel agents restart NODE``.
+"""Restart the agent on a node.
 
-NODE is a host, an address, or the beginning of a node's id. Exit code 0 when the agent reports
-again, 1 when it does not in time, 2 for an unknown node, 3 when nobody watches.
+NODE is a host name, an address, or the beginning of a node's id (at least 4 characters).
+
+Exit codes: 0 the agent reports again; 1 it does not report in time; 2 wrong usage, or an unknown
+node; 3 no coordinator can be reached.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinato
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 
-HELP = "restart a node's agent"
+HELP = "restart the agent on a node"
 GROUP = "operate"
 EXAMPLE = "ray-sentinel agents restart node-7"
 
@@ -24,10 +26,14 @@ EXAMPLE = "ray-sentinel agents restart node-7"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
-    parser.add_argument("what", choices=("restart",))
-    parser.add_argument("node", metavar="NODE")
+    parser.add_argument("what", choices=("restart",), help="end the agent and start a new one")
+    parser.add_argument("node", metavar="NODE", help="node whose agent is restarted")
     parser.add_argument(
-        "--timeout", type=amount, default=30.0, metavar="SECONDS", help="to wait for it"
+        "--timeout",
+        type=amount,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds to wait until the agent reports again (default: %(default)g)",
     )
 
 

@@ -1,13 +1,12 @@
-"""Run a collector once, here, and print what it yields.
+"""Run a collector once, on this machine, and print what it yields.
 
-The exposition goes to stdout, in the Prometheus text format, with events as comments; what the
-collector could not read goes to stderr. With --proc, --sys or --dev it reads a captured tree
-instead of this machine, and nothing beside the tree: a root that is not named is looked for beside
-one that is.
+The metrics go to stdout in the Prometheus text format, with events as comments; what the collector
+could not read goes to stderr. With --proc, --sys or --dev it reads a captured tree instead of this
+machine, and nothing outside the tree: a root that is not named is looked for beside one that is.
 
-Exit codes: 0 well, also where the collector asks to be left out because its hardware is not there
-(the reason is on stderr); 1 a collector failed or missed its deadline; 2 there is no such one, or
-its settings are wrong.
+Exit codes: 0 success, also if a collector asks to be left out because its hardware is missing (the
+reason is on stderr); 1 a collector failed or missed its deadline; 2 wrong usage, no such collector,
+or wrong settings.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
 # A collector's settings as ``collect`` is given them: ``--set``, and where each one stands.
 
 _PLACES = frozenset({"file", "files", "folder", "folders", "path", "paths"})
-"""Settings that name files or folders."""
+"""Keys of settings whose values are paths of files or folders."""
 _COMPLAINT = re.compile(r"\[collectors\.(?P<name>[^\]]*)\]: (?:unknown key )?(?P<key>[\w-]*)")
 
 
@@ -92,30 +91,47 @@ def _from_here(told: Any) -> Any:
 
 _ROOTS = ("proc", "sys", "dev")
 
-HELP = "run a collector once, here, and print its metrics"
+HELP = "run a collector once, on this machine, and print its metrics"
 GROUP = "prepare"
 EXAMPLE = "ray-sentinel collect host"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's line."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the collector; see `plugins list`")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="collector to run, from `plugins list`"
+    )
     parser.add_argument("--all", action="store_true", help="run every collector, side by side")
     for root in _ROOTS:
         parser.add_argument(
-            f"--{root}", metavar="DIR", type=Path, help=f"read this folder for /{root}"
+            f"--{root}", metavar="DIR", type=Path, help=f"read this folder instead of /{root}"
         )
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="a setting of the collector, as in [collectors.NAME]; the value is JSON or text",
+        help="setting of the collector, as in [collectors.NAME]; the value is JSON or text "
+        "(repeatable)",
     )
-    parser.add_argument("--deadline", type=float, metavar="SECONDS", help="give up after this time")
-    parser.add_argument("--host", metavar="NAME", default="", help="the host label of the series")
-    parser.add_argument("--config", metavar="FILE", help="the configuration file")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        metavar="SECONDS",
+        help="seconds that a run may take (default: as configured, or else the collector's own)",
+    )
+    parser.add_argument(
+        "--host",
+        metavar="NAME",
+        default="",
+        help="host label of the metrics (default: name of the host that is read)",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="configuration file, in TOML (default: RAY_SENTINEL_CONFIG)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,8 +1,10 @@
-"""Compare jobs with the first one: configuration, and metrics over the steps that both have.
+"""Compare jobs with the first one: configuration, and metrics over the steps in common.
 
-Each JOB is a job's folder, a Prometheus URL or a history file; a job without series is compared by
-its logs. Exit codes: 0 no significant difference, 1 significant differences, 2 wrong usage, 3 a
-source cannot be reached.
+Each JOB is a job's folder, a Prometheus URL or a history file. A job without time series is
+compared by its logs.
+
+Exit codes: 0 no significant difference; 1 significant differences; 2 wrong usage; 3 a source
+cannot be reached.
 """
 
 from __future__ import annotations
@@ -45,23 +47,33 @@ _COLUMNS = ("Metric", "Job A", "Job B", "Delta", "Hosts that stand out", "Likely
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("jobs", nargs="+", metavar="JOB", help="folder, URL or history file")
+    parser.add_argument(
+        "jobs",
+        nargs="+",
+        metavar="JOB",
+        help="job's folder, Prometheus URL or history file; two or more",
+    )
     parser.add_argument(
         "--run",
         action="append",
         default=[],
         metavar="NAME",
-        help="run to read, if event files hold several: once for all jobs, or once per job",
+        help="run to read if the event files hold several; give it once for all jobs, or once for "
+        "each job",
     )
     parser.add_argument(
-        "--prometheus", metavar="PATH", default="", help="path of the prometheus program"
+        "--prometheus",
+        metavar="PATH",
+        default="",
+        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
+        "`prometheus download`)",
     )
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="also write it to FILE, as HTML (.html) or Markdown",
+        help="also write the comparison to FILE, as HTML (.html) or else Markdown",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,10 +1,10 @@
-"""Completion of commands and options for a shell, to be sourced by it.
+"""Print the script with which a shell completes commands and options.
 
     source <(ray-sentinel completion bash)                                   in ~/.bashrc
     ray-sentinel completion zsh > ~/.zfunc/_ray-sentinel                     with ~/.zfunc in fpath
     ray-sentinel completion fish > ~/.config/fish/completions/ray-sentinel.fish
 
-Exit codes: 0 well, 2 wrong usage, 3 the package that writes it (shtab) is not installed.
+Exit codes: 0 success; 2 wrong usage; 3 the package that writes the script (shtab) is not installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 from ray_sentinel.errors import MissingPartError
 
-HELP = "print the completion script of a shell"
+HELP = "print the completion script for a shell"
 GROUP = "operate"
 EXAMPLE = "source <(ray-sentinel completion bash)"
 
@@ -23,7 +23,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="shell that the script is for")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,9 +1,9 @@
-"""Dashboards for Grafana: ``ray-sentinel dashboards export DIR``.
+"""Write the dashboards for Grafana, or list them.
 
-Writes one JSON file for each dashboard into DIR, to be imported by hand or provisioned from there.
-The data source is chosen in Grafana. ``dashboards list`` says what there is.
+`export DIR` writes one JSON file for each dashboard into DIR, to be imported by hand or provisioned
+from there. The data source is chosen in Grafana. `list` names them.
 
-Exit codes: 0 well; 2 wrong usage, or a folder that cannot be written.
+Exit codes: 0 success; 2 wrong usage, or a folder that cannot be written.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ EXAMPLE = "ray-sentinel dashboards export dashboards/"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("what", choices=("export", "list"))
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="export: where to")
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.add_argument(
+        "what", choices=("export", "list"), help="write the dashboards to DIR, or list them"
+    )
+    parser.add_argument(
+        "folder", nargs="?", metavar="DIR", help="with export: folder to write the files into"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

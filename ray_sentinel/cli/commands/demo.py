@@ -1,9 +1,12 @@
-"""Watch a real training job hang, and be told who did it.
+"""Watch a real training job hang, and be told which rank did it.
 
 Starts a Ray cluster of three nodes on this machine and a real torch.distributed job of six ranks,
-makes one rank fail, and shows how ray_sentinel reports it; with ``--job rl`` a job of Ray actors
-(reinforcement learning), one of whose rollouts stands still. Needs no GPU and no root. Exit code 0
-if the verdict is right, 1 if it is wrong.
+makes one rank fail, and shows how ray_sentinel reports it. With `--job rl` it starts a job of Ray
+actors (reinforcement learning) instead, one of whose rollouts stands still. Needs no GPU and no
+root.
+
+Exit codes: 0 the verdict is right; 1 it is wrong, or the demo failed; 2 wrong usage; 3 something
+is missing, such as PyTorch.
 """
 
 from __future__ import annotations
@@ -26,28 +29,52 @@ if TYPE_CHECKING:  # 150 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.demo.trial import TrialOutcome
 
 RANKS = 6
-HELP = "watch a real training job hang, and be told who did it"
+HELP = "watch a real training job hang, and be told which rank did it"
 GROUP = "watch"
 EXAMPLE = "ray-sentinel demo"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--job", default="ranks", choices=["ranks", "rl"],
-                        help="a training of ranks, or reinforcement learning by actors: a driver, "
-                        "rollouts, a reward, trainers")  # fmt: skip
-    parser.add_argument("--fault", default="", metavar="NAME", help="what goes wrong, as in "
-                        "docs/faults.md: sleep, sigstop, gil, fifo, skip, two-kinds, outside, ...; "
-                        "drawn at random otherwise")  # fmt: skip
-    layouts = ["data", "ddp", "tensor", "pipeline", "experts"]
-    parser.add_argument("--layout", default="", choices=layouts, help="how the ranks work together")
-    parser.add_argument("--rank", type=int, help="the rank that gets stuck; drawn otherwise")
-    parser.add_argument("--seed", type=int, help="draw the same again")
     parser.add_argument(
-        "--no-attach", action="store_true", help="the training script has no line of ray_sentinel"
+        "--job",
+        default="ranks",
+        choices=["ranks", "rl"],
+        help="kind of job: a training of ranks, or reinforcement learning by actors (a driver, "
+        "rollouts, a reward, trainers) (default: %(default)s)",
     )
-    parser.add_argument("--folder", default="", help="where logs and the report go")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.add_argument(
+        "--fault",
+        default="",
+        metavar="NAME",
+        help="fault to cause, as in docs/faults.md: sleep, sigstop, gil, fifo, skip, two-kinds, "
+        "outside, ... (default: drawn at random; with --job rl: sleep)",
+    )
+    layouts = ["data", "ddp", "tensor", "pipeline", "experts"]
+    parser.add_argument(
+        "--layout",
+        default="",
+        choices=layouts,
+        help="how the ranks work together (default: drawn at random)",
+    )
+    parser.add_argument(
+        "--rank", type=int, metavar="N", help="rank that gets stuck (default: drawn at random)"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the random choices, to repeat a demo"
+    )
+    parser.add_argument(
+        "--no-attach",
+        action="store_true",
+        help="use a training script without a line of ray_sentinel",
+    )
+    parser.add_argument(
+        "--folder",
+        default="",
+        metavar="DIR",
+        help="folder for logs and the report (default: a new temporary folder)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,8 +7,8 @@ running coordinator, or an embedded history (.db). The default is this job's own
   ray-sentinel diagnose http://127.0.0.1:9190 --playbook network-health
   ray-sentinel diagnose /jobs/1234 --window last-step --report diagnosis.html
 
-Exit codes: 0 healthy, or the playbook found nothing; 1 something found, or not enough data to tell;
-2 wrong usage; 3 the source cannot be reached.
+Exit codes: 0 healthy, or the playbook found nothing; 1 something was found, or there are not enough
+data to tell; 2 wrong usage; 3 the source cannot be reached.
 """
 
 from __future__ import annotations
@@ -49,47 +49,101 @@ EXAMPLE = "ray-sentinel diagnose /jobs/1234 --report diagnosis.html"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("source", nargs="?", metavar="SOURCE", help="folder, URL or history file")
-    parser.add_argument("--playbook", metavar="NAME", help="run only this playbook")
+    parser.add_argument(
+        "source",
+        nargs="?",
+        metavar="SOURCE",
+        help="job's folder, URL or history file (default: the configured log folder)",
+    )
+    parser.add_argument(
+        "--playbook", metavar="NAME", help="playbook to run (default: all that apply)"
+    )
     parser.add_argument(
         "--window",
         metavar="WINDOW",
-        help="START..END (Unix seconds, ISO 8601, or step-N), last-step, last-30m, or crash",
+        help="span of time to look at: START..END (Unix seconds, ISO 8601, or step-N), last-step, "
+        "last-30m, or crash",
     )
     parser.add_argument(
-        "--run", metavar="NAME", default="", help="run to read, if the event files hold several"
+        "--run", metavar="NAME", default="", help="run to read if the event files hold several"
     )
     parser.add_argument(
-        "--incident", metavar="ID", help="look at the time around an incident of this job"
+        "--incident", metavar="ID", help="look at the time around this incident of the job"
     )
-    parser.add_argument("--accused", metavar="HOST,..", help="hosts that a heartbeat timeout named")
-    parser.add_argument("--coordinator", metavar="HOST", help="host of the heartbeat coordinator")
-    parser.add_argument("--crash-time", metavar="TIME", help="time at which the job ended")
-    parser.add_argument("--heartbeat-timeout", type=positive, metavar="SECONDS")
-    parser.add_argument("--checkpoint-period", type=positive, metavar="STEPS")
-    parser.add_argument("--failed-checkpoint", type=amount, metavar="STEP")
     parser.add_argument(
-        "--logs", metavar="DIR", help="folder of the job's logs, if it is not in SOURCE"
+        "--accused",
+        metavar="HOST,..",
+        help="hosts that a heartbeat timeout named (default: from the logs)",
     )
-    parser.add_argument("--no-logs", action="store_true", help="use the series only")
+    parser.add_argument(
+        "--coordinator",
+        metavar="HOST",
+        help="host of the coordinator that receives the heartbeats (default: all hosts)",
+    )
+    parser.add_argument(
+        "--crash-time",
+        metavar="TIME",
+        help="time at which the job ended (default: from the logs, or else from the series)",
+    )
+    parser.add_argument(
+        "--heartbeat-timeout",
+        type=positive,
+        metavar="SECONDS",
+        help="seconds without a heartbeat after which a task is declared dead (default: from the "
+        "logs, or else 100)",
+    )
+    parser.add_argument(
+        "--checkpoint-period",
+        type=positive,
+        metavar="STEPS",
+        help="steps between two checkpoints (default: from the logs)",
+    )
+    parser.add_argument(
+        "--failed-checkpoint",
+        type=amount,
+        metavar="STEP",
+        help="step whose checkpoint failed (default: from the logs)",
+    )
+    parser.add_argument(
+        "--logs", metavar="DIR", help="folder of the job's logs, if they are not in SOURCE"
+    )
+    parser.add_argument(
+        "--no-logs", action="store_true", help="use the time series only, and no logs"
+    )
     parser.add_argument(
         "--report",
         action="append",
         default=[],
         metavar="FILE",
-        help="also write FILE.md, .html or .json; repeatable",
+        help="also write a report to FILE.md, FILE.html or FILE.json (repeatable)",
     )
     parser.add_argument(
-        "--plots", metavar="FILE", help="also write the series that an HTML report draws, as JSON"
+        "--plots",
+        metavar="FILE",
+        help="also write the series that an HTML report draws to FILE, as JSON",
     )
     parser.add_argument(
-        "--prometheus", metavar="PATH", default="", help="path of the prometheus program"
+        "--prometheus",
+        metavar="PATH",
+        default="",
+        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
+        "`prometheus download`)",
     )
-    parser.add_argument("--port", type=port, default=0, help="port for a read-only Prometheus")
     parser.add_argument(
-        "--deadline", type=positive, default=30.0, help="time limit of one query, in seconds"
+        "--port",
+        type=port,
+        default=0,
+        metavar="PORT",
+        help="first port to try for a read-only Prometheus (default: 9190)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--deadline",
+        type=positive,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds that one query may take (default: %(default)g)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

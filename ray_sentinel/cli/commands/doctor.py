@@ -1,8 +1,10 @@
-"""Check before a run, on every node at once, what would make it hang or fail.
+"""Check before a run, on every node at once, for what would make it hang or fail.
 
-Where a Ray cluster is there, all its nodes are examined, by a short-lived actor on each; else this
-machine alone. Exit codes: 0 all is well, 1 a warning or a failure (with
---allow-warnings: failures only), 2 wrong usage, 3 the named cluster does not answer.
+In a Ray cluster all nodes are examined, by a short-lived actor on each; without one, this machine
+alone.
+
+Exit codes: 0 all is well; 1 a warning or a failure (with --allow-warnings: failures only); 2 wrong
+usage; 3 the named cluster cannot be reached.
 """
 
 from __future__ import annotations
@@ -73,42 +75,141 @@ EXAMPLE = "ray-sentinel doctor"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    where = parser.add_argument_group("where")
-    where.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
-    where.add_argument("--local", action="store_true", help="this machine only, without Ray")
+    where = parser.add_argument_group("where to look")
+    where.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
+    )
+    where.add_argument(
+        "--local", action="store_true", help="examine this machine only, without Ray"
+    )
     needs = parser.add_argument_group("what the run needs")
     needs.add_argument("--nodes", type=int, metavar="N", help="nodes that must have joined")
-    needs.add_argument("--gpus", type=int, metavar="N", help="GPUs in the whole cluster")
     needs.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="the ranks will be given"
+        "--gpus", type=int, metavar="N", help="GPUs that the whole cluster must have"
     )
-    needs.add_argument("--port", action="append", type=int, default=[], help="that must be free")
-    needs.add_argument("--interface", default="", help="as NCCL_SOCKET_IFNAME would say")
     needs.add_argument(
-        "--checkpoint-dir", action="append", default=[], metavar="DIR", help="or s3://, gs://"
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="environment variable that the ranks will be given (repeatable)",
     )
-    needs.add_argument("--need-gib", type=amount, default=10.0, help="free in each of them")
-    needs.add_argument("--rdzv-endpoint", default="", metavar="HOST:PORT")
-    needs.add_argument("--rdzv-id", default="")
+    needs.add_argument(
+        "--port",
+        action="append",
+        type=int,
+        default=[],
+        metavar="PORT",
+        help="TCP port that must be free on every node (repeatable)",
+    )
+    needs.add_argument(
+        "--interface",
+        default="",
+        metavar="NAMES",
+        help="network interfaces, written as in NCCL_SOCKET_IFNAME (default: that variable)",
+    )
+    needs.add_argument(
+        "--checkpoint-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder, or s3:// or gs:// location, for checkpoints (repeatable)",
+    )
+    needs.add_argument(
+        "--need-gib",
+        type=amount,
+        default=10.0,
+        metavar="GIB",
+        help="free space that each checkpoint folder must have, in GiB (default: %(default)g)",
+    )
+    needs.add_argument(
+        "--rdzv-endpoint",
+        default="",
+        metavar="HOST:PORT",
+        help="rendezvous endpoint of torchrun (default: PET_RDZV_ENDPOINT)",
+    )
+    needs.add_argument(
+        "--rdzv-id",
+        default="",
+        metavar="ID",
+        help="rendezvous id of the run (default: PET_RDZV_ID)",
+    )
     backends = ["", "c10d", "etcd", "etcd-v2", "static"]
-    needs.add_argument("--rdzv-backend", default="", choices=backends)
-    needs.add_argument("--max-skew", type=amount, default=1.0, metavar="SECONDS", help="of clocks")
-    needs.add_argument("--package", action="append", default=[], help="that must be equal")
-    needs.add_argument("--config-file", default="", metavar="YAML", help="of the training")
-    needs.add_argument("--config-like", default="", metavar="YAML", help="one known to be good")
-    how = parser.add_argument_group("how")
-    how.add_argument(
-        "--collective", action="store_true", help="also sum over all nodes: NCCL, or gloo"
+    needs.add_argument(
+        "--rdzv-backend",
+        default="",
+        choices=backends,
+        metavar="NAME",
+        help="rendezvous backend: c10d, etcd, etcd-v2 or static (default: PET_RDZV_BACKEND)",
     )
-    how.add_argument("--only", action="append", default=[], metavar="CHECK")
-    how.add_argument("--skip", action="append", default=[], metavar="CHECK")
-    how.add_argument(
-        "--checks", action="append", type=Path, default=[], metavar="FILE", help="your own checks"
+    needs.add_argument(
+        "--max-skew",
+        type=amount,
+        default=1.0,
+        metavar="SECONDS",
+        help="seconds that the clocks of two nodes may differ; a tenth of it causes a warning "
+        "(default: %(default)g)",
     )
-    how.add_argument("--list", action="store_true", help="list the checks, and do nothing")
-    how.add_argument("--deadline", type=positive, default=10.0, metavar="SECONDS", help="per node")
-    how.add_argument("--allow-warnings", action="store_true", help="warnings exit 0")
-    how.add_argument("--json", action="store_true", help="print JSON for programs")
+    needs.add_argument(
+        "--package",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="further Python package that must have the same version on all nodes (repeatable)",
+    )
+    needs.add_argument(
+        "--config-file", default="", metavar="YAML", help="configuration file of the training"
+    )
+    needs.add_argument(
+        "--config-like",
+        default="",
+        metavar="YAML",
+        help="similar configuration file that is known to be good; keys that it lacks are "
+        "questioned",
+    )
+    how = parser.add_argument_group("how to look")
+    how.add_argument(
+        "--collective",
+        action="store_true",
+        help="also compute a sum over all nodes, with NCCL or gloo; takes up to a minute",
+    )
+    how.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="run only this check, from --list (repeatable)",
+    )
+    how.add_argument(
+        "--skip",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="leave out this check, from --list (repeatable)",
+    )
+    how.add_argument(
+        "--checks",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="Python file with checks of your own (repeatable)",
+    )
+    how.add_argument("--list", action="store_true", help="list the checks, and run none")
+    how.add_argument(
+        "--deadline",
+        type=positive,
+        default=10.0,
+        metavar="SECONDS",
+        help="seconds that each check may take on a node (default: %(default)g; at least 1)",
+    )
+    how.add_argument(
+        "--allow-warnings", action="store_true", help="exit with 0 if there are only warnings"
+    )
+    how.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -197,7 +298,7 @@ def _known(checks: Sequence[Check[Any]], names: Iterable[str]) -> None:
 class _Found(NamedTuple):
     looks: dict[str, tuple[CheckReading, ...]]
     cluster: Cluster | None = None
-    """None where only this machine was examined."""
+    """The Ray cluster; None where only this machine was examined."""
     visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
     note: str = ""

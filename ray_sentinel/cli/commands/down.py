@@ -1,7 +1,9 @@
 """Stop watching: remove the coordinator, the agents, what they started, and the placement groups.
 
-Returns when nothing is left. Exit code 0 then (also where there was nothing), 1 when something
-could not be removed.
+Returns when nothing is left.
+
+Exit codes: 0 nothing is left, also if there was nothing; 1 something could not be removed; 2 wrong
+usage; 3 the cluster cannot be reached.
 """
 
 from __future__ import annotations

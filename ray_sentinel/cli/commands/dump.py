@@ -1,6 +1,7 @@
 """Capture the stacks of a running job now, without waiting for a suspicion.
 
-Exit code 0 when something was captured, 1 when no such job runs, 3 when nobody watches.
+Exit codes: 0 something was captured; 1 no such job runs; 2 wrong usage; 3 no coordinator can be
+reached.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinato
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
 
-HELP = "capture stacks of a running job now"
+HELP = "capture the stacks of a running job now"
 GROUP = "look"
 EXAMPLE = "ray-sentinel dump"
 
@@ -22,9 +23,15 @@ EXAMPLE = "ray-sentinel dump"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
-    parser.add_argument("--job", default="", help="which; else all that run")
     parser.add_argument(
-        "--timeout", type=amount, default=90.0, metavar="SECONDS", help="to wait for the files"
+        "--job", default="", metavar="NAME", help="job to capture (default: all running jobs)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=amount,
+        default=90.0,
+        metavar="SECONDS",
+        help="seconds to wait until the files are written (default: %(default)g)",
     )
 
 

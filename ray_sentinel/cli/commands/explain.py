@@ -1,13 +1,13 @@
-"""Explain evidence in files from anywhere: who holds the job up, of what kind, how sure.
+"""Explain evidence in files from anywhere: who holds the job up, in what way, and how sure that is.
 
     ray-sentinel explain DIR
     ray-sentinel explain stacks DIR
 
-DIR alone (or `folder DIR`) takes everything that lies in a folder together: dumps of the flight
-recorder, stacks, answers of NCCL RAS, logs, an incident's record. A folder that has the name of a
-KIND is written with its path: ./stacks.
+DIR alone (or `folder DIR`) takes everything in a folder together: dumps of the flight recorder,
+stacks, answers of NCCL RAS, logs, and an incident's record. If a folder has the name of a KIND,
+write it with its path: ./stacks.
 
-Exit code 0 when nothing is found, 1 when something is, 2 when no file can be read.
+Exit codes: 0 nothing is found; 1 something is; 2 wrong usage, or no file can be read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Sequence
 
 from ray_sentinel.cli import explainers
 
-HELP = "explain dumps and stacks in files from anywhere"
+HELP = "explain flight-recorder dumps, stacks and other evidence in files"
 GROUP = "explain"
 EXAMPLE = "ray-sentinel explain folder /evidence"
 WHOLE = "folder"
-"""The kind that is meant where none is named."""
+"""The kind of evidence that is meant where none is named."""
 
 
 def kinds_of_evidence() -> list[str]:

@@ -3,10 +3,11 @@
     ray-sentinel export perfetto
     ray-sentinel export perfetto --job llama --to lanes.json
 
-perfetto writes Chrome's trace events, which https://ui.perfetto.dev and chrome://tracing open: a
-process for each job, a thread for each rank, group of ranks or role, as on the page.
+`perfetto` writes Chrome's trace events, which https://ui.perfetto.dev and chrome://tracing open: a
+process for each job, and a thread for each rank, group of ranks or role, as on the page.
 
-Exit code 0 when it is written, 1 when there is nothing to write, 3 when nobody watches.
+Exit codes: 0 the file is written; 1 there is nothing to write; 2 wrong usage; 3 no coordinator can
+be reached.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ray_sentinel.cli.reach import add_common, add_url, asked
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.report.trace_events import trace_of
 
-HELP = "write what ranks and roles did, for Perfetto"
+HELP = "write what ranks and roles did in the last hour, for Perfetto"
 GROUP = "look"
 EXAMPLE = "ray-sentinel export perfetto --to lanes.json"
 
@@ -36,14 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
     add_url(parser)
-    parser.add_argument("what", choices=("perfetto",))
-    parser.add_argument("--job", default="", help="only this job's")
+    parser.add_argument("what", choices=("perfetto",), help="format to write")
+    parser.add_argument(
+        "--job", default="", metavar="NAME", help="job to export (default: all jobs)"
+    )
     parser.add_argument(
         "--to",
         type=Path,
         default=Path("ray-sentinel-lanes.json"),
         metavar="FILE",
-        help="default: ray-sentinel-lanes.json; --json prints it instead",
+        help="file to write, unless --json prints it (default: %(default)s)",
     )
 
 

@@ -1,9 +1,9 @@
 """Check the health of a training: GPUs, Ray's resources, transport, checkpoints, collectors.
 
-The coordinator and the agents of all nodes are asked. In a cluster without them, and with --local,
-only this node is checked.
+Asks the coordinator and the agents of all nodes. In a cluster without them, and with --local, only
+this node is checked.
 
-Exit codes: 0 healthy, 1 there are issues, 3 no cluster answers.
+Exit codes: 0 healthy; 1 there are issues; 2 wrong usage; 3 no cluster can be reached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ray_sentinel.cli.output import print_json, speaker, write_report
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.model.health import Health
 
-HELP = "check the health of the training, its GPUs and its transport"
+HELP = "check the health of a training, its GPUs and its transport"
 GROUP = "look"
 EXAMPLE = "ray-sentinel health"
 
@@ -24,10 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
     parser.add_argument(
-        "--checkpoints", metavar="DIR", type=Path, help="folder of the job's checkpoints"
+        "--checkpoints", metavar="DIR", type=Path, help="folder of the job's checkpoints to check"
     )
-    parser.add_argument("--local", action="store_true", help="check this node only")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="also write an HTML page")
+    parser.add_argument("--local", action="store_true", help="check this node only, without Ray")
+    parser.add_argument(
+        "--report", metavar="FILE", type=Path, help="also write the report to FILE, as HTML"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

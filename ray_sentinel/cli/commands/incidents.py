@@ -1,19 +1,19 @@
-"""What went wrong so far: a list, or one incident in full; or what is told of it now.
+"""List incidents, show one in full, or judge the recorded events again.
 
     ray-sentinel incidents
     ray-sentinel incidents show 0003
     ray-sentinel incidents replay 0003
     ray-sentinel incidents replay DIR --why
 
-replay judges the recorded events again with the version that is installed, and shows what was told
-then beside what would be told now. DIR is a log_dir, a folder of events, or an incident's folder in
-a log_dir; an ID is looked for in --from, else in the configured log_dir. It needs no Ray, so that a
+`replay` judges the recorded events again with the installed version, and shows what was told then
+beside what would be told now. DIR is a log_dir, a folder of events, or an incident's folder in a
+log_dir; an ID is looked for in --from, or else in the configured log_dir. It needs no Ray, so a
 copy of the log_dir can be judged on any machine. The rules' settings are those that are configured
-here.
+on this machine.
 
-Exit code 0 when nothing is wrong now, 1 when an incident is open, 2 for an unknown ID, 3 when
-nobody watches; of replay 0 when all is the same, 1 when something is not, or could not be judged in
-full, 2 when there is no event log that can be read.
+Exit codes: 0 nothing is wrong now; 1 an incident is open; 2 wrong usage, or an unknown ID; 3 no
+coordinator can be reached. For replay: 0 all is the same; 1 something differs, or could not be
+judged in full; 2 there is no event log that can be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.incident_markdown import markdown
 
-HELP = "list incidents, or show one"
+HELP = "list incidents, show one, or judge recorded events again"
 GROUP = "look"
 EXAMPLE = "ray-sentinel incidents show 0001"
 
@@ -40,18 +40,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
     add_url(parser)
-    parser.add_argument("what", nargs="?", choices=("list", "show", "replay"), default="list")
-    parser.add_argument("id", nargs="?", default="", metavar="ID", help="of replay: or a folder")
-    parser.add_argument("--job", default="", help="only this job's")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("list", "show", "replay"),
+        default="list",
+        help="what to do (default: %(default)s)",
+    )
+    parser.add_argument(
+        "id", nargs="?", default="", metavar="ID", help="incident; with replay also a folder"
+    )
+    parser.add_argument(
+        "--job", default="", metavar="NAME", help="only incidents of this job (default: all jobs)"
+    )
     parser.add_argument(
         "--from",
         dest="source",
         default="",
         metavar="DIR",
-        help="with replay: the log_dir, or the folder of events, to look in",
+        help="with replay: log_dir, or folder of events, to look for ID in (default: the "
+        "configured log_dir)",
     )
     parser.add_argument(
-        "--why", action="store_true", help="with replay: also what was weighed, rank by rank"
+        "--why",
+        action="store_true",
+        help="with replay: also show what was weighed, rank by rank",
     )
 
 

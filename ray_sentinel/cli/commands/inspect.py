@@ -1,10 +1,11 @@
-"""One node now: D-state processes, kernel log, versions, GPUs and who holds them, transport.
+"""Look at one node now: D-state processes, kernel log, versions, GPUs and their users, transport.
 
-NODE is a host, an address, or the beginning of a node's id; the node's agent looks. Without NODE
-this node is looked at, and no cluster is needed.
+NODE is a host name, an address, or the beginning of a node's id (at least 4 characters); the node's
+agent looks. Without NODE this node is looked at, and no cluster is needed.
 
-Exit codes: 0 well, 1 there are blocked processes or the kernel spoke of a lost GPU or
-of memory that ran out within the last hour, 2 unknown node, 3 no cluster or no agent answers.
+Exit codes: 0 nothing was found; 1 there are blocked processes, or within the last hour the kernel
+reported a lost GPU or memory that ran out; 2 wrong usage, or an unknown node; 3 no cluster or no
+agent can be reached.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ EXAMPLE = "ray-sentinel inspect node-7"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
-    parser.add_argument("node", nargs="?", metavar="NODE", default="", help="this one if left out")
+    parser.add_argument(
+        "node", nargs="?", metavar="NODE", default="", help="node to look at (default: this node)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

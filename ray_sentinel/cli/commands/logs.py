@@ -1,11 +1,12 @@
-"""Find and show the right log files of a job: by rank, node, actor class, pid and ip.
+"""Find and show the right log files of a job: by rank, node, actor class, pid and IP address.
 
 PATH is a Ray temp dir or session (running or copied), a job's folder, or a file. The default is the
 Ray session of this machine; --node reads another node's logs through Ray. Without --tail, --errors
 or --follow the files are listed. Errors are marked "!" and warnings "~"; lines that Ray
 deduplicated show their count. Secrets are masked.
-Exit codes: 0 something found, 1 nothing matches, 2 wrong usage, 3 no Ray session on this machine,
-or the node cannot be reached.
+
+Exit codes: 0 something was found; 1 nothing matches; 2 wrong usage; 3 there is no Ray session on
+this machine, or the node cannot be reached.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # 60 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.logs.select import Described, LineFilter
 
 TAIL = 50
-"""Lines of each file, where none are asked for."""
+"""Lines that are printed of each file unless another number is asked for."""
 HELP = "find, show and follow a job's logs"
 GROUP = "look"
 EXAMPLE = "ray-sentinel logs --rank 3 --tail 50"
@@ -37,22 +38,54 @@ _MARKS = {"error": ("!", "red"), "warning": ("~", "yellow")}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("path", nargs="?", type=Path, metavar="PATH")
-    parser.add_argument("--rank", type=int)
-    parser.add_argument("--node", default="", help="host name, address or prefix of a node id")
+    parser.add_argument(
+        "path",
+        nargs="?",
+        type=Path,
+        metavar="PATH",
+        help="logs to read (default: this machine's Ray session)",
+    )
+    parser.add_argument("--rank", type=int, metavar="N", help="only logs of this rank")
+    parser.add_argument(
+        "--node",
+        default="",
+        metavar="NODE",
+        help="only logs of this node: its host name, its address, or the beginning of its id",
+    )
     add_session(parser)
-    parser.add_argument("--actor", default="", help="class of a Ray actor, or part of its name")
-    parser.add_argument("--pid", type=int)
-    parser.add_argument("--ip", default="", help="address as Ray prints it: (Actor pid=.., ip=..)")
     parser.add_argument(
-        "--kind", default="", help="worker, driver, raylet, gcs, monitor, kernel, nccl, rank, log"
+        "--actor",
+        default="",
+        metavar="NAME",
+        help="only logs of actors of this class, or with this part in their name",
+    )
+    parser.add_argument("--pid", type=int, metavar="PID", help="only logs of this process")
+    parser.add_argument(
+        "--ip",
+        default="",
+        metavar="IP",
+        help="only logs of this address, as Ray prints it: (Actor pid=.., ip=..)",
     )
     parser.add_argument(
-        "--tail", type=count, metavar="N", help="print the last N lines of each file"
+        "--kind",
+        default="",
+        metavar="KIND",
+        help="only logs of this kind: worker, driver, raylet, gcs, monitor, kernel, nccl, rank or "
+        "log",
     )
-    parser.add_argument("--errors", action="store_true", help="print only lines marked as errors")
-    parser.add_argument("--follow", "-f", action="store_true", help="keep printing new lines")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--tail",
+        type=count,
+        metavar="N",
+        help=f"print the last N lines of each file (default with --errors or --follow: {TAIL})",
+    )
+    parser.add_argument(
+        "--errors", action="store_true", help="print only lines that are marked as errors"
+    )
+    parser.add_argument(
+        "--follow", "-f", action="store_true", help="keep printing new lines, until Ctrl-C"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

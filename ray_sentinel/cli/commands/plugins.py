@@ -1,12 +1,12 @@
 """List and check collectors: those of installed packages, and the user's own files.
 
-``plugins list`` runs each collector once, here, and shows how it fares. ``plugins check FILE`` does
-so for files before they are put into the plugin folder, and shows everything that is wrong.
-``plugins push FILE`` puts a file on every watched node through the agents, past a shared file
-system that lags; it runs there within seconds.
+`plugins list` runs each collector once, on this machine, and shows how it fares. `plugins check
+FILE` does so for files before they are put into the plugin folder, and shows everything that is
+wrong with them. `plugins push FILE` puts a file on every watched node through the agents, past a
+shared file system that lags; it runs there within seconds. `plugins dir` prints the plugin folder.
 
-Exit codes: 0 well, 1 a collector failed or a file cannot be used, 2 there is no such file, 3 nobody
-watches the cluster.
+Exit codes: 0 success; 1 a collector failed, or a file cannot be used; 2 wrong usage, or no such
+file; 3 no coordinator can be reached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.collect.once import CollectorResult
     from ray_sentinel.collect.protocol import CollectorSource
 
-HELP = "list and check collectors, installed or your own"
+HELP = "list, check and push collectors, installed or your own"
 GROUP = "operate"
 EXAMPLE = "ray-sentinel plugins push my_collector.py"
 
@@ -33,21 +33,52 @@ EXAMPLE = "ray-sentinel plugins push my_collector.py"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's line."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="the collectors that are known here")
-    listing.add_argument("--no-run", action="store_true", help="do not run them, only name them")
-    check = actions.add_parser("check", help="check plugin files before they are used")
-    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    folder = actions.add_parser("dir", help="print the plugin folder")
-    pushing = actions.add_parser("push", help="put a plugin on every node, at once")
-    pushing.add_argument("file", type=Path, metavar="FILE")
-    pushing.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
-    pushing.add_argument(
-        "--timeout", type=amount, default=15.0, metavar="SECONDS", help="to wait for its first run"
+    listing = actions.add_parser(
+        "list",
+        help="list the known collectors, and run each once",
+        description="List the known collectors, and run each once on this machine.",
     )
-    pushing.add_argument("--json", action="store_true", help="print one JSON document")
+    listing.add_argument(
+        "--no-run", action="store_true", help="list the collectors without running them"
+    )
+    check = actions.add_parser(
+        "check",
+        help="check plugin files before they are used",
+        description="Run the collectors of plugin files once, and show everything that is wrong.",
+    )
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="plugin file to check")
+    folder = actions.add_parser(
+        "dir",
+        help="print the plugin folder",
+        description="Print the folder that plugins are loaded from.",
+    )
+    pushing = actions.add_parser(
+        "push",
+        help="put a plugin file on every watched node, at once",
+        description="Put a plugin file on every watched node, and wait for its first run there.",
+    )
+    pushing.add_argument("file", type=Path, metavar="FILE", help="plugin file to push")
+    pushing.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
+    )
+    pushing.add_argument(
+        "--timeout",
+        type=amount,
+        default=15.0,
+        metavar="SECONDS",
+        help="seconds to wait for the first run (default: %(default)g)",
+    )
+    pushing.add_argument("--json", action="store_true", help="print JSON instead of text")
     for action in (listing, check, folder):
-        action.add_argument("--config", metavar="FILE", help="the configuration file")
-        action.add_argument("--json", action="store_true", help="print one JSON document")
+        action.add_argument(
+            "--config",
+            metavar="FILE",
+            help="configuration file, in TOML (default: RAY_SENTINEL_CONFIG)",
+        )
+        action.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

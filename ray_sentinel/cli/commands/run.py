@@ -5,8 +5,10 @@
 
 {checkpoint}, {step}, {attempt} and {bad_nodes} in CMD are replaced; CMD also has them in its
 environment as RAY_SENTINEL_CHECKPOINT, RAY_SENTINEL_STEP, RAY_SENTINEL_ATTEMPT and
-RAY_SENTINEL_BAD_NODES. Exit codes: 0 CMD succeeded, 1 it failed and is not restarted any more, 2
-wrong usage or no such program, 128 + N stopped by signal N.
+RAY_SENTINEL_BAD_NODES.
+
+Exit codes: 0 CMD succeeded; 1 it failed and is not restarted any more; 2 wrong usage, no such
+program, or another supervisor runs this job already; 128 + N stopped by signal N.
 """
 
 from __future__ import annotations
@@ -44,56 +46,90 @@ EXAMPLE = "ray-sentinel run --checkpoint-dir /ckpt -- torchrun train.py"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.usage = "ray-sentinel run [options] -- CMD ..."
-    what = parser.add_argument_group("what")
-    what.add_argument("--job", default="", help="name of the job; default: the program's")
+    what = parser.add_argument_group("what to run")
     what.add_argument(
-        "--ray-job", default="", metavar="ID", help="follow a job of `ray job submit` instead"
+        "--job",
+        default="",
+        metavar="NAME",
+        help="name of the job (default: as configured, or else the program's name)",
     )
-    what.add_argument("--ray-address", default="", metavar="URL", help="Ray dashboard")
     what.add_argument(
-        "--checkpoint-dir", action="append", default=[], metavar="DIR",
-        help="folder of its checkpoints; repeatable for tiers, fastest first",
-    )  # fmt: skip
-    again = parser.add_argument_group("starting again")
+        "--ray-job",
+        default="",
+        metavar="ID",
+        help="follow this job of `ray job submit` instead of running CMD",
+    )
+    what.add_argument(
+        "--ray-address", default="", metavar="URL", help="with --ray-job: URL of the Ray dashboard"
+    )
+    what.add_argument(
+        "--checkpoint-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder of the job's checkpoints (repeatable for several tiers, the fastest first)",
+    )
+    again = parser.add_argument_group("restarting")
     again.add_argument(
         "--max-retries",
         type=int,
         default=10,
         metavar="N",
-        help="restarts without progress between them",
+        help="restarts without progress before the job is given up (default: %(default)d)",
     )
     again.add_argument(
         "--retry-delay",
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="before the first restart; doubles each time",
+        help="seconds before the first restart; doubled with each further one without progress "
+        "(default: %(default)g)",
     )
-    again.add_argument("--max-delay", type=float, default=900.0, metavar="SECONDS")
+    again.add_argument(
+        "--max-delay",
+        type=float,
+        default=900.0,
+        metavar="SECONDS",
+        help="longest delay before a restart, in seconds (default: %(default)g)",
+    )
     again.add_argument(
         "--always-restart",
         action="store_true",
-        help="restart also after failures that a restart cannot cure",
+        help="restart even after failures that a restart cannot cure",
     )
     again.add_argument(
-        "--drain-bad-nodes", action="store_true",
-        help="drain bad nodes in Ray (RAY_ADDRESS); cannot be undone",
-    )  # fmt: skip
+        "--drain-bad-nodes",
+        action="store_true",
+        help="drain bad nodes in the Ray cluster of RAY_ADDRESS; this cannot be undone",
+    )
     hang = parser.add_argument_group("hangs")
     hang.add_argument(
-        "--stagnation-threshold", type=float, default=300.0, metavar="SECONDS",
-        help="end an attempt after so long without a step; 0 = never",
-    )  # fmt: skip
-    hang.add_argument("--startup-threshold", type=float, default=1800.0, metavar="SECONDS")
+        "--stagnation-threshold",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="seconds without a step and without output after which an attempt is ended; 0 = never "
+        "(default: %(default)g)",
+    )
+    hang.add_argument(
+        "--startup-threshold",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="seconds without a first step after which an attempt is ended (default: %(default)g)",
+    )
     hang.add_argument(
         "--grace",
         type=float,
         default=30.0,
         metavar="SECONDS",
-        help="time between SIGTERM and SIGKILL",
+        help="seconds between SIGTERM and SIGKILL (default: %(default)g)",
     )
     hang.add_argument(
-        "--page", default=None, metavar="LINK", help="link to the coordinator's page; '' = none"
+        "--page",
+        default=None,
+        metavar="LINK",
+        help="link to the coordinator's page, '' for none (default: the page on this machine)",
     )
     tell = parser.add_argument_group("output")
     tell.add_argument(
@@ -101,17 +137,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=256,
         metavar="N",
-        help="limit of an output file; each attempt has two",
-    )
-    tell.add_argument("--quiet", action="store_true", help="write the output to the file only")
-    tell.add_argument(
-        "--notify-webhook", default="", metavar="URL", help="receives JSON, or Slack's format"
+        help="largest size of an output file in MiB; each attempt has two (default: %(default)d)",
     )
     tell.add_argument(
-        "--notify-apprise", default="", metavar="URL", help="any service that Apprise supports"
+        "--quiet", action="store_true", help="write the command's output to the file only"
     )
-    tell.add_argument("--notify-command", default="", metavar="CMD", help="receives JSON on stdin")
-    tell.add_argument("--json", action="store_true", help="print the result as JSON, on stdout")
+    tell.add_argument(
+        "--notify-webhook",
+        default="",
+        metavar="URL",
+        help="address that notices are sent to, as JSON or in Slack's format",
+    )
+    tell.add_argument(
+        "--notify-apprise",
+        default="",
+        metavar="URL",
+        help="address of any service that Apprise supports, to send notices to",
+    )
+    tell.add_argument(
+        "--notify-command",
+        default="",
+        metavar="CMD",
+        help="command to run for each notice, with the notice as JSON on its stdin",
+    )
+    tell.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
     parser.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD", help="command to run")
 
 

@@ -1,11 +1,11 @@
 """Show where every process of the running jobs stands, merged, and who waits for whom.
 
-Asks Ray which calls have not ended, and the agent of each node for the stacks of the jobs' drivers,
-actors and workers, twice, a second apart. Nothing is paused.
+Asks Ray which calls have not ended, and asks the agent of each node for the stacks of the jobs'
+drivers, actors and workers, twice, a second apart. Nothing is paused.
 
-Exit codes: 0 nothing was found that cannot go on, 1 calls wait for each other in a circle, or a
-process that others have called or wait for is stopped, holds its GIL or is blocked in the kernel, 3
-no cluster answers.
+Exit codes: 0 nothing was found that cannot go on; 1 calls wait for each other in a circle, or a
+process that others have called or wait for is stopped, holds its GIL or is blocked in the kernel;
+2 wrong usage; 3 no cluster can be reached.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ HELP = "show all stacks of the running jobs, merged, and who waits for whom"
 GROUP = "look"
 EXAMPLE = "ray-sentinel stacks"
 _LONGEST = 20_000
-"""Characters of a line that a program's names are in, such as a chain."""
+"""Most characters of a line that names parts of a program, such as a chain of waits; the rest is
+cut off."""
 _CANNOT_GO_ON = ("broken", "circle")
 _STANDS = ("standing", "unheld", "complete", "mute", "idle")
 
@@ -36,7 +37,12 @@ _STANDS = ("standing", "unheld", "complete", "mute", "idle")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
-    parser.add_argument("--job", default="", help="Ray's job id, in hex; else all that run")
+    parser.add_argument(
+        "--job",
+        default="",
+        metavar="ID",
+        help="Ray's id of the job to show, in hex (default: all running jobs)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

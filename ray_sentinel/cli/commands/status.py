@@ -1,6 +1,6 @@
-"""Jobs, ranks and nodes as they are now, and the verdict in one sentence.
+"""Show jobs, ranks and nodes as they are now, and the verdict in one sentence.
 
-Exit code 0 when all is well, 1 when a job hangs or stalls, 3 when nobody watches.
+Exit codes: 0 all is well; 1 a job hangs or stalls; 2 wrong usage; 3 no coordinator can be reached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXAMPLE = "ray-sentinel status --watch"
 
 FOUND = ("hung", "stalled")
 SHORTEST = 0.1
-"""Seconds between two looks: whoever asks for less would only load the coordinator."""
+"""Shortest interval in seconds between two looks: a shorter one would only load the coordinator."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser)
     parser.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
     parser.add_argument(
-        "--link", action="store_true", help="print only the page's link, which holds its token"
+        "--link", action="store_true", help="print only the page's link, which contains its token"
     )
     parser.add_argument(
-        "--interval", type=positive, default=1.0, metavar="SECONDS", help="between two looks"
+        "--interval",
+        type=positive,
+        default=1.0,
+        metavar="SECONDS",
+        help="with --watch: seconds between two looks (default: %(default)g; at least "
+        f"{SHORTEST:g})",
     )
 
 

@@ -1,9 +1,12 @@
-"""The cluster live on a terminal: the verdict, who waits for whom, every rank, node and GPU.
+"""Watch the cluster live on a terminal: the verdict, who waits for whom, ranks, nodes and GPUs.
 
     ray-sentinel top
     ray-sentinel top --url http://127.0.0.1:9401
 
-? shows the keys. For pipes and logs there is `ray-sentinel status [--watch]`.
+Press ? for the keys. For pipes and logs there is `ray-sentinel status [--watch]`.
+
+Exit codes: 0 success; 2 wrong usage, or no terminal; 3 no coordinator can be reached, or Textual is
+not installed.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ GROUP = "look"
 EXAMPLE = "ray-sentinel top"
 
 SHORTEST = 0.1
-"""As of ``status --watch``."""
+"""Shortest interval in seconds between two looks, as for ``status --watch``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_url(parser)
     parser.add_argument(
-        "--interval", type=positive, default=1.0, metavar="SECONDS", help="between two looks"
+        "--interval",
+        type=positive,
+        default=1.0,
+        metavar="SECONDS",
+        help=f"seconds between two looks (default: %(default)g; at least {SHORTEST:g})",
     )
 
 

@@ -1,11 +1,12 @@
 """Find out from a job's logs what happened: class of failure, first cause, culprit, next steps.
 
 PATH is a log file, a job's folder, a Ray temp dir or session, or a collection of logs with one
-folder per node. Compressed and rotated logs are read too. --live reads the Ray session of this
+folder for each node. Compressed and rotated logs are read too. --live reads the Ray session of this
 machine and, through Ray's log API, the logs of the other nodes; logs that could not be read are
 listed.
-Exit codes: 0 the job is running or has finished, 1 something went wrong, 2 wrong usage, 3 no Ray
-session on this machine.
+
+Exit codes: 0 the job is running or has finished; 1 something went wrong; 2 wrong usage; 3 there is
+no Ray session on this machine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ray_sentinel.errors import UsageError
 
 Update = Callable[[int, int, str], None]
 _WORTH_IT = 64 << 20
-"""Bytes to read from which a bar is shown."""
+"""Bytes of logs from which on a progress bar is shown."""
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def reading_bar() -> Iterator[Update | None]:
         bar.stop()
 
 
-HELP = "find out from its logs what happened to a job"
+HELP = "find out from a job's logs what happened to it"
 GROUP = "explain"
 EXAMPLE = "ray-sentinel triage /logs/job"
 _WELL = frozenset({"completed", "running"})
@@ -73,11 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="read this machine's Ray session and the other nodes' logs",
+        help="read this machine's Ray session and the other nodes' logs instead of PATH",
     )
     add_session(parser)
     parser.add_argument(
-        "--this-node", action="store_true", help="with --live: skip the other nodes' logs"
+        "--this-node", action="store_true", help="with --live: leave out the other nodes' logs"
     )
     parser.add_argument(
         "--catalogue",
@@ -85,13 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="file with more signatures (TOML); repeatable",
+        help="file with further signatures, in TOML (repeatable)",
     )
     parser.add_argument(
         "--checkpoints", type=Path, metavar="DIR", help="folder of the job's checkpoints"
     )
-    parser.add_argument("--report", metavar="FILE", type=Path, help="also write an HTML page")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--report", metavar="FILE", type=Path, help="also write the report to FILE, as HTML"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,9 @@
 """Watch the Ray cluster: a coordinator on the head, an agent on every node.
 
-Safe to repeat. Exit code 0 when every node is watched, 1 when some are not (and says why), 3 when
-there is no cluster.
+Safe to repeat. If the cluster is watched already, its configuration stays.
+
+Exit codes: 0 every node is watched; 1 some are not, and it says why; 2 wrong usage; 3 no cluster
+can be reached.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.config import Config, absolute, load
 
-HELP = "watch the Ray cluster"
+HELP = "watch the Ray cluster, every node of it"
 GROUP = "watch"
 EXAMPLE = "ray-sentinel up --log-dir /shared/job"
 
@@ -23,18 +25,36 @@ EXAMPLE = "ray-sentinel up --log-dir /shared/job"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
-    parser.add_argument("--config", default=None, metavar="FILE", help="a TOML file")
-    parser.add_argument("--job", default="", help="name of the job; names the log folder")
-    parser.add_argument("--log-dir", default="", metavar="DIR", help="where our files go")
+    parser.add_argument(
+        "--config",
+        default=None,
+        metavar="FILE",
+        help="configuration file, in TOML (default: RAY_SENTINEL_CONFIG)",
+    )
+    parser.add_argument(
+        "--job", default="", metavar="NAME", help="name of the job, which names the log folder too"
+    )
+    parser.add_argument(
+        "--log-dir",
+        default="",
+        metavar="DIR",
+        help="folder for all files that ray_sentinel writes (default: as configured, or else "
+        "~/ray_sentinel/JOB)",
+    )
     parser.add_argument(
         "--prometheus",
         nargs="?",
         const="",
         metavar="PATH",
-        help="run a Prometheus for the job on the head; PATH is its program, if not on PATH there",
+        help="run a Prometheus for the job on the head; PATH is its program (default: the one on "
+        "PATH there)",
     )
     parser.add_argument(
-        "--timeout", type=amount, default=30.0, metavar="SECONDS", help="to wait for the nodes"
+        "--timeout",
+        type=amount,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds to wait until all nodes are watched (default: %(default)g)",
     )
 
 

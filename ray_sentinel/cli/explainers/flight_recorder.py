@@ -8,9 +8,9 @@ A dump is a file PREFIX<rank>, pickle or JSON, as the watchdog writes it (TORCH_
 formerly TORCH_NCCL_DEBUG_INFO_TEMP_FILE) or ray-sentinel collects it. Pickles are read without
 running anything in them.
 
-Exit code 0 when nothing hangs (nothing pending, or the job was moving), 1 when ranks hang, whether
-or not it can be told who holds them up, 2 when there is no dump that can be read, or nothing hangs
-in the others where one that was named cannot.
+Exit codes: 0 nothing hangs (nothing is pending, or the job was moving); 1 ranks hang, whether or
+not it can be told who holds them up; 2 wrong usage, or there is no dump that can be read, or
+nothing hangs in the others but one that was named cannot be read.
 """
 
 from __future__ import annotations
@@ -33,12 +33,18 @@ _HEALTHY = ("waiting-outside", "running")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a folder of dumps, or the files")
-    parser.add_argument("--prefix", help="only files with this name before the rank")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="folder of dumps, or a dump")
     parser.add_argument(
-        "--earlier", metavar="PATH", help="dumps of some seconds before: who went on is not stuck"
+        "--prefix",
+        metavar="PREFIX",
+        help="read only files with this name before the rank (default: any name)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--earlier",
+        metavar="PATH",
+        help="dumps from some seconds before; ranks that went on since then are not stuck",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

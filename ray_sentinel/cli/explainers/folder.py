@@ -1,15 +1,14 @@
-"""Explain all that lies in a folder, together: one answer, who says so, and what contradicts it.
+"""Explain all that is in a folder together: one answer, who says so, and what contradicts it.
 
     ray-sentinel explain DIR
     ray-sentinel explain log_dir/incidents/20260102T030405Z-gil-held-0003 --json
 
 Flight-recorder dumps, stacks (py-spy, gdb, cuda-gdb, faulthandler, kernel), answers of NCCL RAS,
-logs, and an incident's record are recognised by what is in them, explained each by its own
-explainer, and weighed as the live verdict weighs them. What was not recognised or cannot be read is
-listed. ``--why`` shows what was weighed, rank by rank.
+logs, and an incident's record are recognised by their content, explained each by its own explainer,
+and weighed as the live verdict weighs them. What was not recognised or cannot be read is listed.
 
-Exit code 0 when nothing is found, 1 when something is, 2 when nothing can be explained, or nothing
-is found in what could be read and a part could not.
+Exit codes: 0 nothing is found; 1 something is; 2 wrong usage, or nothing can be explained, or
+nothing is found in what could be read and a part could not be read.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _WELL = {
     "nccl-ras": ("running", "no-mismatch"),
     "logs": ("completed", "running"),
 }
-"""Per witness, the kinds with which its own command exits with 0."""
+"""For each witness, the kinds of answers with which its own command exits with 0."""
 
 
 class FolderWitness(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ class FolderWitness(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     confidence: float
     ranks: tuple[int, ...]
-    """Whom it names."""
+    """The ranks that this witness names."""
     text: str
     files: int
 
@@ -69,23 +68,26 @@ class FolderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     confidence: float
     culprits: list[dict[str, Any]]
-    """Each with the witnesses that speak for it (``named_by``), and against (``not_named_by``)."""
+    """The culprits, each with the witnesses that speak for it (``named_by``) and against it
+    (``not_named_by``)."""
     evidence: list[EvidenceItem]
     waiting: tuple[str, ...]
     next_steps: tuple[str, ...]
     witnesses: list[FolderWitness]
     contradictions: list[str]
     reservation: str
-    """Why the live engine would wait before it tells this; empty where it would not."""
+    """Why the live engine would wait before it tells this; empty if it would not wait."""
     why: Weighing | None = None
-    """What was weighed, where it is asked for and anything was."""
+    """What was weighed; None if it was not asked for, or there was nothing to weigh."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
-    parser.add_argument("folder", metavar="DIR", help="the folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--why", action="store_true", help="also what was weighed, rank by rank")
+    parser.add_argument("folder", metavar="DIR", help="folder to explain")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument(
+        "--why", action="store_true", help="also show what was weighed, rank by rank"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,13 +4,13 @@
     ray-sentinel explain nccl-ras poll1.json poll2.json
     echo verbose status | nc localhost 28028 | ray-sentinel explain nccl-ras /dev/stdin
 
-Text and JSON of NCCL 2.24 and later and of RCCL are read, also the malformed JSON of 2.28.9, what
-is cut, several outputs in one file, and events of monitoring mode. One poll of a job that moves
-looks like one of a job that hangs: give two, some seconds apart, oldest first.
+Text and JSON of NCCL 2.24 and later and of RCCL are read, as well as the malformed JSON of 2.28.9,
+incomplete outputs, several outputs in one file, and events of monitoring mode. One poll of a job
+that moves looks like one of a job that hangs: give two, some seconds apart, the oldest first.
 
-Exit code 0 when nothing is found (which RAS cannot prove: it does not count sends and receives) or
-the job moves, 1 when something is, 2 when there is no answer of RAS in the files, or nothing is
-found in the others where there is none in one that was named.
+Exit codes: 0 the job moves, or nothing is found (which RAS cannot prove: it does not count sends
+and receives); 1 something is found; 2 wrong usage, or there is no answer of RAS in the files, or
+nothing is found in the others but one that was named has none.
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ from ray_sentinel.cli.ras_files import load, rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.ras import RasCulprit, RasFacts
 
-HELP = "explain outputs of ncclras, or of STATUS on port 28028"
+HELP = "explain answers of NCCL RAS: ncclras, or STATUS on port 28028"
 
 SECONDS = 60.0
-"""For all files together."""
+"""Seconds that reading all files together may take."""
 _QUIET = ("running", "no-mismatch")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
     parser.add_argument(
-        "paths", nargs="+", metavar="FILE", help="outputs, oldest first; or folders"
+        "paths",
+        nargs="+",
+        metavar="FILE",
+        help="answer of RAS, or a folder of them; the oldest first",
     )
     parser.add_argument(
         "--ranks",
         metavar="FILE",
-        help="JSON that tells the job's ranks by host and pid, such as of `status --json`",
+        help="JSON with the host and pid of the job's ranks, such as from `status --json`",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

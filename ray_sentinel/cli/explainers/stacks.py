@@ -5,10 +5,10 @@
 
 Files are outputs of py-spy (text, --native, --json), pystack, gdb, cuda-gdb, faulthandler, or
 kernel stacks, best named TOOL_HOST_PID.txt (pyspy_node07_4711.txt). Files of one process are
-merged; where a process was looked at several times, the looks are compared.
+merged; if a process was looked at several times, the looks are compared.
 
-Exit code 0 when the stacks set nobody apart, 1 when they do, 2 when there are no stacks, or those
-that are there set nobody apart and a path that was given holds none.
+Exit codes: 0 the stacks set nobody apart; 1 they do; 2 wrong usage, or there are no stacks, or they
+set nobody apart and a path that was named holds none.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ HELP = "explain py-spy, gdb, cuda-gdb and kernel stacks"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of them")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--tree", action="store_true", help="print the merged tree of all stacks")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="file of stacks, or a folder")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument(
+        "--tree", action="store_true", help="also print the merged tree of all stacks"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,12 +3,12 @@
     ray-sentinel explain stragglers dumps/
     ray-sentinel explain stragglers dumps/ --ranks status.json --json
 
-From when each rank called each collective, or how long its device was in it where that was timed,
-follows how long each rank was busy, and how long it waited for others. Clocks of hosts are taken to
-agree.
+From the times at which each rank called each collective, or how long its device was in it where
+that was timed, follows how long each rank was busy, and how long it waited for others. The clocks
+of hosts are assumed to agree.
 
-Exit code 0 when nobody is slow, 1 when somebody is, 2 when no dump can be read, or nobody is slow
-in the others where one that was named cannot.
+Exit codes: 0 nobody is slow; 1 somebody is; 2 wrong usage, or no dump can be read, or nobody is
+slow in the others but one that was named cannot be read.
 """
 
 from __future__ import annotations
@@ -30,12 +30,18 @@ HELP = "find slow ranks in PyTorch flight-recorder dumps"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a folder of dumps, or the files")
-    parser.add_argument("--prefix", help="only files with this name before the rank")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="folder of dumps, or a dump")
     parser.add_argument(
-        "--ranks", metavar="FILE", help="JSON that tells the ranks' hosts, as of `status --json`"
+        "--prefix",
+        metavar="PREFIX",
+        help="read only files with this name before the rank (default: any name)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--ranks",
+        metavar="FILE",
+        help="JSON with the hosts of the ranks, such as from `status --json`",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

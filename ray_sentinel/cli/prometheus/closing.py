@@ -10,7 +10,7 @@ from types import FrameType
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Those that this system has: the command is listed on all."""
+"""The signals that close the command, as far as this system has them."""
 
 
 class ClosedError(BaseException):

@@ -1,4 +1,4 @@
-"""`prometheus config`: the scrape configuration for a Prometheus of the user's own."""
+"""Print the scrape configuration (`prometheus config`) for a Prometheus of your own."""
 
 from __future__ import annotations
 
@@ -19,28 +19,54 @@ RAY_TEMP = "/tmp/ray"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--kubernetes", action="store_true", help="print a PodMonitor instead")
-    parser.add_argument("--namespace", default="", help="of the PodMonitor")
-    parser.add_argument("--sd", default="", metavar="URL", help="an agent's /sd")
     parser.add_argument(
-        "--rules", action="append", default=[], metavar="PATH", help="rule files to name in it"
+        "--kubernetes",
+        action="store_true",
+        help="print a PodMonitor of the Prometheus operator instead",
     )
     parser.add_argument(
-        "--ray-temp-dir", default=RAY_TEMP, metavar="DIR", help="Ray's, on the head"
+        "--namespace",
+        default="",
+        metavar="NAME",
+        help="with --kubernetes: namespace of the PodMonitor (default: none is written)",
+    )
+    parser.add_argument(
+        "--sd",
+        default="",
+        metavar="URL",
+        help="an agent's target list, http://HOST:9400/sd (default: from the watched cluster)",
+    )
+    parser.add_argument(
+        "--rules",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="rule file to name in the configuration (repeatable)",
+    )
+    parser.add_argument(
+        "--ray-temp-dir",
+        default=RAY_TEMP,
+        metavar="DIR",
+        help="Ray's temp dir on the head (default: %(default)s)",
     )
     parser.add_argument(
         "--ray-dashboard",
         default="",
         metavar="URL",
-        help="Ray's dashboard, which tells Ray's own targets to a Prometheus elsewhere",
+        help="URL of Ray's dashboard, from which a Prometheus elsewhere learns Ray's own targets",
     )
     parser.add_argument(
         "--ray-token-file",
         default="",
         metavar="FILE",
-        help="the cluster's token, where Ray asks for one (~/.ray/auth_token)",
+        help="file with the cluster's token, if Ray asks for one (~/.ray/auth_token)",
     )
-    parser.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
+    )
     add_scrape_arguments(parser)
 
 
@@ -48,20 +74,36 @@ def add_scrape_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how agents with a ``web_config_file`` are read; paths as Prometheus sees them."""
     group = parser.add_argument_group("agents with TLS or authentication (agent.web_config_file)")
     group.add_argument(
-        "--ca-file", default="", metavar="FILE", help="whose certificates to believe"
+        "--ca-file",
+        default="",
+        metavar="FILE",
+        help="certificates to trust (default: those that the system trusts)",
     )
     group.add_argument(
-        "--server-name", default="", metavar="NAME", help="the name in the agents' certificates"
+        "--server-name",
+        default="",
+        metavar="NAME",
+        help="name in the agents' certificates, if these do not name the nodes' addresses",
     )
-    group.add_argument("--cert-file", default="", metavar="FILE", help="Prometheus' certificate")
-    group.add_argument("--key-file", default="", metavar="FILE", help="and its key")
     group.add_argument(
-        "--insecure-skip-verify", action="store_true", help="believe any certificate"
+        "--cert-file",
+        default="",
+        metavar="FILE",
+        help="certificate of Prometheus, for agents that ask for one",
     )
-    group.add_argument("--username", default="", metavar="NAME", help="of basic authentication")
-    group.add_argument("--password-file", default="", metavar="FILE", help="and its password")
+    group.add_argument("--key-file", default="", metavar="FILE", help="key of that certificate")
+    group.add_argument("--insecure-skip-verify", action="store_true", help="trust any certificate")
     group.add_argument(
-        "--bearer-token-file", default="", metavar="FILE", help="a token instead of a password"
+        "--username", default="", metavar="NAME", help="user name for basic authentication"
+    )
+    group.add_argument(
+        "--password-file", default="", metavar="FILE", help="file with that user's password"
+    )
+    group.add_argument(
+        "--bearer-token-file",
+        default="",
+        metavar="FILE",
+        help="file with a token, instead of a user name and a password",
     )
 
 

@@ -1,4 +1,4 @@
-"""`prometheus download`: one pinned release into our cache."""
+"""Download Prometheus (`prometheus download`): one pinned release, checked against its checksum."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--archive",
         default="",
         metavar="FILE",
-        help="a copy of the release from elsewhere",
+        help="use this copy of the release instead of downloading it",
     )
-    parser.add_argument("--to", default="", metavar="DIR", help="target folder; default: our cache")
+    parser.add_argument(
+        "--to",
+        default="",
+        metavar="DIR",
+        help="folder to put it into (default: ~/.cache/ray_sentinel/bin)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

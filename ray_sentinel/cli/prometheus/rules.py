@@ -1,4 +1,4 @@
-"""`prometheus rules`: the alert rules for a Prometheus of the user's own."""
+"""Print the alert rules (`prometheus rules`) for a Prometheus of your own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ HELP = "print the alert rules"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--kubernetes", action="store_true", help="print a PrometheusRule instead")
-    parser.add_argument("--namespace", default="", help="of the PrometheusRule")
+    parser.add_argument(
+        "--kubernetes",
+        action="store_true",
+        help="print a PrometheusRule of the Prometheus operator instead",
+    )
+    parser.add_argument(
+        "--namespace",
+        default="",
+        metavar="NAME",
+        help="with --kubernetes: namespace of the PrometheusRule (default: none is written)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`prometheus start DIR`: a job's Prometheus in the foreground, beside any cluster."""
+"""Run a job's Prometheus (`prometheus start DIR`) in the foreground, beside any cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ray_sentinel.errors import MissingPartError, UnreachableError
 if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.store.prometheus.job import JobPrometheus
 
-HELP = "run a Prometheus for a job here, until Ctrl-C"
+HELP = "run a Prometheus for a job on this machine, until Ctrl-C"
 STEP_SECONDS = 2.0
 START_SECONDS = 60.0
 
@@ -32,18 +32,48 @@ START_SECONDS = 60.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "folder", metavar="DIR", help="the job's folder; data and log go to its prometheus/"
+        "folder", metavar="DIR", help="job's folder; data and log go to its prometheus/"
     )
-    parser.add_argument("--sd", default="", metavar="URL", help="an agent's /sd")
-    parser.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
-    parser.add_argument("--binary", default="", metavar="PATH", help="the program")
+    parser.add_argument(
+        "--sd",
+        default="",
+        metavar="URL",
+        help="an agent's target list, http://HOST:9400/sd (default: from the watched cluster)",
+    )
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
+    )
+    parser.add_argument(
+        "--binary",
+        default="",
+        metavar="PATH",
+        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
+        "`prometheus download`)",
+    )
     parser.add_argument(
         "--download", action="store_true", help="download the program first, if it is missing"
     )
-    parser.add_argument("--port", type=port, default=9190, help="the first to try")
-    parser.add_argument("--retention", default="30d", help="how long data are kept")
     parser.add_argument(
-        "--ray-temp-dir", default=RAY_TEMP, metavar="DIR", help="Ray's, for its own metrics"
+        "--port",
+        type=port,
+        default=9190,
+        metavar="PORT",
+        help="first port to try (default: %(default)d)",
+    )
+    parser.add_argument(
+        "--retention",
+        default="30d",
+        metavar="DURATION",
+        help="how long data are kept (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--ray-temp-dir",
+        default=RAY_TEMP,
+        metavar="DIR",
+        help="Ray's temp dir, for Ray's own metrics (default: %(default)s)",
     )
     add_scrape_arguments(parser)
 

@@ -1,4 +1,4 @@
-"""`prometheus view DIR`: a job's data, finished or running, in a Prometheus of its own."""
+"""Open a job's data (`prometheus view DIR`), finished or running, in a Prometheus of its own."""
 
 from __future__ import annotations
 
@@ -17,9 +17,23 @@ HELP = "open a job's data read-only, until Ctrl-C"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("folder", metavar="DIR", help="the job's folder, or its Prometheus's data")
-    parser.add_argument("--binary", default="", metavar="PATH", help="the program")
-    parser.add_argument("--port", type=port, default=0, help="the first to try")
+    parser.add_argument(
+        "folder", metavar="DIR", help="job's folder, or the data folder of its Prometheus"
+    )
+    parser.add_argument(
+        "--binary",
+        default="",
+        metavar="PATH",
+        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
+        "`prometheus download`)",
+    )
+    parser.add_argument(
+        "--port",
+        type=port,
+        default=0,
+        metavar="PORT",
+        help="first port to try (default: 9190)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -33,7 +33,8 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import NodeStatus
 
 LOOK_EVERY = 0.25
-"""Seconds between two looks at what the askers have; drawn only where something is new."""
+"""Seconds between two looks at what has been received; the screen is drawn only if something is
+new."""
 
 HELP = (
     """\

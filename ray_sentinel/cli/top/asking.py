@@ -17,11 +17,12 @@ from ray_sentinel.model.status import Status
 from ray_sentinel.text import one_line
 
 DEADLINE = 5.0
-"""Seconds for one answer."""
+"""Seconds to wait for one answer."""
 INCIDENTS_EVERY = 5.0
-"""Seconds: incidents come with all their evidence, so they are not asked for at each look."""
+"""Seconds between two questions for incidents: they come with all their evidence, so they are asked
+for less often than the status."""
 PULSE_EVERY = 10.0
-"""Seconds: so long is one of its places."""
+"""Seconds between two questions for the pulse, which has one point for each such span."""
 
 
 class SeenStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,11 +31,12 @@ class SeenStatus(msgspec.Struct, frozen=True, kw_only=True):
     status: Status | None = None
     incidents: tuple[Incident, ...] = ()
     pulse: PulseReport | None = None
-    """None where the coordinator has not told it yet, or is of a version that has none."""
+    """The last hour of the jobs; None if the coordinator has not sent it yet, or is too old to have
+    one."""
     at: float = 0.0
-    """When the status came, by ``time.monotonic``."""
+    """Time at which the status came, by ``time.monotonic``."""
     error: str = ""
-    """Why the last question had no answer; empty where it had."""
+    """Why the last question had no answer; empty if it had one."""
 
 
 class StatusAsker:

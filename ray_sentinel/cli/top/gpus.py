@@ -15,7 +15,7 @@ from ray_sentinel.http import client
 from ray_sentinel.text import one_line
 
 SECONDS = 2.0
-"""For a node's answer."""
+"""Seconds to wait for a node's answer."""
 EVERY = 2.0
 MOST_BYTES = 16 << 20
 AT_ONCE = 8
@@ -40,7 +40,7 @@ class NodeGpus(msgspec.Struct, frozen=True, kw_only=True):
 
     gpus: tuple[GpuSight, ...] = ()
     at: float = 0.0
-    """When they came, by ``time.monotonic``."""
+    """Time at which the readings came, by ``time.monotonic``."""
     error: str = ""
 
 

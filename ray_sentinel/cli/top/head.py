@@ -20,12 +20,12 @@ from ray_sentinel.text import one_line
 
 ROOT = "bold red"
 STALE = 3.0
-"""Seconds after which what is shown is called old, though no question has failed yet."""
+"""Seconds after which what is shown is called old, even if no question has failed yet."""
 MOST_JOBS = 2
 MOST_CHAIN = 7
-"""Lines of it that are never left out for a job's line."""
+"""Most lines of the chain of waits that are kept when jobs and chain do not both fit."""
 PULSE_WORDS, LEAST_PULSE, MOST_PULSE = 34, 10, 120
-"""Cells beside a pulse, and those of one."""
+"""Cells for the words beside a pulse, and the fewest and the most cells of the pulse itself."""
 
 
 def head(seen: SeenStatus, now: float, rows: int, width: int) -> Text:

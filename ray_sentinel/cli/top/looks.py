@@ -23,7 +23,7 @@ SIGNS = {
     "blocked": "D",
 }
 CLAUSE = 16
-"""So many cells at most are given up for an end at a comma."""
+"""Most cells that a line gives up in order to end at a comma or another mark."""
 _CELL = {**COLOURS, "waiting": "cyan", "idle": "bright_black"}
 ACCUSED = "bold white on red"
 

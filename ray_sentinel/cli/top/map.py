@@ -12,11 +12,11 @@ from ray_sentinel.cli.top.looks import cell_style, plain, sign
 from ray_sentinel.cli.top.process_lines import ProcessLine, worst_first
 
 GROUP = 8
-"""Cells between two gaps: the GPUs of a usual node."""
+"""Cells between two gaps in a line, as many as a usual node has GPUs."""
 GROUPS = 4
-"""In one line; further ones of the same node stand below it."""
+"""Groups of cells in one line; further groups of the same node stand on the lines below it."""
 MOST_MORE = GROUP // 2
-"""Cells that a line may have more, so that they do not stand alone on one of their own."""
+"""Cells by which a line may be longer, so that they need not stand alone on a line of their own."""
 
 
 class MapLine(NamedTuple):
@@ -24,10 +24,10 @@ class MapLine(NamedTuple):
 
     host: str
     number: int
-    """0 for the first line of its node."""
+    """Position of the line within its node, 0 for the first."""
     cells: tuple[ProcessLine, ...]
     told: str
-    """Of all of the node's, in words."""
+    """The state of all the node's processes, in words."""
 
 
 def map_lines(lines: Iterable[ProcessLine]) -> list[MapLine]:

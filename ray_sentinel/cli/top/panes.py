@@ -20,7 +20,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import NodeStatus, Unwatched
 
 HOT, WARM = 85.0, 75.0
-"""°C from which a GPU's temperature is in red, in yellow."""
+"""GPU temperatures in °C from which on they are shown in red and in yellow."""
 
 
 class GpuLine(NamedTuple):

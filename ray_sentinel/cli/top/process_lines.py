@@ -20,15 +20,15 @@ class ProcessLine(NamedTuple):
     state: str
     step: int | None
     behind: int
-    """Steps that the furthest rank of the job is ahead."""
+    """Steps by which the process is behind the furthest rank of the job."""
     does: str
-    """Its phase or its method."""
+    """The phase or the method that the process is in."""
     seconds: float | None
-    """Since its last step, or in its call."""
+    """Seconds since its last step, or since its call began."""
     role: str
     rank: int | None
     accused: bool
-    """An open incident names it."""
+    """Whether an open incident names the process."""
 
     @property
     def in_trouble(self) -> bool:

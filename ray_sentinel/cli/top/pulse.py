@@ -19,12 +19,14 @@ from ray_sentinel.model.pulse import JobPulse, PulseLane, PulseReport
 from ray_sentinel.model.status import JobStatus
 
 WINDOWS = (300.0, 900.0, 3600.0)
-"""Seconds."""
+"""Spans of time that can be shown, in seconds."""
 CLIP = 6.0
-"""Times the usual: a longer one is as high, and in colour."""
+"""Greatest height of a bar, as a multiple of the usual one; a longer duration is cut off here and
+drawn in another colour."""
 LEVELS = "▁▂▃▄▅▆▇█"
 SIGNS = {"incident": "!", "gpu": "◆", "network": "▲", "host": "■"}
-"""The weightiest first: two in one column are shown as that."""
+"""The sign of each kind of event, the weightiest first: where two share a column, the weightier is
+shown."""
 STYLES = {
     "incident": "bold red",
     "gpu": "bold magenta",
@@ -34,7 +36,7 @@ STYLES = {
 PHASE, STILL = "░", "×"
 LEGEND = "! incident  ◆ GPU  ▲ network  ■ host  ░ phase  × nothing ends"
 MOST_TOLD = 200
-"""Events in the details."""
+"""Most events that the details list, the newest first."""
 
 
 class PulseEvent(NamedTuple):
@@ -42,7 +44,7 @@ class PulseEvent(NamedTuple):
 
     at: float
     about: str
-    """One of ``SIGNS``."""
+    """The kind of event, a key of ``SIGNS``."""
     text: str
 
 
@@ -54,7 +56,7 @@ class PulseLine(NamedTuple):
     lane: PulseLane
     happened: tuple[PulseEvent, ...]
     still: bool
-    """The job stands still: after its last point nothing ends."""
+    """Whether the job stands still: nothing has ended since the last point."""
     columns: int
 
     @property

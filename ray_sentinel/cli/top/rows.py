@@ -15,7 +15,7 @@ from ray_sentinel.cli.top.looks import for_terminal, shortened
 
 GAP = 2
 LEAST = 4
-"""Cells of a column in sight; the last one takes what is left."""
+"""Cells to which a column's width may always grow, however narrow the terminal is."""
 
 AT_CURSOR = "bold on #1f3d5a"
 

@@ -14,7 +14,8 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report.stacks import frames
 
 TakeStack = Callable[[Sequence[str], int], tuple[tuple[StackFact, ...], tuple[str, ...]]]
-"""Node ids and a pid → what was found, and what went wrong. Blocks for seconds."""
+"""Takes node ids and a pid, and returns the stacks that were found and what went wrong. Blocks for
+seconds."""
 
 
 def taker(found: Asked) -> TakeStack | None:

@@ -19,7 +19,8 @@ class x_Layout(ABC):
     """A step is some work of the rank's own, and then its collectives in their order."""
 
     x_apart: tuple[int, ...] = ()
-    """Those that may change places with the next one, of other ranks, and nobody waits for ever."""
+    """Indices of collectives that can change places with the next one, which has other ranks,
+    without anybody waiting for ever."""
 
     def __init__(self, rank: int, world: int, trouble: Any) -> None:
         self.rank, self.world, self.trouble = rank, world, trouble

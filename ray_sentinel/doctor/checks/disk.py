@@ -23,11 +23,12 @@ from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES
 
 TEST_BYTES = 4 << 20
-"""Written to each folder, and removed."""
+"""Bytes that are written to each folder as a test, and then removed."""
 SLOW_SECONDS = 2.0
-"""Seconds for the test file, with fsync: below 2 MiB/s a checkpoint takes far too long."""
+"""Seconds for writing the test file with fsync beyond which there is a warning: below 2 MiB/s a
+checkpoint takes far too long."""
 FEW_FILES = 1000
-"""Free inodes; a checkpoint of many shards may need more."""
+"""Free inodes below which the check fails: a checkpoint of many shards may need more."""
 
 
 class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +40,9 @@ class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int | None = None
     total_bytes: int | None = None
     free_files: int | None = None
-    """None where the file system does not count them."""
+    """Free inodes; None if the file system does not count them."""
     seconds: float | None = None
-    """Seconds to write ``TEST_BYTES``."""
+    """Seconds that writing ``TEST_BYTES`` took; None if it was not tried."""
 
 
 class DiskFacts(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.proc.proc_stat import all_stats
 
 LOOKS = 3
-"""Samples, in all of which a process must be in D state."""
+"""Number of samples, in all of which a process must be in D state."""
 BETWEEN = 0.5
 """Seconds between two samples: a process that reads a disk is in D state for moments."""
 

@@ -24,7 +24,7 @@ USUAL = (
     "/opt/amazon/ofi-nccl/lib",
     "/opt/aws-ofi-nccl/lib",
 )
-"""Where Amazon's installers put the plugin."""
+"""Paths at which Amazon's installers put the plugin."""
 SYSTEM = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 _PLUGINS = ("libnccl-net-ofi.so", "libnccl-net.so", "libnccl-net-aws-ofi.so")
 
@@ -34,11 +34,11 @@ class EfaFacts(msgspec.Struct, frozen=True):
 
     devices: tuple[str, ...]
     plugin: str
-    """On the loader's path; empty where it is not."""
+    """Path of the plugin on the loader's path; empty if there is none."""
     off_path: str
-    """Installed, but not on the loader's path."""
+    """Path of a plugin that is installed outside the loader's path; empty if there is none."""
     net: str
-    """``NCCL_NET``."""
+    """The value of ``NCCL_NET``."""
 
 
 class EfaCheck(Check[EfaFacts]):

@@ -26,11 +26,12 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.http.client import RefusedError, get
 
 SECONDS = 4.0
-"""Seconds for one answer."""
+"""Seconds to wait for one answer."""
 MOST_BYTES = 4 << 20
-"""Bytes of one answer: keys of a run are few and short."""
+"""Most bytes of one answer: the keys of a run are few and short."""
 PREFIXES = ("/torch/elastic", "/torchelastic")
-"""torch's ``etcd_rendezvous_backend`` and ``etcd_rendezvous``, in this order."""
+"""Prefixes of the keys of torch's ``etcd_rendezvous_backend`` and ``etcd_rendezvous``, in this
+order."""
 
 
 class EtcdFacts(msgspec.Struct, frozen=True):
@@ -41,10 +42,10 @@ class EtcdFacts(msgspec.Struct, frozen=True):
     healthy: bool = False
     version: str = ""
     v2: bool = False
-    """It speaks the v2 API, which torch's etcd-v2 backend needs."""
+    """Whether etcd speaks the v2 API, which torch's etcd-v2 backend needs."""
     keys: tuple[str, ...] = ()
     old_keys: tuple[str, ...] = ()
-    """Those of the v2 API, which has a store of its own."""
+    """The run's keys in the v2 API, which has a store of its own."""
     problem: str = ""
 
 

@@ -20,7 +20,7 @@ _SERVERS = (
     ("gcs_server", "control store", "ray start --head --node-ip-address=<a private address>"),
     ("dashboard.py", "dashboard", "ray start --head --dashboard-host=127.0.0.1"),
 )
-"""Part of the command line, what it is, and how it is kept private."""
+"""For each server: a part of its command line, what it is, and how it is kept private."""
 _ANY = ("0.0.0.0", "::")
 
 

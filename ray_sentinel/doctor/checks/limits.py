@@ -13,11 +13,11 @@ from ray_sentinel.kernel_files import kernel_number
 from ray_sentinel.progress.proc.cgroup import ControlGroups
 
 FILES = 65_536
-"""Open files, sockets among them: with fewer than this there is a warning."""
+"""Open files, sockets among them, below which a limit gives a warning."""
 LEAST_FILES = 4_096
-"""With fewer it is a failure."""
+"""Open files below which a limit is a failure."""
 PROCESSES = 16_384
-"""Threads count too, and a rank has hundreds."""
+"""Processes below which a limit gives a warning. Threads count too, and a rank has hundreds."""
 
 
 class LimitsFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,9 +27,9 @@ class LimitsFacts(msgspec.Struct, frozen=True, kw_only=True):
     processes: int | None
     locked_bytes: int | None
     rdma: bool
-    """There are RDMA devices, which need locked memory."""
+    """Whether there are RDMA devices, which need locked memory."""
     pids_left: int | None
-    """In this container; None where nothing limits it."""
+    """Processes that may still be started in this container; None if nothing limits them."""
 
 
 class LimitsCheck(Check[LimitsFacts]):

@@ -22,7 +22,7 @@ from ray_sentinel.doctor.check import (
 from ray_sentinel.doctor.plan import RunPlan
 
 SECONDS = 8.0
-"""For a listing: the tools try for minutes where nobody answers."""
+"""Seconds that a listing may take: the tools try for minutes if nobody answers."""
 _TOOLS = {"s3": ("aws",), "gs": ("gcloud", "gsutil")}
 _KEYS = "give credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an IAM role"
 _AWAY = "the node has no way to the store: look at proxy, endpoint and security group"

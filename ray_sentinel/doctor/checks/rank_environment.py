@@ -30,7 +30,7 @@ class RankEnvironmentFacts(msgspec.Struct, frozen=True):
     variables: dict[str, str]
     addresses: tuple[str, ...]
     master: tuple[str, ...] = ()
-    """What MASTER_ADDR resolves to here."""
+    """Addresses that MASTER_ADDR resolves to on this node."""
     unresolved: str = ""
 
 

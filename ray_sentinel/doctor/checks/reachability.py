@@ -21,9 +21,11 @@ from ray_sentinel.doctor.check import (
 from ray_sentinel.doctor.plan import RunPlan
 
 SLOW_SECONDS = 0.05
-"""Seconds of a round trip: nodes of one data centre take a hundredth of it."""
+"""Seconds of a round trip beyond which there is a warning: nodes of one data centre take a
+hundredth of it."""
 MOST_SLOW = 5
-"""Pairs that are reported; if all are slow, more of them add nothing."""
+"""Largest number of slow pairs of nodes that are reported; if all are slow, more of them add
+nothing."""
 
 
 class ReachabilityFacts(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from ray_sentinel.doctor.machine import interfaces
 from ray_sentinel.doctor.plan import RunPlan
 
 SECONDS = 3.0
-"""For a connection within a cluster."""
+"""Seconds to wait for a connection within the cluster."""
 
 
 class RendezvousFacts(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class RendezvousFacts(msgspec.Struct, frozen=True):
     point: MeetingPoint
     resolves: bool = False
     own: bool = False
-    """The endpoint is this node."""
+    """Whether the endpoint is on this node."""
     answers: bool = False
     problem: str = ""
 

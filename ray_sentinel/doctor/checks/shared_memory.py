@@ -11,9 +11,9 @@ from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, fail
 from ray_sentinel.doctor.plan import RunPlan
 
 LEAST = 256 << 20
-"""Container runtimes give 64 MiB unless told otherwise."""
+"""Free bytes below which the check fails; container runtimes give 64 MiB unless told otherwise."""
 USUAL = 8 << 30
-"""Bytes; with less, data loaders with workers may run short."""
+"""Bytes in all below which there is a warning: data loaders with workers may run short."""
 
 
 class SharedMemoryFacts(msgspec.Struct, frozen=True):

@@ -22,11 +22,11 @@ class TracingFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a node can do."""
 
     py_spy: str
-    """Empty where it is missing."""
+    """Path of py-spy; empty if it is missing."""
     allowed: bool | None
-    """Whether the kernel lets us look into another process."""
+    """Whether the kernel lets us look into another process; None if that could not be told."""
     yama: int | None
-    """``kernel.yama.ptrace_scope``; None where there is no Yama."""
+    """The value of ``kernel.yama.ptrace_scope``; None if there is no Yama."""
     cuda_gdb: bool
     gpus: bool
 

@@ -29,7 +29,7 @@ PACKAGES = (
     "triton",
 )
 _FATAL = frozenset({"Python", "torch", "ray", "NCCL"})
-"""What differs here breaks the run: pickles, collectives."""
+"""Packages whose versions must be equal: with different ones, pickles or collectives fail."""
 
 
 class VersionsFacts(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.store.event_files.runs import EventRun
 
 MAX_TOLD = 8
-"""Runs left out that are named, the newest."""
+"""Number of runs left out that are named at most, the newest; of the others only the number is
+told."""
 
 
 def choose(

@@ -13,7 +13,7 @@ from ray_sentinel import regex as re
 _SUFFIX = "/text_summary"
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,80}")
 MAX_VALUE = 500
-"""Characters; longer texts are samples or prose, no parameter's value."""
+"""Most characters of a parameter's value; longer texts are samples or prose."""
 _OBJECTS = frozenset({"args", "training_args", "hparams", "config"})
 
 

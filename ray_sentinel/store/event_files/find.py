@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 MAX_DEPTH = 6
-"""Folders below the job's: ``lightning_logs/version_0/...`` and a few of the user's own."""
+"""Levels of folders below the job's that are searched: ``lightning_logs/version_0/...`` and a few
+of the user's own."""
 MAX_FOLDERS = 512
-"""Looked into on each level."""
+"""Most folders that are searched on each level."""
 _SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkpoints"})
 
 

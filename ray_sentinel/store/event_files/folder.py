@@ -23,12 +23,13 @@ from ray_sentinel.store.event_files.runs import EventFolder, Points
 # earlier.
 
 AWAY_SECONDS = 365 * 86400.0
-"""No job rests so long: a value so far from the middle of its file is of another clock."""
+"""Seconds from the middle of its file beyond which a value was stamped by a wrong clock: no job
+rests so long."""
 JITTER_SECONDS = 1.0
-"""Times of threads that write together may be out of order by so much."""
+"""Seconds by which the times of threads that write together may be out of order."""
 FEW = 3
-"""So many values in a row, or this share of all, were stamped by a clock that was wrong for a
-moment; of more, the clock was set for good."""
+"""Most values in a row (``FEW_SHARE`` is the same as a share of all) that count as stamped by a
+clock that was wrong for a moment; if there are more, the clock was set for good."""
 FEW_SHARE = 0.01
 
 
@@ -82,9 +83,9 @@ def _run(flags: Bools) -> int:
 
 
 MAX_TIME = 1e11
-"""Latest valid time in Unix seconds."""
+"""Latest valid time, in Unix seconds."""
 LEAST_POINTS = 3
-"""Values from which two files can be told to have been written at the same time."""
+"""Fewest values from which two files can be told to have been written at the same time."""
 
 
 def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:

@@ -21,13 +21,13 @@ from ray_sentinel.store.event_files.find import find_event_files, find_files
 
 NAME = "hparams.yaml"
 MOST_BYTES = 256 << 10
-"""Of the file: parameters are some kilobytes."""
+"""Most bytes of the file, whose parameters take some kilobytes; a larger one is not read."""
 MAX_PARAMETERS = 2000
-"""Members that are looked at, also where anchors make few lines many."""
+"""Most parameters that are read: YAML anchors can make many of a few lines."""
 MAX_DEPTH = 5
-"""Of nested sections."""
+"""Most levels of nested sections that are read."""
 MAX_ITEMS = 50
-"""Of a list that are shown."""
+"""Most items of a list that are shown."""
 
 
 class _Loader(yaml.SafeLoader):

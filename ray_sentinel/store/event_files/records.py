@@ -10,7 +10,7 @@ from ray_sentinel.evidence.event_files.events import EventRecord, MalformedEvent
 from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, next_good, scan
 
 CHUNK = 4 << 20
-"""Bytes read at once; a longer record is read whole."""
+"""Bytes read at once; a longer record is still read whole."""
 
 
 class _Losses:

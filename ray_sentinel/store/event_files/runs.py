@@ -21,9 +21,10 @@ from ray_sentinel import regex as re
 from ray_sentinel.diagnose.runs import evaluates
 
 Points = list[tuple[float, float]]
-"""(Unix seconds, value), in the order in which they were written."""
+"""Pairs of Unix seconds and value, in the order in which they were written."""
 Slot = tuple[int, str]
-"""(rank, role), with rank -1 where no folder tells one: what of a run a folder holds."""
+"""The part of a run that a folder holds, as rank and role; the rank is -1 if no folder tells
+one."""
 
 _RANK = re.compile(
     r"(?:(.+)[._-])?(?:rank|worker|process|proc|replica|trainer)[_-]?(\d+)", re.IGNORECASE
@@ -31,7 +32,7 @@ _RANK = re.compile(
 _ATTEMPT = re.compile(r"(?:attempt|restart|retry|try)[_-]?\d+", re.IGNORECASE)
 _ROLE = re.compile(r"(?:train|training|val|valid|validation|eval|evaluation|test)", re.IGNORECASE)
 LEAST_STEPS = 2
-"""A folder with fewer different steps holds no training."""
+"""Number of different steps that a folder must hold to count as a training."""
 
 
 class EventFolder(msgspec.Struct):
@@ -61,7 +62,7 @@ class EventRun(msgspec.Struct):
     name: Path
     slots: dict[Slot, EventFolder]
     parts: list[Path] = []
-    """Folders of the earlier runs that it goes on from."""
+    """Folders of the earlier runs that this run continues."""
 
     @property
     def main(self) -> EventFolder:

@@ -31,7 +31,7 @@ from ray_sentinel.store.history.table import (
 )
 
 AS_IT_CAME = 0.0
-"""In place of the seconds of a cell."""
+"""Stands in place of a cell's seconds for samples that are kept as they came."""
 LADDER = (
     (AS_IT_CAME, 1800.0),
     (10.0, 4 * 3600.0),
@@ -39,14 +39,16 @@ LADDER = (
     (120.0, 7 * 86400.0),
     (480.0, math.inf),
 )
-"""(Seconds of a cell, the age until which it stays). Each divides the next."""
+"""For each resolution: the seconds of a cell, and the age in seconds until which samples stay at
+it. Each cell length divides the next."""
 LAST_STEP = 1920.0
-"""A coarser series would tell nothing; this step is used only if space runs out."""
+"""Seconds of the coarsest cells, used only if space runs out: a coarser series would tell
+nothing."""
 STEPS = (*(step for step, _ in LADDER), LAST_STEP)
 SHARE = 0.25
-"""Of the span of time that is made coarser, or dropped, in one turn."""
+"""Share of the time span that is made coarser, or dropped, in one round."""
 MOST_TURNS = 40
-"""Rounds of making room in one call; the next call goes on."""
+"""Most rounds of making room in one call; the next call goes on."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, keys TEXT UNIQUE);
@@ -58,8 +60,9 @@ CREATE TABLE IF NOT EXISTS blocks
    PRIMARY KEY (family, layout, step, start));
 CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
 """
-"""``moments`` are rows as they came; a block is of one family, and its layout has the columns of
-this family only: what comes and goes in one family leaves the others' blocks whole."""
+"""Tables of the file. ``moments`` are rows as they came; a block is of one family, and its layout
+has the columns of this family only, so that what comes and goes in one family leaves the others'
+blocks whole."""
 _FIRST_ROW = "SELECT min((SELECT min(time) FROM moments WHERE layout = id)) FROM layouts"
 _FIRST_BLOCK = "SELECT min(start) FROM blocks WHERE step = ?"
 _LAYOUTS_OF_ROWS = """SELECT id, keys FROM layouts WHERE EXISTS

@@ -26,11 +26,11 @@ from ray_sentinel.store.history.writer import MAX_BYTES, PRUNE_SECONDS, History,
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 1800.0
-"""A file written within so many seconds is continued, also by another deployment."""
+"""Seconds since its last write within which a file is continued, even by another deployment."""
 MOST_FILES = 64
-"""How many files are examined, from the newest."""
+"""Most files that are examined, from the newest on."""
 _AROUND = ("full", "unable to open", "disk I/O", "readonly", "locked", "locking protocol")
-"""SQLite's messages about conditions that may pass."""
+"""Parts of SQLite's messages about conditions that may pass."""
 HISTORY_NAME = re.compile(
     r"(?P<file>series-\d{8}T\d{6}Z(?:-\d{1,6})?\.db)(?:\.damaged)?(?:-wal|-shm)?", re.ASCII
 )

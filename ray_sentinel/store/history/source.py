@@ -43,22 +43,23 @@ from ray_sentinel.store.history.table import CELLS, HistoryTable, decode, stacke
 TURNS = 8
 """Attempts to copy a file that changes meanwhile."""
 QUERY_SECONDS = 60.0
-"""Seconds for one query of the file."""
+"""Seconds that one query of the file may take."""
 MOST_KEYS_BYTES = 64 << 20
-"""Bytes of the keys of all layouts."""
+"""Most bytes of the keys of all layouts; a file with more is refused."""
 MOST_VALUE_BYTES = 64 << 20
-"""Bytes of one value in the file: a block of the largest cluster is smaller."""
+"""Most bytes of one value in the file: a block of the largest cluster is smaller."""
 MOST_FAMILY_BYTES = 2 << 30
-"""Bytes of the samples of one family that are unpacked at once."""
+"""Most bytes of one family's samples that are unpacked at once."""
 MOST_ROWS = 4_000_000
-"""Rows of one query: forty times those of a thousand nodes in half an hour."""
+"""Most rows of one query: forty times those of a thousand nodes in half an hour."""
 GAP = 1.5
-"""Cells of a block between two of its samples from which there is a gap."""
+"""Number of cells between two samples from which on there is a gap."""
 REMEDY = (
     "another file of the folder history/, or `ray-sentinel triage` on the job's logs, may serve"
 )
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What reading a damaged file raises: SQLite quotes it in its messages, whatever the bytes are."""
+"""Exceptions that reading a damaged file raises: SQLite quotes the file in its messages, whatever
+the bytes are."""
 _MAGIC = b"SQLite format 3\0"
 _TABLES = {
     "layouts": {"id", "keys"},
@@ -66,7 +67,7 @@ _TABLES = {
     "moments": {"layout", "time", "host", "vals"},
     "blocks": {"family", "layout", "step", "start", "hosts", "vals"},
 }
-"""Their columns that are read. A file of version 2 has no blocks."""
+"""The columns that are read of each table. A file of version 2 has no blocks."""
 _SCHEMA = "SELECT type, name, rootpage FROM sqlite_master"
 _SPAN = "SELECT min(time), max(time) FROM moments WHERE typeof(time) = 'real'"
 _STARTS = """SELECT step, min(start), max(start) FROM blocks
@@ -83,7 +84,7 @@ _ROWS = """SELECT host, time, substr(vals, ?, ?) FROM moments
            AND typeof(time) = 'real' AND typeof(vals) = 'blob' AND length(vals) = ?"""
 
 Key = tuple[str, dict[str, str]]
-"""Name and labels."""
+"""Name and labels of a series."""
 
 
 class HistoryPart(msgspec.Struct, frozen=True):
@@ -93,7 +94,8 @@ class HistoryPart(msgspec.Struct, frozen=True):
     times: Floats
     values: Floats
     step: float
-    """Seconds that each stands for, up to its time; 0 for what is kept as it came."""
+    """Seconds that each sample stands for, up to its time; 0 for samples that are kept as they
+    came."""
 
 
 class HistorySource:

@@ -31,20 +31,23 @@ from numpy.typing import NDArray
 from ray_sentinel.diagnose.series import Bools, Floats, Reduce
 
 CELLS = 60
-"""Of a block."""
+"""Number of cells of a block."""
 LEVEL = 4
-"""Of zlib: higher ones are slower and save little."""
+"""Compression level of zlib: higher ones are slower and save little."""
 MEAN_BITS = 20
-"""Of a mean's fraction, a millionth of its value, are kept: the rest is noise and does not pack."""
+"""Bits of a mean's fraction that are kept, a millionth of its value: the rest is noise and does not
+pack."""
 MOST_BLOCK_BYTES = 128 << 20
-"""Of an unpacked block: twice what all the nodes that a coordinator listens to can fill."""
+"""Most bytes of an unpacked block: twice what all the nodes that a coordinator listens to can fill.
+A larger one is refused."""
 
 BITS = np.uint64
 ABSENT = 0x7FF0000000000002
-"""The bits of a value that is not there in a row. It is no NaN of arithmetic: those are samples."""
+"""The bits that stand for a value that a row does not have. No arithmetic yields this NaN, so it is
+told from samples that are NaN."""
 
 Rule = tuple[Reduce, ...]
-"""How each column is reduced."""
+"""How each column of a table is reduced."""
 
 
 class HistoryTable(msgspec.Struct, frozen=True):

@@ -28,15 +28,15 @@ from ray_sentinel.store.history.source import lenient
 from ray_sentinel.store.history.table import ABSENT, BITS
 
 VERSION = 3
-"""Version of the format: 2 had no blocks."""
+"""Version of the file format; version 2 had no blocks."""
 MAX_BYTES = 256 << 20
-"""Bytes of the file, unless the configuration says otherwise."""
+"""Most bytes of the file, unless the configuration says otherwise."""
 FORGET_SECONDS = 1800.0
-"""A packer forgets a host that was silent for longer."""
+"""Seconds of silence after which a packer forgets a host."""
 PRUNE_SECONDS = 60.0
-"""Of the samples' time, between two searches for what is too old."""
+"""Seconds, by the samples' time, between two searches for what is too old."""
 PAGE_BYTES = 16384
-"""Bytes of a page: it holds a few rows, so little space is wasted."""
+"""Bytes of a page of the database: it holds a few rows, so little space is wasted."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     keys: tuple[str, ...]
     rows: tuple[tuple[float, str, bytes], ...]
-    """(Time, host, values)."""
+    """The rows, each as time, host and encoded values."""
 
 
 class RowPacker:

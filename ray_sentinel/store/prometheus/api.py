@@ -21,7 +21,7 @@ from ray_sentinel.store.prometheus.http import PrometheusHttp
 # First and last sample of a Prometheus, which it does not tell: asked for in ever finer steps.
 
 MAX_POINTS = 10_000
-"""Points of one series in one range query; Prometheus itself refuses more than 11,000."""
+"""Most points of one series in one range query; Prometheus itself refuses more than 11,000."""
 
 _NO_BRACKETS = b'[]" \n'
 

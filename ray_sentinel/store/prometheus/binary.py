@@ -14,9 +14,10 @@ from ray_sentinel.process import run
 
 CACHE = Path("~/.cache/ray_sentinel/bin")
 PROBE_SECONDS = 60.0
-"""The program is 100 MB and more, and may lie on a slow file system."""
+"""Seconds that the program may take to print its version or its help: it has 100 MB and more, and
+may lie on a slow file system."""
 OUT_OF_ORDER = (2, 39)
-"""The first version that takes samples which are older than the newest."""
+"""First version that accepts samples older than the newest."""
 _VERSION = re.compile(r"^prometheus, version (\d+)\.(\d+)\.(\d+)", re.MULTILINE)
 _FLAG = re.compile(r"--(?:\[no-\])?([a-z][\w.-]+)")
 
@@ -27,7 +28,7 @@ class Program(msgspec.Struct, frozen=True):
     path: str
     version: tuple[int, int, int]
     flags: frozenset[str]
-    """Without their dashes, as its help names them."""
+    """The program's options as its help names them, without their dashes."""
 
     @property
     def takes_old_samples(self) -> bool:

@@ -26,7 +26,7 @@ from ray_sentinel.store.prometheus.binary import CACHE
 
 PROGRAMS = ("prometheus", "promtool")
 DEADLINE = 60.0
-"""Seconds in which something must arrive."""
+"""Seconds within which the next data must arrive."""
 CHUNK = 1 << 20
 """Bytes read at once."""
 _MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -55,7 +55,8 @@ PINNED = Release(
         "arm64": "ec7236ecea7154d0bfe142921708b1ae7b5e921e100e0ee85ab92b7c444357e0",
     },
 )
-"""Of the 2.53 long-term line. The tests run against Debian's Prometheus, not this one."""
+"""The release that is downloaded, of the 2.53 long-term line. The tests run against Debian's
+Prometheus, not this one."""
 
 
 def download(

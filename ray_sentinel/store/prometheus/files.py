@@ -23,9 +23,9 @@ from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_file
 log = logging.getLogger(__name__)
 
 MAX_LOG_BYTES = 16 << 20
-"""Of Prometheus' log, and as much of the one before it."""
+"""Most bytes of Prometheus' log; the log before it is kept too, and takes as much."""
 LOW_BYTES = 64 << 20
-"""With less free space than this, what is scraped is lost sooner or later."""
+"""Free bytes below which samples will sooner or later be lost."""
 _BAD_RULES = "loading groups failed"
 _NO_STORAGE = "opening storage failed"
 _FAULT = re.compile(r"level=(?:error|ERROR)|fatal|panic|error:")

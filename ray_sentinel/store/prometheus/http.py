@@ -16,7 +16,7 @@ from ray_sentinel.errors import InputError, UnreachableError
 from ray_sentinel.http.client import address, near
 
 TRIES = 3
-"""Attempts of one request."""
+"""Attempts for one request."""
 RETRY = Backoff(first=0.4, most=0.8)
 
 

@@ -77,11 +77,11 @@ class UserRules:
 log = logging.getLogger(__name__)
 
 END_SECONDS = 4.0
-"""To flush at the end."""
+"""Seconds that Prometheus has to flush its data at the end."""
 RETRY = Backoff(first=1.0, most=60.0)
-"""Seconds between two starts of one that ends at once."""
+"""Seconds to wait before a Prometheus that ended at once is started again."""
 WELL_SECONDS = 60.0
-"""Seconds after which a running one counts as healthy, and the back-off is reset."""
+"""Seconds after which a running Prometheus counts as healthy, and the back-off is reset."""
 _LOCK_FLAG = "storage.tsdb.use-lockfile"
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 

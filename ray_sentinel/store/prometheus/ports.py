@@ -10,7 +10,7 @@ from ray_sentinel.http.client import get
 
 FIRST_PORT = 9190
 PORTS = 200
-"""How many ports are tried, from the first on."""
+"""Number of ports that are tried, from the first on."""
 
 
 def free_port(first: int = FIRST_PORT) -> int:

@@ -62,9 +62,9 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
 
 
 TRIES = 8
-"""Starts, each without the corrupt blocks that the one before named."""
+"""Starts that are tried, each without the corrupt blocks that the one before named."""
 START_DEADLINE = 60.0
-"""Seconds for Prometheus to answer; replaying a large WAL takes most of them."""
+"""Seconds that Prometheus may take until it answers; replaying a large WAL takes most of them."""
 SCRATCH = "ray-sentinel-prometheus-"
 
 

@@ -21,13 +21,14 @@ from ray_sentinel.store.prometheus.yaml_text import yaml_text
 SCRAPE_SECONDS = 5
 STEPS_SECONDS = 5
 OUT_OF_ORDER = "30d"
-"""How far behind the newest sample one of a step may be: files older than the sentinel count."""
+"""How far a step's sample may be behind the newest sample: values from files older than the
+sentinel count too."""
 
 RAY_FILE = "prom_metrics_service_discovery.json"
-"""In Ray's temp dir on the head: Ray's own list of its targets."""
+"""Name of Ray's own list of its targets, in Ray's temp dir on the head."""
 
 RAY_PATH = "/api/prometheus/sd"
-"""The same list, of Ray's dashboard."""
+"""Path at which Ray's dashboard serves the same list."""
 
 
 class TargetDiscovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,15 +38,16 @@ class TargetDiscovery(msgspec.Struct, frozen=True, kw_only=True):
     agents: str
     """The URL of an agent's ``/sd``, or the file that lists the agents."""
     ray: str
-    """The file that lists Ray's targets."""
+    """Path of the file that lists Ray's targets."""
     ray_dashboard: str = ""
-    """Where Ray's dashboard lists them instead, for a Prometheus that cannot read the file."""
+    """The URL of Ray's dashboard, which lists Ray's targets for a Prometheus that cannot read the
+    file; empty if the file is used."""
     ray_token_file: str = ""
-    """The file with the cluster's token, where the dashboard asks for one."""
+    """Path of the file with the cluster's token, if the dashboard asks for one."""
     scrape: ScrapeConfig = ScrapeConfig()
-    """How the agents are read where they ask for TLS or a name."""
+    """How the agents are read if they ask for TLS or authentication."""
     hosts: Mapping[str, str] = {}
-    """Address → host label of Ray's nodes; needed where the file does not give the host."""
+    """The host label of each address of Ray's nodes; needed if the file does not give the host."""
 
 
 def scrape_config(

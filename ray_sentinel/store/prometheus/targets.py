@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 DEADLINE = 5.0
 """Seconds to wait for one answer."""
 MOST_BYTES = 16 << 20
-"""Bytes of one answer: a list of some thousand agents is far smaller."""
+"""Most bytes of one answer: a list of some thousand agents is far smaller."""
 
 
 class Targets:

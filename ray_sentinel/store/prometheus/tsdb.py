@@ -20,7 +20,8 @@ from ray_sentinel.progress.proc.process_memory import memory_file
 
 ULID = re.compile(r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")
 FRESH_SECONDS = 120.0
-"""A WAL written to so recently belongs to a Prometheus that runs, here or on another machine."""
+"""Seconds since its last write within which a WAL belongs to a running Prometheus, here or on
+another machine."""
 
 
 class TsdbBlock(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class Database(msgspec.Struct, frozen=True, kw_only=True):
     """Blocks that cannot be used, each with the reason."""
     wal: bool = False
     holder: int = 0
-    """Process on this machine that holds the lock; 0 if there is none."""
+    """Pid of the process on this machine that holds the lock; 0 if there is none."""
     live: bool = False
 
     @property

@@ -8,7 +8,8 @@ from typing import Any
 from ray_sentinel import regex as re
 
 _NUMBER = re.compile(r"(?i)[-+.]*(?:0[box][0-9a-f_]*|[0-9][-+0-9_.:]*(?:e[-+]?[0-9]*)?)")
-"""What may be a number by YAML 1.2, as Go reads it, and is a string by PyYAML's 1.1: 1e3, 0o17."""
+"""Texts that may be numbers in YAML 1.2, as Go reads it, but are strings in PyYAML's 1.1, such as
+1e3 and 0o17."""
 
 
 def yaml_text(data: Any) -> str:

@@ -12,11 +12,12 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.policy import ResumePoint
 
 PLACE = re.compile(r"\{(checkpoint|step|attempt|bad_nodes)\}")
-"""What is replaced in a command, and in the entrypoint of a submitted job."""
+"""The placeholders that are replaced in a command, and in the entrypoint of a submitted job."""
 LISTED = re.compile(r",\{bad_nodes\}|\{bad_nodes\},")
-"""Bad nodes in a list of the user's own: without any, no empty name is left beside the others."""
+"""The placeholder of bad nodes within a list of the user's: if there are none, it goes with its
+comma, so that no empty name remains."""
 _IDLE = re.compile(r"-[^=\s]*=\{bad_nodes\}")
-"""An option that is there for the bad nodes alone."""
+"""An option whose whole value is the bad nodes; it is left out if there are none."""
 
 
 def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:

@@ -15,7 +15,7 @@ from ray_sentinel.progress.proc.process_memory import memory_files
 
 _DAEMONS = frozenset({"raylet", "gcs_server"})
 _TITLES = ("ray-dashboard-",)
-"""How the names of others begin, where they have set one."""
+"""Prefixes of the names of further daemons of Ray, which set their names themselves."""
 
 
 class Descendant(msgspec.Struct, frozen=True):

@@ -33,15 +33,15 @@ from ray_sentinel.supervise.run_folder import OLDER, OUTPUT, STATE, State
 from ray_sentinel.whole_file import write_whole
 
 CHUNK = 1 << 18
-"""Bytes read at once, more than a pipe holds unless told otherwise."""
+"""Bytes read at once, more than a pipe holds by default."""
 LEFT_GRACE = 5.0
-"""Seconds that processes which the command left behind have after SIGTERM."""
+"""Seconds between SIGTERM and SIGKILL for processes that the command left behind."""
 KILL_SECONDS = 10.0
 """Seconds after SIGKILL from which a remaining process counts as hanging in the kernel."""
 DRAIN_SECONDS = 0.5
-"""Seconds to read the command's last output while others hold it open."""
+"""Seconds for reading the command's last output while others hold it open."""
 _SUBREAPER = 36
-"""``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
+"""The number of ``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     grace: float
     max_bytes: int
-    """Bytes of one output file; there are two."""
+    """Most bytes of one output file; there are two."""
 
 
 class Keeper:

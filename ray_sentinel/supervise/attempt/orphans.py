@@ -18,9 +18,9 @@ from ray_sentinel.progress.proc.process_memory import memory_files
 from ray_sentinel.supervise.attempt.descendants import Descendant, rays
 
 GRACE = 5.0
-"""Seconds after SIGTERM."""
+"""Seconds between SIGTERM and SIGKILL."""
 KILL_SECONDS = 10.0
-"""After SIGKILL: who is there still hangs in the kernel."""
+"""Seconds after SIGKILL from which a remaining process counts as hanging in the kernel."""
 
 
 def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> list[Descendant]:

@@ -10,9 +10,10 @@ from ray_sentinel.supervise.attempt.terminal import Terminal
 from ray_sentinel.supervise.run_folder import OUTPUT
 
 MOST = 1 << 20
-"""Bytes that are taken in one look; a command that writes faster is shown in part."""
+"""Most bytes of output that are shown in one look; of a command that writes faster, a part is left
+out."""
 LAST = 1 << 14
-"""Bytes at the end of the output in which steps are searched."""
+"""Bytes at the end of the output in which steps are searched for."""
 
 
 class OutputTail:

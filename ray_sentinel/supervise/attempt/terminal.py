@@ -15,11 +15,11 @@ from collections import deque
 from typing import BinaryIO
 
 MOST_WAITING = 8 << 20
-"""Bytes that may be queued; more is not shown."""
+"""Most bytes that may be queued for the terminal; what exceeds them is not shown."""
 PIECE = 1 << 16
-"""Bytes handed over at once."""
+"""Most bytes handed over at once."""
 CLOSE_SECONDS = 2.0
-"""Seconds after which a terminal that accepts nothing is given up at the end."""
+"""Seconds after which, at the end, a terminal that accepts nothing is given up."""
 
 
 class Terminal:

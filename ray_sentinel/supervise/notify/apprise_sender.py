@@ -13,7 +13,8 @@ import sys
 import msgspec
 
 UNKNOWN, NOT_SENT = 3, 4
-"""Exit statuses: no service of Apprise's has such an address; the service did not take it."""
+"""Exit statuses: no service of Apprise has such an address; the service did not accept the
+notice."""
 _KINDS = {"success": "success", "resolved": "success", "failed": "failure", "hang": "failure"}
 
 

@@ -10,7 +10,7 @@ from ray_sentinel.model.incident import Incident, IncidentState, notified
 from ray_sentinel.supervise.notify.notices import Notice
 
 STATES = ("confirmed", "explained", "resolved")
-"""The states that are reported by default: the outcome of a suspicion, not the suspicion."""
+"""The states that are reported by default: the outcome of a suspicion, not the suspicion itself."""
 
 
 def key_of(incident: Incident) -> str:

@@ -22,24 +22,24 @@ _SIGNS = {
 }
 _SLACK_HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
 _MOST_TEXT = 3000
-"""A block's text in Slack (Block Kit, section)."""
+"""Most characters of a text block in Slack (Block Kit, section); the rest is cut off."""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """One event to notify about."""
 
     key: str
-    """Equal for what must be told only once, such as an incident's id and state."""
+    """Identifies what must be told only once, such as an incident's id and state."""
     event: str
-    """"suspected", "confirmed", ..., "resolved" of an incident; "hang", "bad-node",
+    """What happened: "suspected", "confirmed", ..., "resolved" of an incident; "hang", "bad-node",
     "restart", "failed", "success", "stopped" of a supervised run."""
     job: str
     text: str
-    """One sentence."""
+    """The event in one sentence."""
     time: float
     host: str = ""
     details: dict[str, Any] = {}
-    """An incident as ``incidents --json`` shows it."""
+    """The incident in the form of ``incidents --json``; empty for other events."""
 
 
 def body(notice: Notice, style: Style, url: str) -> bytes:

@@ -34,20 +34,20 @@ from ray_sentinel.supervise.notify.notices import Notice, Style, body, variables
 log = logging.getLogger(__name__)
 
 SECONDS = 10.0
-"""Seconds for one attempt at one receiver."""
+"""Seconds that one attempt at one receiver may take."""
 APPRISE_SECONDS = 20.0
-"""The same, including the start of its process."""
+"""Seconds that one attempt by Apprise may take, including the start of its process."""
 DELAYS = Backoff(first=1.0, most=120.0, factor=5.0).delays(4)
-"""Seconds between the attempts."""
+"""Seconds to wait between the attempts."""
 PATIENCE_SECONDS = sum(DELAYS) + (len(DELAYS) + 1) * max(SECONDS, APPRISE_SECONDS)
 """Seconds after which a notice has been delivered or given up."""
 MOST_WAITING = 200
-"""Notices that were not delivered yet; the oldest are dropped, and counted."""
+"""Most notices that wait to be delivered; beyond that the oldest are dropped, and counted."""
 MOST_KNOWN = 5000
-"""Keys that are remembered, so that nothing is sent twice."""
+"""Most keys that are remembered, so that nothing is sent twice; the oldest are forgotten."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FINAL = frozenset({301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 413})
-"""Answers that another attempt would receive again."""
+"""HTTP statuses that another attempt would receive again, so that none is made."""
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -81,12 +81,12 @@ class NotifierSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     webhooks: tuple[str, ...] = ()
     command: str = ""
-    """Split as a shell does, and run without one."""
+    """A command line, split as a shell does but run without one; empty for none."""
     apprise: tuple[str, ...] = ()
     """Addresses of Apprise (``slack://``, ``pagerduty://``, ``mailto://``, ...)."""
     style: Style = "auto"
     events: tuple[str, ...] = ()
-    """Empty: all of them."""
+    """The events to notify about; empty for all of them."""
 
     @property
     def wanted(self) -> bool:

@@ -14,9 +14,10 @@ from x_calling import x_Worker
 from x_part import x_FOLDER, x_make, x_note, x_Part, x_PLAN
 
 x_GUEST = "guest"
-"""A resource that only a node has that may leave."""
+"""A resource that only a node that may leave has."""
 x_LARGE = 40_000_000
-"""Bytes: half of the guest's object store. Ray gives the arguments of tasks 70 % of it."""
+"""Bytes of a large object: half of the guest's object store. Ray gives task arguments 70 % of
+it."""
 
 
 class x_Newcomer(x_Part):
