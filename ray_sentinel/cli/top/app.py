@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -330,17 +331,18 @@ class TopApp(App[None]):
             shown = shown or self._tell(Text("taking its stack …", style="dim"), about)
             self._take_stack(about, shown)
 
-    @work(thread=True, exclusive=True, exit_on_error=False)
-    def _take_stack(self, about: ProcessLine, screen: DetailsScreen) -> None:
-        """On a thread of its own: an agent may take seconds."""
+    @work(exclusive=True, exit_on_error=False)
+    async def _take_stack(self, about: ProcessLine, screen: DetailsScreen) -> None:
+        """Show the stack of a process, once an agent has taken it, which may take seconds."""
         status = self._asker.seen.status
         nodes = status.nodes if status is not None else ()
+        ids = [node.id for node in nodes if node.host == about.host]
         try:
-            ids = [node.id for node in nodes if node.host == about.host]
-            text = details.joined(stack.told(about, ids, self._take))
+            taken = stack.in_background(lambda: details.joined(stack.told(about, ids, self._take)))
+            text = await asyncio.wrap_future(taken)
         except failures() as error:
             text = plain(f"its stack could not be taken: {error}", "yellow")
-        self.call_from_thread(screen.tell, text)
+        screen.tell(text)
 
     def _tell(self, text: Text, about: ProcessLine | None = None) -> DetailsScreen:
         screen = DetailsScreen(text, about)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Sequence
@@ -168,6 +169,25 @@ def test_a_stack_that_comes_when_nobody_looks_any_more_disturbs_nothing() -> Non
         text = drawn(found, see, take_stack=take)
     assert "[2 ranks]" in text
     assert "late" not in text
+
+
+def test_whoever_quits_does_not_wait_for_a_stack_under_way() -> None:
+    begun, released = threading.Event(), threading.Event()
+    ended: list[bool] = []
+
+    def take(_: object, __: int) -> tuple[tuple[StackFact, ...], tuple[str, ...]]:
+        begun.set()
+        ended.append(released.wait(30))
+        return (), ()
+
+    async def see(screen: TopScreen) -> bool:
+        await screen.press("2", "s")
+        return await asyncio.to_thread(begun.wait, 30)
+
+    with served_page(status, both) as (found, _):
+        assert drawn(found, see, take_stack=take)
+    assert ended == []
+    released.set()
 
 
 def test_where_ray_is_not_reached_the_command_for_a_stack_is_named() -> None:
