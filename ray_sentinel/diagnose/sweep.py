@@ -34,8 +34,8 @@ class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
     """The domain: "rdma", "cpu", "storage", "tcp", "nic", "thermal", "hardware", "memory" or
     "training"; empty for what only follows from something else."""
     least: float = 0.0
-    """Least difference that counts, in the quantity's unit (per second for counters); a smaller one
-    names nobody."""
+    """In the quantity's unit (per second for counters): a smaller difference between two jobs names
+    nobody, whatever the levels."""
     worse: float = 1.0
     """The direction in which the quantity is worse: 1 where more is worse, -1 where less is."""
     total: bool = False

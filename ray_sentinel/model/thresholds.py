@@ -8,6 +8,10 @@ shipped keep the values of the table.
 Counters count within ``seconds``: what was there before is the machine's history. A limit of the
 form "so much more than the peers" or "than usual" stands beside an absolute one where each sees
 what the other cannot: a comparison needs peers or a history, an absolute limit knows no load.
+
+What is here says from which value on a device, a host or a network is in trouble. How a reader
+finds out stays beside it: over how much time a detector smooths, how many samples or peers it
+needs, how far a level must lie outside its own noise, which level is that of work or of rest.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     """One limit."""
 
     families: tuple[str, ...]
-    """The metric families that it is about (docs/metrics.md)."""
+    """The metric families that it is about (docs/metrics.md); none where only the doctor measures
+    it."""
     unit: str
     limit: float
     """The value that must be reached, or passed: see ``comparison``."""
@@ -47,6 +52,10 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
             return value < self.limit
         return value > self.limit if self.comparison == ">" else value >= self.limit
 
+
+OVER_PEERS = 5.0
+"""So many times what the peers have, beside each limit of a counter that says so: where all of them
+count some, some are background."""
 
 # GPUs: heat
 
@@ -93,6 +102,21 @@ GPU_HOTTER_THAN_PEERS = Threshold(
     phrase="much hotter than its peers in the same job",
     source="reasoning: live, with no history, places in one chassis differ by up to 10 °C",
 )
+GPU_HOTTER_THAN_USUAL = Threshold(
+    families=("hw_gpu_temperature_celsius",),
+    unit="°C above its usual distance to the peers",
+    limit=6.0,
+    phrase="hotter than its load explains",
+    source="reasoning: over a whole job the usual distance is known, and what load and room do to "
+    "all cards is taken off",
+)
+GPU_WARMER_THAN_USUAL = Threshold(
+    families=("hw_gpu_temperature_celsius", "hw_gpu_clock_mhz"),
+    unit="°C above its usual distance to the peers",
+    limit=2.5,
+    phrase="a little warmer, which counts where its clock fell at the same time",
+    source="reasoning: at the limit a few degrees cost clock; without that they are the room's",
+)
 GPU_WARM_FOR_OUTLIER = Threshold(
     families=("hw_gpu_temperature_celsius",),
     unit="°C",
@@ -138,6 +162,20 @@ GPU_CLOCK_DROP = Threshold(
     phrase="clock fell against its own usual distance to the peers",
     source="reasoning: over a whole job the usual distance is known, and smaller steps show",
 )
+GPU_CLOCKS_DROP = Threshold(
+    families=("hw_gpu_clock_mhz",),
+    unit="of the usual clock",
+    limit=0.1,
+    phrase="the clocks of all cards fell together",
+    source="reasoning: no peer shows it, and a heavier load takes a little from all of them",
+)
+GPU_CLOCK_OUT_OF_LINE = Threshold(
+    families=("hw_gpu_clock_mhz",),
+    unit="of the usual clock",
+    limit=0.06,
+    phrase="another clock than the other cards have, throughout the job",
+    source="reasoning: boost clocks of equal cards differ by some 5 %",
+)
 GPU_POWER_BELOW_PEERS = Threshold(
     families=("hw_gpu_power_watts",),
     unit="of the peers' median",
@@ -154,11 +192,35 @@ GPU_POWER_DROP = Threshold(
     phrase="power fell against its own usual distance to the peers",
     source="reasoning: as for clocks; power varies three times as much",
 )
+GPU_POWER_OUT_OF_LINE = Threshold(
+    families=("hw_gpu_power_watts",),
+    unit="of the usual power",
+    limit=0.15,
+    phrase="draws other power than the other cards, throughout the job",
+    source="reasoning: as for clocks; chips of one model differ by some 10 % at the same load",
+)
+GPU_POWER_SPREAD = Threshold(
+    families=("hw_gpu_power_watts",),
+    unit="W between the cards' usual levels",
+    limit=50.0,
+    comparison=">",
+    phrase="the cards' power differs by more than chips do",
+    source="reasoning: worth a look; ranks of a pipeline differ by as much",
+)
+GPU_UNDERUSED = Threshold(
+    families=("hw_gpu_utilization_ratio",),
+    unit="0 to 1",
+    limit=0.8,
+    comparison="<",
+    phrase="GPUs wait for input or for each other while they train",
+    source="reasoning: kernels follow each other in a training that nothing holds up",
+)
 GPU_IDLE = Threshold(
     families=("hw_gpu_utilization_ratio",),
     unit="0 to 1",
     limit=0.05,
     comparison="<",
+    seconds=180.0,
     phrase="does nothing for the training",
     source="reasoning: drivers, monitors and display servers make a few per cent",
 )
@@ -169,6 +231,23 @@ GPU_LOADED = Threshold(
     comparison=">",
     phrase="somebody has loaded something onto it",
     source="reasoning: a context of CUDA or ROCm with its libraries takes up to some 1.5 GiB",
+)
+GPU_MEMORY_FULL = Threshold(
+    families=("hw_gpu_vram_used_bytes", "hw_gpu_vram_total_bytes"),
+    unit="share used",
+    limit=0.97,
+    comparison=">",
+    phrase="the GPU's memory is nearly full",
+    source="reasoning: what is left holds no buffer of a collective; frameworks that reserve all "
+    "memory do so on all cards",
+)
+GPU_MEMORY_TIGHT = Threshold(
+    families=("hw_gpu_vram_used_bytes", "hw_gpu_vram_total_bytes"),
+    unit="share used",
+    limit=0.95,
+    comparison=">",
+    phrase="the next allocation may fail",
+    source="reasoning: as above, at the peak of a batch",
 )
 
 # GPUs: errors
@@ -313,6 +392,33 @@ RDMA_RETRANSMITTED_SHARE = Threshold(
     source="reasoning: go-back-N sends whole windows again; needs no history and no peers, which "
     "an alert rule does not have",
 )
+RDMA_CONGESTION = Threshold(
+    families=("hw_rdma_rx_cnp_pkts_total",),
+    unit="notifications",
+    limit=60_000.0,
+    seconds=60.0,
+    phrase="the path is congested",
+    source="reasoning: congestion control at work sends hundreds a second. Beside it: twenty times "
+    "the usual rate",
+)
+RDMA_UNUSED = Threshold(
+    families=("hw_rdma_tx_bytes_total",),
+    unit="B",
+    limit=1e6,
+    comparison="<",
+    seconds=120.0,
+    phrase="nothing goes over the RDMA ports",
+    source="reasoning: management packets are kilobytes, a collective megabytes a step",
+)
+SOCKETS_USED = Threshold(
+    families=("hw_net_tx_bytes_total",),
+    unit="B",
+    limit=20e9,
+    comparison=">",
+    seconds=120.0,
+    phrase="collectives go over sockets, where RDMA ports are up",
+    source="reasoning: more than a gigabit a second all the time is no control traffic",
+)
 RDMA_BACKGROUND = Threshold(
     families=("hw_rdma_tx_retx_pkts_total", "hw_rdma_rx_cnp_pkts_total"),
     unit="packets a second",
@@ -339,7 +445,23 @@ NETWORK_ERRORS = Threshold(
     seconds=300.0,
     page_seconds=600.0,
     phrase="a network card counts errors",
-    source="reasoning: without peers; the diagnosis compares cards, and sees 10 in a job",
+    source="reasoning: without peers, with which the diagnosis sees less",
+)
+NETWORK_ERRORS_OVER_PEERS = Threshold(
+    families=("hw_net_rx_errors_total", "hw_net_tx_errors_total"),
+    unit="errors within the job",
+    limit=10.0,
+    seconds=300.0,
+    phrase="a network card counts errors, and the others do not",
+    source="reasoning: with five times what the other cards have, fewer are enough; in less time "
+    "it is an event (a link that was reset), no bad card",
+)
+NETWORK_ERRORS_BACKGROUND = Threshold(
+    families=("hw_net_rx_errors_total", "hw_net_tx_errors_total"),
+    unit="errors a second",
+    limit=0.2,
+    phrase="above what any card has",
+    source="reasoning: the floor of a comparison with the peers, where TCP carries the collectives",
 )
 TCP_BACKGROUND = Threshold(
     families=("hw_tcp_retransmits_total",),
@@ -357,8 +479,51 @@ TCP_RETRANSMITS = Threshold(
     phrase="TCP sends very much again",
     source="reasoning: storage and control traffic retransmit hundreds a second without harm",
 )
+TCP_SPIKE = Threshold(
+    families=("hw_tcp_retransmits_total",),
+    unit="segments a second",
+    limit=50.0,
+    comparison=">",
+    phrase="control traffic is lost for moments",
+    source="reasoning: enough for a heartbeat to come late. Beside it: three times the host's "
+    "usual rate",
+)
+TCP_REFUSED = Threshold(
+    families=("hw_tcp_listen_drops_total", "hw_tcp_abort_on_timeout_total"),
+    unit="connections a second",
+    limit=0.2,
+    comparison=">",
+    phrase="connections are turned away, or given up",
+    source="reasoning: a dozen in a minute are no single client. Beside it: three times the host's "
+    "usual rate",
+)
+TCP_ABORTS = Threshold(
+    families=("hw_tcp_abort_on_timeout_total",),
+    unit="connections within the job",
+    limit=10.0,
+    phrase="a peer of storage or control traffic did not answer",
+    source="reasoning: a server that is started again costs a few",
+)
+ROUND_TRIP_SLOW = Threshold(
+    families=(),
+    unit="s",
+    limit=0.05,
+    comparison=">",
+    phrase="nodes are far apart",
+    source="reasoning: nodes of one data centre take a hundredth of it",
+)
 
 # Hosts
+
+CPU_CONTENTION = Threshold(
+    families=("hw_procs_running",),
+    unit="runnable threads above the usual number",
+    limit=16.0,
+    comparison=">",
+    seconds=60.0,
+    phrase="other work competes for the CPUs",
+    source="reasoning: a monitor or a shell starts a few. Beside it: twice the usual number",
+)
 
 MEMORY_LOW = Threshold(
     families=("hw_mem_available_bytes", "hw_mem_total_bytes"),
@@ -369,6 +534,15 @@ MEMORY_LOW = Threshold(
     page_seconds=60.0,
     phrase="hardly any memory is left",
     source="reasoning: the kernel reclaims from some per cent on, then kills",
+)
+MEMORY_RUNS_OUT = Threshold(
+    families=("hw_mem_available_bytes", "hw_mem_total_bytes"),
+    unit="share available, and falling",
+    limit=0.3,
+    comparison="<",
+    seconds=300.0,
+    phrase="at this rate no memory is left within a quarter of an hour",
+    source="reasoning: above it a dataset is loaded, or a cache filled, which ends",
 )
 MEMORY_NEAR = Threshold(
     families=("hw_mem_available_bytes", "hw_mem_total_bytes", "hw_cgroup_mem_used_bytes"),
@@ -433,6 +607,108 @@ DISK_FULL_BYTES = Threshold(
     page_seconds=60.0,
     phrase="and little is left of it in bytes",
     source="reasoning: 3 % of a large file server hold many checkpoints",
+)
+DISK_FILLS_UP = Threshold(
+    families=("hw_disk_free_bytes", "hw_disk_total_bytes"),
+    unit="share free, and falling",
+    limit=0.25,
+    comparison="<",
+    page_seconds=600.0,
+    phrase="at this rate the file system is full within four hours",
+    source="reasoning: above it old checkpoints are removed in time",
+)
+FILES_LOW = Threshold(
+    families=(),
+    unit="free inodes",
+    limit=1000.0,
+    comparison="<",
+    severity="critical",
+    phrase="hardly a file can be made",
+    source="reasoning: a checkpoint of many shards may need more",
+)
+STORAGE_SLOW = Threshold(
+    families=(),
+    unit="s for 4 MiB with fsync",
+    limit=2.0,
+    comparison=">",
+    phrase="a checkpoint takes far too long",
+    source="reasoning: 2 MiB/s; a disk writes a hundred times as much",
+)
+SHARED_MEMORY_FULL = Threshold(
+    families=(),
+    unit="B of /dev/shm free",
+    limit=256.0 * 2**20,
+    comparison="<",
+    severity="critical",
+    phrase="data loaders and NCCL die of SIGBUS",
+    source="reasoning: container runtimes give 64 MiB unless told otherwise",
+)
+SHARED_MEMORY_SMALL = Threshold(
+    families=(),
+    unit="B of /dev/shm",
+    limit=8.0 * 2**30,
+    comparison="<",
+    phrase="data loaders with workers may run short",
+    source="reasoning: each worker keeps some batches there",
+)
+OPEN_FILES_LOW = Threshold(
+    families=(),
+    unit="open files allowed",
+    limit=65_536.0,
+    comparison="<",
+    phrase="a large job may need more open files, sockets among them",
+    source="reasoning: Ray keeps sockets and files for every worker, node and log",
+)
+OPEN_FILES_TOO_FEW = Threshold(
+    families=(),
+    unit="open files allowed",
+    limit=4_096.0,
+    comparison="<",
+    severity="critical",
+    phrase="Ray itself runs out of open files",
+    source="reasoning: a raylet has some for every worker and every peer",
+)
+PROCESSES_LOW = Threshold(
+    families=(),
+    unit="processes and threads allowed to a user",
+    limit=16_384.0,
+    comparison="<",
+    phrase="a node of ranks may need more threads",
+    source="reasoning: a rank has hundreds",
+)
+PROCESSES_LEFT = Threshold(
+    families=(),
+    unit="processes and threads left to a container",
+    limit=2_048.0,
+    comparison="<",
+    phrase="a node of ranks may not be started",
+    source="reasoning: eight ranks have as many threads",
+)
+LOCKED_MEMORY_LOW = Threshold(
+    families=(),
+    unit="B of locked memory allowed",
+    limit=float(2**30),
+    comparison="<",
+    severity="critical",
+    phrase="RDMA cannot pin its buffers",
+    source="libibverbs, ibv_reg_mr: what is registered counts as locked (RLIMIT_MEMLOCK)",
+)
+DIRTY_PAGES = Threshold(
+    families=("hw_mem_dirty_bytes",),
+    unit="B",
+    limit=4e9,
+    comparison=">",
+    phrase="storage does not take what is written",
+    source="reasoning: a burst of some GB is a checkpoint's. Beside it: three times what the host "
+    "has at other times",
+)
+IO_WAITS = Threshold(
+    families=("hw_io_pressure_full_pct",),
+    unit="% of the time",
+    limit=20.0,
+    comparison=">",
+    phrase="threads wait for storage long enough to miss a heartbeat",
+    source="reasoning: for a moment; what lasts is io_pressure's",
 )
 IO_PRESSURE = Threshold(
     families=("hw_io_pressure_full_pct", "hw_io_pressure_full_avg300_pct"),

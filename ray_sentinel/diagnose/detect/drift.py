@@ -22,21 +22,20 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import Shift, find_shifts
-from ray_sentinel.model.thresholds import GPU_CLOCK_DROP, GPU_POWER_DROP
+from ray_sentinel.model.thresholds import (
+    GPU_CLOCK_DROP,
+    GPU_CLOCKS_DROP,
+    GPU_HOTTER_THAN_USUAL,
+    GPU_POWER_DROP,
+    GPU_WARMER_THAN_USUAL,
+)
 
 SMOOTH_SECONDS = 60.0
 """Seconds over which medians are taken: one late cell is not a drift."""
-HOT_RISE = 6.0
-"""Degrees Celsius by which a hot card's usual distance to its peers has grown, at least."""
-WARM_RISE = 2.5
-"""Degrees Celsius as for ``HOT_RISE``, but reported only if the clock fell at the same time."""
 RESTING_UTILISATION = 20.0
 """Per cent of utilisation below which a GPU has nothing to do."""
 WARM_UP_SECONDS = 120.0
-"""Seconds after a rest for which a card's temperature does not yet follow its load."""
-ALL_CLOCKS_DROP = 0.1
-"""Share of the usual clock that all cards must lose together: a heavier load takes a little of
-it."""
+"""After a rest a card's temperature follows its load no sooner."""
 ALL = 0.8
 """Share of the hosts that must move together for it to count as all of them."""
 FIRST_SHARE = 0.1
@@ -102,12 +101,12 @@ def residual(case: JobCase, panel: SeriesPanel, sign: float) -> Floats:
 
 def hot(case: JobCase) -> tuple[Drift, ...]:
     """GPUs that grew hotter than their load explains."""
-    return _drifts(case, "gpu.temp", "hot", least=HOT_RISE, sign=1.0)
+    return _drifts(case, "gpu.temp", "hot", least=GPU_HOTTER_THAN_USUAL.limit, sign=1.0)
 
 
 def warm(case: JobCase) -> tuple[Drift, ...]:
     """GPUs that grew a little hotter: reported only if the clock fell at the same time."""
-    return _drifts(case, "gpu.temp", "hot", least=WARM_RISE, sign=1.0)
+    return _drifts(case, "gpu.temp", "hot", least=GPU_WARMER_THAN_USUAL.limit, sign=1.0)
 
 
 def clocks(case: JobCase) -> tuple[Drift, ...]:
@@ -121,7 +120,7 @@ def clocks(case: JobCase) -> tuple[Drift, ...]:
 
 def all_hot(case: JobCase) -> Drift | None:
     """The GPUs of nearly all hosts grew hotter together; ``host`` and ``gpu`` are empty."""
-    return _together(case, "gpu.temp", "hot", least=HOT_RISE, sign=1.0)
+    return _together(case, "gpu.temp", "hot", least=GPU_HOTTER_THAN_USUAL.limit, sign=1.0)
 
 
 def all_clocks(case: JobCase) -> Drift | None:
@@ -129,7 +128,8 @@ def all_clocks(case: JobCase) -> Drift | None:
     usual = stats.middle(np.where(case.steady, case.view.panel("gpu.clock").values, np.nan))
     if not np.isfinite(usual):
         return None
-    return _together(case, "gpu.clock", "clock", least=ALL_CLOCKS_DROP * usual, sign=-1.0)
+    least = GPU_CLOCKS_DROP.limit * usual
+    return _together(case, "gpu.clock", "clock", least=least, sign=-1.0)
 
 
 def _together(case: JobCase, key: str, kind: str, *, least: float, sign: float) -> Drift | None:

@@ -25,15 +25,13 @@ from ray_sentinel.model.thresholds import (
     GPU_UNCORRECTED,
     NVLINK_KINDS,
     NVLINK_RECOVERIES,
+    OVER_PEERS,
 )
 
 Severity = Literal["fatal", "degrading", "note"]
 
 SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
 """Families whose series may appear only with their first error."""
-OVER_PEERS = 5.0
-"""How many times as many corrected errors as the others a card must have for them to be its
-fault."""
 _OF_ALERT: dict[str, Severity] = {"critical": "fatal", "warning": "degrading", "info": "note"}
 _FATAL = {
     "err.ras_umc_ue": "ras-ue",

@@ -11,6 +11,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.model.thresholds import (
+    OVER_PEERS,
     RDMA_ACK_TIMEOUTS_OVER_PEERS,
     RDMA_BACKGROUND,
     RDMA_LINK_DOWNS,
@@ -18,8 +19,6 @@ from ray_sentinel.model.thresholds import (
     RDMA_RETRIES_EXCEEDED,
 )
 
-OVER_PEERS = 5.0
-"""How many times as much as its peers a port must have to be in trouble."""
 JOIN_SECONDS = 180.0
 """Seconds; runs above the limit that are closer together count as one."""
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}

@@ -16,12 +16,11 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import rdma
 from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools
-from ray_sentinel.model.thresholds import TCP_BACKGROUND
+from ray_sentinel.model.thresholds import NETWORK_ERRORS_BACKGROUND, TCP_BACKGROUND
 
 CARRIES_BYTES = 1e6
-"""Bytes per second and port from which traffic may be a collective's."""
-ERROR_RATE = 0.2
-"""Errors per second of a card from which they are more than background."""
+"""Bytes per second and port: less is not a collective's traffic. It tells what is used, not what is
+in trouble."""
 
 
 class TcpTrouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +59,9 @@ def find(case: JobCase) -> tuple[TcpTrouble, ...]:
         *_of(case, case.view.panel("tcp.retx"), "tcp-retransmits", "TCP retransmits",
              TCP_BACKGROUND.limit),
         *_of(case, case.view.panel("net.rx_errors"), "nic-errors", "NIC receive errors",
-             ERROR_RATE),
+             NETWORK_ERRORS_BACKGROUND.limit),
         *_of(case, case.view.panel("net.tx_errors"), "nic-errors", "NIC transmit errors",
-             ERROR_RATE),
+             NETWORK_ERRORS_BACKGROUND.limit),
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda one: -one.peak))
 

@@ -38,7 +38,8 @@ _MEASURES = (
     ("io.dirty", "dirty pages", "B", 4e9),
     ("io.writeback", "pages under writeback", "B", 4e9),
 )
-"""Quantity, name, unit, and the level up to which it is usual while a checkpoint is written."""
+"""Quantity, name, unit, and the level up to which it is usual while a checkpoint is written: from
+which on it is compared with earlier checkpoints, which alone tell trouble."""
 FAR_WORSE = 4.0
 """How many times the earlier peaks a measure must exceed to count even below its usual level."""
 FLOOR = 0.25

@@ -13,7 +13,17 @@ from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel, listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import Diagnosis, Figure, FigureTable
-from ray_sentinel.model.thresholds import GPU_HOT, GPU_NEAR_THROTTLING
+from ray_sentinel.model.thresholds import (
+    GPU_CLOCK_OUT_OF_LINE,
+    GPU_HOT,
+    GPU_HOTTER_THAN_USUAL,
+    GPU_MEMORY_FULL,
+    GPU_MEMORY_TIGHT,
+    GPU_NEAR_THROTTLING,
+    GPU_POWER_OUT_OF_LINE,
+    GPU_POWER_SPREAD,
+    GPU_UNDERUSED,
+)
 
 # GPUs that differ from all others throughout the job.
 
@@ -57,18 +67,8 @@ ANALYSIS = "gpu-health"
 ALIASES: tuple[str, ...] = ("gpu", "gpus", "5")
 TITLE = "GPU health"
 
-POWER_OUTLIER = 0.15
-"""Share of the usual power by which a card must differ to stand out."""
-CLOCK_OUTLIER = 0.06
-"""Share of the usual clock by which a card must differ to stand out."""
-VRAM_FULL = 0.97
-"""Share of its memory from which a GPU is full."""
-VRAM_TIGHT = 0.95
-"""Share of its memory above which a GPU's next allocation may fail, which is worth mentioning."""
-LOW_UTILISATION = 80.0
-"""Per cent of utilisation while training below which GPUs wait for input or for each other."""
-POWER_SPREAD = 50.0
-"""Watts between the cards' usual levels above which the difference is worth a look."""
+LOW_UTILISATION = 100.0 * GPU_UNDERUSED.limit
+"""Per cent, as the quantity has it."""
 MOST = 0.5
 """Share of the cards that may be too hot for it to be a matter of single cards."""
 
@@ -155,14 +155,14 @@ def _unwell(case: JobCase) -> list[tuple[str, float, Anomaly]]:
     found += [
         ("thermal", 0.5, one.anomaly)
         for one in case.once(drift.hot)
-        if one.card in throttled or one.size >= 2 * drift.HOT_RISE
+        if one.card in throttled or one.size >= 2 * GPU_HOTTER_THAN_USUAL.limit
     ]
     found += [("clock-drop", 0.5, one.anomaly) for one in case.once(drift.clocks)]
     power = stats.middle(np.where(case.steady, case.view.panel("gpu.power").values, np.nan))
     clock = stats.middle(np.where(case.steady, case.view.panel("gpu.clock").values, np.nan))
     for key, least, cause in (
-        ("gpu.power", POWER_OUTLIER * power, "power-outlier"),
-        ("gpu.clock", CLOCK_OUTLIER * clock, "clock-outlier"),
+        ("gpu.power", GPU_POWER_OUT_OF_LINE.limit * power, "power-outlier"),
+        ("gpu.clock", GPU_CLOCK_OUT_OF_LINE.limit * clock, "clock-outlier"),
     ):
         if np.isfinite(least):
             found += [(cause, 0.42, anomaly) for anomaly in outliers(case, key, least=least)]
@@ -260,7 +260,7 @@ def _notes(case: JobCase) -> tuple[Figure, ...]:
             Figure(text=text, metric=util.metric, promql=util.promql(), value=use, unit="%")
         )
     used = case.view.panel("gpu.vram_used")
-    shares = [share for _, _, share in _vram(case) if share > VRAM_TIGHT]
+    shares = [share for _, _, share in _vram(case) if GPU_MEMORY_TIGHT.crossed(share)]
     if shares:
         text = f"{len(shares)} GPUs use up to {max(shares):.0%} of their memory: the next "
         text += "allocation may fail"
@@ -268,8 +268,9 @@ def _notes(case: JobCase) -> tuple[Figure, ...]:
     power = case.view.panel("gpu.power")
     levels = stats.median(np.where(case.steady, power.values, np.nan), axis=1)
     spread = float(stats.largest(levels) - stats.smallest(levels)) if levels.size else 0.0
-    if spread > POWER_SPREAD:
-        text = f"the GPUs' power differs by {spread:.0f} W, more than {POWER_SPREAD:.0f} W"
+    if GPU_POWER_SPREAD.crossed(spread):
+        least = GPU_POWER_SPREAD.limit
+        text = f"the GPUs' power differs by {spread:.0f} W, more than {least:.0f} W"
         fact = Figure(text=text, metric=power.metric, promql=power.promql(), value=spread, unit="W")
         found.append(fact)
     return tuple(found)
@@ -292,7 +293,7 @@ def _full(case: JobCase) -> list[Anomaly]:
     used = case.view.panel("gpu.vram_used")
     found = []
     for index, row, share in _vram(case):
-        if share > VRAM_FULL:
+        if GPU_MEMORY_FULL.crossed(share):
             at = int(np.nanargmax(used.values[index]))
             text = f"GPU {row.gpu} of {row.host}: {share:.0%} of its memory is used"
             found.append(at_row(used, row, "gpu.memory-full", text, at, at, share))

@@ -16,6 +16,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, idle_onset, levels, memory, rdma, series_end
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
+from ray_sentinel.model.thresholds import DIRTY_PAGES, IO_WAITS, TCP_REFUSED, TCP_SPIKE
 
 NAME = "heartbeat-false-positive"
 ANALYSIS = "heartbeat"
@@ -25,15 +26,9 @@ TITLE = "Heartbeat timeout"
 DEFAULT_TIMEOUT = 100.0
 """JAX's own default of the heartbeat timeout, in seconds."""
 AROUND = 90.0
-"""Seconds that are looked at before and after the moment at which the heartbeats stopped."""
-TCP_SPIKE = 50.0
-"""Retransmits per second above the host's usual rate that are a spike."""
-DIRTY_HIGH = 4e9
-"""Bytes of dirty pages that a host must exceed to stand out; see also ``DIRTY_RISE``."""
-DIRTY_RISE = 3.0
-"""How many times the dirty pages of other times, checkpoints included, a host must also exceed."""
-IO_HIGH = 20.0
-"""Per cent of the time in which all tasks of a host waited for I/O, from which it stands out."""
+"""Seconds around the moment at which the heartbeats stopped."""
+ABOVE_USUAL = 3.0
+"""Times what the host has at other times, checkpoints included, beside the table's limits."""
 UNSAID = 0.3
 """How well a heartbeat timeout explains a job of which no log speaks."""
 
@@ -235,14 +230,14 @@ def _looked_at(case: JobCase) -> str:
 
 
 def _network(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
-    found = _spikes(case, moment, "tcp.retx", TCP_SPIKE, "TCP retransmits", moment.accused)
+    found = _spikes(case, moment, "tcp.retx", TCP_SPIKE.limit, "TCP retransmits", moment.accused)
     near = _near(case, moment)
     for port in case.once(rdma.find):
         if (port.cells & near).any():
             found += port.anomalies
     coordinator = (case.options.coordinator,) if case.options.coordinator else case.hosts
     for key, title in (("tcp.listen_drops", "TCP listen drops"), ("tcp.aborts", "TCP aborts")):
-        found += _spikes(case, moment, key, 0.2, title, coordinator)
+        found += _spikes(case, moment, key, TCP_REFUSED.limit, title, coordinator)
     return sorted(found, key=lambda anomaly: anomaly.at)
 
 
@@ -251,7 +246,7 @@ def _storage(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     panel = case.view.panel("io.full")
     for row, values in zip(panel.rows, panel.values, strict=True):
         with np.errstate(invalid="ignore"):
-            high = near & (values > IO_HIGH)
+            high = near & (values > IO_WAITS.limit)
         if row.host in moment.accused and high.sum() >= 2:
             first, last = np.flatnonzero(high)[[0, -1]]
             text = f"{row.host}: I/O pressure up to {float(np.max(values[high])):.0f} %"
@@ -267,7 +262,7 @@ def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     for row, values in zip(panel.rows, panel.values, strict=True):
         usual = float(stats.quantile(values[~near], 0.98)) if (~near).any() else float("nan")
         with np.errstate(invalid="ignore"):
-            high = near & (values > max(DIRTY_HIGH, DIRTY_RISE * usual))
+            high = near & (values > max(DIRTY_PAGES.limit, ABOVE_USUAL * usual))
         if row.host in moment.accused and np.isfinite(usual) and high.sum() >= 2:
             first, last = np.flatnonzero(high)[[0, -1]]
             most = float(np.max(values[high]))
@@ -295,7 +290,8 @@ def _spikes(
             continue
         usual = float(stats.quantile(rates[~near], 0.9)) if (~near).any() else 0.0
         with np.errstate(invalid="ignore"):
-            high = near & (rates > max(least, 3.0 * (usual if np.isfinite(usual) else 0.0)))
+            usually = usual if np.isfinite(usual) else 0.0
+            high = near & (rates > max(least, ABOVE_USUAL * usually))
         if high.sum() >= 2:
             first, last = np.flatnonzero(high)[[0, -1]]
             peak = float(np.max(rates[high]))

@@ -19,20 +19,17 @@ from ray_sentinel.diagnose.detect.candidates import port_culprit
 from ray_sentinel.diagnose.panel import SeriesPanel, listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable
-from ray_sentinel.model.thresholds import TCP_BACKGROUND
+from ray_sentinel.model.thresholds import (
+    NETWORK_ERRORS_OVER_PEERS,
+    OVER_PEERS,
+    TCP_ABORTS,
+    TCP_BACKGROUND,
+)
 
 # Errors that a host's network cards count: bad frames, checksums, aborted transmissions.
 #
 # These cards carry storage and control traffic (and RoCE's own errors show in the RDMA counters):
 # they name a card or cable to look at, and are no cause of slow steps by themselves.
-
-MANY = 10.0
-"""Least number of errors within the job: every card has fewer."""
-OVER_PEERS = 5.0
-"""How many times as many errors as the other cards a bad card must have."""
-LASTING_SECONDS = 300.0
-"""Seconds over which errors must be spread: within less, they are an event (a link that was reset)
-and no sign of a bad card."""
 
 
 def cards_with_errors(case: JobCase) -> tuple[Anomaly, ...]:
@@ -50,12 +47,13 @@ def _cards_with_errors(case: JobCase, panel: SeriesPanel, key: str) -> list[Anom
         return []
     grown = panel.increases()
     totals = np.nansum(grown, axis=1)
-    least = max(MANY, OVER_PEERS * stats.background(totals))
+    limit = NETWORK_ERRORS_OVER_PEERS
+    least = max(limit.limit, OVER_PEERS * stats.background(totals))
     found = []
     for row, rises, total in zip(panel.rows, grown, totals, strict=True):
         with np.errstate(invalid="ignore"):
             cells = np.flatnonzero(rises > 0)
-        if total < least or case.times[cells[-1]] - case.times[cells[0]] < LASTING_SECONDS:
+        if total < least or case.times[cells[-1]] - case.times[cells[0]] < limit.seconds:
             continue
         count = f"{total:,.0f} {panel.quantity.title}"
         text = f"{row.unit} of {row.host}: {count} within the job"
@@ -301,7 +299,7 @@ def _aborts(case: JobCase) -> tuple[Figure, ...]:
             value=float(count),
         )
         for row, count in zip(panel.rows, np.nansum(panel.increases(), axis=1), strict=True)
-        if count >= MANY
+        if TCP_ABORTS.crossed(count)
     )[:6]
 
 

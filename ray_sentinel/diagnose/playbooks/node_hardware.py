@@ -8,14 +8,14 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.detect import drift, driver, faults, rdma, series_end
+from ray_sentinel.diagnose.detect import driver, faults, rdma, series_end
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
 from ray_sentinel.diagnose.detect.faults import DeviceErrors
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.quantities import QUANTITIES
 from ray_sentinel.diagnose.wording import moment
 from ray_sentinel.model.diagnosis import Diagnosis, Figure
-from ray_sentinel.model.thresholds import GPU_HOT
+from ray_sentinel.model.thresholds import GPU_HOT, GPU_HOTTER_THAN_USUAL
 
 # The report that a cluster's administrator needs to act on a node with a hardware or driver fault.
 #
@@ -181,9 +181,8 @@ def _hot_before(case: JobCase, host: str, gpu: str, at: float) -> list[Anomaly]:
     for row, values in zip(panel.rows, panel.values, strict=True):
         usual = stats.middle(values[case.steady & (case.times < at - LEAD_SECONDS)])
         with np.errstate(invalid="ignore"):
-            hot = before & (
-                values > max(GPU_HOT.limit, usual + drift.HOT_RISE if usual > 0 else 0.0)
-            )
+            own = usual + GPU_HOTTER_THAN_USUAL.limit if usual > 0 else 0.0
+            hot = before & (values > max(GPU_HOT.limit, own))
         if hot.sum() < LEAST_HOT:
             continue
         first, last = (int(cell) for cell in np.flatnonzero(hot)[[0, -1]])

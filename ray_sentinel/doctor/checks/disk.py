@@ -20,15 +20,10 @@ from ray_sentinel.doctor.check import (
     warning,
 )
 from ray_sentinel.doctor.plan import RunPlan
-from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES
+from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES, FILES_LOW, STORAGE_SLOW
 
 TEST_BYTES = 4 << 20
-"""Bytes that are written to each folder as a test, and then removed."""
-SLOW_SECONDS = 2.0
-"""Seconds for writing the test file with fsync beyond which there is a warning: below 2 MiB/s a
-checkpoint takes far too long."""
-FEW_FILES = 1000
-"""Free inodes below which the check fails: a checkpoint of many shards may need more."""
+"""Written to each folder, and removed; the table's limit of slow storage is of so many."""
 
 
 class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,13 +96,13 @@ def _of_place(host: str, place: FolderReading, need: int) -> Iterator[CheckResul
             "remove old checkpoints, or say with --need-gib what one needs",
             host,
         )
-    if place.free_files is not None and place.free_files < FEW_FILES:
+    if place.free_files is not None and FILES_LOW.crossed(place.free_files):
         yield failure(
             f"{place.path} has room for {place.free_files} more files only",
             "remove small files there (`df -i` counts them)",
             host,
         )
-    if place.seconds is not None and place.seconds > SLOW_SECONDS:
+    if place.seconds is not None and STORAGE_SLOW.crossed(place.seconds):
         yield warning(
             f"{place.path} took {place.seconds:.1f} s for {TEST_BYTES >> 20} MiB",
             "is it the storage that you mean? `df` and `mount` tell",

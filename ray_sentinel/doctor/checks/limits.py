@@ -10,14 +10,14 @@ import msgspec
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import kernel_number
+from ray_sentinel.model.thresholds import (
+    LOCKED_MEMORY_LOW,
+    OPEN_FILES_LOW,
+    OPEN_FILES_TOO_FEW,
+    PROCESSES_LEFT,
+    PROCESSES_LOW,
+)
 from ray_sentinel.progress.proc.cgroup import ControlGroups
-
-FILES = 65_536
-"""Open files, sockets among them, below which a limit gives a warning."""
-LEAST_FILES = 4_096
-"""Open files below which a limit is a failure."""
-PROCESSES = 16_384
-"""Processes below which a limit gives a warning. Threads count too, and a rank has hundreds."""
 
 
 class LimitsFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,24 +56,27 @@ class LimitsCheck(Check[LimitsFacts]):
 
 
 def _of_node(host: str, facts: LimitsFacts) -> Iterator[CheckResult]:
-    if facts.files is not None and facts.files < FILES:
-        tell = failure if facts.files < LEAST_FILES else warning
+    if facts.files is not None and OPEN_FILES_LOW.crossed(facts.files):
+        tell = failure if OPEN_FILES_TOO_FEW.crossed(facts.files) else warning
         yield tell(
-            f"at most {facts.files} open files", f"ulimit -n {FILES} before Ray is started", host
-        )
-    if facts.processes is not None and facts.processes < PROCESSES:
-        yield warning(
-            f"at most {facts.processes} processes and threads of this user",
-            f"ulimit -u {PROCESSES} before Ray is started",
+            f"at most {facts.files} open files",
+            f"ulimit -n {OPEN_FILES_LOW.limit:.0f} before Ray is started",
             host,
         )
-    if facts.rdma and facts.locked_bytes is not None and facts.locked_bytes < 1 << 30:
+    if facts.processes is not None and PROCESSES_LOW.crossed(facts.processes):
+        yield warning(
+            f"at most {facts.processes} processes and threads of this user",
+            f"ulimit -u {PROCESSES_LOW.limit:.0f} before Ray is started",
+            host,
+        )
+    locked = facts.locked_bytes
+    if facts.rdma and locked is not None and LOCKED_MEMORY_LOW.crossed(locked):
         yield failure(
-            f"at most {facts.locked_bytes >> 10} KiB of locked memory, and RDMA pins its buffers",
+            f"at most {locked >> 10} KiB of locked memory, and RDMA pins its buffers",
             "ulimit -l unlimited; in a container add the capability IPC_LOCK",
             host,
         )
-    if facts.pids_left is not None and facts.pids_left < PROCESSES // 8:
+    if facts.pids_left is not None and PROCESSES_LEFT.crossed(facts.pids_left):
         yield warning(
             f"the container may start {facts.pids_left} more processes and threads",
             "raise pids.max (docker --pids-limit, kubelet podPidsLimit)",

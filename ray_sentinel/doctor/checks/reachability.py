@@ -19,10 +19,8 @@ from ray_sentinel.doctor.check import (
     warning,
 )
 from ray_sentinel.doctor.plan import RunPlan
+from ray_sentinel.model.thresholds import ROUND_TRIP_SLOW
 
-SLOW_SECONDS = 0.05
-"""Seconds of a round trip beyond which there is a warning: nodes of one data centre take a
-hundredth of it."""
 MOST_SLOW = 5
 """Largest number of slow pairs of nodes that are reported; if all are slow, more of them add
 nothing."""
@@ -79,7 +77,11 @@ def _failed(visits: Sequence[ProbeResult]) -> Iterator[CheckResult]:
 
 
 def _slow(visits: Sequence[ProbeResult]) -> Iterator[CheckResult]:
-    slow = [(v, v.seconds) for v in visits if v.seconds is not None and v.seconds > SLOW_SECONDS]
+    slow = [
+        (visit, visit.seconds)
+        for visit in visits
+        if visit.seconds is not None and ROUND_TRIP_SLOW.crossed(visit.seconds)
+    ]
     for visit, seconds in slow[:MOST_SLOW]:
         yield warning(
             f"{visit.visitor} to {visit.host} takes {seconds:.3f} s there and back",

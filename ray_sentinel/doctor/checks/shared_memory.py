@@ -9,11 +9,7 @@ import msgspec
 
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
 from ray_sentinel.doctor.plan import RunPlan
-
-LEAST = 256 << 20
-"""Free bytes below which the check fails; container runtimes give 64 MiB unless told otherwise."""
-USUAL = 8 << 30
-"""Bytes in all below which there is a warning: data loaders with workers may run short."""
+from ray_sentinel.model.thresholds import SHARED_MEMORY_FULL, SHARED_MEMORY_SMALL
 
 
 class SharedMemoryFacts(msgspec.Struct, frozen=True):
@@ -47,12 +43,12 @@ class SharedMemoryCheck(Check[SharedMemoryFacts]):
         for host, facts in case.seen.items():
             if facts.size is None or facts.free is None:
                 found.append(failure("there is no /dev/shm", remedy, host))
-            elif facts.free < LEAST:
+            elif SHARED_MEMORY_FULL.crossed(facts.free):
                 text = f"/dev/shm has {_mib(facts.free)} free of {_mib(facts.size)}"
-                full = facts.size >= USUAL
+                full = not SHARED_MEMORY_SMALL.crossed(facts.size)
                 hint = "rm what old runs left in /dev/shm (`ls -la /dev/shm`)" if full else remedy
                 found.append(failure(text, hint, host))
-            elif facts.size < USUAL:
+            elif SHARED_MEMORY_SMALL.crossed(facts.size):
                 text = f"/dev/shm has {_mib(facts.size)}: little for data loaders with workers"
                 found.append(warning(text, remedy, host))
         least = min((facts.free or 0 for facts in case.seen.values()), default=0)

@@ -21,6 +21,7 @@ from ray_sentinel.model.thresholds import (
     NVLINK_REPLAYS,
     OOM_KILLS,
     RDMA_ACK_TIMEOUTS,
+    RDMA_CONGESTION,
     RDMA_RETRANSMITS,
     RDMA_RETRIES_EXCEEDED,
     TCP_RETRANSMITS,
@@ -242,7 +243,9 @@ class NetRdmaCongestion(RiseRule):
     severity = "info"
     kind = "unknown"
     metrics = (("hw_rdma_rx_cnp_pkts_total", "congestion notifications"),)
-    Thresholds = thresholds(seconds=60.0, least=60000.0, factor=20.0)
+    Thresholds = thresholds(
+        seconds=RDMA_CONGESTION.seconds, least=RDMA_CONGESTION.limit, factor=20.0
+    )
     text = "{rise.rate:.0f} {rise.name} per second, usually {rise.usual:.0f}"
 
     def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:

@@ -10,7 +10,7 @@ from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry.alerting import AlertRule
 from ray_sentinel.engine.telemetry.gpus import IDLE, UTILISATION, GpuPlace
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.thresholds import GPU_LOADED
+from ray_sentinel.model.thresholds import GPU_IDLE, GPU_LOADED
 
 VRAM = "hw_gpu_vram_used_bytes"
 LAG = 30.0
@@ -25,7 +25,9 @@ class GpuIdle(AlertRule):
     """
 
     name = "gpu.idle"
-    Thresholds = thresholds(seconds=180.0, startup_seconds=1200.0, empty_bytes=GPU_LOADED.limit)
+    Thresholds = thresholds(
+        seconds=GPU_IDLE.seconds, startup_seconds=1200.0, empty_bytes=GPU_LOADED.limit
+    )
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():

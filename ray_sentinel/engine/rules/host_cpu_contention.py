@@ -9,6 +9,7 @@ from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry.alerting import AlertRule, jobs_at_work, watched
 from ray_sentinel.engine.telemetry.series import THIN_SECONDS
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import CPU_CONTENTION
 
 
 class HostCpuContention(AlertRule):
@@ -19,7 +20,9 @@ class HostCpuContention(AlertRule):
     """
 
     name = "host.cpu_contention"
-    Thresholds = thresholds(seconds=60.0, factor=2.0, above=16.0, learn_seconds=180.0)
+    Thresholds = thresholds(
+        seconds=CPU_CONTENTION.seconds, factor=2.0, above=CPU_CONTENTION.limit, learn_seconds=180.0
+    )
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds

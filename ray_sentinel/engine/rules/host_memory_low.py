@@ -10,7 +10,7 @@ from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
 from ray_sentinel.engine.telemetry.series import TelemetrySeries
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.thresholds import MEMORY_LOW
+from ray_sentinel.model.thresholds import MEMORY_LOW, MEMORY_RUNS_OUT
 
 PARTS = 6
 """How many parts a window has, in each of which the memory must fall: a trend, not one leap."""
@@ -25,7 +25,10 @@ class HostMemoryLow(AlertRule):
 
     name = "host.memory_low"
     Thresholds = thresholds(
-        share=MEMORY_LOW.limit, seconds=300.0, horizon_seconds=900.0, trend_share=0.3
+        share=MEMORY_LOW.limit,
+        seconds=MEMORY_RUNS_OUT.seconds,
+        horizon_seconds=900.0,
+        trend_share=MEMORY_RUNS_OUT.limit,
     )
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:

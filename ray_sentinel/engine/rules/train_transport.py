@@ -8,6 +8,7 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import RDMA_UNUSED, SOCKETS_USED
 
 PORTS = "hw_rdma_port_state"
 TRAFFIC = "hw_rdma_tx_bytes_total"
@@ -21,7 +22,9 @@ class TrainTransport(AlertRule):
     """
 
     name = "train.transport"
-    Thresholds = thresholds(seconds=120.0, bytes=1e6, tcp_bytes=20e9)
+    Thresholds = thresholds(
+        seconds=RDMA_UNUSED.seconds, bytes=RDMA_UNUSED.limit, tcp_bytes=SOCKETS_USED.limit
+    )
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds

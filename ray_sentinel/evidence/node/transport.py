@@ -38,7 +38,7 @@ _FAILED = re.compile(
 _MISSING = re.compile(r"NET/(?:Plugin|OFI|IB) ?:? ?.*Could not find: (?P<what>.*)", re.IGNORECASE)
 _OPTIONAL = re.compile(r"profiler|tuner", re.IGNORECASE)
 _BUSY = 1e6
-"""Bytes a second through a device above which it counts as in use."""
+"""Bytes a second through a device that say that it is in use; not that anything is wrong."""
 
 
 class _Said:
