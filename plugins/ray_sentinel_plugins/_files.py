@@ -71,7 +71,7 @@ class Files:
         A missing file is silent unless it was ``expected`` (it was listed a moment ago).
         """
         try:
-            return _read(path, limit)
+            return read_file(path, limit)
         except OSError as error:
             if expected or error.errno not in _ABSENT:
                 self.complain(path, f"cannot be read: {error.strerror or error}")
@@ -114,7 +114,7 @@ class Files:
         invalid or unsupported operation. Copies of such files are empty, all of a folder's; one
         empty file among others is damage."""
         try:
-            if _read(path, 1) or self.live:
+            if read_file(path, 1) or self.live:
                 return False
             with os.scandir(path.parent) as around:
                 return all(file.stat().st_size == 0 for file in around)
@@ -187,7 +187,11 @@ class Files:
         return self._newlines
 
 
-def _read(path: Path, limit: int) -> bytes:
+def read_file(path: Path, limit: int) -> bytes:
+    """Up to ``limit`` bytes of a file that is no device; never waits for a writer.
+
+    Raises OSError.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:
@@ -216,7 +220,7 @@ def of_running_kernel(folder: Path) -> bool:
 
 def _ends_in_newline(path: Path) -> bool:
     try:
-        return _read(path, 1 << 16).endswith(b"\n")
+        return read_file(path, 1 << 16).endswith(b"\n")
     except OSError:
         return False
 

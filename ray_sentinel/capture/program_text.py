@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,7 @@ _STANDARD = re.compile(r"(^|/)lib/python3\.\d+/(?!site-packages|dist-packages)|(
 """Files of Python and PyTorch themselves: their loops are not those of the training."""
 
 
-class _Text(msgspec.Struct, frozen=True):
+class ProgramFile(msgspec.Struct, frozen=True):
     """A file as it was read; ``identity`` is its device, inode, size (bytes) and time (ns)."""
 
     identity: tuple[int, int, int, int]
@@ -48,10 +48,19 @@ class _Text(msgspec.Struct, frozen=True):
 class ProgramText:
     """Reads the files; unchanged ones are read and parsed only once."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        *,
+        patience: float = PATIENCE,
+        read: Callable[[str, int, str], ProgramFile] | None = None,
+    ) -> None:
+        """``patience``: seconds for the files of one capture. ``read`` is given a file's path, the
+        process that runs it and ``proc``; ``read_program`` unless given."""
         self._proc = proc
+        self._read = read or read_program
         self._lock = threading.Lock()
-        self._reading: Bounded[str, _Text] = Bounded(PATIENCE)
+        self._reading: Bounded[str, ProgramFile] = Bounded(patience)
         self._sources: OrderedDict[tuple[int, int, int, int], PythonSource | None] = OrderedDict()
 
     def add(self, runs: Mapping[ProcessId, Sequence[Traced]]) -> dict[ProcessId, list[Traced]]:
@@ -62,7 +71,10 @@ class ProgramText:
                 path: process.pid for process, files in wanted.items() for path in files.values()
             }
             texts, _ = self._reading.run(
-                {path: partial(_read, path, pid, str(self._proc)) for path, pid in readers.items()}
+                {
+                    path: partial(self._read, path, pid, str(self._proc))
+                    for path, pid in readers.items()
+                }
             )
             sources = {path: self._source(text) for path, text in texts.items()}
             added = {}
@@ -89,7 +101,7 @@ class ProgramText:
             return root
         return "" if (ours.st_dev, ours.st_ino) == (its.st_dev, its.st_ino) else root
 
-    def _source(self, text: _Text) -> PythonSource | None:
+    def _source(self, text: ProgramFile) -> PythonSource | None:
         if text.identity not in self._sources:
             try:
                 self._sources[text.identity] = PythonSource(text.data)
@@ -115,7 +127,7 @@ def _of(
     pid: int,
     names: Mapping[str, str],
     sources: Mapping[str, PythonSource | None],
-    texts: Mapping[str, _Text],
+    texts: Mapping[str, ProgramFile],
 ) -> dict[str, PythonSource]:
     """File as this process's traces name it → its text, if that is what the process runs."""
     try:
@@ -130,8 +142,9 @@ def _of(
     }
 
 
-def _read(path: str, pid: int, proc: str) -> _Text:
-    """The file, if the process that runs it may read it too: a link may lead anywhere."""
+def read_program(path: str, pid: int, proc: str) -> ProgramFile:
+    """The file, if the process that runs it may read it too: a link may lead anywhere. Raises
+    OSError."""
     # A FIFO in the place of a program would wait for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
@@ -140,4 +153,4 @@ def _read(path: str, pid: int, proc: str) -> _Text:
         if not may_read(status, pid, proc):
             raise OSError(f"{path}: not to be read by process {pid}, which is said to run it")
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        return _Text(identity, file.read(MAX_BYTES))
+        return ProgramFile(identity, file.read(MAX_BYTES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, overload
 
@@ -56,7 +56,7 @@ def get_current_step(head_pod: str, job_id: str, namespace: str = "default") -> 
 
 def get_progress(head_pod: str, job_id: str, namespace: str = "default") -> JobProgress:
     """The last step, and the throughput of the last ones."""
-    return read_progress(_tail(Shell(head_pod, namespace), job_id).text)
+    return read_progress(log_tail(Shell(head_pod, namespace), job_id).text)
 
 
 def read_progress(text: str) -> JobProgress:
@@ -131,7 +131,8 @@ class StallWatch:
         return stepped is not None and now - stepped - _zone(tail) >= threshold
 
 
-_watch = StallWatch()
+WATCH = StallWatch()
+"""What earlier calls in this process saw."""
 
 
 def detect_stall(
@@ -143,11 +144,11 @@ def detect_stall(
     """
     status = check_job_status(head_pod, job_id, namespace)
     if status in _ENDED:
-        _watch.forget((head_pod, job_id))
+        WATCH.forget((head_pod, job_id))
     if status != "RUNNING":
         return False
-    tail = _tail(Shell(head_pod, namespace), job_id)
-    return _watch.stalled((head_pod, job_id), tail, stagnation_threshold, time.time())
+    tail = log_tail(Shell(head_pod, namespace), job_id)
+    return WATCH.stalled((head_pod, job_id), tail, stagnation_threshold, time.time())
 
 
 @overload
@@ -183,14 +184,20 @@ def monitor_job(*arguments: Any, **more: Any) -> MonitorResult:
     stagnation_threshold=300)`` asks the dashboard at ``address``, which ends it at once for a job
     that is not there. Raises UsageError, UnreachableError.
     """
-    in_pod = (
+    in_pod = names_pod(arguments, more)
+    with told():
+        return _monitor_in_pod(*arguments, **more) if in_pod else _monitor_by_id(*arguments, **more)
+
+
+def names_pod(arguments: Sequence[Any], more: Mapping[str, Any]) -> bool:
+    """Whether arguments of ``monitor_job`` are those with a pod (empty for this machine) before the
+    job."""
+    return (
         "head_pod" in more
         or "namespace" in more
         or (len(arguments) == 1 and "job_id" in more)
         or (len(arguments) > 1 and isinstance(arguments[1], str))
     )
-    with told():
-        return _monitor_in_pod(*arguments, **more) if in_pod else _monitor_by_id(*arguments, **more)
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -236,7 +243,7 @@ def _monitor_by_id(
     asked = _Asked(
         status=lambda: jobs.status(job_id),
         progress=lambda: read_progress(tail().text),
-        stalled=lambda: _watch.stalled(
+        stalled=lambda: WATCH.stalled(
             (jobs.address, job_id), tail(), stagnation_threshold, time.time()
         ),
         lost_seconds=0.0,
@@ -276,8 +283,8 @@ def _monitored(
     )
 
 
-def _tail(shell: Shell, job_id: str) -> JobLogTail:
-    """The end of the job's log: from Ray's file of it, or else what ``ray job logs`` prints."""
+def log_tail(shell: Shell, job_id: str) -> JobLogTail:
+    """The end of the job's log: Ray's file of it, else what ``ray job logs`` prints."""
     try:
         path = f"{shell.logs}/job-driver-{job_id}.log"
         well, text = shell.ask("tail", "-c", str(_TAIL), path)

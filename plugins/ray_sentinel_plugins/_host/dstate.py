@@ -55,11 +55,11 @@ def _processes(files: Files, proc: Path) -> list[str]:
 
 def _blocked(folder: Path) -> str | None:
     """The function that a task waits in, or None if it is not in D state (or is gone)."""
-    if task_state(_bytes(f"{folder}/stat")) != "D":
+    if task_state(read_task(f"{folder}/stat")) != "D":
         return None
-    function = _bytes(f"{folder}/wchan").decode("utf-8", "replace").strip()
+    function = read_task(f"{folder}/wchan").decode("utf-8", "replace").strip()
     if function in ("", "0"):
-        function = parse_stack(_bytes(f"{folder}/stack").decode("utf-8", "replace"))
+        function = parse_stack(read_task(f"{folder}/stack").decode("utf-8", "replace"))
     return function or UNKNOWN
 
 
@@ -74,7 +74,8 @@ def _blocked_thread(folder: Path) -> str | None:
     return None
 
 
-def _bytes(path: str) -> bytes:
+def read_task(path: str) -> bytes:
+    """The head of a file of a process; empty where it is gone or may not be read."""
     # Thousands of these in a row: a process that ends meanwhile is no news.
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

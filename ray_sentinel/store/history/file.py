@@ -14,7 +14,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ray_sentinel import regex as re
@@ -41,9 +41,19 @@ _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 class HistoryFile:
     """``series-*.db`` in a folder. One thread calls ``put`` and ``close``."""
 
-    def __init__(self, folder: Path, owner: str, max_bytes: int = MAX_BYTES) -> None:
-        """``owner`` continues its own file however old it is. Nothing is opened before ``put``."""
+    def __init__(
+        self,
+        folder: Path,
+        owner: str,
+        max_bytes: int = MAX_BYTES,
+        *,
+        opened: Callable[[Path, int], History] | None = None,
+    ) -> None:
+        """``owner`` continues its own file however old it is. Nothing is opened before ``put``,
+        which does it by ``opened`` (of a path and the most bytes); ``open_history`` unless given.
+        """
         self._folder, self._owner, self._max_bytes = folder, owner, max_bytes
+        self._opened = opened or open_history
         self._lock: int | None = None
         self._pruned: float | None = None
         self.history: History | None = None
@@ -97,7 +107,7 @@ class HistoryFile:
             keep_private(self._folder)
             if self.path is None:
                 self.path = self._take_up(now) or self._begin(now)
-            self.history = _opened(self.path, self._max_bytes)
+            self.history = self._opened(self.path, self._max_bytes)
             if self._pruned is None:
                 self.history.check()
         except (InputError, OSError) as error:
@@ -186,7 +196,8 @@ class HistoryFile:
         self._lock = self.path = self._pruned = None
 
 
-def _opened(path: Path, max_bytes: int) -> History:
+def open_history(path: Path, max_bytes: int) -> History:
+    """The history at ``path``, begun where there is none. Raises InputError, OSError."""
     # SQLite would let the umask say who may read it; its log gets the same mode.
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
     try:

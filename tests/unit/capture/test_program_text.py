@@ -9,12 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ray_sentinel.capture import program_text
-from ray_sentinel.capture.program_text import ProgramText
+from ray_sentinel.capture.program_text import ProgramFile, ProgramText, read_program
 from ray_sentinel.capture.states import read_stat
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
@@ -123,21 +122,16 @@ def test_a_text_is_read_again_only_where_it_changed(
     assert len(parsed) == 2
 
 
-def test_a_mount_that_hangs_costs_its_patience_once(
-    process: ProcessId, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mount_that_hangs_costs_its_patience_once(process: ProcessId, tmp_path: Path) -> None:
     alive, begun = threading.Event(), []
-    read = program_text._read
 
-    def hang(path: str, *of: Any) -> Any:
+    def hang(path: str, pid: int, proc: str) -> ProgramFile:
         if path.endswith("dead.py"):
             begun.append(path)
             alive.wait(60)
-        return read(path, *of)
+        return read_program(path, pid, proc)
 
-    monkeypatch.setattr(program_text, "_read", hang)
-    monkeypatch.setattr(program_text, "PATIENCE", 0.2)
-    text, dead = ProgramText(), run(process, tmp_path / "dead.py")
+    text, dead = ProgramText(patience=0.2, read=hang), run(process, tmp_path / "dead.py")
     try:
         assert blocks(text, dead) == {}
         assert blocks(text, dead) == {}

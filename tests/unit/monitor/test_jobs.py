@@ -67,7 +67,7 @@ def test_a_job_that_ray_does_not_know_is_not_watched_for_ever(
     clock = FakeClock()
     monkeypatch.setattr(jobs, "SystemClock", lambda: clock)
     monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: "UNKNOWN")
-    monkeypatch.setattr(jobs, "_tail", lambda shell, job: JobLogTail())
+    monkeypatch.setattr(jobs, "log_tail", lambda shell, job: JobLogTail())
     told = jobs.monitor_job("head", "a")
     assert (told["status"], told["timed_out"]) == ("UNKNOWN", False)
     assert 300 <= clock.monotonic() < 400
@@ -76,9 +76,9 @@ def test_a_job_that_ray_does_not_know_is_not_watched_for_ever(
 def test_jobs_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"a": "RUNNING", "b": "RUNNING"}
     clock = FakeClock()
-    monkeypatch.setattr(jobs, "_watch", StallWatch(clock))
+    monkeypatch.setattr(jobs, "WATCH", StallWatch(clock))
     monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: states[job])
-    monkeypatch.setattr(jobs, "_tail", lambda shell, job: JobLogTail(PLAIN))
+    monkeypatch.setattr(jobs, "log_tail", lambda shell, job: JobLogTail(PLAIN))
     assert not jobs.detect_stall("head", "a")
     assert not jobs.detect_stall("head", "b")
     states["a"] = "SUCCEEDED"

@@ -135,23 +135,44 @@ def test_wrong_arguments_are_told() -> None:
         monitor.auto_restart("head", "", "/ckpt")
 
 
-def test_monitor_job_takes_both_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, tuple[Any, ...]]] = []
-    monkeypatch.setattr(jobs, "_monitor_in_pod", lambda *a, **k: asked.append(("pod", a)) or {})
-    monkeypatch.setattr(jobs, "_monitor_by_id", lambda *a, **k: asked.append(("id", a)) or {})
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a call, and those by name."""
+
+
+def call(*arguments: Any, **more: Any) -> Call:
+    return arguments, more
+
+
+WITH_POD = (
+    call("pod", "job", 1),
+    call(head_pod="pod", job_id="job"),
+    call("pod", job_id="job"),
+    call("", "job", check_interval=1, timeout=2),
+)
+BY_ID = (
+    call("job"),
+    call("job", 0.2, timeout=1.0, address="http://x:1"),
+    call("job", 30, None, "http://x:1"),
+    call(job_id="job", address="http://x:1"),
+)
+
+
+def test_monitor_job_takes_both_calls() -> None:
+    assert all(jobs.names_pod(*arguments) for arguments in WITH_POD)
+    assert not any(jobs.names_pod(*arguments) for arguments in BY_ID)
+
+
+def test_a_job_that_is_asked_for_by_its_id_is_asked_of_the_dashboard() -> None:
     for watch in (monitor.monitor_job, job_submission.monitor_job):
-        watch("pod", "job", 1)
-        watch(head_pod="pod", job_id="job")
-        watch("pod", job_id="job")
-        watch("", "job", check_interval=1, timeout=2)
-        assert [how for how, _ in asked] == ["pod"] * 4
-        asked.clear()
-        watch("job")
-        watch("job", 0.2, timeout=1.0, address="http://x:1")
-        watch("job", 30, None, "http://x:1")
-        watch(job_id="job", address="http://x:1")
-        assert [how for how, _ in asked] == ["id"] * 4
-        asked.clear()
+        with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"):
+            watch("job", 0.2, timeout=1.0, address="http://127.0.0.1:9")
+
+
+def test_a_job_in_a_pod_is_asked_for_there(tmp_path: Path, pod_bin: Path) -> None:
+    program(pod_bin, "ray", "echo \"Status for job 'job': SUCCEEDED\"")
+    for watch in (monitor.monitor_job, job_submission.monitor_job):
+        assert watch("pod", "job", 1, timeout=0.1)["status"] == "SUCCEEDED"
+    assert "ray job status job" in (tmp_path / "calls").read_text()
 
 
 def test_an_efa_device_that_nccl_does_not_mention_is_an_issue(

@@ -45,14 +45,14 @@ def test_a_running_kernels_files_are_left_alone(tmp_path: Path) -> None:
     """With ``--sys DIR`` alone, /proc is this kernel's, and what is read of /proc/kmsg is lost."""
     cut = write(tmp_path / "cut", "123")
     opened: list[str] = []
-    real = _files._read
+    real = _files.read_file
 
     def read(path: Path, limit: int) -> bytes:
         opened.append(str(path))
         return real(path, limit)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_files, "_read", read)
+        patch.setattr(_files, "read_file", read)
         assert Files(LOG, live=False, roots=(Path("/proc"), Path("/sys"))).count(cut) == 123
     assert opened == [str(cut)]
 

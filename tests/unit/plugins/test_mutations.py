@@ -86,8 +86,8 @@ class Tampered:
 
 @pytest.fixture
 def tampered(monkeypatch: pytest.MonkeyPatch) -> Tampered:
-    tampered = Tampered(_files._read)
-    monkeypatch.setattr(_files, "_read", tampered)
+    tampered = Tampered(_files.read_file)
+    monkeypatch.setattr(_files, "read_file", tampered)
 
     def task_file(path: str) -> bytes:
         try:
@@ -95,7 +95,7 @@ def tampered(monkeypatch: pytest.MonkeyPatch) -> Tampered:
         except OSError:
             return b""
 
-    monkeypatch.setattr(dstate, "_bytes", task_file)
+    monkeypatch.setattr(dstate, "read_task", task_file)
     return tampered
 
 

@@ -105,14 +105,14 @@ def test_pma_files_that_the_driver_refuses(
     """As posted in prometheus/procfs#675: each of bnxt_re's PMA files answers EINVAL."""
     put(port / "counters", port_rcv_data=1, link_downed=1)
     put(port / "hw_counters", rx_bytes=7521781137064)
-    real = _files._read
+    real = _files.read_file
 
     def refuse(path: Path, limit: int) -> bytes:
         if path.parent.name == "counters":
             raise OSError(errno.EINVAL, "Invalid argument")
         return real(path, limit)
 
-    monkeypatch.setattr(_files, "_read", refuse)
+    monkeypatch.setattr(_files, "read_file", refuse)
     assert collect() == {f"hw_rdma_rx_bytes_total{DEVICE}": 7521781137064}
 
 

@@ -245,10 +245,10 @@ def test_the_next_folder_is_taken_and_said(tmp_path, caplog):
 
 
 def test_a_full_folder_is_named(tmp_path, monkeypatch, caplog):
-    def full(handle: int, size: int) -> None:
+    def full(handle: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(directory, "_allocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     writer = ProgressWriter.open(WHO, [tmp_path])
     assert not writer.attached
     assert "full" in caplog.text

@@ -15,7 +15,7 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history.file import FRESH_SECONDS, HistoryFile
+from ray_sentinel.store.history.file import FRESH_SECONDS, HistoryFile, open_history
 from ray_sentinel.store.history.source import HistorySource
 from ray_sentinel.store.history.writer import History, RowPacker, Rows
 
@@ -244,21 +244,23 @@ def test_a_reader_in_another_folder_that_is_not_ours_or_is_gone(tmp_path: Path) 
 
 
 def test_a_file_that_cannot_be_opened_is_tried_again_by_the_same_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    def refused(path: Path, _most: int) -> History:
+    refusals = iter(range(5))
+
+    def refused_at_first(path: Path, most: int) -> History:
+        if next(refusals, None) is None:
+            return open_history(path, most)
         try:
             raise sqlite3.OperationalError("unable to open database file")
         except sqlite3.OperationalError as error:
             raise InputError(f"{path}: {error}") from error
 
-    with monkeypatch.context() as refusing:
-        refusing.setattr("ray_sentinel.store.history.file._opened", refused)
-        file = HistoryFile(tmp_path, "one")
-        for later in range(5):
-            assert not file.put(rows(NOW), NOW + 60 * later)
-        assert "unable to open" in file.problem
-        assert len(list(tmp_path.iterdir())) == 1, "its lock"
+    file = HistoryFile(tmp_path, "one", opened=refused_at_first)
+    for later in range(5):
+        assert not file.put(rows(NOW), NOW + 60 * later)
+    assert "unable to open" in file.problem
+    assert len(list(tmp_path.iterdir())) == 1, "its lock"
     assert file.put(rows(NOW), NOW)
     assert file.problem == ""
     assert moments(file.path) == [NOW]
