@@ -24,8 +24,10 @@ class KindOfFault(msgspec.Struct, frozen=True, kw_only=True):
     is_mild: bool = False
     """Whether it accuses no process of the job, and is only a warning."""
     proving_state: str = ""
-    """The state of a process that proves it (``RankView.state_since``). No process ends because of
-    it, so no other one fails after it. Empty where no state proves it."""
+    """The state of a process that proves it (``RankView.state_since``): no process ends of it, so
+    that nobody falls over anybody. Empty where no state proves it."""
+    is_checked: bool = False
+    """Agents check each second whether a process of a Ray job still is so."""
     is_lack: bool = False
     """Whether it tells what is missing and who holds that, which changes while somebody waits for
     it."""
@@ -53,6 +55,7 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
             "on.",
         ),
         proving_state="stopped",
+        is_checked=True,
     ),
     "gil-held": KindOfFault(
         phrase="holds its GIL in C code, so no Python code can run there",
@@ -70,6 +73,7 @@ KINDS: Mapping[FaultKind, KindOfFault] = {
             "state D cannot be killed: the node may need a reboot.",
         ),
         proving_state="blocked",
+        is_checked=True,
     ),
     "cpu-spin": KindOfFault(
         phrase="spins on the CPU and makes no progress",

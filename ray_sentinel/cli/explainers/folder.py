@@ -14,8 +14,9 @@ nothing is found in what could be read and a part could not be read.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -30,8 +31,12 @@ from ray_sentinel.engine.incidents.evidence_case import (
     recorded_items,
 )
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.stacks import Explanation
 from ray_sentinel.model.incident import EvidenceItem
 from ray_sentinel.model.rank_names import name_ranks
+from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.model.triage import Triage
 
 HELP = "explain everything in a folder together (what `explain DIR` means)"
 
@@ -42,6 +47,10 @@ _WELL = {
     "logs": ("completed", "running"),
 }
 """For each witness, the kinds of answers with which its own command exits with 0."""
+
+
+Explained: TypeAlias = RecorderFacts | Explanation | RasFacts | Triage
+"""What the explainer of one kind of evidence returns."""
 
 
 class FolderWitness(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,43 +205,23 @@ def _of_one(found: FolderFiles, witnesses: list[FolderWitness]) -> FolderAnswer:
 
 
 def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator[FolderWitness]:
-    count = {kind: list(found.kinds.values()).count(kind) for kind in found.kinds.values()}
-    if (recorder := found.recorder) is not None:
-        yield FolderWitness(
-            source="flight-recorder",
-            kind=recorder.kind,
-            confidence=recorder.confidence,
-            ranks=tuple(one.rank for one in recorder.culprits),
-            text="; ".join(recorder.evidence[:2]),
-            files=count["flight-recorder"],
-        )
-    if (stacks := found.stacks) is not None:
-        yield FolderWitness(
-            source="stacks",
-            kind=stacks.kind,
-            confidence=stacks.confidence,
-            ranks=tuple(one.rank for one in stacks.culprits if one.rank is not None),
-            text="; ".join(item.text for item in stacks.evidence[:2]),
-            files=count["stacks"],
-        )
-    if (ras := found.ras) is not None:
-        yield FolderWitness(
-            source="nccl-ras",
-            kind=ras.kind,
-            confidence=ras.confidence,
-            ranks=tuple(one.rank for one in ras.culprits if one.rank is not None),
-            text="; ".join(ras.evidence[:2]),
-            files=count["nccl-ras"],
-        )
-    if (logs := found.logs) is not None:
-        yield FolderWitness(
-            source="logs",
-            kind=logs.kind,
-            confidence=logs.confidence,
-            ranks=tuple(one.rank for one in logs.culprits if one.rank is not None),
-            text=logs.summary,
-            files=count.get("logs", 0),
-        )
+    count = Counter(found.kinds.values())
+    told: tuple[tuple[str, Explained | None], ...] = (
+        ("flight-recorder", found.recorder),
+        ("stacks", found.stacks),
+        ("nccl-ras", found.ras),
+        ("logs", found.logs),
+    )
+    for source, explained in told:
+        if explained is not None:
+            yield FolderWitness(
+                source=source,
+                kind=explained.kind,
+                confidence=explained.confidence,
+                ranks=tuple(one.rank for one in explained.culprits if one.rank is not None),
+                text=_said(explained),
+                files=count[source],
+            )
     for source in sorted({item.source for item in recorded}):
         items = [item for item in recorded if item.source == source]
         yield FolderWitness(
@@ -245,6 +234,14 @@ def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator
             text="as recorded: " + "; ".join(item.text for item in items[:2]),
             files=1,
         )
+
+
+def _said(explained: Explained) -> str:
+    """What one explainer found, in a line."""
+    if isinstance(explained, Triage):
+        return explained.summary
+    items = explained.evidence[:2]
+    return "; ".join(item if isinstance(item, str) else item.text for item in items)
 
 
 def _contradictions(

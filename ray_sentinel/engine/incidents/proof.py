@@ -14,7 +14,6 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ray.jobs import RayTrack
-from ray_sentinel.engine.ray.waits import WATCHED
 from ray_sentinel.model.fault_kinds import KINDS
 
 
@@ -40,7 +39,7 @@ def runs_again(view: ClusterView, case: Case, now: float) -> bool:
     """Whether all members of a Ray job that were named as stopped or blocked are running again,
     even in a call that takes long. That nothing begins or ends in the job then proves nothing."""
     told_at = case.incident.confirmed_at
-    if told_at is None or case.incident.kind not in WATCHED:
+    if told_at is None or not KINDS[case.incident.kind].is_checked:
         return False
     tracks = list(_members(view, case))
     return bool(tracks) and all(

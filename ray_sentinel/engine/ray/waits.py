@@ -53,9 +53,7 @@ BROKEN: tuple[tuple[str, FaultKind], ...] = (
     ("holds the GIL", "gil-held"),
     ("is blocked in the kernel", "kernel-blocked"),
 )
-"""Beginnings of the proof's text, each with the kind of fault."""
-WATCHED = frozenset({"rank-stopped", "kernel-blocked"})
-"""Kinds for which agents check each second whether the process still is so."""
+"""How the proof's text begins, and the kind of fault."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be reported and lie outside the ranks."""
 ENVIRONMENTS = frozenset({"environment", "environment agent"})
@@ -172,9 +170,9 @@ def _cannot_go_on(
 def _is_free(
     view: ClusterView, job: RayJobView, kind: FaultKind, track: RayTrack, now: float
 ) -> bool:
-    """Whether a process that was stopped or blocked no longer is. A report of it is withdrawn once
-    that has lasted for a while: a process that writes a lot is blocked now and then."""
-    if kind not in WATCHED:
+    """Whether a process that was stopped or blocked is so no more. What has been told of one is
+    taken back once that is so for a while: who writes a lot is blocked now and then."""
+    if not KINDS[kind].is_checked:
         return False
     told = view.open_incidents.get((job.name, 0))
     return track.runs_again(now) if told else not track.is_held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.config import Config
+from ray_sentinel.config import Config, CoordinatorConfig
 from ray_sentinel.engine.rule import known_rules
 from ray_sentinel.engine.telemetry.alerting import AlertRule
 from ray_sentinel.engine.telemetry.series import TelemetrySeries
@@ -81,3 +81,25 @@ def test_gauges_that_stop_do_not_stop_the_engine() -> None:
         host.cards.clear()
     job.run(120)
     assert said(job) == []
+
+
+@pytest.mark.parametrize("series_bytes", [160 << 20, 120 << 10], ids=["whole", "thinned"])
+def test_what_is_usual_counts_by_its_time_where_old_samples_are_kept_less_often(
+    series_bytes: int,
+) -> None:
+    """For ten minutes other work has competed, after twenty without it: that is still not what is
+    usual, though most of the samples that are left are of those ten minutes."""
+    config = Config(coordinator=CoordinatorConfig(series_bytes=series_bytes))
+    job = TelemetryJob(3, nodes=1, config=config)
+    host = job.hosts[0]
+    host.gauges["hw_procs_running"] = 10.0
+    job.run(1300)
+    host.gauges["hw_procs_running"] = 40.0
+    job.run(600)
+    series = job.engine.view.telemetry.of(host.name).one("hw_procs_running", job.now)
+    assert series is not None
+    values = [value for _, value in series.samples]
+    assert (values.count(40.0) > values.count(10.0)) is (series_bytes < 1 << 20)
+    assert series.since < job.now - 1500
+    told = {alert.rule: alert.text for alert in job.engine.alerts()}
+    assert told == {"host.cpu_contention": "40 threads compete for the CPUs, usually 10"}
