@@ -2,16 +2,19 @@
 
     python bench/history.py [--nodes 1000] [--hours 1] [--json]
     python bench/history.py --formats
+    python bench/history.py --ladders
 
 Some hours of what so many nodes are asked to send are packed and written as fast as possible; the
 times are the samples'. Targets: 200 MiB more of resident memory, 4 % of a core, a file that keeps
 to its size and holds all of it. Exit code 1 if one is missed. ``--formats`` compares ways to store
-older samples in SQLite (``ray_sentinel/store/history/table.py``).
+older samples in SQLite (``ray_sentinel/store/history/table.py``), ``--ladders`` how often they are
+made coarser (``ray_sentinel/store/history/aging.py``).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import resource
@@ -26,11 +29,11 @@ import numpy as np
 
 from ray_sentinel.actors.coordinator.history import IMAGE_BYTES, wanted
 from ray_sentinel.diagnose.series import Reduce, Selector
-from ray_sentinel.store.history.aging import used_bytes
+from ray_sentinel.store.history.aging import AS_IT_CAME, LADDER, Ladder, age, used_bytes
 from ray_sentinel.store.history.file import HistoryFile
 from ray_sentinel.store.history.source import HistorySource
 from ray_sentinel.store.history.table import CELLS, HistoryTable, encode
-from ray_sentinel.store.history.writer import MAX_BYTES, RowPacker, Rows, history_image
+from ray_sentinel.store.history.writer import MAX_BYTES, History, RowPacker, Rows, history_image
 
 HOUR = 3600.0
 SAVE_SECONDS = 30.0
@@ -170,13 +173,66 @@ def compare_formats(folder: Path) -> None:
     stored("a block of all hosts", base, begun)
 
 
+DAY = 86400.0
+LADDERS: dict[str, Ladder] = {
+    "four, as shipped": LADDER,
+    "two, as small": ((AS_IT_CAME, 1800.0), (30.0, DAY), (480.0, float("inf"))),
+    "two, as fine": ((AS_IT_CAME, 1800.0), (10.0, DAY), (120.0, float("inf"))),
+}
+LADDER_NODES, LADDER_DAYS, LADDER_SECONDS = 4, 28, 10.0
+AGES = {"2 h": 2 * HOUR, "12 h": 12 * HOUR, "3 d": 3 * DAY, "28 d": 28 * DAY}
+
+
+def hour_of_rows(dice: np.random.Generator, begin: float, counted: np.ndarray) -> list[Rows]:
+    """Of each node 24 gauges that make noise, 8 counters and 8 constants."""
+    gpus = range(8)
+    gauges = [f'hw_gpu_{name}{{gpu="{i}"}}' for name in ("power", "heat", "clock") for i in gpus]
+    counters = [f'hw_gpu_errors_total{{gpu="{i}"}}' for i in gpus]
+    constants = [f'hw_gpu_limit{{gpu="{i}"}}' for i in gpus]
+    times = begin + LADDER_SECONDS * np.arange(1, HOUR / LADDER_SECONDS + 1)
+    rows = []
+    for node in range(LADDER_NODES):
+        noise = np.round(dice.normal(300.0, 20.0, (times.size, len(gauges))), 1)
+        counts = counted[node] + np.cumsum(dice.integers(0, 100, (times.size, 8)), axis=0)
+        counted[node] = counts[-1]
+        values = np.hstack([noise, counts, np.full((times.size, 8), 700.0)])
+        rows += [
+            (at, f"n{node}", row.tobytes()) for at, row in zip(times.tolist(), values, strict=True)
+        ]
+    return [Rows((*gauges, *counters, *constants), tuple(rows))]
+
+
+def compare_ladders(folder: Path) -> None:
+    """The same days of the same nodes, made coarser in each way; nothing is short of room."""
+    print(f"{'roll-ups':20} {'MiB':>6} {'CPU s':>6}  a cell at the age of {', '.join(AGES)}")
+    for number, (name, ladder) in enumerate(LADDERS.items()):
+        dice, counted = np.random.default_rng(1), np.zeros((LADDER_NODES, 8))
+        history, busy = History(folder / f"{number}.db"), 0.0
+        with contextlib.closing(sqlite3.connect(history.path)) as base:
+            for hour in range(24 * LADDER_DAYS):
+                history.put(hour_of_rows(dice, hour * HOUR, counted))
+                begun = time.process_time()
+                age(base, (hour + 1) * HOUR, 1 << 40, ladder)
+                busy += time.process_time() - begun
+            size = used_bytes(base)
+        history.close()
+        cells = [next(step for step, until in ladder if old < until) for old in AGES.values()]
+        told = ", ".join(f"{step:g} s" for step in cells)
+        print(f"{name:20} {size / 2**20:6.1f} {busy:6.1f}  {told}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--formats", action="store_true")
+    parser.add_argument("--ladders", action="store_true")
     args = parser.parse_args()
+    if args.ladders:
+        with tempfile.TemporaryDirectory() as folder:
+            compare_ladders(Path(folder))
+        return 0
     if args.formats:
         with tempfile.TemporaryDirectory() as folder:
             compare_formats(Path(folder))
