@@ -24,8 +24,8 @@ class KindOfFault(msgspec.Struct, frozen=True, kw_only=True):
     is_mild: bool = False
     """Whether it accuses no process of the job, and is only a warning."""
     proving_state: str = ""
-    """The state of a process that proves it (``RankView.state_since``): no process ends of it, so
-    that nobody falls over anybody. Empty where no state proves it."""
+    """The state of a process that proves it (``RankView.state_since``). No process ends because of
+    it, so no other one fails after it. Empty where no state proves it."""
     is_checked: bool = False
     """Agents check each second whether a process of a Ray job still is so."""
     is_lack: bool = False

@@ -35,7 +35,7 @@ SMOOTH_SECONDS = 60.0
 RESTING_UTILISATION = 20.0
 """Per cent of utilisation below which a GPU has nothing to do."""
 WARM_UP_SECONDS = 120.0
-"""After a rest a card's temperature follows its load no sooner."""
+"""Seconds after a rest for which a card's temperature does not yet follow its load."""
 ALL = 0.8
 """Share of the hosts that must move together for it to count as all of them."""
 FIRST_SHARE = 0.1

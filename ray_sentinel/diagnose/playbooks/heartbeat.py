@@ -26,7 +26,7 @@ TITLE = "Heartbeat timeout"
 DEFAULT_TIMEOUT = 100.0
 """JAX's own default of the heartbeat timeout, in seconds."""
 AROUND = 90.0
-"""Seconds around the moment at which the heartbeats stopped."""
+"""Seconds that are looked at before and after the moment at which the heartbeats stopped."""
 ABOVE_USUAL = 3.0
 """Times what the host has at other times, checkpoints included, beside the table's limits."""
 UNSAID = 0.3

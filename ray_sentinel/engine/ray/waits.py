@@ -53,7 +53,7 @@ BROKEN: tuple[tuple[str, FaultKind], ...] = (
     ("holds the GIL", "gil-held"),
     ("is blocked in the kernel", "kernel-blocked"),
 )
-"""How the proof's text begins, and the kind of fault."""
+"""Beginnings of the proof's text, each with the kind of fault."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be reported and lie outside the ranks."""
 ENVIRONMENTS = frozenset({"environment", "environment agent"})
@@ -170,8 +170,8 @@ def _cannot_go_on(
 def _is_free(
     view: ClusterView, job: RayJobView, kind: FaultKind, track: RayTrack, now: float
 ) -> bool:
-    """Whether a process that was stopped or blocked is so no more. What has been told of one is
-    taken back once that is so for a while: who writes a lot is blocked now and then."""
+    """Whether a process that was stopped or blocked no longer is. A report of it is withdrawn once
+    that has lasted for a while: a process that writes a lot is blocked now and then."""
     if not KINDS[kind].is_checked:
         return False
     told = view.open_incidents.get((job.name, 0))

@@ -48,7 +48,7 @@ from ray_sentinel.store.history.table import (
 )
 
 AS_IT_CAME = 0.0
-"""In place of the seconds of a cell."""
+"""Stands in place of a cell's seconds for samples that are kept as they came."""
 Ladder: TypeAlias = tuple[tuple[float, float], ...]
 """(Seconds of a cell, the age until which it stays). Each divides the next."""
 LADDER: Ladder = (
