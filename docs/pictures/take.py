@@ -37,6 +37,7 @@ from ray_sentinel.model.health import (  # noqa: E402
     TransportHealth,
 )
 from ray_sentinel.model.incident import Incident  # noqa: E402
+from ray_sentinel.report import series  # noqa: E402
 from ray_sentinel.report.html import (  # noqa: E402
     comparison_html,
     health_html,
@@ -176,8 +177,8 @@ def small(png: bytes) -> bytes:
     return min(png, out.getvalue(), key=len)
 
 
-def incident_report() -> str:
-    """``report.html`` of the stopped rank, with the series around it."""
+def diagnosis_of_hang() -> Diagnosis:
+    """What the series around the stopped rank's incident say."""
     (lane,) = steps().shown_lanes(FIRST)
     points = [point for point in lane.points if point[0] >= 270]
     times = tuple(10.0 * (FIRST + number) for number, *_ in points)
@@ -203,7 +204,7 @@ def incident_report() -> str:
             ),
         ),
     )  # fmt: skip
-    told = Diagnosis(
+    return Diagnosis(
         analysis="hang",
         outcome="found",
         cause="stopped",
@@ -212,7 +213,11 @@ def incident_report() -> str:
         culprits=(CauseLocation(host="node-1", gpu="1", reason="idle"),),
         plots=plots,
     )
-    return incident_html(hung(), told)
+
+
+def incident_report() -> str:
+    """``report.html`` of the stopped rank, with the series around it."""
+    return incident_html(hung(), diagnosis_of_hang())
 
 
 def comparison_report() -> str:
@@ -300,6 +305,44 @@ def take_reports(browser: Browser, wanted: Callable[[str], bool]) -> None:
                 take(browser, name, "main", TALLEST)
 
 
+NOTEBOOK = (
+    "from ray_sentinel import notebook\n\n"
+    'report = notebook.read_incident("incidents/0001")\nreport',
+    'report.frames()["step time"].dropna().tail(3)',
+)
+
+
+def take_notebook(browser: Browser) -> None:
+    """An incident in a notebook that is run for real, drawn as JupyterLab draws it."""
+    try:
+        import nbformat
+        from nbconvert import HTMLExporter
+        from nbconvert.preprocessors import ExecutePreprocessor
+    except ModuleNotFoundError as error:
+        say(f"notebook: left out, needs pip install nbconvert ipykernel pandas ({error.name})")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "incidents" / "0001"
+        bundle.mkdir(parents=True)
+        (bundle / "incident.json").write_bytes(msgspec.json.encode(hung()))
+        told = diagnosis_of_hang()
+        without = msgspec.structs.replace(told, plots=())
+        (bundle / series.FILE).write_bytes(msgspec.json.encode(without))
+        (bundle / series.PLOTS_FILE).write_bytes(series.plots_json(told.plots))
+        cells = [nbformat.v4.new_code_cell(source) for source in NOTEBOOK]
+        book = nbformat.v4.new_notebook(cells=cells)
+        ExecutePreprocessor(timeout=60).preprocess(book, {"metadata": {"path": folder}})
+        # Its own scripts would be fetched from elsewhere.
+        page, _ = HTMLExporter(template_name="lab").from_notebook_node(book)
+        page = re.sub(r"<script[^>]* src=[^>]*></script>", "", page)
+        file = Path(folder) / "notebook.html"
+        file.write_text(page, encoding="utf-8")
+        browser.open(file.as_uri())
+        browser.until("document.querySelectorAll('.jp-OutputArea-output').length > 1", "its cells")
+        browser.run(STILL)
+        take(browser, "notebook", "body", TALLEST)
+
+
 def take_top() -> None:
     """``top.svg``: the terminal, small."""
 
@@ -327,8 +370,12 @@ def main(names: list[str]) -> None:
 
     if wanted("top"):
         take_top()
-    if any(wanted(name) for name in (*REPORTS, *(view.name for view in VIEWS))):
+    if any(wanted(name) for name in (*REPORTS, "notebook", *(view.name for view in VIEWS))):
         with a_browser() as browser:
+            if wanted("notebook"):
+                browser.resize(900, 900)
+                browser.prefer("light")
+                take_notebook(browser)
             take_reports(browser, wanted)
             take_page(browser, wanted)
 
