@@ -27,15 +27,31 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class HangingDisk:
     """``path`` is where it is mounted, ``behind`` the folder that holds its files."""
 
-    def __init__(self, path: Path, behind: Path, server: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, path: Path, behind: Path, server: subprocess.Popen[bytes], waiting: Path
+    ) -> None:
+        """``waiting`` is the kernel's file with the number of calls that have no answer yet."""
         self.path, self.behind = path, behind
-        self._server = server
+        self._server, self._waiting = server, waiting
 
     def hang(self) -> None:
-        """From now on nothing returns."""
-        self._server.send_signal(signal.SIGSTOP)
+        """From now on nothing returns, and whoever waits can be killed.
+
+        Whoever waits for a call that the server has begun cannot be: the kernel keeps the process
+        until there is an answer, and to everybody else it is alive. So the server stops between two
+        calls.
+        """
         stat = Path(f"/proc/{self._server.pid}/stat")
-        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stops")
+
+        def between_calls() -> bool:
+            self._server.send_signal(signal.SIGSTOP)
+            eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stops")
+            if int(self._waiting.read_text()) == 0:
+                return True
+            self.answer()
+            return False
+
+        eventually(between_calls, "nobody waits for the disk", every=0.01)
 
     def answer(self) -> None:
         """All that waits is done, in its order."""
@@ -47,8 +63,9 @@ def hanging_disk(folder: Path) -> Iterator[HangingDisk]:
     """One at ``folder/disk``. Skips where FUSE is not to be had; at the end whoever still waits
     for it gets an error."""
     mount, behind = folder / "disk", folder / "behind"
-    mount.mkdir()
-    behind.mkdir()
+    connections = folder / "connections"
+    for made in (mount, behind, connections):
+        made.mkdir()
     server = subprocess.Popen(
         [sys.executable, __file__, str(behind), str(mount)],
         env={
@@ -58,16 +75,20 @@ def hanging_disk(folder: Path) -> Iterator[HangingDisk]:
         },
     )
     try:
+        if _libc.mount(b"none", str(connections).encode(), b"fusectl", 0, None):
+            lacking("the kernel's list of FUSE connections cannot be mounted: run as root")
         eventually(
             lambda: os.path.ismount(mount) or server.poll() is not None, "it is mounted", 20.0
         )
         if server.poll() is not None:
             lacking("a FUSE file system cannot be mounted here: run as root, with /dev/fuse")
-        yield HangingDisk(mount, behind, server)
+        minor = os.minor(os.stat(mount).st_dev)
+        yield HangingDisk(mount, behind, server, connections / str(minor) / "waiting")
     finally:
         server.send_signal(signal.SIGCONT)
         for flags in (MNT_FORCE, MNT_DETACH):
             _libc.umount2(str(mount).encode(), flags)
+        _libc.umount2(str(connections).encode(), MNT_DETACH)
         server.kill()
         server.wait()
 
