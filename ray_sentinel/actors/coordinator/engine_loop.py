@@ -128,14 +128,18 @@ class EngineLoop:
             event = mask_record(event)
         now = self._clock.now()
         with self._lock:
-            self._last = max(self._last, now)
-            event = msgspec.structs.replace(event, time=self._last)
-            number, actions = self._take(event)
-            for told in self._engine.told(actions):
-                self._take(told)
-            # Under the lock, so that actions keep the order of their events; it only queues them.
-            for action in actions:
-                self.act(action)
+            return self._feed(event, now)
+
+    def _feed(self, event: AnyEvent, now: float) -> int:
+        """The same, by who holds the lock."""
+        self._last = max(self._last, now)
+        event = msgspec.structs.replace(event, time=self._last)
+        number, actions = self._take(event)
+        for told in self._engine.told(actions):
+            self._take(told)
+        # Under the lock, so that actions keep the order of their events; it only queues them.
+        for action in actions:
+            self.act(action)
         return number
 
     def _take(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
@@ -201,9 +205,15 @@ class EngineLoop:
     def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
         """Capture a running job now, or all of them without a name. Returns the incidents that were
         created for it; none if no such job runs."""
-        before = {incident.id for incident in self.incidents()}
-        self.feed(DumpAsked(time=self._clock.now(), job=job, why=why, thorough=thorough))
-        return tuple(incident for incident in self.incidents() if incident.id not in before)
+        now = self._clock.now()
+        event = mask_record(DumpAsked(time=now, job=job, why=why, thorough=thorough))
+        with self._lock:
+            # Nothing else can come between, whose incidents would be taken for this one's.
+            before = {one.id for one in self._engine.incidents()}
+            self._feed(event, now)
+            made = [one for one in self._engine.incidents() if one.id not in before]
+        shift = self._clock.shift
+        return tuple(shown_incident(incident, shift) for incident in made)
 
     def shed(self) -> str:
         """Make the engine drop data to save memory. Returns the part that gave some, "" if none

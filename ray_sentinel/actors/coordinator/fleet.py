@@ -93,6 +93,7 @@ class Fleet:
         self._nodes: dict[str, RayNode] = {}
         self._lock = threading.Lock()
         self._sweep_at = 0.0
+        self._untold: list[AnyEvent] = []
         self._asked_at: float | None = None
         """Since when Ray's control store has been asked for its nodes in vain (monotonic)."""
 
@@ -154,7 +155,11 @@ class Fleet:
         return f"the agent has not reported for {now - (heard or slot.since):.0f} s"
 
     def step(self, now: float) -> list[AnyEvent]:
-        """Compare with ``ray.nodes()``, create and drop agents. Returns what joined and left."""
+        """Compare with ``ray.nodes()``, create and drop agents. Returns what joined and left.
+
+        Ray's control store may fail at any point, and the step then raises what it raised: what was
+        seen before that is in ``untold``.
+        """
         seen = ray_nodes(self._listed())
         if not any(node.alive for node in seen.values()):
             # A control store that has just begun is empty; it cannot be right, because we run on a
@@ -162,16 +167,20 @@ class Fleet:
             return []
         with self._lock:
             self._nodes = seen
-        events = [
-            *self._forget_dead(seen, now),
-            *self._welcome(seen, now),
-            *self._note_draining(now),
-        ]
+        self._forget_dead(seen, now)
+        self._welcome(seen, now)
+        self._note_draining(now)
         slots, groups = list(self._slots.values()), cache(placement.groups)
         for slot in slots:
             if slot.handle is not None:
                 self._check(slot, now, groups)
         self._start_some(slots, now)
+        return self.untold()
+
+    def untold(self) -> list[AnyEvent]:
+        """What steps have seen and not returned; it is returned once. Called by the thread that
+        calls ``step``."""
+        events, self._untold = self._untold, []
         return events
 
     def _start_some(self, slots: list[FleetMember], now: float) -> None:
@@ -206,19 +215,19 @@ class Fleet:
         self._asked_at = None
         return entries
 
-    def _forget_dead(self, seen: Mapping[str, RayNode], now: float) -> list[AnyEvent]:
-        events: list[AnyEvent] = []
+    def _forget_dead(self, seen: Mapping[str, RayNode], now: float) -> None:
         living = {key for key, node in seen.items() if node.alive}
         for node_id in [key for key in self._slots if key not in living]:
+            left = _departure(node_id, seen.get(node_id), now)
             with self._lock:
                 del self._slots[node_id]
-            left = _departure(node_id, seen.get(node_id), now)
-            events.append(left)
+            self._untold.append(left)
+            # Until it was done, also where it fails now.
+            self._sweep_at = now
             log.warning("node %s has left %s", node_id[:8], left.reason)
-        if events or now >= self._sweep_at:
-            self._sweep_at = now + SWEEP_SECONDS
+        if now >= self._sweep_at:
             self._drop_dead(living)
-        return events
+            self._sweep_at = now + SWEEP_SECONDS
 
     def _drop_dead(self, living: Collection[str]) -> None:
         """Drop dead nodes, including those that a previous coordinator left behind."""
@@ -227,25 +236,24 @@ class Fleet:
             placement.drop(node_id, groups)
             log.info("dropped the agent and group of the dead node %s", node_id[:8])
 
-    def _welcome(self, seen: Mapping[str, RayNode], now: float) -> list[AnyEvent]:
-        events: list[AnyEvent] = []
+    def _welcome(self, seen: Mapping[str, RayNode], now: float) -> None:
         for node in seen.values():
             if node.alive and node.id not in self._slots:
+                joined = NodeJoined(time=now, node=as_node(node, seen.values()))
                 with self._lock:
                     self._slots[node.id] = FleetMember(node, now)
-                events.append(NodeJoined(time=now, node=as_node(node, seen.values())))
+                self._untold.append(joined)
                 log.info("node %s (%s) has joined", node.id[:8], node.address)
-        return events
 
-    def _note_draining(self, now: float) -> list[AnyEvent]:
-        """Record nodes that Ray has begun to drain since the last look."""
+    def _note_draining(self, now: float) -> None:
+        """Nodes that Ray has begun to drain since the last look."""
         told = {key: at for key, at in self._ask_draining().items() if key in self._slots}
         new = {key: at for key, at in told.items() if self._draining.get(key) != at}
         with self._lock:
             self._draining = told
-        for node_id in new:
+        for node_id, deadline in new.items():
+            self._untold.append(NodeDraining(time=now, node_id=node_id, deadline=deadline))
             log.info("node %s is being drained", node_id[:8])
-        return [NodeDraining(time=now, node_id=key, deadline=at) for key, at in new.items()]
 
     def draining(self) -> dict[str, float]:
         """Living nodes that are being drained, each with the time at which it goes; 0 if that is

@@ -230,8 +230,13 @@ class CoordinatorParts:
         self._loops.append(Loop(interval, step, name=f"ray-sentinel-{name}"))
 
     def _reconcile(self) -> None:
-        for event in self.fleet.step(self.clock.now()):
-            self.engine.feed(event)
+        try:
+            for event in self.fleet.step(self.clock.now()):
+                self.engine.feed(event)
+        finally:
+            # Of a step that Ray's control store left in the middle.
+            for event in self.fleet.untold():
+                self.engine.feed(event)
         self._leave_drained_nodes()
         watched = self.fleet.nodes().keys() - self.fleet.released()
         self.roster.keep(watched)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Finding
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.progress.rank.own_process import boot_number
+from tests.support.engine_sim import Sim
 from tests.support.samples import sampled, series_key
 from tests.support.waiting import eventually
 
@@ -229,3 +231,28 @@ def test_the_log_says_by_which_clock_its_times_go_on(tmp_path: Path) -> None:
     feed_last(subject, Tick(time=0.0))
     header, _ = event_log.read(tmp_path)
     assert (header.clock_offset, header.boot) == (10_000.0, boot_number())
+
+
+class Interposed(SteadyClock):
+    """A clock in whose next reading something else comes between."""
+
+    then: Callable[[], object] | None = None
+
+    def now(self) -> float:
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        return super().now()
+
+
+def test_a_capture_that_was_asked_for_returns_its_own_incidents_alone() -> None:
+    sim = Sim(world=6)
+    for rank in sim.ranks[3:]:
+        rank.job, rank.number = "other", rank.number - 3
+    sim.run(30)
+    clock = Interposed(FakeClock(sim.now))
+    subject = EngineLoop(sim.engine, clock, lambda action: None, None, 1 << 20)
+    clock.then = lambda: subject.feed(DumpAsked(time=sim.now, job="other", why="by another"))
+    (made,) = subject.dump("job", "by hand")
+    assert (made.job, made.kind) == ("job", "asked")
+    assert {one.job for one in subject.incidents()} == {"job", "other"}, "at the same moment"

@@ -22,7 +22,7 @@ from ray_sentinel.actors.report_deltas import MARK
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import ProbeNode
-from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeLeft
+from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeJoined, NodeLeft
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 from tests.support.waiting import eventually
@@ -200,6 +200,52 @@ def test_a_control_store_that_lists_no_living_node_is_not_believed(
         assert fleet.step(101.0) == []
     assert fleet.handle("n") is FakeAgent
     assert dropped == []
+
+
+def test_what_was_seen_before_the_control_store_failed_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node's end is seen once: Ray lists no more of it then, and its slot has gone."""
+    away = False
+
+    def groups() -> dict[str, None]:
+        if away:
+            raise RayError("the control store is away")
+        return {"n": None, "m": None}
+
+    def draining() -> dict[str, float]:
+        if away:
+            raise RayError("the control store is away")
+        return {}
+
+    other = {**NODE, "NodeID": "m", "NodeManagerAddress": "10.0.0.2"}
+    dropped: list[str] = []
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE, other])
+    monkeypatch.setattr(placement, "groups", groups)
+    monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent())
+    monkeypatch.setattr(placement, "drop", lambda node_id, _: dropped.append(node_id))
+    fleet = Fleet(b"{}", lambda node_id: 100.0, draining)
+    joined = {event.node.id for event in fleet.step(100.0) if isinstance(event, NodeJoined)}
+    assert joined == {"n", "m"}
+    away = True
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE, {**other, "Alive": False}])
+    with pytest.raises(RayError):
+        fleet.step(101.0)
+    (left,) = fleet.untold()
+    assert isinstance(left, NodeLeft)
+    assert left.node_id == "m"
+    assert fleet.untold() == []
+    # A node that comes while what is asked for after it fails.
+    third = {**NODE, "NodeID": "o", "NodeManagerAddress": "10.0.0.3"}
+    monkeypatch.setattr(placement, "groups", lambda: {"n": None, "m": None})
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE, third])
+    with pytest.raises(RayError):
+        fleet.step(102.0)
+    assert dropped == ["m"], "the look for groups that nobody needs is made good"
+    away = False
+    (come,) = fleet.step(103.0)
+    assert isinstance(come, NodeJoined)
+    assert come.node.id == "o"
 
 
 def test_agents_are_started_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
