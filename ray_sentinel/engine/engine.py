@@ -134,6 +134,9 @@ class Engine:
                     job.take_times(event.ended, event.changes, now)
             case SnapshotReceived():
                 self.view.take(event.snapshot, now)
+                self.failures.run(
+                    "alerts", lambda: self.state.alerts.go_on(self.view, self.failures)
+                )
                 # Exits are hard evidence and come at once: do not wait for the next tick.
                 return self._early_tick(now) if event.snapshot.exits else []
             case Tick():

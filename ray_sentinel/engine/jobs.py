@@ -181,6 +181,10 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             self._live_nodes = frozenset(view.node for view in self.live)
         return self._live_nodes
 
+    def live_on(self, node: str) -> list[RankView]:
+        """The living ranks of a node."""
+        return [view for view in self._on_node.get(node, {}).values() if view.alive]
+
     @property
     def world_size(self) -> int | None:
         # After a restart with other nodes, ranks that ended before had another world size.

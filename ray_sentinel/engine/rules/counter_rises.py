@@ -9,7 +9,7 @@ import msgspec
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind, Severity
 from ray_sentinel.model.thresholds import (
@@ -52,7 +52,7 @@ class Rise(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
-class RiseRule(AlertRule):
+class RiseRule(NodeAlertRule):
     """Warns about each counter that rose by ``least`` within ``seconds`` (its thresholds)."""
 
     severity: ClassVar[Severity]
@@ -62,9 +62,9 @@ class RiseRule(AlertRule):
     text: ClassVar[str]
     """The text of the alert, with ``{rise}`` and ``{limits}``."""
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for rise in self.rises(view, now, self.thresholds.seconds, self.thresholds.least):
-            if self.unusual(view, rise, now):
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+        for rise in self.rises(part, self.thresholds.seconds, self.thresholds.least):
+            if self.unusual(part.view, rise, part.now):
                 yield self.told(rise)
 
     def told(self, rise: Rise) -> Alert:
@@ -87,10 +87,11 @@ class RiseRule(AlertRule):
         """Whether a rise of ``least`` or more deserves an alert."""
         return True
 
-    def rises(self, view: ClusterView, now: float, seconds: float, least: float) -> Iterator[Rise]:
-        """Every counter that rose by ``least`` within ``seconds`` on nodes with ranks. What it had
+    def rises(self, part: WatchedPart, seconds: float, least: float) -> Iterator[Rise]:
+        """Every counter of these nodes that rose by ``least`` within ``seconds``. What it had
         counted before it was first seen (since boot) is not a rise."""
-        for node, telemetry in watched(view):
+        now = part.now
+        for node, telemetry in part.nodes:
             for metric, words in self.metrics:
                 for labels, series in telemetry.get(metric, now):
                     count = series.rise(now, seconds)
@@ -152,13 +153,13 @@ class GpuNvlink(RiseRule):
     )
     text = "{rise.count:.0f} new {rise.name} {rise.kind}"
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
         for seconds, least, recoveries in (
             (limits.seconds, limits.least, False),
             (limits.recovery_seconds, limits.least_recoveries, True),
         ):
-            for rise in self.rises(view, now, seconds, least):
+            for rise in self.rises(part, seconds, least):
                 if (rise.kind in NVLINK_KINDS) is recoveries:
                     yield self.told(rise)
 
@@ -266,5 +267,5 @@ class NetTcpRetransmit(NetRdmaCongestion):
         return super().unusual(view, rise, now) and not any(
             view.scalars.apart_lately(job, now, self.thresholds.seconds + LINGER)
             for job in view.jobs.values()
-            if any(rank.node == rise.node for rank in job.live)
+            if rise.node in job.live_nodes
         )

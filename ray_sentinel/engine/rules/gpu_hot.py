@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import GPU_HOT
 
 
-class GpuHot(AlertRule):
+class GpuHot(NodeAlertRule):
     """If all cards are hot, the cooling of the rack has failed, and no card stands out.
 
     Thresholds: above ``celsius`` all through the last ``seconds``.
@@ -20,13 +19,13 @@ class GpuHot(AlertRule):
     name = "gpu.hot"
     Thresholds = thresholds(seconds=GPU_HOT.seconds, celsius=GPU_HOT.limit)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
-        for node, telemetry in watched(view):
-            for labels, series in telemetry.get("hw_gpu_temperature_celsius", now):
+        for node, telemetry in part.nodes:
+            for labels, series in telemetry.get("hw_gpu_temperature_celsius", part.now):
                 # Nearly none is hot: the newest sample is looked at first.
-                if series.last <= limits.celsius or not series.covers(now, limits.seconds):
+                if series.last <= limits.celsius or not series.covers(part.now, limits.seconds):
                     continue
-                if min(series.within(now, limits.seconds)) > limits.celsius:
+                if min(series.within(part.now, limits.seconds)) > limits.celsius:
                     text = f"is at {series.last:.0f} °C: {GPU_HOT.phrase}"
                     yield self.alert(text, host=node.node.host, gpu=labels.get("gpu", ""))

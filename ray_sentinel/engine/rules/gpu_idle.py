@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.alert_rules import GpuAlertRule, GpuSeen, WatchedPart
 from ray_sentinel.engine.telemetry.gpus import IDLE, UTILISATION, GpuPlace
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import GPU_IDLE, GPU_LOADED
@@ -17,7 +17,7 @@ LAG = 30.0
 """Seconds by which what collectors saw may be old."""
 
 
-class GpuIdle(AlertRule):
+class GpuIdle(GpuAlertRule):
     """A job may be "running" for hours without a GPU: its processes cannot see any, or wait.
 
     Thresholds: ``seconds`` without work; ``startup_seconds`` that a job may take to begin;
@@ -29,7 +29,7 @@ class GpuIdle(AlertRule):
         seconds=GPU_IDLE.seconds, startup_seconds=1200.0, empty_bytes=GPU_LOADED.limit
     )
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def jobs(self, view: ClusterView, at_work: Sequence[JobView], now: float) -> Iterator[JobView]:
         for job in view.jobs.values():
             begun = job.training() or now - job.first_seen > self.thresholds.startup_seconds
             if not job.live or not begun or job.protected_phase(now):
@@ -37,14 +37,22 @@ class GpuIdle(AlertRule):
             if now - job.first_seen < self.thresholds.seconds:
                 continue
             lately = view.scalars.apart_lately(job, now, self.thresholds.seconds + LAG)
-            if job.training() and lately:
-                continue
-            gpus = view.gpu_levels.places(view.telemetry, job, now)
-            idle = [gpu for gpu in gpus if self._idle(gpu, now)]
-            told = all(rank.rank.gpus for rank in job.live)
-            # Nobody said which GPUs the job was given: some may be left over by design.
-            if idle and (told or len(idle) == len(gpus)):
-                yield self._alert(view, job, gpus, idle, now)
+            if not (job.training() and lately):
+                yield job
+
+    def read(self, part: WatchedPart, job: JobView) -> Iterator[GpuSeen]:
+        for gpu in part.places(job):
+            state = "idle" if self._idle(gpu, part.now) else ""
+            yield GpuSeen(job.key, gpu.node, gpu.gpu, state=state)
+
+    def judge(
+        self, view: ClusterView, job: JobView, seen: Sequence[GpuSeen], now: float
+    ) -> Iterator[Alert]:
+        idle = [gpu for gpu in seen if gpu.state == "idle"]
+        told = all(rank.rank.gpus for rank in job.live)
+        # Nobody said which GPUs the job was given: some may be left over by design.
+        if idle and (told or len(idle) == len(seen)):
+            yield self._alert(view, job, len(seen), idle, now)
 
     def _idle(self, gpu: GpuPlace, now: float) -> bool:
         series = gpu.telemetry.one(UTILISATION, now, gpu=gpu.gpu)
@@ -53,27 +61,22 @@ class GpuIdle(AlertRule):
         return max(series.within(now, self.thresholds.seconds)) <= IDLE
 
     def _alert(
-        self,
-        view: ClusterView,
-        job: JobView,
-        gpus: list[GpuPlace],
-        idle: list[GpuPlace],
-        now: float,
+        self, view: ClusterView, job: JobView, gpus: int, idle: Sequence[GpuSeen], now: float
     ) -> Alert:
         one = idle[0] if len(idle) == 1 else None
         return self.alert(
             job=job.job,
             host=view.host_of(one.node) if one else "",
             gpu=one.gpu if one else "",
-            text=f"{len(idle)} of {len(gpus)} GPUs have been idle for "
-            f"{self.thresholds.seconds:.0f} s: {self._why(job, idle, now)}",
+            text=f"{len(idle)} of {gpus} GPUs have been idle for "
+            f"{self.thresholds.seconds:.0f} s: {self._why(view, job, idle, now)}",
         )
 
-    def _why(self, job: JobView, idle: list[GpuPlace], now: float) -> str:
+    def _why(self, view: ClusterView, job: JobView, idle: Sequence[GpuSeen], now: float) -> str:
         loaded = [
             series.last > self.thresholds.empty_bytes
             for gpu in idle
-            if (series := gpu.telemetry.one(VRAM, now, gpu=gpu.gpu)) is not None
+            if (series := view.telemetry.of(gpu.node).one(VRAM, now, gpu=gpu.gpu)) is not None
         ]
         moving = job.silence(now) < job.timeout()
         if loaded and not any(loaded):

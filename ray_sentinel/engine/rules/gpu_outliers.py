@@ -6,13 +6,13 @@ from __future__ import annotations
 import abc
 import statistics
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, jobs_at_work
+from ray_sentinel.engine.telemetry.alert_rules import GpuAlertRule, GpuSeen, WatchedPart
 from ray_sentinel.engine.telemetry.gpus import UTILISATION
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import (
@@ -30,7 +30,7 @@ AT_WORK = 0.3
 """Utilisation (0 to 1) from which a GPU is at work at all."""
 
 
-class OutlierRule(AlertRule):
+class OutlierRule(GpuAlertRule):
     """Warns about each GPU whose median over ``seconds`` is too far from the median of its
     peers."""
 
@@ -43,38 +43,42 @@ class OutlierRule(AlertRule):
     def too_far(self, value: float, peers: float) -> bool:
         """Whether a GPU's value is outside the thresholds."""
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for job in jobs_at_work(view, now):
-            for host, gpu, value, peers in self._outliers(view, job, now):
-                text = self.text.format(value=value, peers=peers)
-                yield self.alert(text, kind="slow", job=job.job, host=host, gpu=gpu)
+    def jobs(self, view: ClusterView, at_work: Sequence[JobView], now: float) -> Iterable[JobView]:
+        return at_work
 
-    def _outliers(
-        self, view: ClusterView, job: JobView, now: float
-    ) -> Iterator[tuple[str, str, float, float]]:
-        """Host, index, median and the peers' median of each GPU whose median is too far from the
-        peers' and whose values stay on that side. GPUs that rest by design are left out."""
-        found: dict[tuple[str, str], list[float]] = {}
-        seconds = self.thresholds.seconds
-        for node_id, index, node in view.gpu_levels.places(view.telemetry, job, now):
+    def read(self, part: WatchedPart, job: JobView) -> Iterator[GpuSeen]:
+        """The median of each GPU. Those that rest by design are left out."""
+        now, seconds = part.now, self.thresholds.seconds
+        for node_id, index, node in part.places(job):
             series = node.one(self.metric, now, gpu=index, **self.labels)
             use = node.one(UTILISATION, now, gpu=index)
             if series is None or not series.covers(now, seconds):
                 continue
             if use is not None and (use.level(now, seconds) or 0.0) < AT_WORK:
                 continue
-            found[node_id, index] = series.within(now, seconds)
-        medians = {key: statistics.median(values) for key, values in found.items()}
-        if len(medians) <= LEAST_PEERS:
+            median = statistics.median(series.within(now, seconds))
+            yield GpuSeen(job.key, node_id, index, median)
+
+    def judge(
+        self, view: ClusterView, job: JobView, seen: Sequence[GpuSeen], now: float
+    ) -> Iterator[Alert]:
+        if len(seen) <= LEAST_PEERS:
             return
-        ordered = sorted(medians.values())
-        for key, values in found.items():
-            value, peers = medians[key], median_of_others(ordered, medians[key])
-            if not self.too_far(value, peers):
-                continue
-            side = sum((other < peers) == (value < peers) for other in values)
-            if side >= STEADY * len(values):
-                yield view.host_of(key[0]), key[1], value, peers
+        ordered = sorted(gpu.value for gpu in seen)
+        for gpu in seen:
+            peers = median_of_others(ordered, gpu.value)
+            if self.too_far(gpu.value, peers) and self._stays(view, gpu, peers, now):
+                text = self.text.format(value=gpu.value, peers=peers)
+                host = view.host_of(gpu.node)
+                yield self.alert(text, kind="slow", job=job.job, host=host, gpu=gpu.gpu)
+
+    def _stays(self, view: ClusterView, gpu: GpuSeen, peers: float, now: float) -> bool:
+        """Whether its values stay on the side of the peers' median on which their median is."""
+        node = view.telemetry.of(gpu.node)
+        series = node.one(self.metric, now, gpu=gpu.gpu, **self.labels)
+        values = series.within(now, self.thresholds.seconds) if series is not None else []
+        side = sum((value < peers) == (gpu.value < peers) for value in values)
+        return bool(values) and side >= STEADY * len(values)
 
 
 def median_of_others(ordered: Sequence[float], value: float) -> float:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import GPU_THROTTLED, THROTTLE_REASONS
 
 
-class GpuThrottle(AlertRule):
+class GpuThrottle(NodeAlertRule):
     """A thermal straggler: all ranks wait for its GPU in every step.
 
     Thresholds: ``share`` of the last ``seconds``.
@@ -20,15 +19,15 @@ class GpuThrottle(AlertRule):
     name = "gpu.throttle"
     Thresholds = thresholds(seconds=GPU_THROTTLED.seconds, share=GPU_THROTTLED.limit)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
-        for node, telemetry in watched(view):
+        for node, telemetry in part.nodes:
             found: dict[str, list[str]] = {}
-            for labels, series in telemetry.get("hw_gpu_throttle_reason", now):
+            for labels, series in telemetry.get("hw_gpu_throttle_reason", part.now):
                 reason = labels.get("reason", "")
                 if reason not in THROTTLE_REASONS:
                     continue
-                values = series.within(now, limits.seconds)
+                values = series.within(part.now, limits.seconds)
                 if len(values) >= 4 and sum(values) >= limits.share * len(values):
                     found.setdefault(labels.get("gpu", ""), []).append(reason)
             for gpu, reasons in found.items():

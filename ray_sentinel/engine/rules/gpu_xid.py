@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.evidence import xids
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import Event
@@ -17,7 +16,7 @@ APPLICATION = frozenset(map(str, xids.APPLICATION))
 ECC = frozenset({"48", "63", "64", "92", "94", "95"})
 
 
-class GpuXid(AlertRule):
+class GpuXid(NodeAlertRule):
     """Fatal Xids explain why a job stopped; others are shown with their meaning.
 
     Thresholds: ``seconds`` for which an error is shown.
@@ -26,10 +25,10 @@ class GpuXid(AlertRule):
     name = "gpu.xid"
     Thresholds = thresholds(seconds=900.0)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for node, telemetry in watched(view):
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+        for node, telemetry in part.nodes:
             for at, event in telemetry.events:
-                if now - at <= self.thresholds.seconds and event.kind in (LOST, "kernel.xid"):
+                if part.now - at <= self.thresholds.seconds and event.kind in (LOST, "kernel.xid"):
                     yield self._alert(node.node.host, at, event)
 
     def _alert(self, host: str, at: float, event: Event) -> Alert:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, jobs_at_work, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.engine.telemetry.series import THIN_SECONDS
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import CPU_CONTENTION
 
 
-class HostCpuContention(AlertRule):
+class HostCpuContention(NodeAlertRule):
     """Other work runs on the host; the ranks there are late to every collective.
 
     Thresholds: ``factor`` times the usual number of runnable threads and ``above`` it, at the
@@ -24,16 +25,17 @@ class HostCpuContention(AlertRule):
         seconds=CPU_CONTENTION.seconds, factor=2.0, above=CPU_CONTENTION.limit, learn_seconds=180.0
     )
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        limits = self.thresholds
-        started = {
-            rank.node: job.first_seen for job in jobs_at_work(view, now) for rank in job.live
-        }
-        for node, telemetry in watched(view):
+    def jobs(self, view: ClusterView, at_work: Sequence[JobView], now: float) -> Iterable[JobView]:
+        return at_work
+
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+        limits, now = self.thresholds, part.now
+        for node, telemetry in part.nodes:
             series = telemetry.one("hw_procs_running", now)
-            begun = started.get(node.node.id)
-            if series is None or begun is None:
+            here = [job for job in part.jobs_of(self.name) if node.node.id in job.live_nodes]
+            if series is None or not here:
                 continue
+            begun = here[-1].first_seen
             level = series.level(now, limits.seconds)
             before = [
                 (at, value)

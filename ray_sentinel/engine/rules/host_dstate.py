@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import BLOCKED_PROCESSES
 
 
-class HostDstate(AlertRule):
+class HostDstate(NodeAlertRule):
     """A mount or a driver hangs; a function of the GPU driver points to the latter.
 
     Thresholds: ``processes`` in one function, at the median over ``seconds``.
@@ -20,11 +19,11 @@ class HostDstate(AlertRule):
     name = "host.dstate"
     Thresholds = thresholds(seconds=BLOCKED_PROCESSES.seconds, processes=BLOCKED_PROCESSES.limit)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
-        for node, telemetry in watched(view):
-            for labels, series in telemetry.get("hw_dstate_processes", now):
-                level = series.settled(now, limits.seconds)
+        for node, telemetry in part.nodes:
+            for labels, series in telemetry.get("hw_dstate_processes", part.now):
+                level = series.settled(part.now, limits.seconds)
                 if level is not None and level >= limits.processes:
                     yield self.alert(
                         host=node.node.host,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.engine.telemetry.series import TelemetrySeries
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import MEMORY_LOW, MEMORY_RUNS_OUT
@@ -16,7 +15,7 @@ PARTS = 6
 """How many parts a window has, in each of which the memory must fall: a trend, not one leap."""
 
 
-class HostMemoryLow(AlertRule):
+class HostMemoryLow(NodeAlertRule):
     """The next step after this is host.oom_kill.
 
     Thresholds: ``share`` of the memory left; or the trend of the last ``seconds`` leads to none
@@ -31,14 +30,14 @@ class HostMemoryLow(AlertRule):
         trend_share=MEMORY_RUNS_OUT.limit,
     )
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for node, telemetry in watched(view):
-            total = telemetry.one("hw_mem_total_bytes", now)
-            left = telemetry.one("hw_mem_available_bytes", now)
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+        for node, telemetry in part.nodes:
+            total = telemetry.one("hw_mem_total_bytes", part.now)
+            left = telemetry.one("hw_mem_available_bytes", part.now)
             if total is None or left is None or total.last <= 0:
                 continue
             share = left.last / total.last
-            end = self._runs_out(left, now)
+            end = self._runs_out(left, part.now)
             soon = end is not None and share < self.thresholds.trend_share
             if share < self.thresholds.share or soon:
                 when = (

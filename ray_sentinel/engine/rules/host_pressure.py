@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import IO_PRESSURE, MEMORY_THRASHING
 
 
-class PressureRule(AlertRule):
+class PressureRule(NodeAlertRule):
     """Warns of a host whose pressure stays at ``percent`` over ``seconds``, its thresholds."""
 
     metric: ClassVar[str]
@@ -24,10 +23,10 @@ class PressureRule(AlertRule):
     awaited: ClassVar[str]
     """What the tasks wait for, in one word."""
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for node, telemetry in watched(view):
-            for _, series in telemetry.get(self.metric, now):
-                level = series.settled(now, self.thresholds.seconds)
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+        for node, telemetry in part.nodes:
+            for _, series in telemetry.get(self.metric, part.now):
+                level = series.settled(part.now, self.thresholds.seconds)
                 if level is not None and level >= self.thresholds.percent:
                     text = f"all tasks waited for {self.awaited} for {level:.0f} % of the time"
                     yield self.alert(text, host=node.node.host)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.engine.telemetry.series import TelemetrySeries
 from ray_sentinel.model.alert import Alert
 
 
-class NetPortDown(AlertRule):
+class NetPortDown(NodeAlertRule):
     """A port that was never up is not cabled, by design.
 
     Thresholds: ``samples`` in a row that show it down.
@@ -20,9 +19,9 @@ class NetPortDown(AlertRule):
     name = "net.port_down"
     Thresholds = thresholds(samples=2)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for node, telemetry in watched(view):
-            for labels, series in telemetry.get("hw_rdma_port_state", now):
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+        for node, telemetry in part.nodes:
+            for labels, series in telemetry.get("hw_rdma_port_state", part.now):
                 since = self._down_since(series)
                 if since is not None:
                     port = f"{labels.get('device', '')}/{labels.get('port', '')}".strip("/")

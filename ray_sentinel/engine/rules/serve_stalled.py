@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.alert_rules import JobAlertRule
 from ray_sentinel.engine.telemetry.inference import loads
 from ray_sentinel.evidence.server_load import SERVE
 from ray_sentinel.model.alert import Alert
 
 
-class ServeStalled(AlertRule):
+class ServeStalled(JobAlertRule):
     """Replicas of a deployment serve independently: nobody waits for a rank, so no case is opened.
 
     Thresholds: ``seconds`` in which no request came, ended, or moved on from the queue.

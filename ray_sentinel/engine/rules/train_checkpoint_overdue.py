@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.alert_rules import JobAlertRule
 from ray_sentinel.model.alert import Alert
 
 
-class TrainCheckpointOverdue(AlertRule):
+class TrainCheckpointOverdue(JobAlertRule):
     """Every step since the last one is lost if the job fails now.
 
     Thresholds: ``factor`` times the longest of the last intervals between declared checkpoints.

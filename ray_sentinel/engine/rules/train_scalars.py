@@ -9,11 +9,11 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.scalars import LEAST, Track
-from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.alert_rules import JobAlertRule
 from ray_sentinel.model.alert import Alert
 
 
-class TrainLoss(AlertRule):
+class TrainLoss(JobAlertRule):
     """A scalar with "loss" in its name is no longer a number, or is far above its earlier values.
 
     ``factor`` times the median before, and ``above`` it at least, over ``looks`` in a row.
@@ -38,7 +38,7 @@ class TrainLoss(AlertRule):
                 yield self.alert(text, job=job.job)
 
 
-class TrainGradient(AlertRule):
+class TrainGradient(JobAlertRule):
     """A scalar with "grad" in its name is ``factor`` times the median of what was before, which
     mostly comes before a diverging loss."""
 
@@ -53,7 +53,7 @@ class TrainGradient(AlertRule):
                 yield self.alert(text, job=job.job)
 
 
-class TrainMoeBalance(AlertRule):
+class TrainMoeBalance(JobAlertRule):
     """The load of a mixture's experts drifts apart: a scalar with "moe" and "lb_loss" or
     "balance" in its name is ``factor`` times the median before, over ``looks`` in a row."""
 

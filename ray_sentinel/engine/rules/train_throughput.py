@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.alert_rules import JobAlertRule
 from ray_sentinel.model.alert import Alert
 
 
-class TrainThroughput(AlertRule):
+class TrainThroughput(JobAlertRule):
     """Compares the median of the last steps with the best median that the job has sustained.
 
     Thresholds: ``ratio`` of the best median that was learned, in ``looks`` in a row, five seconds

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.telemetry.alerting import AlertRule, watched
+from ray_sentinel.engine.telemetry.alert_rules import NodeAlertRule, WatchedPart
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import RDMA_UNUSED, SOCKETS_USED
 
@@ -14,7 +15,7 @@ PORTS = "hw_rdma_port_state"
 TRAFFIC = "hw_rdma_tx_bytes_total"
 
 
-class TrainTransport(AlertRule):
+class TrainTransport(NodeAlertRule):
     """A device that is there and up does not mean that it is used (NET/Socket in NCCL's log).
 
     Thresholds: Within ``seconds`` of training, less than ``bytes`` over RDMA and more than
@@ -26,12 +27,15 @@ class TrainTransport(AlertRule):
         seconds=RDMA_UNUSED.seconds, bytes=RDMA_UNUSED.limit, tcp_bytes=SOCKETS_USED.limit
     )
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        limits = self.thresholds
-        going = [j for j in view.jobs.values() if j.training() and j.silence(now) < j.timeout()]
-        moving = set().union(*(job.live_nodes for job in going))
-        for node, telemetry in watched(view):
-            if node.node.id not in moving:
+    def jobs(self, view: ClusterView, at_work: Sequence[JobView], now: float) -> Iterator[JobView]:
+        for job in view.jobs.values():
+            if job.training() and job.silence(now) < job.timeout():
+                yield job
+
+    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+        limits, now = self.thresholds, part.now
+        for node, telemetry in part.nodes:
+            if not any(node.node.id in job.live_nodes for job in part.jobs_of(self.name)):
                 continue
             up = any(series.last >= 1 for _, series in telemetry.get(PORTS, now))
             rdma = [s for _, s in telemetry.get(TRAFFIC, now) if s.covers(now, limits.seconds)]

@@ -1,67 +1,67 @@
-"""Telemetry rules, and the alerts that they raise.
+"""The alerts that telemetry rules raise, and the rounds in which the rules look.
 
-A telemetry rule is a rule whose findings open no case: a hot GPU hangs no job. It yields alerts;
-they are shown in ``status`` while they last, and are evidence when a job does stop.
+All rules look every five seconds, at one moment of theirs, and what they raised is shown together
+when all have looked. Of some hundred nodes a round takes longer than anything else should wait: so
+it goes on a part at a time, with each event that comes, and how far it has come is state like
+everything else. A node is looked at after what it has just sent, so a part of a round may know of
+samples that are newer than its moment.
 """
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
-from ray_sentinel.engine.cluster import ClusterView, NodeState
+from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule
-from ray_sentinel.engine.telemetry.series import NodeTelemetry
+from ray_sentinel.engine.telemetry.alert_rules import (
+    AlertRule,
+    GpuAlertRule,
+    GpuSeen,
+    JobAlertRule,
+    NodeAlertRule,
+    Watched,
+    WatchedPart,
+)
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.incident import FaultKind, Finding, Severity
 
 LOOK_EVERY = 5.0
 """Seconds between two rounds of the telemetry rules; samples come every four."""
 LINGER = 30.0
 """Seconds for which an alert outlives the last time that its rule raised it: values flicker."""
+AT_ONCE = 64
+"""Nodes with ranks up to which a round is done at once: 50 ms with eight GPUs each."""
+NODES_A_REPORT = 4
+"""That a round goes on by with each report of a node, so that it takes no longer than a quarter of
+the time in which all nodes report: 3 ms."""
+NODES_A_TICK = 32
+"""The same with a tick, which is all that there is while no agent is heard: 25 ms."""
+
+JobKey = tuple[str, int]
 
 
-class AlertRule(Rule):
-    """Examines the telemetry of nodes with ranks, and yields an alert for each fault."""
+class AlertRound(msgspec.Struct):
+    """How far a look of all rules has come."""
 
-    def evaluate(self, view: ClusterView, now: float) -> Iterable[Finding]:
-        """No findings: alerts open no case."""
-        return ()
-
-    @abc.abstractmethod
-    def look(self, view: ClusterView, now: float) -> Iterable[Alert]:
-        """Every fault that exists now, including those reported before."""
-
-    def alert(
-        self,
-        text: str,
-        *,
-        severity: Severity = "warning",
-        kind: FaultKind = "unknown",
-        job: str = "",
-        host: str = "",
-        gpu: str = "",
-        port: str = "",
-        since: float = 0.0,
-    ) -> Alert:
-        """An alert of this rule."""
-        return Alert(
-            rule=self.name,
-            severity=severity,
-            text=text,
-            kind=kind,
-            job=job,
-            host=host,
-            gpu=gpu,
-            port=port,
-            since=since,
-        )
+    at: float
+    """Its moment, for all rules and nodes."""
+    known: bool = False
+    """What ranks tell about their training has been read."""
+    jobs: dict[str, list[JobKey]] | None = None
+    """Those that each rule is about, by its name; all that are at work by ``""``."""
+    nodes: list[str] = []
+    """Those that were not looked at yet; the next one last."""
+    judged: str = ""
+    """The last of the rules that have looked at jobs; by their names they take turns."""
+    seen: dict[str, list[GpuSeen]] = {}
+    """What rules keep of GPUs until all were seen, by the rule."""
+    raised: dict[str, list[Alert]] = {}
+    """By the rule."""
 
 
 class AlertBook(msgspec.Struct, dict=True):
@@ -70,25 +70,103 @@ class AlertBook(msgspec.Struct, dict=True):
     open: dict[tuple[str, str, str, str, str], tuple[Alert, float]] = {}
     """Alerts by ``Alert.key``, each with the time at which it was last raised."""
     looked_at: float = 0.0
+    """When the last round began."""
+    round: AlertRound | None = None
+    """The one that is under way."""
 
     def bind(self, rules: Iterable[Rule]) -> None:
         """Set the rules; those on telemetry are evaluated here."""
-        self._rules = [rule for rule in rules if isinstance(rule, AlertRule)]
+        self._rules = {rule.name: rule for rule in rules if isinstance(rule, AlertRule)}
 
     def look(self, view: ClusterView, now: float, failures: Failures) -> None:
-        """Evaluate the rules, if it is time. A rule that fails is reported to ``failures``."""
-        if now - self.looked_at < LOOK_EVERY:
+        """With a tick: evaluate the rules, if it is time, or go on with that. A rule that fails is
+        reported to ``failures``."""
+        few = len(view.busy_nodes()) <= AT_ONCE
+        if self.round is None:
+            if now - self.looked_at < LOOK_EVERY:
+                return
+            self.looked_at = now
+            self.round = AlertRound(at=now)
+            if not few:
+                return  # a tick has work of its own
+        self._step(view, failures, NODES_A_TICK)
+        while few and self.round is not None:
+            self._step(view, failures, AT_ONCE)
+
+    def go_on(self, view: ClusterView, failures: Failures) -> None:
+        """With a report: a part of the round that is under way, if there is one."""
+        if self.round is not None:
+            self._step(view, failures, NODES_A_REPORT)
+
+    def _step(self, view: ClusterView, failures: Failures, most: int) -> None:
+        """A part of the round: ``most`` nodes, or one of the things that are done for all."""
+        under_way = self.round
+        if under_way is None:
             return
-        self.looked_at = now
-        view.gpu_levels.learn(view.telemetry, view.jobs.values(), now)
-        view.scalars.look(view.jobs.values(), now)
-        for rule in self._rules:
-            for alert in failures.guarded(rule.name, partial(rule.look, view, now)):
+        if not under_way.known:
+            under_way.known = True
+            failures.run("scalars", lambda: view.scalars.look(view.jobs.values(), under_way.at))
+        elif under_way.jobs is None:
+            self._begin(under_way, view, failures)
+        elif under_way.nodes:
+            nodes = [under_way.nodes.pop() for _ in range(min(most, len(under_way.nodes)))]
+            self._look_at(under_way, nodes, view, failures)
+        elif (rule := self._next(under_way)) is not None:
+            under_way.judged = rule.name
+            raised = failures.guarded(rule.name, partial(_judged, rule, under_way, view))
+            if raised:
+                under_way.raised[rule.name] = raised
+        else:
+            self._end(under_way)
+
+    def _begin(self, under_way: AlertRound, view: ClusterView, failures: Failures) -> None:
+        now, under_way.jobs = under_way.at, {}
+        at_work = [job for job in view.jobs.values() if job.at_work(now)]
+        under_way.jobs[""] = [job.key for job in at_work]
+        for name, rule in self._rules.items():
+            jobs = failures.guarded(name, partial(rule.jobs, view, at_work, now))
+            if jobs:
+                under_way.jobs[name] = [job.key for job in jobs]
+        under_way.nodes = sorted(view.busy_nodes(), reverse=True)
+
+    def _look_at(
+        self, under_way: AlertRound, nodes: list[str], view: ClusterView, failures: Failures
+    ) -> None:
+        jobs_of = partial(_jobs, under_way, view)
+        part = WatchedPart(view, list(watched(view, nodes)), jobs_of, under_way.at)
+        at_work = {job.key for job in jobs_of("")}
+        for job in view.jobs.values():
+            view.gpu_levels.learn(part.places(job), under_way.at, working=job.key in at_work)
+        for name, rule in self._rules.items():
+            if isinstance(rule, NodeAlertRule):
+                raised = failures.guarded(name, partial(rule.look_at, part))
+                if raised:
+                    under_way.raised.setdefault(name, []).extend(raised)
+            elif isinstance(rule, GpuAlertRule):
+                for job in jobs_of(name):
+                    seen = failures.guarded(name, partial(rule.read, part, job))
+                    under_way.seen.setdefault(name, []).extend(seen)
+
+    def _next(self, under_way: AlertRound) -> AlertRule | None:
+        """The next of the rules that look at jobs."""
+        left = (
+            rule
+            for name, rule in self._rules.items()
+            if name > under_way.judged and isinstance(rule, GpuAlertRule | JobAlertRule)
+        )
+        return min(left, key=lambda rule: rule.name, default=None)
+
+    def _end(self, under_way: AlertRound) -> None:
+        """Show what was raised, and drop what was not for a while."""
+        now = under_way.at
+        for name in sorted(under_way.raised):
+            for alert in under_way.raised[name]:
                 old = self.open.get(alert.key)
                 began = old[0].since if old else min(alert.since or now, now)
                 self.open[alert.key] = msgspec.structs.replace(alert, since=began), now
         for key in [key for key, (_, said) in self.open.items() if now - said > LINGER]:
             del self.open[key]
+        self.round = None
 
     def all(self) -> tuple[Alert, ...]:
         """The current alerts, the oldest first."""
@@ -130,14 +208,25 @@ def _gpus(
     return {place: tuple(sorted(numbers)) for place, numbers in found.items()}
 
 
-def watched(view: ClusterView) -> Iterator[tuple[NodeState, NodeTelemetry]]:
-    """Nodes with live ranks, and their series."""
-    for node_id in sorted(view.busy_nodes()):
+def watched(view: ClusterView, nodes: Iterable[str]) -> Iterator[Watched]:
+    """Those of the nodes that are there, and their series."""
+    for node_id in nodes:
         node = view.nodes.get(node_id)
         if node is not None and node.left_at is None:
             yield node, view.telemetry.of(node_id)
 
 
-def jobs_at_work(view: ClusterView, now: float) -> list[JobView]:
-    """The jobs that train and make progress, so that their levels mean something."""
-    return [job for job in view.jobs.values() if job.at_work(now)]
+def _jobs(under_way: AlertRound, view: ClusterView, name: str) -> list[JobView]:
+    """A rule's jobs that are still there."""
+    chosen: Sequence[JobKey] = (under_way.jobs or {}).get(name, ())
+    return [view.jobs[key] for key in chosen if key in view.jobs]
+
+
+def _judged(rule: AlertRule, under_way: AlertRound, view: ClusterView) -> Iterator[Alert]:
+    if isinstance(rule, JobAlertRule):
+        yield from rule.look(view, under_way.at)
+    if not isinstance(rule, GpuAlertRule):
+        return
+    for job in _jobs(under_way, view, rule.name):
+        seen = [gpu for gpu in under_way.seen.get(rule.name, ()) if gpu.job == job.key]
+        yield from rule.judge(view, job, seen, under_way.at)

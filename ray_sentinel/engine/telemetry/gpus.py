@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.telemetry.series import NodeTelemetry, Telemetry
+from ray_sentinel.engine.telemetry.series import NodeTelemetry
 from ray_sentinel.model.thresholds import GPU_IDLE
 
 POWER = "hw_gpu_power_watts"
@@ -80,41 +80,27 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
         return "waiting" if self.utilisation >= BUSY else "unclear"
 
 
-class GpuLevels(msgspec.Struct, dict=True):
+class GpuLevels(msgspec.Struct):
     """The power levels learned for each GPU, in watts, by node and index. Only the engine changes
     it."""
 
     work: dict[tuple[str, str], float] = {}
     rest: dict[tuple[str, str], float] = {}
 
-    def __post_init__(self) -> None:
-        self._places: dict[tuple[str, int], list[GpuPlace]] = {}
-        self._placed_at = 0.0
-
-    def places(self, telemetry: Telemetry, job: JobView, now: float) -> list[GpuPlace]:
-        """The GPUs that were assigned to the job's ranks; where the ranks do not say, all GPUs of
-        their nodes."""
-        if self._placed_at != now:
-            self._placed_at, self._places = now, {}
-        if job.key not in self._places:
-            self._places[job.key] = list(_places(telemetry, job, now))
-        return self._places[job.key]
-
-    def learn(self, telemetry: Telemetry, jobs: Iterable[JobView], now: float) -> None:
-        """Learn from all jobs: working ones show the power at work, idle GPUs the power at rest."""
-        for job in jobs:
-            working = job.at_work(now)
-            for node_id, index, node in self.places(telemetry, job, now):
-                key = (node_id, index)
-                power = _level(node, POWER, index, now)
-                use = _level(node, UTILISATION, index, now)
-                if power is None or use is None:
-                    continue
-                if use <= IDLE:
-                    self.rest[key] = min(power, self.rest.get(key, power))
-                elif working and use >= 0.3:
-                    old = self.work.get(key)
-                    self.work[key] = power if old is None else old + LEARN * (power - old)
+    def learn(self, places: Iterable[GpuPlace], now: float, *, working: bool) -> None:
+        """Learn from GPUs of a job: a ``working`` one shows the power at work, idle GPUs the power
+        at rest."""
+        for node_id, index, node in places:
+            key = (node_id, index)
+            power = _level(node, POWER, index, now)
+            use = _level(node, UTILISATION, index, now)
+            if power is None or use is None:
+                continue
+            if use <= IDLE:
+                self.rest[key] = min(power, self.rest.get(key, power))
+            elif working and use >= 0.3:
+                old = self.work.get(key)
+                self.work[key] = power if old is None else old + LEARN * (power - old)
 
     def forget(self, node_id: str) -> None:
         """Drop a node that left long ago."""
@@ -122,43 +108,38 @@ class GpuLevels(msgspec.Struct, dict=True):
             for key in [key for key in levels if key[0] == node_id]:
                 del levels[key]
 
-    def gpus(self, telemetry: Telemetry, job: JobView, now: float) -> list[GpuReading]:
-        """The job's GPUs as they are now."""
-        found = []
-        for node_id, index, node in self.places(telemetry, job, now):
-            rest, work = model_levels(node, index, now)
-            key = (node_id, index)
-            found.append(
-                GpuReading(
-                    node=node_id,
-                    index=index,
-                    power=_level(node, POWER, index, now),
-                    utilisation=_level(node, UTILISATION, index, now),
-                    rest=self.rest.get(key, rest),
-                    work=self.work.get(key, work),
-                )
-            )
-        return found
+    def reading(self, place: GpuPlace, now: float) -> GpuReading:
+        """A GPU as it is now."""
+        node_id, index, node = place
+        rest, work = model_levels(node, index, now)
+        key = (node_id, index)
+        return GpuReading(
+            node=node_id,
+            index=index,
+            power=_level(node, POWER, index, now),
+            utilisation=_level(node, UTILISATION, index, now),
+            rest=self.rest.get(key, rest),
+            work=self.work.get(key, work),
+        )
 
 
-def _places(telemetry: Telemetry, job: JobView, now: float) -> Iterator[GpuPlace]:
-    given: dict[str, set[str]] = {}
-    silent: set[str] = set()
-    for rank in job.live:
-        given.setdefault(rank.node, set()).update(rank.rank.gpus)
-        if not rank.rank.gpus:
-            silent.add(rank.node)
-    for node_id, own in sorted(given.items()):
-        node = telemetry.of(node_id)
-        every = {labels["gpu"] for labels, _ in node.get(POWER, now) if "gpu" in labels}
-        every |= {labels["gpu"] for labels, _ in node.get(UTILISATION, now) if "gpu" in labels}
-        own = own | {
-            labels["gpu"]
-            for labels, _ in node.get("hw_gpu_info", now)
-            if "gpu" in labels and labels.get("uuid") in own
-        }
-        for index in sorted(every if node_id in silent else every & own):
-            yield GpuPlace(node_id, index, node)
+def gpu_places(job: JobView, node_id: str, node: NodeTelemetry, now: float) -> Iterator[GpuPlace]:
+    """The GPUs on one node that were assigned to the job's ranks; where the ranks do not say, all
+    of the node's."""
+    ranks = job.live_on(node_id)
+    if not ranks:
+        return
+    own = {gpu for rank in ranks for gpu in rank.rank.gpus}
+    every = {labels["gpu"] for labels, _ in node.get(POWER, now) if "gpu" in labels}
+    every |= {labels["gpu"] for labels, _ in node.get(UTILISATION, now) if "gpu" in labels}
+    own |= {
+        labels["gpu"]
+        for labels, _ in node.get("hw_gpu_info", now)
+        if "gpu" in labels and labels.get("uuid") in own
+    }
+    told = all(rank.rank.gpus for rank in ranks)
+    for index in sorted(every & own if told else every):
+        yield GpuPlace(node_id, index, node)
 
 
 def model_levels(node: NodeTelemetry, index: str, now: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import pytest
 
 from ray_sentinel.config import Config, CoordinatorConfig
 from ray_sentinel.engine.rule import known_rules
-from ray_sentinel.engine.telemetry.alerting import AlertRule
+from ray_sentinel.engine.telemetry.alert_rules import AlertRule
 from ray_sentinel.engine.telemetry.series import TelemetrySeries
 from ray_sentinel.model.samples import Floats
 from tests.support.telemetry_sim.decoys import DECOYS, by_design

@@ -1,0 +1,168 @@
+"""A round of the telemetry rules in parts: it finds what it would at once, shows it at once, and is
+state like everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
+from ray_sentinel.engine.rules.gpu_hot import GpuHot
+from ray_sentinel.engine.telemetry import alerting
+from ray_sentinel.engine.telemetry.alert_rules import WatchedPart
+from ray_sentinel.engine.telemetry.alerting import AT_ONCE, LOOK_EVERY, NODES_A_TICK
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.progress import ProcessState, RankSnapshot, Snapshot
+from tests.support.engine_sim import START
+from tests.support.restarts import goes_on_alike, restarted
+from tests.support.samples import sampled
+from tests.support.telemetry_sim.decoys import DECOYS
+from tests.support.telemetry_sim.faults import TRUE
+from tests.support.telemetry_sim.job import TelemetryJob
+
+NODES = 3 * AT_ONCE
+WARM = 200
+"""Seconds; longer than the window of the rule."""
+
+
+@pytest.fixture
+def _by_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node at a time, however few there are."""
+    _go_by_ones(monkeypatch)
+
+
+def _go_by_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerting, "AT_ONCE", 0)
+    monkeypatch.setattr(alerting, "NODES_A_TICK", 1)
+    monkeypatch.setattr(alerting, "NODES_A_REPORT", 1)
+
+
+@pytest.mark.usefixtures("_by_ones")
+@pytest.mark.parametrize("name", TRUE)
+def test_parts_find_what_a_look_at_once_finds(name: str) -> None:
+    job = TelemetryJob(7919)
+    expected = TRUE[name](job)
+    found = {(alert.rule, alert.host, alert.gpu) for alert in job.alerts.values()}
+    assert (expected.rule, expected.host, expected.gpu) in found
+
+
+@pytest.mark.usefixtures("_by_ones")
+@pytest.mark.parametrize("name", DECOYS)
+def test_parts_are_silent_where_a_look_at_once_is(name: str) -> None:
+    job = TelemetryJob(104729)
+    DECOYS[name](job)
+    assert not job.alerts
+
+
+@settings(
+    deadline=None,
+    max_examples=2,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.sampled_from(sorted(TRUE)), st.integers(1, 1000), st.data())
+def test_a_round_goes_on_after_a_restart_in_its_middle(
+    name: str, seed: int, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        _go_by_ones(patch)
+        job = TelemetryJob(seed)
+        TRUE[name](job)
+        last = len(job.log) - 1
+        cuts = st.sets(st.integers(last // 2, last), min_size=3, max_size=8)
+        goes_on_alike(job.log, data.draw(cuts))
+
+
+def hot(number: int, second: int) -> AnyEvent:
+    """A node with one rank, whose GPU is too hot."""
+    node = Node(id=f"n{number:03}", host=f"host{number}", address=f"10.0.0.{number}")
+    rank = Rank(
+        id=RankId("job", 0, number),
+        process=ProcessId(node.host, 1000, 1),
+        node=node.id,
+        world_size=NODES,
+        gpus=("0",),
+    )
+    samples = sampled({'hw_gpu_temperature_celsius{gpu="0"}': 110.0})
+    snapshot = Snapshot(
+        node=node,
+        time=START + second,
+        sequence=second,
+        ranks=(RankSnapshot(rank=rank, process=ProcessState(state="S")),),
+        samples=samples,
+    )
+    return SnapshotReceived(time=START + second, snapshot=snapshot)
+
+
+def warmed(seconds: int) -> Engine:
+    """An engine that has heard of all nodes for so long, and has not looked at them."""
+    engine = Engine()
+    for second in range(0, seconds, 10):
+        for number in range(NODES):
+            engine.handle(hot(number, second))
+    return engine
+
+
+def test_many_nodes_are_looked_at_by_and_by_and_shown_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    look = GpuHot.look_at
+
+    def counted(rule: GpuHot, part: WatchedPart) -> Iterator[Alert]:
+        sizes.append(len(part.nodes))
+        return look(rule, part)
+
+    monkeypatch.setattr(GpuHot, "look_at", counted)
+    engine, second = warmed(WARM), WARM
+    engine.handle(Tick(time=START + second))
+    assert sizes == [], "a tick has work of its own"
+    shown: list[int] = []
+    for number in range(NODES):
+        if engine.state.alerts.round is None:
+            break
+        if number == NODES // 8:
+            assert 0 < sum(sizes) < NODES
+            engine = restarted(engine)
+        before = len(sizes)
+        engine.handle(hot(number, second + 1))
+        assert len(sizes) - before <= 1
+        shown.append(len(engine.alerts()))
+    assert sum(sizes) == NODES
+    assert set(shown) == {0, NODES}, "all at once"
+    assert {alert.since for alert in engine.alerts()} == {START + second}
+    assert {alert.host for alert in engine.alerts()} == {f"host{n}" for n in range(NODES)}
+    engine.handle(Tick(time=START + second + LOOK_EVERY - 1.0))
+    assert engine.state.alerts.round is None, "the next round is not due"
+
+
+def test_ticks_end_a_round_while_no_agent_is_heard() -> None:
+    engine, second = warmed(WARM), float(WARM)
+    engine.handle(Tick(time=START + second))
+    ticks = 0
+    while engine.state.alerts.round is not None:
+        second += 0.5
+        ticks += 1
+        engine.handle(Tick(time=START + second))
+    assert len(engine.alerts()) == NODES
+    assert NODES // NODES_A_TICK < ticks < NODES // NODES_A_TICK + 20
+
+
+def test_what_goes_while_a_round_is_under_way_is_left_out() -> None:
+    engine, second = warmed(WARM), WARM
+    engine.handle(Tick(time=START + second))
+    for number in range(4):
+        engine.handle(hot(number, second + 1))
+    view = engine.view
+    del view.nodes["n100"]
+    view.telemetry.forget("n100")
+    for number in range(NODES):
+        engine.handle(hot(number, second + 1) if number != 100 else Tick(time=START + second + 1))
+    assert engine.state.alerts.round is None
+    assert len(engine.alerts()) == NODES - 1
+    assert not engine.failures.told
