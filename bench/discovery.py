@@ -4,7 +4,8 @@ and the page.
     python bench/discovery.py [--nodes 1000]
 
 Eight ranks a node, which have reported to a coordinator three times. Prints the bytes of each
-answer and the CPU milliseconds of making it.
+answer and the CPU milliseconds of making it; of the status also for how many of these the engine is
+held.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from fleet import FleetCoordinator
 from nodes import PER_NODE, SimulatedNode, hardware
 
+from ray_sentinel.engine.engine import Engine
 from ray_sentinel.http.server import Request
 from ray_sentinel.model.status import Status
 from ray_sentinel.store.prometheus.scrape_config import (
@@ -30,15 +33,22 @@ from ray_sentinel.store.prometheus.scrape_config import (
 from ray_sentinel.web.routes import PageSource, routes, static_files
 
 REPORTS = 3
+T = TypeVar("T")
 
 
-def costs(make: Callable[[], bytes]) -> str:
+def timed(make: Callable[[], T]) -> tuple[T, float]:
+    """What is made, and the milliseconds of CPU at the median."""
     took = []
     for _ in range(5):
         begun = time.thread_time()
         made = make()
         took.append(1000 * (time.thread_time() - begun))
-    return f"{len(made) / 1000:.1f} kB, {statistics.median(took):.1f} ms"
+    return made, statistics.median(took)
+
+
+def costs(make: Callable[[], bytes]) -> str:
+    made, took = timed(make)
+    return f"{len(made) / 1000:.1f} kB, {took:.1f} ms"
 
 
 def main() -> None:
@@ -47,7 +57,8 @@ def main() -> None:
     count = parser.parse_args().nodes
     nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        coordinator = FleetCoordinator(Path(folder))
+        engine = Engine()
+        coordinator = FleetCoordinator(Path(folder), engine)
         for second in range(REPORTS):
             start, families = time.time() - second, hardware(second)
             for node in nodes:
@@ -68,11 +79,13 @@ def main() -> None:
         def discovered() -> bytes:
             return msgspec.json.encode(target_groups(targets, {"job": "ray_sentinel"}))
 
+        now = engine.now
         print(f"{count} nodes, {count * PER_NODE} ranks, {len(targets)} targets")
         print(f"  Prometheus's file of agents: {costs(lambda: targets_file(targets))}")
         print(f"  its file of Ray's own targets: {costs(lambda: ray_targets_file(hosts))}")
         print(f"  /sd: {costs(discovered)}")
         print(f"  status, for a command: {costs(coordinator.status)}")
+        print(f"    of it the engine is held for {timed(lambda: engine.picture(now))[1]:.1f} ms")
         print(f"  the page's data, compressed: {costs(lambda: asked('/api/v1/page'))}")
         static = sum(len(asked(path)) for path in static_files())
         print(f"  its files, once: {static / 1000:.1f} kB")

@@ -11,7 +11,6 @@ from functools import partial
 import msgspec
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import (
     AnyAction,
     AskEndedCalls,
@@ -54,6 +53,7 @@ from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.shedding import shed
 from ray_sentinel.engine.state import EngineState, answers, asks
+from ray_sentinel.engine.status import StatusPicture, status_picture
 from ray_sentinel.engine.telemetry.inference import below_actors
 from ray_sentinel.engine.verdicts.first_exits import note_departed
 from ray_sentinel.model.alert import Alert
@@ -194,7 +194,11 @@ class Engine:
 
     def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The overall state, its one-sentence summary, and the lines of each job."""
-        return status_words.describe(
+        return self.picture(now).told()
+
+    def picture(self, now: float) -> StatusPicture:
+        """What ``status`` is made of, which no later event changes."""
+        return status_picture(
             self.view, self.incidents(), now, self.state.stragglers, self.state.alerts
         )
 

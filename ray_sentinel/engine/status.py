@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from ray_sentinel.engine.activities import has_nothing_to_do
@@ -9,54 +12,111 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import JOINING, say_duration
-from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ray.status import incidents_beside, ray_jobs
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.telemetry.alerting import AlertBook
 from ray_sentinel.engine.telemetry.inference import Load, loads
+from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.progress import RankSnapshot
 from ray_sentinel.model.rank_names import name_ranks
+from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, RankStatus, State
 
 SLOW_SILENCE = 3.0
 NO_HANG = frozenset({"stall", "slow", "asked", "sentinel", "pending"})
+HELD = ("stopped", "traced", "gil-held", "blocked", "starved")
+"""What keeps a rank from running, as ``RankView.state_since`` has it; the first is told."""
 ORDER: tuple[State, ...] = ("healthy", "unknown", "slow", "stalled", "hung")
 
 
-def describe(
+RankSeen = tuple[Rank, RankSnapshot, str, float, bool, tuple[str, ...], StackFact | None]
+"""What a rank's line is made of, none of which changes any more: the rank, its last snapshot, its
+node, when it moved, whether it lives, what holds it, and the last look at its stacks. A plain
+tuple: thousands are made while everything else waits."""
+
+
+class JobSeen(NamedTuple):
+    """One job's lines, but for those of its ranks."""
+
+    line: JobStatus
+    ranks: list[RankSeen]
+
+
+class StatusPicture:
+    """The state of all jobs at one moment, from which the lines are made while the engine goes on:
+    those of 8,192 ranks take longer than anything else should wait."""
+
+    def __init__(
+        self,
+        jobs: Sequence[JobSeen],
+        ray_jobs: Sequence[JobStatus],
+        incidents: tuple[Incident, ...],
+        hosts: Mapping[str, str],
+        now: float,
+    ) -> None:
+        """``hosts`` are those of the nodes, by their ids."""
+        self._jobs = jobs
+        self._ray_jobs = ray_jobs
+        self._incidents = incidents
+        self._hosts = hosts
+        self._now = now
+
+    def told(self) -> tuple[State, str, tuple[JobStatus, ...]]:
+        """The worst state of all jobs, its one-sentence summary, and the lines of each job."""
+        jobs = (*map(self._with_ranks, self._jobs), *self._ray_jobs)
+        incidents = self._incidents
+        open_ones = _open(incidents)
+        running = [job for job in jobs if not job.ended]
+        if not jobs:
+            return "unknown", "no training job has been seen yet", ()
+        if open_ones:
+            worst = max(open_ones, key=lambda i: (i.kind not in NO_HANG, i.suspected_at))
+            state = max((job.state for job in jobs), key=ORDER.index)
+            return state, worst.summary, jobs
+        if not running:
+            last = next((i for i in reversed(incidents) if i.kind != "asked"), None)
+            said = f"; its last incident: {last.summary}" if last else ""
+            return "healthy", f"no job is running{said}", jobs
+        state = max((job.state for job in running), key=ORDER.index)
+        worst_job = next(job for job in running if job.state == state)
+        return state, _sentence(worst_job), jobs
+
+    def _with_ranks(self, job: JobSeen) -> JobStatus:
+        hosts, now = self._hosts, self._now
+        ranks = sorted(job.ranks, key=lambda seen: seen[0].id.rank)
+        lines = tuple(_rank(seen, hosts, now) for seen in ranks)
+        return msgspec.structs.replace(job.line, ranks=lines)
+
+
+def status_picture(
     view: ClusterView,
     incidents: tuple[Incident, ...],
     now: float,
     stragglers: StragglerWatch | None = None,
     alerts: AlertBook | None = None,
-) -> tuple[State, str, tuple[JobStatus, ...]]:
-    """The worst state of all jobs, its one-sentence summary, and the lines of each job."""
-    open_ones = [incident for incident in incidents if incident.state in CONFIRMED]
+) -> StatusPicture:
+    """All that ``status`` tells of the jobs as they are now."""
+    open_ones = _open(incidents)
     served = loads(view, now)
-    jobs = tuple(
-        msgspec.structs.replace(
-            _job(view, job, open_ones, served.get(job.job), now),
-            straggler=stragglers.status(job.key, now) if stragglers else None,
-            alerts=alerts.of(view, job) if alerts else (),
+    jobs = [
+        JobSeen(
+            msgspec.structs.replace(
+                _job(view, job, open_ones, served.get(job.job), now),
+                straggler=stragglers.status(job.key, now) if stragglers else None,
+                alerts=alerts.of(view, job) if alerts else (),
+            ),
+            _seen(job),
         )
         for job in view.jobs.values()
         if not job.ray_job
-    )
-    jobs = (*jobs, *ray_jobs(view, open_ones, now))
-    running = [job for job in jobs if not job.ended]
-    if not jobs:
-        return "unknown", "no training job has been seen yet", ()
-    if open_ones:
-        worst = max(open_ones, key=lambda i: (i.kind not in NO_HANG, i.suspected_at))
-        state = max((job.state for job in jobs), key=ORDER.index)
-        return state, worst.summary, jobs
-    if not running:
-        last = next((i for i in reversed(incidents) if i.kind != "asked"), None)
-        said = f"; its last incident: {last.summary}" if last else ""
-        return "healthy", f"no job is running{said}", jobs
-    state = max((job.state for job in running), key=ORDER.index)
-    worst_job = next(job for job in running if job.state == state)
-    return state, _sentence(worst_job), jobs
+    ]
+    hosts = {key: node.node.host for key, node in view.nodes.items()}
+    return StatusPicture(jobs, tuple(ray_jobs(view, open_ones, now)), incidents, hosts, now)
+
+
+def _open(incidents: Iterable[Incident]) -> list[Incident]:
+    return [incident for incident in incidents if incident.state in CONFIRMED]
 
 
 def _sentence(job: JobStatus) -> str:
@@ -82,37 +142,34 @@ def _job(
     view: ClusterView, job: JobView, open_ones: list[Incident], load: Load | None, now: float
 ) -> JobStatus:
     mine = [i for i in open_ones if (i.job, i.attempt) == job.key and i.kind != "asked"]
-    silence = job.silence(now)
-    state = _state(job, mine, load, silence, now)
+    silence, protected = job.silence(now), job.protected_phase(now)
+    state = _state(job, mine, load, silence, protected)
     if ORDER.index(state) < ORDER.index("stalled") and incidents_beside(view, job, open_ones):
         state = "stalled"
     pace = job.pace if len(job.pace) else job.gaps
-    present = sorted(job.present, key=lambda rank: rank.rank.id.rank)
-    hosts = {node: view.host_of(node) for node in {rank.node for rank in present}}
     return JobStatus(
         job=job.job,
         attempt=job.attempt,
         step=job.step,
         phase=job.phase() if job.live else "ended",
         step_age_seconds=round(silence, 3),
-        ranks=tuple(_rank(rank, hosts[rank.node], now) for rank in present),
         state=state,
         world_size=job.world_size,
         step_seconds=pace.usual if len(job.pace) else None,
-        expected=_expected(job, now),
+        expected=_expected(job, protected, now),
         ended=job.ended_at is not None,
         requests=str(load or ""),
     )
 
 
 def _state(
-    job: JobView, mine: list[Incident], load: Load | None, silence: float, now: float
+    job: JobView, mine: list[Incident], load: Load | None, silence: float, protected: str
 ) -> State:
     if any(incident.kind not in NO_HANG for incident in mine):
         return "hung"
     if mine:
         return "stalled"
-    if job.ended_at is not None or job.protected_phase(now) or has_nothing_to_do(job):
+    if job.ended_at is not None or protected or has_nothing_to_do(job):
         return "healthy"
     if load is not None and not load.requests:
         return "healthy"
@@ -120,9 +177,8 @@ def _state(
     return "slow" if job.training() and silence > slow else "healthy"
 
 
-def _expected(job: JobView, now: float) -> str:
+def _expected(job: JobView, phase: str, now: float) -> str:
     """The current long phase and its budget: "graph_capture for 4 min, usually up to 9 min"."""
-    phase = job.protected_phase(now)
     if not phase:
         return ""
     since = [v.progress.phase_since for v in job.live if v.progress and v.phase == phase]
@@ -134,28 +190,43 @@ def _expected(job: JobView, now: float) -> str:
     return f"{phase} for {say_duration(max(0.0, now - begun))}, {known}{absent}"
 
 
-def _rank(rank: RankView, host: str, now: float) -> RankStatus:
-    progress = rank.progress
+def _seen(job: JobView) -> list[RankSeen]:
+    return [
+        (
+            view.rank,
+            view.snapshot,
+            view.node,
+            view.moved_at,
+            view.exit is None and view.gone_at is None,
+            tuple(view.state_since) if view.state_since else (),
+            view.looks[-1] if view.looks else None,
+        )
+        for view in job.present
+    ]
+
+
+def _rank(seen: RankSeen, hosts: Mapping[str, str], now: float) -> RankStatus:
+    rank, snapshot, node, moved_at, alive, states, look = seen
+    progress, age = snapshot.progress, now - moved_at
     return RankStatus(
-        rank=rank.rank.id.rank,
-        host=host,
-        pid=rank.rank.process.pid,
+        rank=rank.id.rank,
+        host=hosts.get(node, node),
+        pid=rank.process.pid,
         step=progress.step if progress else None,
-        state=_rank_state(rank, now),
-        phase=rank.phase,
-        step_age_seconds=round(max(0.0, now - rank.moved_at), 3),
-        attached=rank.attached,
-        role=rank.rank.role,
+        state=_rank_state(alive, states, look, age),
+        phase=progress.phase if progress else "",
+        step_age_seconds=round(max(0.0, age), 3),
+        attached=progress is not None,
+        role=rank.role,
     )
 
 
-def _rank_state(rank: RankView, now: float) -> str:
-    if not rank.alive:
+def _rank_state(alive: bool, states: tuple[str, ...], look: StackFact | None, age: float) -> str:
+    if not alive:
         return "exited"
-    for state in ("stopped", "traced", "gil-held", "blocked", "starved"):
-        if state in rank.state_since:
+    for state in HELD if states else ():
+        if state in states:
             return state
-    fact = rank.looks[-1] if rank.looks else None
-    if fact is not None and fact.waits_for_others and now - rank.moved_at > SLOW_SILENCE:
+    if look is not None and look.waits_for_others and age > SLOW_SILENCE:
         return "waiting"
-    return "silent" if now - rank.moved_at > 3 * SLOW_SILENCE else "running"
+    return "silent" if age > 3 * SLOW_SILENCE else "running"

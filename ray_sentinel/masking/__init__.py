@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -53,6 +53,7 @@ _HINTS = (
 by its form."""
 _FORMS = tuple(formats.TOKENS)
 _NO_TEXT = (int, float, type(None))
+_NUMBERS = (*_NO_TEXT, bool)
 _LONG_WORD = re.compile(r"[A-Za-z0-9+/]{40}")
 T = TypeVar("T")
 
@@ -179,7 +180,7 @@ def _record(value: Any) -> Any:
         return _short(value) if len(value) <= 256 else mask(value)
     if isinstance(value, msgspec.Struct):
         changed = {}
-        for name in value.__struct_fields__:
+        for name in _with_text(type(value)):
             before = getattr(value, name)
             if not isinstance(before, _NO_TEXT):
                 after = _record(before)
@@ -194,6 +195,16 @@ def _record(value: Any) -> Any:
     if isinstance(value, dict):
         return _mapping(value)
     return value
+
+
+@cache
+def _with_text(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a record that may hold text, by what they are declared to be."""
+    return tuple(
+        field.name
+        for field in msgspec.structs.fields(kind)
+        if not all(one in _NUMBERS for one in get_args(field.type) or (field.type,))
+    )
 
 
 @lru_cache(8192)

@@ -176,7 +176,8 @@ class EngineLoop:
     def status(self) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The state, its one-sentence summary, and the jobs."""
         with self._lock:
-            state, verdict, jobs = self._engine.status(self._clock.now())
+            picture = self._engine.picture(self._clock.now())
+        state, verdict, jobs = picture.told()
         shift = self._clock.shift
         return state, verdict, tuple(shown_job(job, shift) for job in jobs)
 

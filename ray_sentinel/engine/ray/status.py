@@ -24,9 +24,12 @@ STATES = {"T": "stopped", "t": "traced", "D": "blocked", "Z": "exited", "X": "ex
 def ray_jobs(view: ClusterView, mine: list[Incident], now: float) -> Iterator[JobStatus]:
     """The jobs that have an actor which is not a rank, or something that cannot be placed. ``mine``
     are the open incidents."""
+    running = list(view.ray.running())
+    if not running:
+        return
     ranks = {process for job in view.jobs.values() for process in job.ranks}
     groups = _groups(view, mine)
-    for job in view.ray.running():
+    for job in running:
         members = tuple(_members(view, job, ranks, now))
         waits = _waits(job, now)
         stuck = [one for one in mine if (one.job, one.attempt) == (job.name, 0)]

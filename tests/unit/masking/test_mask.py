@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -128,6 +129,25 @@ def test_every_text_of_a_record() -> None:
     record = Outer((Inner("password=hunter2"), Inner("step 3")), {"token": "abc123", "a": "b"})
     masked = mask_record(record)
     assert masked == Outer((Inner("password=***"), Inner("step 3")), {"token": "***", "a": "b"})
+    assert mask_record(masked) is masked
+
+
+class Mixed(msgspec.Struct, frozen=True):
+    either: str | int | None
+    anything: Any
+    kind: Literal["password=hunter2", "else"]
+    pairs: tuple[tuple[float, str], ...]
+    handler: Callable[[int], str] | None = None
+    place: int | None = None
+    levels: list[float] = []
+
+
+def test_text_is_found_wherever_a_record_may_hold_it() -> None:
+    secret = "password=hunter2"
+    shown: Any = "password=***"
+    record = Mixed(secret, [Inner(secret)], "password=hunter2", ((1.0, secret),), None, 3, [0.5])
+    masked = mask_record(record)
+    assert masked == Mixed(shown, [Inner(shown)], shown, ((1.0, shown),), None, 3, [0.5])
     assert mask_record(masked) is masked
 
 
