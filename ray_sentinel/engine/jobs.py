@@ -181,6 +181,11 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             self._live_nodes = frozenset(view.node for view in self.live)
         return self._live_nodes
 
+    @property
+    def held(self) -> list[RankView]:
+        """The living ranks that are in a state of ``RankView.state_since``: nearly always none."""
+        return [view for view in self.live if view.state_since]
+
     def live_on(self, node: str) -> list[RankView]:
         """The living ranks of a node."""
         return [view for view in self._on_node.get(node, {}).values() if view.alive]
@@ -312,12 +317,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         views = self.live or list(self.ranks.values())
         if not views:
             return max(self.first_seen, self.stirred_at)
-        advanced = max(view.advanced_at for view in views)
+        advanced = max([view.advanced_at for view in views])
         return advanced if self.joins() else max(self.most_moved_at(), advanced)
 
     def most_moved_at(self) -> float:
         """When half of its ranks had last shown a sign of life."""
-        signs = sorted((view.moved_at for view in self.live or self.ranks.values()), reverse=True)
+        signs = sorted([view.moved_at for view in self.live or self.ranks.values()], reverse=True)
         return signs[len(signs) // 2] if signs else self.first_seen
 
     def paused(self, now: float) -> bool:
@@ -429,6 +434,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def ending(self) -> bool:
         """Whether most of its ranks have ended without an error, so that the rest is cleaning
         up."""
+        if len(self.live) == len(self.ranks):
+            return False  # as each tick asks of thousands
         if not any(view.left_in_peace for view in self.ranks.values()):
             return False
         # A rank that another process has taken over has not left.
@@ -451,7 +458,13 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def exits_and_dying(self) -> list[tuple[float, Exit]]:
         """Exits since the last incident, and those that will follow within seconds."""
         told = {exit_.rank.process for _, exit_ in self.exits}
-        dying = [view.dying() for view in self.live if view.rank.process not in told]
+        # Hardly any has said something: the others are not even asked.
+        spoke = [
+            view
+            for view in self.live
+            if (progress := view.snapshot.progress) is not None and progress.last_words is not None
+        ]
+        dying = [view.dying() for view in spoke if view.rank.process not in told]
         known = [*self.exits, *(end for end in dying if end is not None)]
         return sorted(known, key=lambda pair: (pair[0], pair[1].order))
 
@@ -504,6 +517,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     def forget_replaced(self, now: float) -> None:
         """Drop processes that ended long ago and whose rank another process now has."""
+        if len(self.live) == len(self.ranks) and not self.exits.told and not len(self.exits):
+            return
         edge = now - FORGET_SECONDS
         live = {view.rank.id.rank for view in self.live}
         for process, view in list(self.ranks.items()) if len(self.live) < len(self.ranks) else ():

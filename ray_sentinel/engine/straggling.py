@@ -65,10 +65,10 @@ class StragglerWatch(msgspec.Struct, dict=True):
             )
 
     def _wanted(self, job: JobView, now: float) -> bool:
-        attached = sum(rank.attached for rank in job.live)
+        # What is asked with each tick, the cheapest first.
         return (
-            LEAST_RANKS <= attached <= self._settings.most_ranks
-            and len(job.pace) >= LEAST_STEPS
+            len(job.pace) >= LEAST_STEPS
+            and LEAST_RANKS <= _attached(job) <= self._settings.most_ranks
             and not job.protected_phase(now)
             and job.silence(now) < job.timeout() / 2
         )
@@ -101,6 +101,10 @@ class StragglerWatch(msgspec.Struct, dict=True):
             heat=tuple((when, round(100 * old.cost, 1)) for when, old in found),
             evidence=facts.evidence,
         )
+
+
+def _attached(job: JobView) -> int:
+    return sum(rank.snapshot.progress is not None for rank in job.live)
 
 
 def _clock_set(view: ClusterView, job: JobView, now: float) -> bool:

@@ -24,7 +24,7 @@ class RankBlocked(Rule):
         for job in view.jobs.values():
             blocked = [
                 rank
-                for rank in job.live
+                for rank in job.held
                 if rank.held("blocked", now) >= self.thresholds.seconds
                 and now - rank.moved_at >= self.thresholds.seconds
             ]

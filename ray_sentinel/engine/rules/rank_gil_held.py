@@ -26,10 +26,10 @@ class RankGilHeld(Rule):
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
-            holders = [rank for rank in job.live if rank.held("gil-held", now)]
-            silence = job.silence(now)
+            holders = [rank for rank in job.held if rank.held("gil-held", now)]
             if not holders or len(holders) > len(job.live) // 2 or job.protected_phase(now):
                 continue
+            silence = job.silence(now)
             if silence < job.short_timeout(self.thresholds.silence_seconds):
                 continue
             told = [

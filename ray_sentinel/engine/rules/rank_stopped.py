@@ -29,7 +29,7 @@ class RankStopped(Rule):
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
-            stopped = [rank for rank in job.live if rank.held("stopped", now)]
+            stopped = [rank for rank in job.held if rank.held("stopped", now)]
             long = [
                 rank for rank in stopped if rank.held("stopped", now) >= self.thresholds.seconds
             ]

@@ -35,10 +35,11 @@ class StallOutside(Rule):
         for job in view.jobs.values():
             silence = job.silence(now)
             least = self.thresholds.seconds or job.hang.stall_seconds
-            late = silence >= max(least, STALL_TIMEOUTS * job.timeout())
+            if silence < least or silence < STALL_TIMEOUTS * job.timeout():
+                continue
             spared = job.protected_phase(now) or job.paused(now)
             spared = spared or explained(view, job, now) is not None
-            if late and not spared and _all_outside(job, min(STILL_SECONDS, least / 2)):
+            if not spared and _all_outside(job, min(STILL_SECONDS, least / 2)):
                 yield Finding(
                     rule=self.name,
                     job=job.job,
