@@ -4,7 +4,6 @@ values."""
 from __future__ import annotations
 
 import abc
-import statistics
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
@@ -13,7 +12,7 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry.alert_rules import GpuAlertRule, GpuSeen, WatchedPart
-from ray_sentinel.engine.telemetry.gpus import UTILISATION
+from ray_sentinel.engine.telemetry.series import median
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import (
     GPU_CLOCK_BELOW_PEERS,
@@ -49,15 +48,15 @@ class OutlierRule(GpuAlertRule):
     def read(self, part: WatchedPart, job: JobView) -> Iterator[GpuSeen]:
         """The median of each GPU. Those that rest by design are left out."""
         now, seconds = part.now, self.thresholds.seconds
-        for node_id, index, node in part.places(job):
+        for place in part.places(job):
+            node_id, index, node = place
             series = node.one(self.metric, now, gpu=index, **self.labels)
-            use = node.one(UTILISATION, now, gpu=index)
             if series is None or not series.covers(now, seconds):
                 continue
-            if use is not None and (use.level(now, seconds) or 0.0) < AT_WORK:
+            use = part.utilisation(place, seconds)
+            if use is not None and use < AT_WORK:
                 continue
-            median = statistics.median(series.within(now, seconds))
-            yield GpuSeen(job.key, node_id, index, median)
+            yield GpuSeen(job.key, node_id, index, median(series.within(now, seconds)))
 
     def judge(
         self, view: ClusterView, job: JobView, seen: Sequence[GpuSeen], now: float

@@ -15,7 +15,7 @@ import msgspec
 from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
-from ray_sentinel.engine.telemetry.gpus import GpuPlace, gpu_places
+from ray_sentinel.engine.telemetry.gpus import UTILISATION, GpuPlace, gpu_places
 from ray_sentinel.engine.telemetry.series import NodeTelemetry
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind, Finding, Severity
@@ -79,6 +79,7 @@ class WatchedPart:
         self.jobs_of = jobs_of
         self.now = now
         self._places: dict[tuple[str, int], list[GpuPlace]] = {}
+        self._used: dict[tuple[str, str, float], float | None] = {}
 
     def places(self, job: JobView) -> list[GpuPlace]:
         """The job's GPUs on these nodes."""
@@ -89,6 +90,16 @@ class WatchedPart:
                 for place in gpu_places(job, node.node.id, telemetry, self.now)
             ]
         return self._places[job.key]
+
+    def utilisation(self, place: GpuPlace, seconds: float) -> float | None:
+        """A GPU's over the last ``seconds``, from 0 to 1; None where it does not tell. Several
+        rules ask for that of the same time."""
+        key = (place.node, place.gpu, seconds)
+        if key not in self._used:
+            series = place.telemetry.one(UTILISATION, self.now, gpu=place.gpu)
+            level = series.level(self.now, seconds) or 0.0 if series is not None else None
+            self._used[key] = level
+        return self._used[key]
 
 
 class NodeAlertRule(AlertRule):
