@@ -91,6 +91,18 @@ Activity = Literal[
 ]
 
 
+class EarlierLook(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a process stood in a round of stacks before the one that is shown."""
+
+    rounds_before: int
+    """The last one before has 1; one in which it was not readable is left out."""
+    seconds_before: float
+    shared: int
+    """So many of its places, from the outermost on, are those of the signature that is shown."""
+    rest: tuple[str, ...] = ()
+    """Those that followed."""
+
+
 class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """What one process's stacks show, in the terms that the verdict needs."""
 
@@ -155,6 +167,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     looks: int = 0
     """In a verdict, in how many rounds this process was seen by this kind of tool."""
     before: tuple[str, ...] = ()
-    """In a verdict, its signature in the newest of these rounds that differs from this one; empty
-    where it has not moved."""
+    """In a verdict: its signature in the newest of these that differs from this one; empty where it
+    has not moved."""
+    earlier: tuple[EarlierLook, ...] = ()
+    """In a verdict: the last of these before this one, the newest first."""
     command: str = ""

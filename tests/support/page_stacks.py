@@ -6,7 +6,7 @@ import msgspec
 
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Incident, Milestone, RankLog, Transition, Verdict
-from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.stacks import EarlierLook, StackFact
 from tests.support.page_data import NOW
 
 OUTER = ("<module> (train.py:88)", "main (train.py:71)", "fit (trainer.py:240)")
@@ -32,7 +32,16 @@ def facts(hostile: str = "", deep: int = 0) -> tuple[StackFact, ...]:
     sums = (*step, "backward (model.py:12)", "all_reduce (distributed_c10d.py:2300)")
     meets = (*step, "barrier (distributed_c10d.py:4100)")
     return (
-        fact(3, reads, f"reading a file{hostile}", looks=2),
+        fact(
+            3,
+            reads,
+            f"reading a file{hostile}",
+            looks=2,
+            earlier=(
+                EarlierLook(rounds_before=1, seconds_before=2.0, shared=len(reads)),
+                EarlierLook(rounds_before=2, seconds_before=4.0, shared=len(reads)),
+            ),
+        ),
         fact(
             0,
             sums,
@@ -42,6 +51,20 @@ def facts(hostile: str = "", deep: int = 0) -> tuple[StackFact, ...]:
             waits_for_others=True,
             looks=2,
             before=(*step, f"forward{hostile} (model.py:9)"),
+            earlier=(
+                EarlierLook(
+                    rounds_before=1,
+                    seconds_before=2.0,
+                    shared=len(step),
+                    rest=(f"forward{hostile} (model.py:9)",),
+                ),
+                EarlierLook(
+                    rounds_before=2,
+                    seconds_before=4.0,
+                    shared=len(step),
+                    rest=(f"load{hostile} (model.py:3)",),
+                ),
+            ),
         ),
         fact(7, meets, "in barrier", waits_for_others=True),
     )

@@ -17,7 +17,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Finding, Incident, Milestone, Verdict
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
-from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.stacks import EarlierLook, StackFact
 
 OURSELVES = "sentinel."
 """The beginning of the rules about the sentinel itself: their incidents say nothing about the job,
@@ -30,7 +30,9 @@ later counts as activity for DATA_WITHIN, because our own tools make it write in
 APART = 0.5
 """Multiple of ``hang.confirm_seconds``: looks closer than this count as one moment."""
 KEPT_ROUNDS = 60
-"""Most rounds of stacks that are kept."""
+"""Rounds of stacks that are kept."""
+MOST_EARLIER = 8
+"""Of these that a verdict tells of each process."""
 Round = dict[ProcessId, StackFact]
 
 
@@ -221,15 +223,20 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     def with_looks(self, fact: StackFact) -> StackFact:
         """The fact, extended by what the earlier rounds showed of its process."""
-        seen = [
-            round_[fact.process].signature
-            for _, round_ in self.rounds
-            if fact.process in round_
-            and round_[fact.process].tool == fact.tool
-            and not round_[fact.process].error
+        rounds = [
+            (place, at, look)
+            for place, (at, round_) in enumerate(self.rounds)
+            if (look := round_.get(fact.process)) and look.tool == fact.tool and not look.error
         ]
+        seen = [found.signature for _, _, found in rounds]
         before = next((one for one in reversed(seen) if one and one != fact.signature), ())
-        return msgspec.structs.replace(fact, looks=len(seen), before=before)
+        newest, now = len(self.rounds) - 1, self.rounds[-1][0] if self.rounds else 0.0
+        earlier = tuple(
+            _earlier(fact, found.signature, newest - place, now - at)
+            for place, at, found in rounds[-2 : -2 - MOST_EARLIER : -1]
+            if found.signature
+        )
+        return msgspec.structs.replace(fact, looks=len(seen), before=before, earlier=earlier)
 
     def movement(self, process: ProcessId) -> Movement:
         """How its stack changed over the last two rounds in which it was readable.
@@ -278,3 +285,17 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """Whether its place changed since the previous round; None without two rounds."""
         found = self.movement(process)
         return None if found == "unknown" else found == "moved"
+
+
+def _earlier(
+    shown: StackFact, signature: tuple[str, ...], rounds: int, seconds: float
+) -> EarlierLook:
+    pairs = enumerate(zip(signature, shown.signature, strict=False))
+    least = min(len(signature), len(shown.signature))
+    shared = next((place for place, (then, now) in pairs if then != now), least)
+    return EarlierLook(
+        rounds_before=rounds,
+        seconds_before=round(seconds, 1),
+        shared=shared,
+        rest=signature[shared:],
+    )

@@ -1,12 +1,32 @@
 // The stacks of an incident as one tree: places that stacks have in common stand once, with how
 // many processes pass through them. It unfolds, and is searched.
-import { el } from "./dom.js";
+import { age, el } from "./dom.js";
 import { icicle } from "./icicle.js";
 
-// `verdict` has the culprits' stacks and one of each place where others stand.
+// `verdict` has the culprits' stacks and one of each place where others stand, each with where it
+// stood in earlier rounds.
 export function stackTree(verdict) {
   const stacks = verdict.stacks || [];
   if (!stacks.length) return [];
+  const rounds = roundsOf(stacks), place = el("div", {}), said = el("span", { class: "quiet", role: "status" });
+  if (rounds.length < 2) {
+    place.append(...drawn(stacks, verdict));
+    return [place];
+  }
+  const picks = [select("round", rounds), select("compared with", rounds, "where each was last elsewhere")];
+  const show = () => {
+    const one = Number(picks[0].value), other = picks[1].value === "" ? null : Number(picks[1].value);
+    const then = stacks.map((stack) => asOf(stack, one, other)).filter((stack) => stack !== null);
+    const moved = then.filter((stack) => movedFrom(stack) !== null).length;
+    said.textContent = other === null || one === other ? "" : `${moved} of ${then.length} stacks moved between the two`;
+    place.replaceChildren(...drawn(then, verdict));
+  };
+  for (const pick of picks) pick.addEventListener("input", show);
+  show();
+  return [el("p", { class: "filters" }, ...picks.map((pick) => el("label", {}, pick.ariaLabel, pick)), said), place];
+}
+
+function drawn(stacks, verdict) {
   const framed = stacks.filter((one) => one.signature.length);
   const bare = stacks.filter((one) => !one.signature.length);
   const root = merged(framed);
@@ -14,6 +34,46 @@ export function stackTree(verdict) {
   const others = framed.length > 1 ? [asIcicle(root, verdict), beside(framed, verdict)] : [];
   return [search(tree), tree, ...others];
 }
+
+// Which rounds there are, by how many came after them, with how long before the newest that was.
+function roundsOf(stacks) {
+  const found = new Map([[0, 0]]);
+  for (const stack of stacks) for (const look of stack.earlier || []) found.set(look.rounds_before, look.seconds_before);
+  return [...found].sort(([a], [b]) => a - b);
+}
+
+// The first of its options is chosen.
+function select(label, rounds, none = "") {
+  const oldest = rounds.at(-1)[0] + 1;
+  return el("select", { "aria-label": label, "data-key": label }, none ? el("option", { value: "" }, none) : null,
+    ...rounds.map(([number, seconds]) =>
+      el("option", { value: number }, `${oldest - number} of ${oldest}, ${number ? `${age(seconds)} before` : "the newest"}`)));
+}
+
+// The stack in one round, and what it was in another, or last elsewhere; null where it was not
+// readable then. In the newest round one stack stands for all that are alike; where the others were
+// before is not told.
+function asOf(stack, round, other) {
+  if (round === 0 && other === null) return stack;
+  const signature = placesIn(stack, round);
+  if (signature === null) return null;
+  const before = other === null ? elsewhere(stack, round, signature) : placesIn(stack, other);
+  const alone = round === 0 ? {} : { alike: 1, label: "", activity: "unknown" };
+  return { ...stack, ...alone, signature, looks: 0, before: before === null || same(signature, before) ? [] : before };
+}
+
+function elsewhere(stack, round, signature) {
+  const older = (stack.earlier || []).filter((one) => one.rounds_before > round);
+  return older.map((one) => placesIn(stack, one.rounds_before)).find((one) => !same(one, signature)) ?? null;
+}
+
+function placesIn(stack, round) {
+  if (round === 0) return stack.signature;
+  const look = (stack.earlier || []).find((one) => one.rounds_before === round);
+  return look ? [...stack.signature.slice(0, look.shared), ...look.rest] : null;
+}
+
+const same = (one, other) => one.length === other.length && common(one, other) === one.length;
 
 function asIcicle(root, verdict) {
   return el("details", { class: "two", "data-key": "icicle" }, el("summary", {}, "As an icicle"),

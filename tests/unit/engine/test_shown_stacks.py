@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.engine.incidents.case import Case
+from ray_sentinel.engine.incidents.case import MOST_EARLIER, Case
 from ray_sentinel.engine.verdicts.judgement import MOST_RANKS_TEXT, MOST_STACKS
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, Tool
@@ -55,3 +55,26 @@ def test_the_newest_round_that_shows_another_place_is_kept_beside_the_last() -> 
     told = case.with_looks(looks[-1])
     assert (told.looks, told.before) == (4, ("main", "read"))
     assert case.with_looks(looks[2]).before == ()
+
+
+def test_each_of_the_last_rounds_is_told_as_what_differs_from_the_one_that_is_shown() -> None:
+    case = Case(incident_id="1", job_number=1, opened_at=0.0, asked_round_at=0.0)
+    places = [("main", "load"), ("main", "sum", "add"), (), ("main",), ("main", "sum")]
+    for number, place in enumerate(places, 1):
+        case.take_round(2.0 * number, number, (fact(place),))
+    told = case.with_looks(fact(places[-1])).earlier
+    assert [(one.rounds_before, one.seconds_before) for one in told] == [
+        (1, 2.0),
+        (3, 6.0),
+        (4, 8.0),
+    ]
+    assert [(one.shared, one.rest) for one in told] == [(1, ()), (2, ("add",)), (1, ("load",))]
+
+
+def test_only_the_last_of_very_many_rounds_are_told() -> None:
+    case = Case(incident_id="1", job_number=1, opened_at=0.0, asked_round_at=0.0)
+    for number in range(30):
+        case.take_round(float(number), number, (fact(("main", f"at {number}")),))
+    told = case.with_looks(fact(("main", "at 29"))).earlier
+    assert [one.rounds_before for one in told] == list(range(1, MOST_EARLIER + 1))
+    assert case.with_looks(StackFact(process=ProcessId("b", 8))).earlier == ()
