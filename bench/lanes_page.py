@@ -72,6 +72,7 @@ def main() -> None:
             ):
                 browser.open(page.link)
                 browser.until("document.querySelector('.lanes canvas') !== null", "it is drawn")
+                browser.run("document.querySelector('#lanes').scrollIntoView()")
                 drawing, events = browser.traced(ZOOM, CATEGORIES)
         finally:
             page.close()

@@ -40,12 +40,32 @@ def told(host: str, number: int, *, gpus: int = 8, at: float = NOW - 2.0) -> Sna
     return Snapshot(node=node, time=at, sequence=1, samples=sampled(values))
 
 
-def telemetry(nodes: int = 2, *, gpus: int = 8, hostile: str = "") -> Telemetry:
+def counted(host: str, number: int, at: float) -> Snapshot:
+    """What it sends of its ports' counters: the first one of node 2 sends packets again."""
+    begun, values = NOW - 1000.0, {}
+    for index in range(4):
+        label = f'{{device="mlx5_{index}",port="1"}}'
+        pace = 1e9 * (20 + 5 * math.sin(number * 1.3 + index))
+        again = 3.0 * (at - begun) if (number, index) == (2, 0) else 7.0
+        values |= {
+            f"hw_rdma_rx_bytes_total{label}": pace * (at - begun),
+            f"hw_rdma_tx_bytes_total{label}": 0.9 * pace * (at - begun),
+            f"hw_rdma_tx_retx_pkts_total{label}": again,
+        }
+    node = Node(id=host, host=host, address="10.0.0.1")
+    return Snapshot(node=node, time=at, sequence=1, samples=sampled(values))
+
+
+def telemetry(
+    nodes: int = 2, *, gpus: int = 8, hostile: str = "", traffic: bool = False
+) -> Telemetry:
     """Of ``nodes`` nodes; the last one reported five minutes ago."""
     known = Telemetry()
     for number in range(nodes):
         last = number == nodes - 1 and nodes > 1
         at = NOW - (300.0 if last else 2.0)
+        for earlier in (20.0, 10.0) if traffic else ():
+            known.take(counted(f"node-{number}{hostile}", number, at - earlier), NOW, 0.0)
         known.take(told(f"node-{number}{hostile}", number, gpus=gpus, at=at), NOW, 0.0)
     return known
 
@@ -57,4 +77,4 @@ def gpus(quantity: GpuQuantity, nodes: int = 6, hostile: str = "") -> GpuMap:
 
 def ports(nodes: int = 6, hostile: str = "") -> PortMap:
     """As the page is told."""
-    return port_map(telemetry(nodes, hostile=hostile), NOW, threading.Lock())
+    return port_map(telemetry(nodes, hostile=hostile, traffic=True), NOW, threading.Lock())

@@ -1,5 +1,5 @@
 // Where the cells of groups lie: the largest and best named way that stays within its height.
-import { bisect } from "./canvas.js";
+import { bisect, cutInside } from "./canvas.js";
 
 const NUMBERED = { width: 34, height: 26, gap: 3, round: 4, numbered: true };
 const PLAIN = { width: 12, height: 12, gap: 3, round: 2, numbered: false };
@@ -14,6 +14,7 @@ const NAME_HEIGHT = 15, COLUMN_GAP = 18, BLOCK_GAP = 4;
 const FORMS = [
   [NUMBERED, "list", 240], [NUMBERED, "columns", 480], [PLAIN, "list", 240], [PLAIN, "columns", 480], [TINY, "list", 480],
 ];
+const SEEN = 480; // pixels that are seen beside the first incidents
 const STREAM = [TINY, "stream", 1200];
 const LAST = [[PLAIN, "list", 960], [TINY, "list", Infinity]];
 
@@ -25,6 +26,16 @@ export function ranksLayout(groups, width, mayStream) {
 // Of nodes there is always one.
 export function nodesLayout(groups, width) {
   return best(groups, width, LAST);
+}
+
+// Of what is told by its colour alone, GPUs say: one after another, however many there are.
+export function streamLayout(groups, width) {
+  return { ...stream(groups, width, TINY), size: TINY };
+}
+
+// Whether the ranks could be shown as such within that width, and be seen at once.
+export function fitsBeside(groups, width) {
+  return best(groups, width, [...FORMS, [TINY, "stream", SEEN]]) !== null;
 }
 
 function best(groups, width, forms) {
@@ -123,4 +134,13 @@ export function hit(layout, x, y) {
   const [first, end] = span(layout, row);
   const one = first + bisect(layout.x.subarray(first, end), x + 0.001) - 1;
   return one >= first && x < layout.x[one] + size.width + size.gap ? one : -1;
+}
+
+// The names of the groups, on the picture.
+export function groupNames(context, { names, size }, colour, family) {
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillStyle = colour;
+  context.font = `${size.height < 10 ? 11 : 12.5}px ${family}`;
+  for (const { name, x, y, room } of names) context.fillText(cutInside(context, name, room), x, y + 0.5);
 }

@@ -1,9 +1,8 @@
-// The ranks of a job as cells on a canvas, drawn anew only where one of them looks different. Over
-// the cell that is pointed at, or that the keyboard has come to, lies a real link.
-import { cutInside, inks, sized } from "./canvas.js";
-import { hit, nearest, nodesLayout, ranksLayout, rowOf } from "./cell_layout.js";
+// The ranks of a job as cells on a canvas, drawn anew only where one of them looks different.
+import { inks, sized } from "./canvas.js";
+import { cellGrid, settle } from "./cell_grid.js";
+import { groupNames, nodesLayout, ranksLayout } from "./cell_layout.js";
 import { counted, inWords, isNamed, LOOKS, lookOf, ranges, ranksOf, words } from "./cell_looks.js";
-import { el } from "./dom.js";
 
 const NAMED = 128; // beside its look: an incident names it
 const TOLD = 32; // groups: of more, the words for the picture tell only how many there are
@@ -12,54 +11,43 @@ const DARK = "#101418", LIGHT = "#ffffff";
 // `told` is what `update` takes: name, ranks, groups (name → ranks), isByNode, look (a key of LOOKS),
 // front (the job's step), accused (numbers of ranks), and links to a rank and to a node.
 export function cellsView() {
-  const canvas = el("canvas", { role: "img" }), link = el("a", { class: "at" });
-  const tip = el("div", { class: "tip", "aria-hidden": "true" }), said = el("span", { class: "said", "aria-live": "polite" });
-  const node = el("div", { class: "cells" }, canvas, link, tip, said);
-  const view = { node, canvas, link, tip, said, context: canvas.getContext("2d"), width: 0, told: null, units: [],
-    layout: null, looks: new Uint8Array(0), shape: "", numbers: "", at: -1, isMoved: false, drawn: 0 };
-  new ResizeObserver(([{ contentRect }]) => resized(view, Math.floor(contentRect.width))).observe(node);
-  const shown = new AbortController();
-  view.end = () => shown.abort(); // once it is shown no more
-  const scheme = matchMedia("(prefers-color-scheme: dark)");
-  scheme.addEventListener("change", () => view.layout && draw(view), { signal: shown.signal });
-  listen(view);
-  return view;
-}
-
-function resized(view, width) {
-  if (width === 0 || width === view.width) return; // something else is shown instead
-  view.width = width;
-  if (view.told !== null) update(view, view.told);
+  const view = { told: null, units: [], looks: new Uint8Array(0), shape: "", numbers: "" };
+  const grid = cellGrid({
+    draw: () => draw(view),
+    arrange: () => view.told && update(view, view.told),
+    words: (at) => words(view.units[at], view.told.accused, view.told.front),
+    address: (at) => (view.isOfNodes ? view.told.nodeLink(ranksOf(view.units[at])[0].host) : view.told.rankLink(view.units[at])),
+  });
+  return Object.assign(view, { grid, node: grid.node, end: grid.end });
 }
 
 export function update(view, told) {
+  const { grid } = view;
   view.told = told;
-  view.width ||= view.node.clientWidth;
-  if (view.width === 0) return;
+  grid.width ||= grid.node.clientWidth;
+  if (grid.width === 0) return;
   const isNew = arrange(view);
   const looks = looksOf(view), numbers = numbersOf(view);
   const isSame = !isNew && numbers === view.numbers && looks.every((look, index) => look === view.looks[index]);
   Object.assign(view, { looks, numbers });
   if (!isSame) {
     draw(view);
-    view.canvas.setAttribute("aria-label", summary(view));
+    grid.canvas.setAttribute("aria-label", summary(view));
   }
-  if (!view.isMoved || view.at >= view.units.length) place(view, first(view));
-  else if (isNew) place(view, view.at);
-  else tell(view);
+  settle(grid, () => first(view), isNew);
 }
 
 // What lies where; whether that is another arrangement than before.
 function arrange(view) {
-  const { told, width } = view;
+  const { told, grid } = view, { width } = grid;
   const groups = [...told.groups].map(([name, ranks]) => ({ name: name || "–", count: ranks.length,
     nodes: new Set(ranks.map((rank) => rank.host)).size })); // whose cells they may be
   const shape = JSON.stringify([width, told.isByNode, told.look, groups]);
   const isNew = shape !== view.shape;
-  if (isNew) view.layout = ranksLayout(groups, width, told.isByNode);
-  const isOfNodes = isNew ? view.layout === null : view.isOfNodes;
+  if (isNew) grid.layout = ranksLayout(groups, width, told.isByNode);
+  const isOfNodes = isNew ? grid.layout === null : view.isOfNodes;
   const units = unitsOf(told, isOfNodes);
-  if (isNew && isOfNodes) view.layout = nodesLayout(units.map(([name, some]) => ({ name: name || "–", count: some.length })), width);
+  if (isNew && isOfNodes) grid.layout = nodesLayout(units.map(([name, some]) => ({ name: name || "–", count: some.length })), width);
   Object.assign(view, { shape, isOfNodes, units: units.flatMap(([, some]) => some) });
   return isNew;
 }
@@ -84,21 +72,21 @@ function looksOf({ units, told }) {
   return Uint8Array.from(units, (unit) => lookOf(look, unit, told.front) + (isNamed(unit, told.accused) ? NAMED : 0));
 }
 
-const numbersOf = ({ units, layout }) => (layout.size.numbered ? units.map((rank) => rank.rank).join() : "");
+const numbersOf = ({ units, grid }) => (grid.layout.size.numbered ? units.map((rank) => rank.rank).join() : "");
 
 // For those who do not see it.
-function summary({ told, units, isOfNodes, layout }) {
+function summary({ told, units, isOfNodes, grid }) {
   const { name, ranks, groups, accused } = told;
   const what = isOfNodes ? `${ranks.length} ranks on ${units.length} nodes, a cell for each node` : `${ranks.length} ranks`;
   const parts = groups.size > 1 && groups.size <= TOLD
     ? [...groups].map(([group, some]) => `${group || "–"}: ${inWords(counted(some))}`) : [inWords(counted(ranks))];
   const named = ranks.filter((rank) => accused.has(rank.rank)).map((rank) => rank.rank);
   return [`${name}: ${what}`, ...parts, named.length ? `named by an incident: ${ranges(named)}` : "",
-    layout.count > 1 ? "arrow keys move through the cells" : ""].filter((part) => part).join("; ");
+    grid.layout.count > 1 ? "arrow keys move through the cells" : ""].filter((part) => part).join("; ");
 }
 
 function draw(view) {
-  const { canvas, context, layout, units, looks, told, width } = view;
+  const { units, looks, told, grid } = view, { canvas, context, layout, width } = grid;
   const { size, x, y } = layout, ink = inks(), begun = performance.now();
   const ratio = sized(canvas, width, layout.height);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -112,11 +100,7 @@ function draw(view) {
   context.textBaseline = "middle";
   for (let one = 0; one < looks.length; one++) if (looks[one] >= NAMED) mark(context, layout, one, ink, colours[looks[one] % NAMED]);
   if (size.numbered) numbers(view, colours, family);
-  context.textAlign = "left";
-  context.fillStyle = ink("quiet");
-  context.font = `${size.height < 10 ? 11 : 12.5}px ${family}`;
-  for (const { name, x: left, y: middle, room } of layout.names) context.fillText(cutInside(context, name, room), left, middle + 0.5);
-  view.drawn += 1;
+  groupNames(context, layout, ink("quiet"), family);
   performance.measure("cells", { start: begun, detail: units.length });
 }
 
@@ -141,7 +125,7 @@ function mark(context, { size, x, y }, one, ink, colour) {
   context.stroke();
 }
 
-function numbers({ context, layout, units, looks }, colours, family) {
+function numbers({ grid: { context, layout }, units, looks }, colours, family) {
   const { size, x, y } = layout, texts = colours.map(readable);
   context.textAlign = "center";
   context.font = `12px ${family}`;
@@ -169,66 +153,4 @@ function first({ looks }) {
   let worst = 0;
   for (let one = 1; one < looks.length; one++) if (looks[one] > looks[worst]) worst = one;
   return worst;
-}
-
-function place(view, at) {
-  const { link, layout, tip, width } = view, { size } = layout;
-  if (layout.count === 0) return;
-  view.at = at;
-  const x = layout.x[at], y = layout.y[at];
-  link.style.cssText = `width:${size.width}px;height:${size.height}px;transform:translate(${x}px,${y}px)`;
-  const side = x < width / 2 ? `left:${x}px` : `right:${width - x - size.width}px`;
-  tip.style.cssText = `${side};top:${y + size.height + 7}px`;
-  tell(view);
-}
-
-// Its words are as old as what is shown; its address says which it is.
-function tell(view) {
-  const { link, tip, told } = view, unit = view.units[view.at];
-  if (unit === undefined) return;
-  const text = words(unit, told.accused, told.front);
-  if (tip.textContent === text) return;
-  tip.textContent = text;
-  link.setAttribute("aria-label", text.replaceAll("\n", ", "));
-  link.setAttribute("href", view.isOfNodes ? told.nodeLink(ranksOf(unit)[0].host) : told.rankLink(unit));
-}
-
-function listen(view) {
-  const { node, link } = view;
-  node.addEventListener("pointermove", (event) => {
-    if (view.layout === null) return;
-    const { left, top } = node.getBoundingClientRect();
-    const at = hit(view.layout, event.clientX - left, event.clientY - top);
-    node.classList.toggle("pointed", at >= 0);
-    if (at >= 0 && at !== view.at) go(view, at);
-  });
-  node.addEventListener("pointerleave", () => node.classList.remove("pointed"));
-  link.addEventListener("keydown", (event) => {
-    const to = event.ctrlKey || event.metaKey || event.altKey ? null : along(view, event.key);
-    if (to === null) return;
-    event.preventDefault();
-    go(view, to);
-    view.said.textContent = link.getAttribute("aria-label");
-    link.scrollIntoView({ block: "nearest" });
-  });
-}
-
-function go(view, at) {
-  view.isMoved = true;
-  place(view, at);
-}
-
-// Where a key leads to from the cell that it is pressed at; null where it leads nowhere.
-function along({ layout, at }, key) {
-  const row = rowOf(layout, at);
-  const across = (to) => (layout.tops[to] === undefined ? at : nearest(layout, to, layout.x[at]));
-  switch (key) {
-    case "ArrowLeft": return Math.max(0, at - 1);
-    case "ArrowRight": return Math.min(layout.count - 1, at + 1);
-    case "ArrowUp": return across(row - 1);
-    case "ArrowDown": return across(row + 1);
-    case "Home": return 0;
-    case "End": return layout.count - 1;
-    default: return null;
-  }
 }

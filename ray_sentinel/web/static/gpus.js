@@ -1,8 +1,9 @@
 // A heat map of all GPUs, a row for each node, of one quantity at a time.
-import { age, el, scroller } from "./dom.js";
+import { age, el, fill, scroller } from "./dom.js";
+import { heatPlace, heatView, NONE, OLD, showHeat } from "./heat.js";
 
 const STALE = 30; // seconds: agents send every five
-const LABELLED = 48; // nodes: of more, only the cells are shown, and names and values on pointing
+const LABELLED = 48; // nodes: of more, cells are drawn, and values told on pointing
 const COLLECTORS = ["nvml", "amdgpu"];
 const percent = (value) => `${Math.round(100 * value)} %`;
 
@@ -17,17 +18,31 @@ export const QUANTITIES = {
   "memory-clock": { label: "Memory clock", from: 0, to: null, short: Math.round, long: (v) => `${Math.round(v)} MHz` },
 };
 
-// `map` is a GpuMap, `nodes` those of the status: their collectors say why there are no GPUs.
-export function gpuMap(map, nodes, chosen, choose) {
-  if (!map.rows.length) return [el("p", { class: "quiet" }, without(nodes))];
+let heat = null;
+
+// `map` is a GpuMap, `nodes` those of the status: their collectors say why there are no GPUs; `linkOf`
+// says where a host's GPUs lead, null where nowhere.
+export function showGpus(map, nodes, linkOf, chosen, choose) {
+  const look = lookOf(map);
+  fill("gpus", [map, chosen, map.rows.length ? null : nodes.map((node) => node.collectors)],
+    () => gpuMap(map, look, nodes, chosen, choose));
+  if (map.rows.length <= LABELLED) return;
+  showHeat(heat, { rows: map.rows, countOf: (row) => row.gpus.length, shadeOf: (row, index) => looks(row.values[index], row.ages[index], look),
+    keys: [...document.querySelectorAll("#gpus .ramp i")], words: (row, index) => `${row.host}\n${said(row, index, look)}`,
+    linkOf, label: `${summary(map, look)}; arrow keys move through the GPUs` });
+}
+
+function lookOf(map) {
   const quantity = QUANTITIES[map.quantity];
-  const known = map.rows.flatMap((row) => row.values.filter((value) => value !== null));
-  const to = quantity.to ?? Math.max(100, ...[known.reduce((most, one) => Math.max(most, one), 0)]);
-  const look = { quantity, to };
-  const draw = map.rows.length <= LABELLED ? labelled : dense;
+  const known = map.rows.flatMap((row) => row.values.filter((value) => value !== null)).sort((a, b) => a - b);
+  return { quantity, known, to: quantity.to ?? Math.max(100, known.at(-1) ?? 0) };
+}
+
+function gpuMap(map, look, nodes, chosen, choose) {
+  if (!map.rows.length) return [el("p", { class: "quiet" }, without(nodes))];
   return [el("div", { class: `card gpus ${map.quantity}` }, choice(chosen, choose),
-    known.length ? null : el("p", { class: "quiet" }, `No GPU reports its ${quantity.label.toLowerCase()}.`),
-    draw(map.rows, look), key(map, known, look))];
+    look.known.length ? null : el("p", { class: "quiet" }, `No GPU reports its ${look.quantity.label.toLowerCase()}.`),
+    map.rows.length <= LABELLED ? labelled(map.rows, look) : heatPlace(heat ??= heatView("heat of GPUs")), key(map, look))];
 }
 
 function without(nodes) {
@@ -53,15 +68,12 @@ function choice(chosen, choose) {
   return el("fieldset", { class: "choice" }, el("legend", {}, "by"), ...options);
 }
 
-// Ten shades; the style sheet knows their colours.
-function shade(value, { quantity, to }) {
+// A class of the style sheet, which knows the colours of ten shades.
+function looks(value, old, { quantity, to }) {
+  if (value === null) return NONE;
+  if (old > STALE) return OLD;
   const share = (value - quantity.from) / (to - quantity.from);
   return `q${Math.max(0, Math.min(9, Math.floor(10 * share)))}`;
-}
-
-function looks(value, old, look) {
-  if (value === null) return "none";
-  return old > STALE ? "stale" : shade(value, look);
 }
 
 function said(row, index, { quantity }) {
@@ -94,23 +106,19 @@ function labelled(rows, look) {
   return scroller(el("table", { class: "heat" }, el("thead", {}, head), el("tbody", {}, ...lines)));
 }
 
-function dense(rows, look) {
-  return el("div", { class: "strips" }, ...rows.map((row) => {
-    const told = `${row.host}\n${row.gpus.map((_, index) => said(row, index, look)).join("\n")}`;
-    return el("span", { class: "strip", title: told, role: "img", "aria-label": told },
-      ...row.values.map((value, index) => el("i", { class: looks(value, row.ages[index], look) })));
-  }));
+function summary(map, { quantity, known }) {
+  const count = map.rows.reduce((sum, row) => sum + row.gpus.length, 0);
+  const middle = known.length ? ` · median ${quantity.long(known[known.length >> 1])}, ` +
+    `${quantity.long(known[0])} to ${quantity.long(known.at(-1))}` : "";
+  return `${count} GPUs on ${map.rows.length} node${map.rows.length > 1 ? "s" : ""}${middle}`;
 }
 
-function key(map, known, { quantity, to }) {
-  const count = map.rows.reduce((sum, row) => sum + row.gpus.length, 0);
+function key(map, look) {
+  const { quantity, to } = look;
   const stale = map.rows.reduce((sum, row) => sum + row.ages.filter((old) => old > STALE).length, 0);
-  const sorted = [...known].sort((a, b) => a - b);
-  const middle = sorted.length ? ` · median ${quantity.long(sorted[sorted.length >> 1])}, ` +
-    `${quantity.long(sorted[0])} to ${quantity.long(sorted.at(-1))}` : "";
   return el("div", { class: "legend" },
     el("span", { class: "ramp" }, quantity.long(quantity.from),
       ...Array.from({ length: 10 }, (_, index) => el("i", { class: `q${index}` })), quantity.long(to)),
-    el("span", {}, `${count} GPUs on ${map.rows.length} node${map.rows.length > 1 ? "s" : ""}${middle}`),
+    el("span", {}, summary(map, look)),
     stale ? el("span", {}, el("i", { class: "stale" }), `${stale} not reported for more than ${STALE} s`) : null);
 }

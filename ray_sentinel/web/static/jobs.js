@@ -1,5 +1,6 @@
 // A job: its state, a cell for each rank, and a line for each process that is none. What shows the
 // same as before stays as it is: of thousands of ranks few change in a second.
+import { fitsBeside } from "./cell_layout.js";
 import { cellsView, update } from "./cells.js";
 import { counted, LOOKS, lookOf } from "./cell_looks.js";
 import { age, el, facts, refill, table } from "./dom.js";
@@ -10,15 +11,16 @@ import { isOpen, isWell, jobTone, tone } from "./states.js";
 const MANY = 256; // ranks: from here on, a number leads to one as well
 const ROWS = 32, MEMBERS = 64;
 const WAYS = { node: (rank) => rank.host, role: (rank) => rank.role, state: (rank) => rank.state };
+const GAP = 20, AROUND = 34; // pixels between both halves of the page, and around a card's cells
 const PARTS = ["name", "facts", "ways", "cells", "legend", "troubled", "members"];
 
 const cards = new Map(); // of jobs, by name and attempt
 let latest = null; // what is shown
-let way = "node", look = "state"; // keys of WAYS and LOOKS: what ranks are sorted and coloured by
+let way = "node", look = "state"; // what ranks are sorted by, and a key of LOOKS: coloured by
 
 export function showJobs(place, jobs, incidents) {
   latest = [place, jobs, incidents];
-  const keys = jobs.map((job) => JSON.stringify([job.job, job.attempt]));
+  const keys = jobs.map(keyOf);
   for (const [known, { picture }] of cards) {
     if (keys.includes(known)) continue;
     picture?.end();
@@ -28,6 +30,25 @@ export function showJobs(place, jobs, incidents) {
   refill(place, keys, () => (jobs.length ? keys.map((key) => cards.get(key).node)
     : [el("p", { class: "quiet" }, "No training runs yet.")]));
   jobs.forEach((job, index) => fillCard(cards.get(keys[index]), job, incidents));
+}
+
+const keyOf = (job) => JSON.stringify([job.job, job.attempt]);
+
+// Whether the cells of all jobs would fit beside the incidents, in half of so many pixels.
+export function fitBeside(jobs, width) {
+  const half = (width - GAP) / 2 - AROUND;
+  return jobs.every((job) => {
+    if (!job.ranks.length) return true;
+    const of = WAYS[waysOf(job).by], counts = new Map();
+    for (const rank of job.ranks) counts.set(of(rank), (counts.get(of(rank)) || 0) + 1);
+    return fitsBeside([...counts].map(([name, count]) => ({ name, count })), half);
+  });
+}
+
+// By what the ranks of a job can be sorted, and are: what would not tell them apart is left out.
+function waysOf(job) {
+  const useful = Object.keys(WAYS).filter((one) => differ(job.ranks, WAYS[one]));
+  return { useful, by: useful.includes(way) ? way : useful[0] ?? "node" };
 }
 
 function card() {
@@ -49,8 +70,7 @@ function fillCard(mine, job, incidents) {
     return;
   }
   const linkTo = linker(job, ranks, (rank) => rankName(rank.rank));
-  const useful = Object.keys(WAYS).filter((one) => differ(ranks, WAYS[one]));
-  const by = useful.includes(way) ? way : useful[0] ?? "node";
+  const { useful, by } = waysOf(job);
   const colour = ranks.some((rank) => rank.step !== null) ? look : "state";
   refill(mine.ways, [useful, by, colour, job.step !== null, ranks.length > MANY], () => [ways(job, useful, by, colour)]);
   mine.picture ||= cellsView();

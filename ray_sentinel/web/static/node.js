@@ -11,6 +11,19 @@ export function nodeLink(job, host) {
   return NODE + [job.job, job.attempt, host].map(encodeURIComponent).join("/");
 }
 
+// Where the nodes that have ranks lead, by the first of their jobs; null of others.
+export function linkToNodes({ jobs }) {
+  const found = new Map(); // looked for when somebody asks: there may be very many
+  return (host) => {
+    if (!found.has(host)) {
+      const running = jobs.filter((job) => !job.ended);
+      const mine = (running.length ? running : jobs).find(({ ranks }) => ranks.some((rank) => rank.host === host));
+      found.set(host, mine ? nodeLink(mine, host) : null);
+    }
+    return found.get(host);
+  };
+}
+
 // What an address names; null where it is none, or was cut.
 export function nodeAt(hash) {
   if (!hash.startsWith(NODE)) return null;

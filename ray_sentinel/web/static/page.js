@@ -4,16 +4,16 @@ import { ask, follow, poll } from "./api.js";
 import { unpacked } from "./columns.js";
 import { incidentDetail } from "./detail.js";
 import { clock, el, fill, forget, isEmpty, trouble } from "./dom.js";
-import { gpuMap } from "./gpus.js";
+import { showGpus as drawGpus } from "./gpus.js";
 import { count, headline, unanswered, undrawn } from "./headline.js";
 import { INCIDENT, openIncidents } from "./incidents.js";
-import { showJobs } from "./jobs.js";
+import { fitBeside, showJobs } from "./jobs.js";
 import { showLanes as drawLanes } from "./lanes.js";
-import { nodeAt, nodeDetail, ofNode } from "./node.js";
+import { linkToNodes, nodeAt, nodeDetail, ofNode } from "./node.js";
 import { health, showNodes } from "./nodes.js";
 import { showPast, showState } from "./past.js";
 import { found, incidentsOf, processAt, processDetail } from "./process.js";
-import { portMap } from "./ports.js";
+import { showPorts as drawPorts } from "./ports.js";
 import { pulses } from "./pulse.js";
 import { tick } from "./times.js";
 
@@ -21,7 +21,6 @@ const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
 const PORT_SECONDS = 30;
 const DETAIL_SECONDS = 5;
-const BESIDE = 1024; // ranks of a job that has room beside the incidents
 
 let told = null; // what came last
 let page = null; // as it is drawn
@@ -29,6 +28,7 @@ let pulse = null;
 let gpus = null;
 let gpusAt = null;
 let lanes = null;
+let ports = null;
 let quantity = "utilisation"; // of the GPUs
 const NOTHING = { address: "", known: "" };
 let shown = NOTHING; // what the address opened, and what the page knew of it then
@@ -37,7 +37,8 @@ function show({ status, incidents, incident_counts: counts }) {
   tick(status.time);
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
-  document.getElementById("now").classList.toggle("wide", jobs.some((job) => job.ranks.length > BESIDE));
+  const now = document.getElementById("now");
+  if (now.clientWidth) now.classList.toggle("wide", !fitBeside(jobs, now.clientWidth)); // else an incident is shown instead
   showJobs(document.querySelector("#jobs > div"), jobs, incidents);
   fill("incidents", [incidents, counts], () => openIncidents(incidents, counts, () => showState("open")));
   fill("alerts", jobs.map((job) => [job.job, job.attempt, job.alerts]), () => alertList(jobs));
@@ -57,7 +58,7 @@ function showPulse() {
   if (page === null || pulse === null) return;
   const section = document.getElementById("pulse");
   section.hidden = false; // else it has no width
-  const width = section.clientWidth - 34;
+  const width = roomOf("pulse");
   if (width < 100) return; // an incident is shown instead
   fill("pulse", [pulse, width], () => pulses(pulse, page.status, page.incidents, width));
 }
@@ -98,6 +99,11 @@ const VIEWS = [
     missing: (place, error) => `${place.host} cannot be shown: ${error.message}`,
   },
 ];
+
+// Pixels within a card of a section.
+function roomOf(id) {
+  return document.getElementById(id).clientWidth - 34;
+}
 
 function opened() {
   for (const view of VIEWS) {
@@ -163,7 +169,7 @@ function draw() {
   }
   if (isBroken) headline(told.status);
   isBroken = false;
-  if (first) for (const more of [showPulse, showLanes, showGpus]) afterFrame(more);
+  if (first) for (const more of [showPulse, showLanes, showGpus, showPorts]) afterFrame(more);
 }
 
 let isDue = false, isBroken = false; // whether what came last could not be drawn
@@ -205,8 +211,7 @@ function untold(what, error, at) {
 
 function showGpus() {
   if (page === null || gpus === null) return;
-  fill("gpus", [gpus, quantity, gpus.rows.length ? null : page.status.nodes.map((node) => node.collectors)],
-    () => gpuMap(gpus, page.status.nodes, quantity, choose));
+  drawGpus(gpus, page.status.nodes, linkToNodes(page.status), quantity, choose);
 }
 
 async function askGpus() {
@@ -227,17 +232,21 @@ function gpusUntold(error) {
 
 poll(GPU_SECONDS, askGpus, gpusUntold);
 
+function showPorts() {
+  if (page !== null && ports !== null) drawPorts(ports, linkToNodes(page.status));
+}
+
 poll(PORT_SECONDS, async () => {
-  const ports = await ask("/api/v1/ports");
+  ports = await ask("/api/v1/ports");
   trouble("ports", "");
-  fill("ports", ports, () => portMap(ports));
+  showPorts();
 }, (error) => trouble("ports", untold("The RDMA ports", error, null)));
 
 function showLanes() {
   if (page === null || lanes === null) return;
   const section = document.getElementById("lanes");
   section.hidden = false; // else it has no width
-  const width = section.clientWidth - 34;
+  const width = roomOf("lanes");
   if (width < 100) return; // an incident is shown instead
   drawLanes(section.lastElementChild, lanes, page.status, page.incidents, width);
   section.hidden = isEmpty(section);

@@ -136,9 +136,9 @@ def test_a_browser_shows_gpus_as_a_heat_map_with_what_is_stale(tmp_path: Path) -
 
 def test_thousands_of_gpus_fit_on_a_page(tmp_path: Path) -> None:
     document = shown_with(tmp_path, lambda quantity: gpus(quantity, nodes=1024))
-    assert document.count('class="strip"') == 1024
+    assert 'data-cells="8192"' in document
+    assert document.count("<i ") < 50, "they are drawn, not built"
     assert "8192 GPUs on 1024 nodes" in document
-    assert "node-700\nGPU 0: " in document
 
 
 def test_a_browser_says_that_there_are_no_gpus(tmp_path: Path) -> None:

@@ -93,3 +93,43 @@ def test_ports_are_told_by_device_in_order_and_what_is_stale_with_its_age() -> N
     assert [row.active for row in rows[:2]] == [(True,) * 4, (True, True, False, True)]
     assert [set(row.ages) for row in rows] == [{2}, {2}, {300}]
     assert port_map(one_node({}), NOW, threading.Lock()).rows == ()
+
+
+def counted(*values: dict[str, float]) -> Telemetry:
+    """Samples of one node, ten seconds apart, the last one now."""
+    known = Telemetry()
+    node = Node(id="n", host="node-0", address="10.0.0.1")
+    port = '{device="mlx5_0",port="1"}'
+    for place, one in enumerate(values):
+        at = NOW - 10.0 * (len(values) - 1 - place)
+        told = {f"hw_rdma_{name}{port}": value for name, value in one.items()}
+        samples = sampled(told | {f"hw_rdma_port_state{port}": 1.0})
+        known.take(Snapshot(node=node, time=at, sequence=1, samples=samples), at, 0.0)
+    return known
+
+
+def test_traffic_is_what_counters_rose_by_in_a_second() -> None:
+    known = counted(
+        *({"rx_bytes_total": 5e9 + 2e9 * n, "tx_bytes_total": 4e9 - n} for n in range(3))
+    )
+    (row,) = port_map(known, NOW, threading.Lock()).rows
+    assert (row.received, row.sent) == ((200_000_000,), (None,)), "one of them was begun anew"
+    (row,) = port_map(counted({"rx_bytes_total": 5.0}), NOW, threading.Lock()).rows
+    assert (row.received, row.sent, row.errors) == ((None,), (None,), ((),))
+
+
+def test_errors_are_those_that_rose_the_gravest_first() -> None:
+    steps = ((0, 7, 3), (0, 9, 3), (2, 12, 3))
+    names = ("link_downed_total", "tx_retx_pkts_total", "symbol_errors_total")
+    known = counted(*(dict(zip(names, map(float, step), strict=True)) for step in steps))
+    told = port_map(known, NOW, threading.Lock())
+    assert told.rows[0].errors == ((("link downed", 2), ("retransmitted packets", 5)),)
+    assert told.error_seconds == 1800.0
+
+
+def test_the_ports_of_a_thousand_nodes_are_told_in_a_moment() -> None:
+    known = telemetry(1024, traffic=True)
+    begun = time.process_time()
+    found = port_map(known, NOW, threading.Lock())
+    assert time.process_time() - begun < 1.0
+    assert len(msgspec.json.encode(found)) < 400_000
