@@ -54,6 +54,7 @@ from tests.support.page_data import incident, incident_of_actors, status  # noqa
 from tests.support.page_gpus import gpus, ports  # noqa: E402
 from tests.support.page_lanes import report as lanes  # noqa: E402
 from tests.support.page_pulse import FIRST, report, steps  # noqa: E402
+from tests.support.page_rank import groups, output, series  # noqa: E402
 from tests.support.page_stacks import with_stacks  # noqa: E402
 from tests.support.top_screen import TopScreen, drawn, served_page  # noqa: E402
 from tests.support.tsdb_scenarios.world import World  # noqa: E402
@@ -96,6 +97,7 @@ VIEWS = (
     View("cells", section="#jobs", many=True),
     View("gpus", section="#gpus", scheme="dark"),
     View("network", section="#ports"),
+    View("rank", "#process/llama/1/rank%203", "#detail"),
     View("phone", size=(390, 844), scheme="dark"),
 )
 RECT = """(() => {
@@ -125,7 +127,10 @@ def take_page(browser: Browser, wanted: Callable[[str], bool]) -> None:
         if not views:
             continue
         state = partial(status, ranks=MANY) if many else status
-        source = PageSource(state, lambda: told, pulse=report, gpus=gpus, lanes=lanes, ports=ports)
+        source = PageSource(
+            state, lambda: told, pulse=report, gpus=gpus, lanes=lanes, ports=ports, rank=series,
+            output=output, groups=partial(groups, MANY if many else 8),
+        )  # fmt: skip
         page = Page(source, port=0)
         try:
             for view in views:

@@ -14,6 +14,9 @@
 ``/api/v1/perfetto?job=...``   the same of one job, or of all, as trace events, a file to be saved
 ``/api/v1/gpus?quantity=...``  a ``GpuMap`` of one ``GpuQuantity``
 ``/api/v1/ports``              a ``PortMap``: which RDMA ports are active
+``/api/v1/page/rank?...``      the ``RankSeries`` of one rank: see ``rank.asked``
+``/api/v1/page/output?...``    the end of what that rank wrote, read on its node at that moment
+``/api/v1/page/groups``        a ``GroupsReport``: the process groups of ranks, as dumps tell them
 ``/api/v1/status``             a ``Status``, as ``status --json`` prints it
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
 ``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
@@ -43,10 +46,13 @@ import msgspec
 
 from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, RankOutput
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
+from ray_sentinel.model.process_groups import GroupsReport
 from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.rank_asked import RankAsked
+from ray_sentinel.model.rank_series import RankSeries
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html
@@ -56,6 +62,7 @@ from ray_sentinel.web.columns import in_columns
 from ray_sentinel.web.incidents import UnknownQuestion, in_brief, rows, whole
 from ray_sentinel.web.live import Live
 from ray_sentinel.web.packing import JSON, packed
+from ray_sentinel.web.rank import OutputReader, series
 
 STATIC_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -78,7 +85,7 @@ REPORT_POLICY = (
 
 
 class PageSource(msgspec.Struct, frozen=True):
-    """Where the answers come from; each call must return at once."""
+    """Where the answers come from; each call but ``output`` must return at once."""
 
     status: Callable[[], Status]
     incidents: Callable[[], tuple[Incident, ...]]
@@ -90,6 +97,11 @@ class PageSource(msgspec.Struct, frozen=True):
     gpus: Callable[[GpuQuantity], GpuMap] | None = None
     lanes: Callable[[], LanesReport] = LanesReport
     ports: Callable[[], PortMap] = PortMap
+    groups: Callable[[], GroupsReport] = GroupsReport
+    rank: Callable[[RankAsked], RankSeries | None] = lambda _rank: None
+    """None where there is no such rank; as the next."""
+    output: Callable[[RankAsked], RankOutput | None] | None = None
+    """What a rank wrote last; asks its node, for some seconds."""
 
 
 def shown(source: PageSource) -> dict[str, Any]:
@@ -110,6 +122,7 @@ def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
     if source.pulse is not None:
         plain["/api/v1/pulse"] = source.pulse
     plain["/api/v1/lanes"] = source.lanes
+    plain["/api/v1/page/groups"] = source.groups
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
     for path, (body, kind) in static_files().items():
         made[path] = _static(body, kind)
@@ -118,6 +131,9 @@ def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
     made["/api/v1/page/incidents"] = lambda request: _rows(source, request)
     made["/incidents/"] = lambda request: _report(source, request)
     made["/api/v1/perfetto"] = lambda request: _trace(source.lanes(), request)
+    made["/api/v1/page/rank"] = lambda request: series(source.rank, request)
+    if source.output is not None:
+        made["/api/v1/page/output"] = OutputReader(source.output).answer
     if (gpus := source.gpus) is not None:
         made["/api/v1/gpus"] = lambda request: _gpus(gpus, request)
     if (image := source.history) is not None:

@@ -31,15 +31,19 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.engine.last_hour.lanes_report import lanes_report
 from ray_sentinel.engine.last_hour.pulse_report import pulse_report
+from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
 from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map
 from ray_sentinel.engine.telemetry.series import HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity
+from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.rank_asked import RankAsked
+from ray_sentinel.model.rank_series import RankSeries
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
@@ -202,6 +206,24 @@ class EngineLoop:
     def ports(self) -> PortMap:
         """The RDMA ports. The engine continues meanwhile."""
         return port_map(self._engine.view.telemetry, self._clock.now(), self._lock)
+
+    def rank_series(self, asked: RankAsked) -> RankSeries | None:
+        """What is held of one rank; None where there is none such."""
+        now, shift = self._clock.now(), self._clock.shift
+        with self._lock:
+            view = self._engine.view
+            rank = find_rank(view, asked.job, asked.attempt, asked.rank, asked.place)
+            if rank is None:
+                return None
+            found = rank_series(view, rank, now)
+        return msgspec.structs.replace(found, begin=found.begin + shift, end=found.end + shift)
+
+    def rank(self, asked: RankAsked) -> Rank | None:
+        """The process that is meant."""
+        with self._lock:
+            view = self._engine.view
+            found = find_rank(view, asked.job, asked.attempt, asked.rank, asked.place)
+            return found.rank if found is not None else None
 
     def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
         """Capture a running job now, or all of them without a name. Returns the incidents that were

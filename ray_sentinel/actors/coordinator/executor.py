@@ -28,6 +28,7 @@ from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
+from ray_sentinel.actors.coordinator.gathering.group_book import GroupBook
 from ray_sentinel.actors.coordinator.gathering.job_stacks import take_look
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
 from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
@@ -73,7 +74,13 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.incident import Incident, IncidentState, RankLog
+from ray_sentinel.model.incident import (
+    Incident,
+    IncidentState,
+    RankLog,
+    RankOutput,
+    writer_of,
+)
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.report.contract import incident_dict
@@ -166,6 +173,7 @@ class Executor:
         self._agents = agents or Agents(fleet)
         self._dumps = ClusterDumps(self._agents)
         self._outputs = ClusterOutputs(self._agents)
+        self.groups = GroupBook()
         incidents = tuple(incidents)
         self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
         timed = config.capture.enabled and config.capture.wait_seconds > 0
@@ -289,8 +297,13 @@ class Executor:
             )
         )
 
+    def output_of(self, rank: Rank) -> RankOutput:
+        """What a rank wrote last, or why that cannot be had. Blocks, as its node is asked."""
+        return self._outputs.of(writer_of(rank))
+
     def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
         by_rank, problems = self._dumps.reduced(action.ranks)
+        self.groups.take(action.ranks, by_rank, self._clock.now())
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
         facts = _explained(action, by_rank, size or None) if by_rank else None
         return RecorderExplained(
@@ -299,6 +312,7 @@ class Executor:
 
     def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
         by_rank, _ = self._dumps.reduced(action.ranks)
+        self.groups.take(action.ranks, by_rank, self._clock.now())
         hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
         facts = None
         if by_rank:

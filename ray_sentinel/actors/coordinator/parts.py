@@ -56,9 +56,13 @@ from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTold
 from ray_sentinel.masking import mask_record
+from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.metrics import Family
+from ray_sentinel.model.process_groups import GroupsReport
 from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.rank_asked import RankAsked
+from ray_sentinel.model.rank_series import RankSeries
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status
@@ -150,6 +154,9 @@ class CoordinatorParts:
                 lanes=self.lanes,
                 gpus=lambda quantity: mask_record(self.engine.gpus(quantity)),
                 ports=lambda: mask_record(self.engine.ports()),
+                groups=self.groups,
+                rank=self.rank_series,
+                output=self.rank_output,
             ),
             self._config.coordinator.port,
             Owner(
@@ -409,6 +416,20 @@ class CoordinatorParts:
     def lanes(self) -> LanesReport:
         """What ranks and roles did over the last hour."""
         return mask_record(self.engine.lanes())
+
+    def groups(self) -> GroupsReport:
+        """The process groups of ranks, as their last dumps tell them."""
+        return mask_record(self._executor.groups.report(self.clock.shift))
+
+    def rank_series(self, asked: RankAsked) -> RankSeries | None:
+        """What is held of one rank; None where there is none such."""
+        found = self.engine.rank_series(asked)
+        return mask_record(found) if found is not None else None
+
+    def rank_output(self, asked: RankAsked) -> RankOutput | None:
+        """What a rank wrote last; None where there is none such. Blocks for some seconds."""
+        rank = self.engine.rank(asked)
+        return self._executor.output_of(rank) if rank is not None else None
 
     def pulse(self) -> PulseReport:
         """How long the jobs' steps and calls took over the last hour."""

@@ -9,8 +9,8 @@ const STREAMS = 3;
 const SHORT_SECONDS = 2; // until a stream is tried again, and twice as long each time, up to
 const LONG_SECONDS = 60;
 
-export async function ask(path, kind = "json") {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(1000 * TIMEOUT) });
+export async function ask(path, kind = "json", seconds = TIMEOUT) {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(1000 * seconds) });
   if (answer.status === 401) throw new Error("open the link that `ray-sentinel status` prints");
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer[kind]();

@@ -8,7 +8,8 @@ const NAMED = 128; // beside its look: an incident names it
 const TOLD = 32; // groups: of more, the words for the picture tell only how many there are
 const DARK = "#101418", LIGHT = "#ffffff";
 
-// `told` is what `update` takes: name, ranks, groups (name → ranks), isByNode, look (a key of LOOKS),
+// `told` is what `update` takes: name, ranks, groups (name → ranks), isByNode, isDense (of
+// more groups than have a line each, those that begin a row are named), look (a key of LOOKS),
 // front (the job's step), accused (numbers of ranks), and links to a rank and to a node.
 export function cellsView() {
   const view = { told: null, units: [], looks: new Uint8Array(0), shape: "", numbers: "" };
@@ -42,9 +43,9 @@ function arrange(view) {
   const { told, grid } = view, { width } = grid;
   const groups = [...told.groups].map(([name, ranks]) => ({ name: name || "–", count: ranks.length,
     nodes: new Set(ranks.map((rank) => rank.host)).size })); // whose cells they may be
-  const shape = JSON.stringify([width, told.isByNode, told.look, groups]);
+  const shape = JSON.stringify([width, told.isByNode, told.isDense, told.look, groups]);
   const isNew = shape !== view.shape;
-  if (isNew) grid.layout = ranksLayout(groups, width, told.isByNode);
+  if (isNew) grid.layout = ranksLayout(groups, width, told.isDense);
   const isOfNodes = isNew ? grid.layout === null : view.isOfNodes;
   const units = unitsOf(told, isOfNodes);
   if (isNew && isOfNodes) grid.layout = nodesLayout(units.map(([name, some]) => ({ name: name || "–", count: some.length })), width);

@@ -2,8 +2,8 @@
 // same as before stays as it is: of thousands of ranks few change in a second.
 import { fitsBeside } from "./cell_layout.js";
 import { cellsView, update } from "./cells.js";
-import { counted, LOOKS, lookOf } from "./cell_looks.js";
-import { age, el, facts, refill, table } from "./dom.js";
+import { counted, LOOKS, lookOf, ranges } from "./cell_looks.js";
+import { age, clock, el, facts, refill, table } from "./dom.js";
 import { nodeLink } from "./node.js";
 import { linker, processLink, rankName } from "./process.js";
 import { isOpen, isWell, jobTone, tone } from "./states.js";
@@ -15,6 +15,7 @@ const GAP = 20, AROUND = 34; // pixels between both halves of the page, and arou
 const PARTS = ["name", "facts", "ways", "cells", "legend", "troubled", "members"];
 
 const cards = new Map(); // of jobs, by name and attempt
+const grouped = new Map(); // the process groups of jobs, by name and attempt: when told, and ways
 let latest = null; // what is shown
 let way = "node", look = "state"; // what ranks are sorted by, and a key of LOOKS: coloured by
 
@@ -34,21 +35,38 @@ export function showJobs(place, jobs, incidents) {
 
 const keyOf = (job) => JSON.stringify([job.job, job.attempt]);
 
+// Takes a GroupsReport: ranks can be sorted by the process groups that it tells.
+export function takeGroups({ jobs }) {
+  grouped.clear();
+  for (const job of jobs) {
+    const ways = Object.fromEntries(job.kinds.map(({ name, groups: all }) => {
+      const names = new Map(all.flatMap((some) => {
+        const told = `ranks ${ranges(some)}`;
+        return some.map((rank) => [rank, told]);
+      }));
+      return [`group ${name}`, (rank) => names.get(rank.rank) ?? "in none"];
+    }));
+    grouped.set(keyOf(job), { at: job.at, ranks: job.ranks, ways });
+  }
+  if (latest !== null) showJobs(...latest);
+}
+
 // Whether the cells of all jobs would fit beside the incidents, in half of so many pixels.
 export function fitBeside(jobs, width) {
   const half = (width - GAP) / 2 - AROUND;
   return jobs.every((job) => {
     if (!job.ranks.length) return true;
-    const of = WAYS[waysOf(job).by], counts = new Map();
-    for (const rank of job.ranks) counts.set(of(rank), (counts.get(of(rank)) || 0) + 1);
+    const { by, ways: known } = waysOf(job), counts = new Map();
+    for (const rank of job.ranks) counts.set(known[by](rank), (counts.get(known[by](rank)) || 0) + 1);
     return fitsBeside([...counts].map(([name, count]) => ({ name, count })), half);
   });
 }
 
 // By what the ranks of a job can be sorted, and are: what would not tell them apart is left out.
 function waysOf(job) {
-  const useful = Object.keys(WAYS).filter((one) => differ(job.ranks, WAYS[one]));
-  return { useful, by: useful.includes(way) ? way : useful[0] ?? "node" };
+  const all = { ...WAYS, ...grouped.get(keyOf(job))?.ways };
+  const useful = Object.keys(all).filter((one) => differ(job.ranks, all[one]));
+  return { useful, by: useful.includes(way) ? way : useful[0] ?? "node", ways: all };
 }
 
 function card() {
@@ -70,17 +88,19 @@ function fillCard(mine, job, incidents) {
     return;
   }
   const linkTo = linker(job, ranks, (rank) => rankName(rank.rank));
-  const { useful, by } = waysOf(job);
+  const { useful, by, ways: known } = waysOf(job), isOfGroups = !(by in WAYS);
   const colour = ranks.some((rank) => rank.step !== null) ? look : "state";
   refill(mine.ways, [useful, by, colour, job.step !== null, ranks.length > MANY], () => [ways(job, useful, by, colour)]);
   mine.picture ||= cellsView();
   refill(mine.cells, "", () => [mine.picture.node]);
-  update(mine.picture, { name: job.job, ranks, groups: groups(ranks, WAYS[by]), isByNode: by === "node", look: colour,
+  update(mine.picture, { name: job.job, ranks, groups: groups(ranks, known[by]), isByNode: by === "node",
+    isDense: by === "node" || isOfGroups, look: colour,
     front: job.step, accused: accusedOf(job, incidents), rankLink: linkTo, nodeLink: (host) => nodeLink(job, host) });
   const entries = colour === "state" ? states(ranks) : behind(ranks, job.step);
-  const note = mine.picture.isOfNodes ? "A cell is a node, as its worst rank is." : "";
-  refill(mine.legend, [entries, note], () => [...entries.map(([mark, text, ink]) => legendEntry(mark, text, ink)),
-    ...(note ? [el("span", {}, note)] : [])]);
+  const notes = [...(mine.picture.isOfNodes ? ["A cell is a node, as its worst rank is."] : []),
+    ...(isOfGroups ? [asTold(grouped.get(keyOf(job)), job)] : [])];
+  refill(mine.legend, [entries, notes], () => [...entries.map(([mark, text, ink]) => legendEntry(mark, text, ink)),
+    ...notes.map((note) => el("span", {}, note))]);
   const troubled = ranks.filter((rank) => !isWell(rank));
   const rows = troubled.slice(0, ROWS);
   refill(mine.troubled, [rows, troubled.length], () => troubledTable(rows, troubled.length, linkTo));
@@ -94,6 +114,12 @@ function stated(job) {
     ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
     ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
     ["requests", job.requests], ["Ray job", job.ray_job], ["who waits for whom", job.waits]];
+}
+
+// Only a rank's own recorder knows its groups.
+function asTold({ at, ranks }, job) {
+  const of = ranks < job.ranks.length ? ` of ${ranks} of ${job.ranks.length} ranks` : "";
+  return `Groups as the flight recorders${of} told at ${clock(at)}.`;
 }
 
 function accusedOf(job, incidents) {

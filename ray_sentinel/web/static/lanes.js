@@ -13,15 +13,17 @@ const LOUD = ["gap", "stopped"];
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800];
 
 const REACH = 5; // pixels from an incident's mark that are it, and that a click may move
-const pictures = new Map(); // job → what is drawn of it: it stays, so that a drag and the keyboard's place do
+const drawn = new WeakMap(); // place → job → what is drawn there of it: it stays, so that a drag and the keyboard's place do
 
 // Draws a LanesReport; a card of a job that was there already gets the new answer where it is.
 export function showLanes(place, report, status, incidents, width) {
+  if (!drawn.has(place)) drawn.set(place, new Map());
+  const pictures = drawn.get(place);
   const running = status.jobs.filter((job) => !job.ended);
   const shown = running.length ? running : status.jobs;
   const cards = report.jobs.flatMap((one) => {
     const job = shown.find((known) => known.job === one.job && known.attempt === one.attempt);
-    return job ? [card(one, job, report, incidents, width)] : [];
+    return job ? [card(pictures, one, job, report, incidents, width)] : [];
   });
   for (const [key, picture] of pictures) if (!cards.includes(picture.card)) pictures.delete(key);
   const there = [...place.children];
@@ -47,7 +49,7 @@ function marksOf(job, report, incidents) {
     .map((one) => ({ at: one.suspected_at, id: one.id, summary: one.summary, open: isOpen(one), culprits: one.culprits || [] }));
 }
 
-function card(job, status, report, incidents, width) {
+function card(pictures, job, status, report, incidents, width) {
   const key = JSON.stringify([job.job, job.attempt, job.of]);
   if (!pictures.has(key)) pictures.set(key, made(job));
   const picture = pictures.get(key), { view } = picture;
@@ -127,7 +129,7 @@ function told(job, lanes) {
   const loud = lanes.filter((lane) => LOUD.includes(job.kinds[lane.stretches.at(-1)[0]]));
   const now = loud.slice(0, 8).map((lane) => `${lane.name}: ${job.kinds[lane.stretches.at(-1)[0]]}`);
   const slow = lanes.filter((lane) => lane.slow).slice(0, 8).map(shownName);
-  return [`${job.job}: ${lanes.length} lanes over time`, ...slow, ...now,
+  return [`${job.job}: ${lanes.length} lane${lanes.length === 1 ? "" : "s"} over time`, ...slow, ...now,
     "arrow keys move through lanes and stretches, plus and minus zoom, 0 shows all, Enter leads to the lane's rank"].join("; ");
 }
 

@@ -7,12 +7,12 @@ import { clock, el, fill, forget, isEmpty, trouble } from "./dom.js";
 import { showGpus as drawGpus } from "./gpus.js";
 import { count, headline, unanswered, undrawn } from "./headline.js";
 import { INCIDENT, openIncidents } from "./incidents.js";
-import { fitBeside, showJobs } from "./jobs.js";
+import { fitBeside, showJobs, takeGroups } from "./jobs.js";
 import { showLanes as drawLanes } from "./lanes.js";
 import { linkToNodes, nodeAt, nodeDetail, ofNode } from "./node.js";
 import { health, showNodes } from "./nodes.js";
 import { showPast, showState } from "./past.js";
-import { found, incidentsOf, processAt, processDetail } from "./process.js";
+import { found, incidentsOf, isLaneOf, processAt, processDetail, seriesOf } from "./process.js";
 import { showPorts as drawPorts } from "./ports.js";
 import { pulses } from "./pulse.js";
 import { tick } from "./times.js";
@@ -20,6 +20,7 @@ import { tick } from "./times.js";
 const PULSE_SECONDS = 10; // so long is one of its points
 const GPU_SECONDS = 10; // agents send every five
 const PORT_SECONDS = 30;
+const GROUP_SECONDS = 30;
 const DETAIL_SECONDS = 5;
 
 let told = null; // what came last
@@ -87,8 +88,10 @@ const VIEWS = [
   {
     at: processAt,
     brief: (place) => [page?.incidents, page && found(place, page.status)],
-    load: async (place) => (page === null ? null : [page.status, await incidentsOf(place, page.incidents), gpus]),
-    draw: (place, told) => (told === null ? [] : processDetail(place, ...told)),
+    load: async (place) => (page === null ? null : [page.status,
+      ...await Promise.all([incidentsOf(place, page.incidents), Promise.resolve(gpus), seriesOf(place, page.status)])]),
+    draw: (place, told) => (told === null ? [] : processDetail(place, ...told, roomOf("detail"))),
+    drawn: showItsLane,
     missing: (place, error) => `${place.name} cannot be shown: ${error.message}`,
   },
   {
@@ -103,6 +106,15 @@ const VIEWS = [
 // Pixels within a card of a section.
 function roomOf(id) {
   return document.getElementById(id).clientWidth - 34;
+}
+
+// The lane of one rank, which is that of its node or group where there are many.
+function showItsLane(place) {
+  const spot = document.querySelector("#detail .its-lane"), rank = page && found(place, page.status)?.rank;
+  if (!spot || !rank || lanes === null) return;
+  const jobs = lanes.jobs.filter((one) => one.job === place.job && one.attempt === place.attempt && one.of === "ranks")
+    .map((one) => ({ ...one, lanes: one.lanes.filter(({ name }) => isLaneOf(name, rank)) })).filter((one) => one.lanes.length);
+  drawLanes(spot, { ...lanes, jobs }, page.status, page.incidents, roomOf("detail"));
 }
 
 function opened() {
@@ -136,6 +148,7 @@ async function showDetail() {
   }
   if (location.hash !== address) return; // the reader has gone on meanwhile
   fill("detail", [address, told], nodes);
+  view.drawn?.(place);
   if (arrived) document.querySelector("#detail .title")?.focus();
 }
 
@@ -241,6 +254,8 @@ poll(PORT_SECONDS, async () => {
   trouble("ports", "");
   showPorts();
 }, (error) => trouble("ports", untold("The RDMA ports", error, null)));
+
+poll(GROUP_SECONDS, async () => takeGroups(await ask("/api/v1/page/groups")));
 
 function showLanes() {
   if (page === null || lanes === null) return;

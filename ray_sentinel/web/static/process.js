@@ -1,9 +1,11 @@
-// One rank, driver or actor: its state now, and what incidents know of it.
+// One rank, driver or actor: its state now, what it did lately, and what incidents know of it.
 import { ask } from "./api.js";
 import { age, el, facts, table } from "./dom.js";
 import { QUANTITIES } from "./gpus.js";
 import { INCIDENT } from "./incidents.js";
 import { isWell, tone } from "./states.js";
+import { lastOutput } from "./rank_output.js";
+import { rankPlots } from "./rank_plots.js";
 import { ago } from "./times.js";
 
 export const PROCESS = "#process/"; // and job, attempt, name and perhaps place: the address of one
@@ -65,8 +67,26 @@ async function wholeOf(incident) {
   return whole.get(incident.id).told;
 }
 
-// `known` are whole incidents, `gpus` a GpuMap or null.
-export function processDetail(place, status, known, gpus) {
+// Which rank is meant, as the API is asked for it; "" of what is none.
+function questionOf({ job, attempt, at }, { rank }) {
+  return rank ? new URLSearchParams({ job, attempt, rank: rank.rank, ...(at ? { place: at } : {}) }).toString() : "";
+}
+
+// Its RankSeries; null of what has none, and of a coordinator that has gone or is older.
+export async function seriesOf(place, status) {
+  const now = found(place, status), question = now && questionOf(place, now);
+  return question ? ask(`/api/v1/page/rank?${question}`).catch(() => null) : null;
+}
+
+// Whether a lane is that of a rank, of its node, or of ranks among which it is.
+export function isLaneOf(name, { rank, host }) {
+  const [, first, last] = /^ranks (\d+) to (\d+)$/.exec(name) || [];
+  return name === rankName(rank) || name === host || (first !== undefined && Number(first) <= rank && rank <= Number(last));
+}
+
+// `known` are whole incidents, `gpus` a GpuMap or null, `series` a RankSeries or null; so many pixels
+// are there for it. Its lane is drawn into `.its-lane` once that is in the page.
+export function processDetail(place, status, known, gpus, series, width) {
   const now = found(place, status);
   const title = el("h2", { class: "title", tabindex: -1 }, `${place.name} of ${place.job}`);
   if (now === null) {
@@ -77,9 +97,17 @@ export function processDetail(place, status, known, gpus) {
   return [
     el("div", { class: `card${isWell(one) ? "" : " open"}` }, title, now.rank ? ofRank(now) : ofMember(now.member),
       ...commands(now)),
+    ...(now.rank ? ofLately(place, now, series, width) : []),
     ...knownOf(place, one, known),
     ...part(`GPUs of ${one.host}`, cards(one.host, gpus)),
   ];
+}
+
+function ofLately(place, now, series, width) {
+  const key = [place.job, place.attempt, place.name, place.at].join(" ");
+  return [...part("The last half hour", rankPlots(series, place.name, width)),
+    el("div", { class: "its-lane", "data-keep": `lane ${key}` }),
+    ...part("Its last output now", [lastOutput(questionOf(place, now), key)])];
 }
 
 // What a shell would be told, for more than the page has.

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.process_groups import GroupsReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
@@ -15,6 +16,7 @@ from tests.support.browser import Browser
 from tests.support.page_cells import click, colour, point
 from tests.support.page_data import HOSTILE, incident, status
 from tests.support.page_nodes import LOST, cluster, host, stopped
+from tests.support.page_rank import groups
 
 pytestmark = pytest.mark.integration
 
@@ -34,9 +36,13 @@ def opened(chromium: Browser) -> Iterator[Open]:
     pages: list[Page] = []
     chromium.renew()
 
-    def start(told: Status | Callable[[], Status], *incidents: Incident) -> Browser:
+    def start(
+        told: Status | Callable[[], Status],
+        *incidents: Incident,
+        groups: Callable[[], GroupsReport] = GroupsReport,
+    ) -> Browser:
         look = (lambda: told) if isinstance(told, Status) else told
-        pages.append(Page(PageSource(look, lambda: incidents), port=0))
+        pages.append(Page(PageSource(look, lambda: incidents, groups=groups), port=0))
         chromium.open(pages[-1].link)
         chromium.until(f"{CANVAS}?.dataset.cells", "cells are drawn")
         return chromium
@@ -182,3 +188,53 @@ def test_hostile_names_stay_text_in_cells(opened: Open) -> None:
     assert "<img src=x" in browser.run(TIP)
     assert browser.run("document.querySelectorAll('img').length") == 0
     assert browser.run("document.title").startswith("2 jobs hung")
+
+
+def by_group(browser: Browser, name: str) -> None:
+    pick = f"document.querySelector('#jobs input[value=\"group {name}\"]')"
+    browser.until(f"{pick} !== null", "the groups are known")
+    browser.run(f"{pick}.click()")
+
+
+@pytest.mark.parametrize("nodes", [4, 1000])
+def test_ranks_are_sorted_by_their_process_groups(opened: Open, nodes: int) -> None:
+    told = cluster(nodes, scene="stopped")
+    browser = opened(told, stopped(told), groups=lambda: groups(8 * nodes))
+    by_group(browser, "TENSOR")
+    browser.until(f"{TEXT.format('#jobs .legend')}.includes('the flight recorders told')", "when")
+    cells, of, height = drawn(browser)
+    assert (cells, of) == (8 * nodes, "ranks")
+    assert height < 1200
+    point(browser, f"rank {8 * nodes - 1} ")
+    by_group(browser, "DATA")
+    label = f"{CANVAS}.ariaLabel"
+    browser.until(f"{label}.includes('ranks 0, 4, 8')", "a group of the other kind")
+    assert len(set(browser.run(label).split("; ")[1:5])) == 4
+
+
+def test_groups_of_another_attempt_are_not_offered(opened: Open) -> None:
+    browser = opened(cluster(4), groups=lambda: groups(32, attempt=0))
+    browser.run("new Promise((done) => setTimeout(done, 300))")
+    assert browser.run("document.querySelectorAll('#jobs input[value^=group]').length") == 0
+
+
+def test_hostile_names_of_groups_stay_text(opened: Open) -> None:
+    browser = opened(status(), groups=lambda: groups(hostile=HOSTILE))
+    browser.until(f"{TEXT.format('#jobs .ways')}.includes('<img src=x')", "the name as it is")
+    assert browser.run("document.querySelectorAll('img').length") == 0
+
+
+@pytest.mark.parametrize(("nodes", "beside"), [(2, True), (128, True), (1000, False)])
+def test_cells_that_fit_stand_beside_the_incidents(
+    opened: Open, chromium: Browser, nodes: int, beside: bool
+) -> None:
+    chromium.resize(1280, 900)
+    told = cluster(nodes, scene="stopped")
+    browser = opened(told, stopped(told))
+    browser.until("document.querySelector('#incidents h3') !== null", "the incident is shown")
+    lefts = [
+        f"document.getElementById('{one}').getBoundingClientRect().left"
+        for one in ("incidents", "jobs")
+    ]
+    browser.until(f"({lefts[0]} + 400 < {lefts[1]}) === {str(beside).lower()}", "where they are")
+    assert drawn(browser)[1] == "ranks"

@@ -16,6 +16,7 @@ from tests.support.page_data import incident, incident_of_actors, status
 from tests.support.page_gpus import gpus, ports
 from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
+from tests.support.page_rank import groups, output, series
 from tests.support.page_stacks import with_stacks
 from tests.support.parts import require_library
 
@@ -41,8 +42,9 @@ def browser(chromium: Browser) -> Browser:
 def page() -> Iterator[Page]:
     incidents = (with_stacks(incident()), incident_of_actors())
     source = PageSource(
-        status, lambda: incidents, pulse=report, gpus=gpus, lanes=lanes, ports=ports
-    )
+        status, lambda: incidents, pulse=report, gpus=gpus, lanes=lanes, ports=ports,
+        groups=groups, rank=series, output=output,
+    )  # fmt: skip
     started = Page(source, port=0)
     yield started
     started.close()
@@ -63,7 +65,11 @@ def violations(browser: Browser, axe: str) -> list[Any]:
         ("", "document.querySelector('#gpus table') && document.querySelector('#pulse svg')"),
         ("#incident/0001", "document.querySelector('#detail .tree')"),
         ("#incident/0002", "document.querySelector('#detail .waits')"),
-        ("#process/llama/1/rank%203", "document.querySelector('#detail .stack')"),
+        (
+            "#process/llama/1/rank%203",
+            "document.querySelector('#detail .stack') && "
+            "document.querySelector('#detail .its-lane canvas')",
+        ),
         ("#incident/none", "document.querySelector('#detail p')"),
     ],
 )

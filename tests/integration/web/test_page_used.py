@@ -404,6 +404,48 @@ def test_ports_that_are_down_come_first(browser: Browser, page: Page) -> None:
     shown(browser, "#ports .legend", "4 ports not reported for more than 30 s")
 
 
+def test_ports_tell_their_traffic_and_their_errors(browser: Browser, page: Page) -> None:
+    browser.open(page.link)
+    shown(browser, "#ports .hosts", "GB/s received")
+    shown(browser, "#ports .hosts", "mlx5_0/1: 30 retransmitted packets")
+    browser.run("document.querySelector('#ports input[value=errors]').click()")
+    shown(browser, "#ports .legend", "1 port with errors")
+    assert browser.run("document.querySelectorAll('#ports .ports .warn').length") == 1
+    assert browser.run("document.activeElement.value ?? ''") in ("", "errors")
+    browser.run("document.querySelector('#ports input[value=received]').click()")
+    shown(browser, "#ports .ramp", "GB/s")
+    title = "document.querySelector('#ports .ports i').title"
+    assert "GB/s in, " in browser.run(title)
+
+
+def test_rounds_of_stacks_are_chosen_and_what_moved_between_two_is_marked(browser: Browser) -> None:
+    page = page_of(with_stacks(incident()))
+    try:
+        browser.open(page.link + "#incident/0001")
+        shown(browser, ".tree", "rank 0 moved: it was in forward (model.py:9)")
+        pick = "document.querySelector('#detail [data-key=\"{}\"]')"
+        options = f"[...{pick.format('round')}.options].map((one) => one.text)"
+        assert browser.run(options) == [
+            "3 of 3, the newest",
+            "2 of 3, 2.0 s before",
+            "1 of 3, 4.0 s before",
+        ]
+        browser.run(f"{pick.format('round')}.focus()")
+        browser.press("ArrowDown", DOWN)
+        shown(browser, ".tree", "forward (model.py:9)")
+        shown(browser, ".tree", "moved: it was in load (model.py:3)")
+        browser.run(f"{pick.format('compared with')}.focus()")
+        browser.press("ArrowDown", DOWN)
+        shown(browser, "#detail .filters", "1 of 2 stacks moved between the two")
+        assert (
+            browser.run("document.querySelector('.tree .moved').textContent")
+            == "forward (model.py:9)"
+        )
+        shown(browser, ".tree", "moved: it was in all_reduce (distributed_c10d.py:2300)")
+    finally:
+        page.close()
+
+
 def test_the_pulse_is_read_by_the_keyboard(browser: Browser, page: Page) -> None:
     browser.open(page.link)
     browser.until("document.querySelector('#pulse svg') !== null", "the pulse is drawn")

@@ -20,6 +20,7 @@ from ray_sentinel.model.incident import (
     RankOutput,
     Verdict,
     Writer,
+    writer_of,
 )
 from tests.support.incidents import an_incident
 
@@ -129,3 +130,12 @@ def test_two_processes_of_one_rank_and_later_captures_overwrite_nothing() -> Non
     second = msgspec.structs.replace(RANKS[0], process=ProcessId("host0", 900))
     files, _ = gather(Answering(), Capture(incident=an_incident(), others=(RANKS[0], second)), 2)
     assert list(files) == ["look_2/logs/rank-0.log", "look_2/logs/rank-0-pid-900.log"]
+
+
+def test_one_rank_is_asked_about_alone() -> None:
+    agents = Answering()
+    output = ClusterOutputs(cast("Agents", agents)).of(writer_of(RANKS[3]))
+    assert (output.log.rank, output.log.pid) == (3, 103)
+    assert [len(asked.writers) for asked in agents.asked.values()] == [1]
+    silent = ClusterOutputs(cast("Agents", Answering(RANKS[3].node))).of(writer_of(RANKS[3]))
+    assert silent.log.missing.endswith("no answer within 12 s")

@@ -3,7 +3,7 @@ for its bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -43,10 +43,17 @@ class ClusterOutputs:
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
+    def of(self, writer: Writer) -> RankOutput:
+        """The last lines of one process, or why there are none."""
+        return self._asked([writer])[0]
+
     def gather(self, action: Capture, number: int = 1) -> Harvest:
         """The last lines of the processes concerned, with the reason for each that has none.
         ``number`` is that of the capture among those of its incident."""
         writers = [*action.members, *map(writer_of, concerned(action))][:MOST_WRITERS]
+        return _named(action.incident, self._asked(writers), number)
+
+    def _asked(self, writers: Sequence[Writer]) -> list[RankOutput]:
         nodes = by_node(writers)
         share = min(NODE_BYTES, CLUSTER_BYTES // max(1, len(nodes)))
         requests = {n: OutputRequest(writers=asked, most_bytes=share) for n, asked in nodes.items()}
@@ -59,7 +66,7 @@ class ClusterOutputs:
         for writer in writers:
             key = (writer.node, writer.process.pid, writer.rank)
             whole.append(found.get(key) or _missing(writer, answers.keys(), problems))
-        return _named(action.incident, whole, number)
+        return whole
 
 
 def concerned(action: Capture) -> list[Rank]:

@@ -1,0 +1,152 @@
+"""The series of one rank: its steps, and what its node told of its CPUs and of the rank's GPU.
+
+Steps come from what agents send for the history and, for the last ones, from the rank's own record;
+all else from the series that the rules read. Half an hour of these is held.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.telemetry.gpus import POWER, UTILISATION
+from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, NodeTelemetry, TelemetrySeries
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.rank_series import PlottedPoint, RankPlot, RankSeries, SeriesUnit
+
+POINT_SECONDS = 10.0
+"""A plot has one point for so long: the mean of what came."""
+MOST_GPUS = 4
+"""Of one rank that are plotted."""
+STEP, STEP_SECONDS = "train_step", "train_step_seconds"
+CPU = "hw_cpu_seconds_total"
+RESTING = frozenset({"idle", "iowait"})
+"""Modes of a CPU that does nothing."""
+MEMORY, MEMORY_WHOLE = "hw_gpu_vram_used_bytes", "hw_gpu_vram_total_bytes"
+INFO = "hw_gpu_info"
+
+_Sample = tuple[float, float]
+
+
+def find_rank(
+    view: ClusterView, job: str, attempt: int, rank: int, place: str = ""
+) -> RankView | None:
+    """A rank of a job. ``place`` ("host pid", with the host's label) tells which, where several
+    processes have the number; without it, or where none is there, the one that was seen last."""
+    found = view.jobs.get((job, attempt))
+    alike = [one for one in found.ranks.values() if one.rank.id.rank == rank] if found else []
+    there = [one for one in alike if f"{view.host_of(one.node)} {one.rank.process.pid}" == place]
+    return max(there or alike, key=lambda one: (one.alive, one.seen_at), default=None)
+
+
+def rank_series(view: ClusterView, rank: RankView, now: float) -> RankSeries:
+    """What is held of a rank. Times are on the coordinator's clock."""
+    begin = now - KEPT_SECONDS
+    node = view.telemetry.of(rank.node)
+    gpus, assumed = gpus_of(rank.rank, node)
+    plots = (*_steps(rank, node), *_cpu(node), *(p for gpu in gpus for p in _of_gpu(node, gpu)))
+    drawn = ((name, unit, _points(samples, begin), whole) for name, unit, samples, whole in plots)
+    return RankSeries(
+        begin=begin,
+        end=now,
+        plots=tuple(
+            RankPlot(name=name, unit=unit, points=points, whole=whole)
+            for name, unit, points, whole in drawn
+            if points
+        ),
+        gpus=gpus,
+        assumed=assumed and bool(gpus),
+    )
+
+
+def gpus_of(rank: Rank, node: NodeTelemetry) -> tuple[tuple[str, ...], bool]:
+    """The indices of the rank's GPUs among those of its node, and whether they are assumed.
+
+    Launchers give a process one GPU, or all of its node, of which it takes the one of its place
+    there (``cuda:LOCAL_RANK``).
+    """
+    uuids = {}
+    there = set()
+    for name in (INFO, UTILISATION, POWER):
+        for key in node.series.get(name, {}):
+            labels = dict(key)
+            there.add(labels.get("gpu", ""))
+            if "uuid" in labels:
+                uuids[labels["uuid"]] = labels.get("gpu", "")
+    given = tuple(uuids.get(gpu, gpu) for gpu in rank.gpus)
+    if len(given) == 1:
+        return tuple(gpu for gpu in given if gpu in there), False
+    place = rank.local_rank
+    if place is None:
+        return tuple(gpu for gpu in given if gpu in there)[:MOST_GPUS], False
+    mine = (given[place] if place < len(given) else "") if given else str(place)
+    return ((mine,) if mine in there else ()), True
+
+
+_Plot = tuple[str, SeriesUnit, Iterable[_Sample], float | None]
+
+
+def _steps(rank: RankView, node: NodeTelemetry) -> Iterator[_Plot]:
+    labels = {"job": rank.rank.id.job, "rank": str(rank.rank.id.rank)}
+    progress = rank.snapshot.progress
+    told = _samples(node, STEP_SECONDS, labels)
+    if progress is not None and progress.step_ended_at is not None:
+        ended = rank.seen_at - (rank.node_time - progress.step_ended_at)
+        last = []
+        for seconds in reversed(progress.recent_step_seconds):
+            last.append((ended, seconds))
+            ended -= seconds
+        told = [sample for sample in told if not last or sample[0] < last[-1][0]] + last[::-1]
+    yield "time per step", "seconds", told, None
+    yield "step", "steps", _samples(node, STEP, labels), None
+
+
+def _cpu(node: NodeTelemetry) -> Iterator[_Plot]:
+    modes = {
+        dict(key).get("mode", ""): dict(series.samples)
+        for key, series in node.series.get(CPU, {}).items()
+    }
+    if not RESTING & modes.keys():
+        return
+    times = sorted(set.intersection(*(set(samples) for samples in modes.values())))
+    used = []
+    for before, after in pairwise(times):
+        spent = {mode: samples[after] - samples[before] for mode, samples in modes.items()}
+        whole = sum(spent.values())
+        if whole > 0 and min(spent.values()) >= 0:
+            resting = sum(spent.get(mode, 0.0) for mode in RESTING)
+            used.append((after, 1.0 - resting / whole))
+    yield "CPUs of its node", "ratio", used, None
+
+
+def _of_gpu(node: NodeTelemetry, gpu: str) -> Iterator[_Plot]:
+    labels = {"gpu": gpu}
+    yield f"utilisation of GPU {gpu}", "ratio", _samples(node, UTILISATION, labels), None
+    yield f"power of GPU {gpu}", "watts", _samples(node, POWER, labels), None
+    whole = _samples(node, MEMORY_WHOLE, labels)
+    most = whole[-1][1] if whole else None
+    yield f"memory of GPU {gpu}", "bytes", _samples(node, MEMORY, labels), most
+
+
+def _samples(node: NodeTelemetry, name: str, labels: dict[str, str]) -> list[_Sample]:
+    """Of the series with these labels that came last: a new driver may change other ones."""
+    wanted = labels.items()
+    alike: list[TelemetrySeries] = [
+        series for key, series in node.series.get(name, {}).items() if wanted <= dict(key).items()
+    ]
+    found = max(alike, key=lambda series: series.at, default=None)
+    return found.samples if found is not None else []
+
+
+def _points(samples: Iterable[_Sample], begin: float) -> tuple[PlottedPoint, ...]:
+    places: dict[int, list[_Sample]] = {}
+    for at, value in samples:
+        if at >= begin and math.isfinite(value):
+            places.setdefault(int((at - begin) / POINT_SECONDS), []).append((at - begin, value))
+    return tuple(
+        (round(sum(at for at, _ in some) / len(some), 1), sum(v for _, v in some) / len(some))
+        for _, some in sorted(places.items())
+    )

@@ -1,0 +1,32 @@
+"""The process groups of jobs, as the page sorts ranks by them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class GroupKind(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups with one role, of which each rank is in one at most: those of tensor parallelism,
+    say."""
+
+    name: str
+    groups: tuple[tuple[int, ...], ...]
+    """Ranks of each, in the order of the first."""
+
+
+class JobGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups of one attempt of a job, by its flight recorders: nothing else tells them."""
+
+    job: str
+    attempt: int
+    at: float
+    """When the recorders were read; Unix seconds."""
+    ranks: int
+    """Of so many the recorders were read."""
+    kinds: tuple[GroupKind, ...] = ()
+
+
+class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all jobs of which any are known."""
+
+    jobs: tuple[JobGroups, ...] = ()

@@ -1,0 +1,105 @@
+"""One rank as its view on the page asks for it: its series, and the end of its output.
+
+What a rank wrote is read on its node when somebody asks for it, which may take seconds: the answer
+is a stream of one piece, so that the server does not wait for it. It is masked and bounded there,
+as what is written for an incident is (``capture.rank_output``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from urllib.parse import parse_qs
+
+import msgspec
+
+from ray_sentinel.http.server import Request, Response
+from ray_sentinel.model.incident import RankOutput
+from ray_sentinel.model.rank_asked import RankAsked
+from ray_sentinel.model.rank_series import RankSeries
+from ray_sentinel.web.incidents import MOST_QUERY, UnknownQuestion
+from ray_sentinel.web.packing import JSON
+
+log = logging.getLogger(__name__)
+
+MOST_READERS = 2
+"""Of outputs at one time: each keeps a thread, and a node's files, busy."""
+MOST_DIGITS = 9
+SHOWN_BYTES = 64 << 10
+"""Of the output's end."""
+
+_BUSY: dict[str, object] = {"error": "the output of others is being read; ask again"}
+_GONE: dict[str, object] = {"error": "there is no such rank any more"}
+
+
+def asked(query: str) -> RankAsked:
+    """The rank of ``job=J&attempt=A&rank=R&place=HOST+PID``, of which the last may be left out.
+    Raises ``UnknownQuestion`` or another ValueError."""
+    if len(query) > MOST_QUERY:
+        raise UnknownQuestion(f"a question has at most {MOST_QUERY} characters")
+    given = {name: values[-1] for name, values in parse_qs(query, max_num_fields=8).items()}
+    numbers = [given.get(name, "") for name in ("attempt", "rank")]
+    if not given.get("job") or not all(
+        text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS for text in numbers
+    ):
+        raise UnknownQuestion("?job=JOB&attempt=NUMBER&rank=NUMBER say which rank is meant")
+    attempt, rank = map(int, numbers)
+    return RankAsked(job=given["job"], attempt=attempt, rank=rank, place=given.get("place", ""))
+
+
+def series(ask: Callable[[RankAsked], RankSeries | None], request: Request) -> Response:
+    """Its ``RankSeries``; null where there is no such rank."""
+    try:
+        return _told(ask(asked(request.query)))
+    except ValueError as error:
+        return _told({"error": str(error)}, 400)
+
+
+class OutputReader:
+    """Answers what ranks wrote last. Belongs to the server's event loop."""
+
+    def __init__(self, read: Callable[[RankAsked], RankOutput | None]) -> None:
+        """``read`` may block for seconds."""
+        self._read = read
+        self._readers = 0
+
+    def answer(self, request: Request) -> Response:
+        """``{"text", "missing", "sources", "shared"}``, or an error, once it is there."""
+        try:
+            rank = asked(request.query)
+        except ValueError as error:
+            return _told({"error": str(error)}, 400)
+        if self._readers >= MOST_READERS:
+            return _told(_BUSY, 503)
+        return Response(body=b"", content_type=JSON, stream=lambda: self._stream(rank))
+
+    async def _stream(self, rank: RankAsked) -> AsyncGenerator[bytes, None]:
+        if self._readers >= MOST_READERS:
+            yield msgspec.json.encode(_BUSY)  # others were faster
+            return
+        self._readers += 1
+        try:
+            yield msgspec.json.encode(await asyncio.to_thread(self._found, rank))
+        finally:
+            self._readers -= 1
+
+    def _found(self, rank: RankAsked) -> dict[str, object]:
+        try:
+            output = self._read(rank)
+        except Exception:  # another part's failure: it is told, and the page goes on
+            log.exception("the output of rank %d cannot be read", rank.rank)
+            return {"error": "it cannot be read; the coordinator's log says why"}
+        if output is None:
+            return _GONE
+        return {
+            "text": output.data[-SHOWN_BYTES:].decode("utf-8", "replace"),
+            "missing": output.log.missing,
+            "sources": output.log.sources,
+            "shared": output.log.shared,
+            "ended": output.log.ended,
+        }
+
+
+def _told(what: object, status: int = 200) -> Response:
+    return Response(body=msgspec.json.encode(what), content_type=JSON, status=status)
