@@ -37,13 +37,13 @@ from ray_sentinel.model.health import (  # noqa: E402
     TransportHealth,
 )
 from ray_sentinel.model.incident import Incident  # noqa: E402
-from ray_sentinel.report import series  # noqa: E402
 from ray_sentinel.report.html import (  # noqa: E402
     comparison_html,
     health_html,
     incident_html,
     triage_html,
 )
+from ray_sentinel.report.series import FILE, PLOTS_FILE, plots_json  # noqa: E402
 from ray_sentinel.web.page import Page  # noqa: E402
 from ray_sentinel.web.routes import PageSource  # noqa: E402
 from tests.support.browser import Browser  # noqa: E402
@@ -332,8 +332,8 @@ def take_notebook(browser: Browser) -> None:
         (bundle / "incident.json").write_bytes(msgspec.json.encode(hung()))
         told = diagnosis_of_hang()
         without = msgspec.structs.replace(told, plots=())
-        (bundle / series.FILE).write_bytes(msgspec.json.encode(without))
-        (bundle / series.PLOTS_FILE).write_bytes(series.plots_json(told.plots))
+        (bundle / FILE).write_bytes(msgspec.json.encode(without))
+        (bundle / PLOTS_FILE).write_bytes(plots_json(told.plots))
         cells = [nbformat.v4.new_code_cell(source) for source in NOTEBOOK]
         book = nbformat.v4.new_notebook(cells=cells)
         ExecutePreprocessor(timeout=60).preprocess(book, {"metadata": {"path": folder}})

@@ -16,7 +16,7 @@ class PortRow(msgspec.Struct, frozen=True, kw_only=True):
     """Device and port of each, such as ``mlx5_0/1``."""
     active: tuple[bool, ...]
     ages: tuple[int, ...]
-    """Seconds since that was told."""
+    """Seconds since each was last reported."""
     received: tuple[int | None, ...] = ()
     """Bytes per second, lately; None where its driver does not count them, or nothing is told."""
     sent: tuple[int | None, ...] = ()

@@ -167,8 +167,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     looks: int = 0
     """In a verdict, in how many rounds this process was seen by this kind of tool."""
     before: tuple[str, ...] = ()
-    """In a verdict: its signature in the newest of these that differs from this one; empty where it
-    has not moved."""
+    """In a verdict, its signature in the newest of these rounds that differs from this one; empty
+    where it has not moved."""
     earlier: tuple[EarlierLook, ...] = ()
     """In a verdict: the last of these before this one, the newest first."""
     command: str = ""

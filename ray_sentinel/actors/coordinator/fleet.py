@@ -246,7 +246,7 @@ class Fleet:
                 log.info("node %s (%s) has joined", node.id[:8], node.address)
 
     def _note_draining(self, now: float) -> None:
-        """Nodes that Ray has begun to drain since the last look."""
+        """Record nodes that Ray has begun to drain since the last look."""
         told = {key: at for key, at in self._ask_draining().items() if key in self._slots}
         new = {key: at for key, at in told.items() if self._draining.get(key) != at}
         with self._lock:

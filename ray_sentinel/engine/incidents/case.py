@@ -30,7 +30,7 @@ later counts as activity for DATA_WITHIN, because our own tools make it write in
 APART = 0.5
 """Multiple of ``hang.confirm_seconds``: looks closer than this count as one moment."""
 KEPT_ROUNDS = 60
-"""Rounds of stacks that are kept."""
+"""Most rounds of stacks that are kept."""
 MOST_EARLIER = 8
 """Of these that a verdict tells of each process."""
 Round = dict[ProcessId, StackFact]
