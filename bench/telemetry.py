@@ -5,13 +5,15 @@
 
 Prints, for each size, in milliseconds of CPU: what all events of a second take at the mean, with
 the rules (which look every five seconds) and in an engine without them, a tick at the median, and
-the longest that one event took, of all and of the reports. Windows of rules are up to two minutes
-long: the first 150 seconds do not count.
+the longest that one tick and one report took. Python's garbage collector comes on top, as it does
+in any event: its longest run is told apart (of both engines together). Windows of rules are up to
+two minutes long: the first 150 seconds do not count.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import time
 
@@ -27,17 +29,35 @@ WARM_SECONDS = 150
 TELEMETRY = ("gpu.", "host.", "net.", "train.", "serve.")
 
 
+class CollectorTime:
+    """What Python's garbage collector has taken, in seconds of CPU."""
+
+    def __init__(self) -> None:
+        self.spent = self.longest = self._begun = 0.0
+        gc.callbacks.append(self._step)
+
+    def _step(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._begun = time.process_time()
+            return
+        took = time.process_time() - self._begun
+        self.spent += took
+        self.longest = max(self.longest, took)
+
+
 class MeasuredEngine:
     """An engine, and what it took for each event, in milliseconds of CPU."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, collector: CollectorTime) -> None:
         self.engine = Engine(config)
+        self._collector = collector
         self.reports, self.ticks, self.seconds = list[float](), list[float](), list[float]()
 
     def handle(self, event: AnyEvent) -> float:
-        begun = time.process_time()
+        begun, collected = time.process_time(), self._collector.spent
         self.engine.handle(event)
-        return 1000 * (time.process_time() - begun)
+        collected = self._collector.spent - collected
+        return 1000 * (time.process_time() - begun - collected)
 
     def second(self, events: list[SnapshotReceived], tick: Tick, *, counts: bool) -> None:
         reports = [self.handle(event) for event in events]
@@ -50,7 +70,9 @@ class MeasuredEngine:
 
 def measure(ranks: int, seconds: int) -> None:
     off = {name: {"enabled": False} for name in known_rules() if name.startswith(TELEMETRY)}
-    with_rules, without = MeasuredEngine(Config()), MeasuredEngine(Config(rules=off))
+    collector = CollectorTime()
+    with_rules = MeasuredEngine(Config(), collector)
+    without = MeasuredEngine(Config(rules=off), collector)
     nodes = [SimulatedNode(number, ranks) for number in range(max(1, ranks // PER_NODE))]
     for second in range(1, seconds):
         # Agents sample at moments of their own.
@@ -68,7 +90,8 @@ def measure(ranks: int, seconds: int) -> None:
         f"{ranks:6} ranks: a second {statistics.mean(with_rules.seconds):7.1f} ms, without rules "
         f"{statistics.mean(without.seconds):7.1f} ms; a tick "
         f"{statistics.median(with_rules.ticks):6.1f} ms; at most one tick "
-        f"{max(with_rules.ticks):7.1f} ms, one report {max(with_rules.reports):7.1f} ms",
+        f"{max(with_rules.ticks):7.1f} ms, one report {max(with_rules.reports):7.1f} ms; "
+        f"the collector {1000 * collector.longest:7.1f} ms",
         flush=True,
     )
 

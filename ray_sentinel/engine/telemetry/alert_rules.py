@@ -110,7 +110,7 @@ class NodeAlertRule(AlertRule):
         """The faults of these nodes."""
 
 
-class GpuSeen(msgspec.Struct, frozen=True, array_like=True):
+class GpuSeen(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a rule keeps of one GPU of a job until all were looked at."""
 
     job: tuple[str, int]
