@@ -6,7 +6,7 @@ Each second the page is told of another step, and cells are drawn anew; meanwhil
 zoomed and the pointer moves over the cells, once a frame. What counts as a frame, and as one that
 was dropped, is what the browser's own trace says. Prints the time between two frames that were
 presented at the median and at the 95th percentile, how many were dropped, what drawing all cells
-took, and the longest tasks of the page.
+and all GPUs and ports took, and the longest tasks of the page.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ MOVE = """new Promise((done) => {{
   const [out, into] = document.querySelectorAll('.zoom button');
   const tips = new Set(), until = performance.now() + 1000 * {seconds};
   let frames = 0;
+  const took = (name) => performance.getEntriesByName(name).map((one) => one.duration);
   performance.clearMeasures('cells');
   requestAnimationFrame(function frame(now) {{
     (frames++ % 8 < 4 ? into : out).click();
@@ -43,7 +44,7 @@ MOVE = """new Promise((done) => {{
     node.dispatchEvent(new PointerEvent('pointermove', at));
     tips.add(node.querySelector('.tip').textContent);
     if (now < until) requestAnimationFrame(frame);
-    else done([tips.size, performance.getEntriesByName('cells').map((one) => one.duration)]);
+    else done([tips.size, took('cells'), took('heat')]);
   }});
 }})"""
 
@@ -70,7 +71,9 @@ def main() -> None:
             browser.until("document.querySelector('.lanes canvas') !== null", "lanes are drawn")
             browser.until("document.querySelector('.cells canvas')?.dataset.cells", "cells are too")
             browser.run("document.querySelector('#lanes').scrollIntoView()")
-            (tips, drawn), events = browser.traced(MOVE.format(seconds=asked.seconds), CATEGORIES)
+            (tips, drawn, heats), events = browser.traced(
+                MOVE.format(seconds=asked.seconds), CATEGORIES
+            )
     finally:
         page.close()
     frames = frames_of(events)
@@ -85,6 +88,7 @@ def main() -> None:
         f"all cells drawn {len(drawn)} times: {drawn[len(drawn) // 2]:.1f} ms at the median, "
         f"{drawn[-1]:.1f} ms at most"
     )
+    print(f"GPUs and ports drawn: {', '.join(f'{took:.1f}' for took in heats)} ms")
     for name, took in frames.tasks[:5]:
         print(f"  {took:.1f} ms {name}")
 

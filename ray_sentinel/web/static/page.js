@@ -39,7 +39,7 @@ function show({ status, incidents, incident_counts: counts }) {
   const running = status.jobs.filter((job) => !job.ended);
   const jobs = running.length ? running : status.jobs;
   const now = document.getElementById("now");
-  if (now.clientWidth) now.classList.toggle("wide", !fitBeside(jobs, now.clientWidth)); // else an incident is shown instead
+  if (now.clientWidth) now.classList.toggle("apart", !fitBeside(jobs, now.clientWidth)); // else an incident is shown instead
   showJobs(document.querySelector("#jobs > div"), jobs, incidents);
   fill("incidents", [incidents, counts], () => openIncidents(incidents, counts, () => showState("open")));
   fill("alerts", jobs.map((job) => [job.job, job.attempt, job.alerts]), () => alertList(jobs));

@@ -15,7 +15,10 @@ export function lastOutput(question, key) {
     button.disabled = false;
     button.textContent = "Read it again";
     said.textContent = told.error ? `It cannot be read: ${told.error}.` : `As of ${new Date().toLocaleTimeString()}${told.ended ? ", of a process that has ended" : ""}.`;
-    if (!told.error) place.replaceChildren(...shown(told));
+    if (told.error) return;
+    place.replaceChildren(...shown(told));
+    const text = place.querySelector("pre");
+    if (text) text.scrollTop = text.scrollHeight; // what came last
   });
   return el("div", { "data-keep": `output ${key}` }, el("p", { class: "actions" }, button, said), place);
 }

@@ -2,7 +2,7 @@
 // with one axis of time.
 import { bytes, clock, duration, el, svg } from "./dom.js";
 
-const HEIGHT = 62, TOP = 6, BOTTOM = 16, LEFT = 8, RIGHT = 8, LEAST = 300; // pixels
+const HEIGHT = 74, TOP = 6, BOTTOM = 16, LEFT = 8, RIGHT = 8, LEAST = 300; // pixels
 const MOST_GAP = 45; // seconds: over a longer time without a value no line is drawn
 const percent = (value) => `${Math.round(100 * value)} %`;
 const UNITS = { steps: (value) => String(Math.round(value)), seconds: duration, ratio: percent, watts: (value) => `${Math.round(value)} W`, bytes };

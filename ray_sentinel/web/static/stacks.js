@@ -13,7 +13,7 @@ export function stackTree(verdict) {
     place.append(...drawn(stacks, verdict));
     return [place];
   }
-  const picks = [select("round", rounds), select("compared with", rounds, "where each was last elsewhere")];
+  const picks = [select("round", rounds), select("compared with", rounds, "its last other place")];
   const show = () => {
     const one = Number(picks[0].value), other = picks[1].value === "" ? null : Number(picks[1].value);
     const then = stacks.map((stack) => asOf(stack, one, other)).filter((stack) => stack !== null);

@@ -238,3 +238,5 @@ def test_cells_that_fit_stand_beside_the_incidents(
     ]
     browser.until(f"({lefts[0]} + 400 < {lefts[1]}) === {str(beside).lower()}", "where they are")
     assert drawn(browser)[1] == "ranks"
+    width = "document.getElementById('jobs').clientWidth"
+    assert beside or browser.run(f"{width} === document.querySelector('main > #now').clientWidth")

@@ -111,6 +111,8 @@ def test_what_it_wrote_last_is_read_when_it_is_asked_for(browser: Browser, page:
     browser.run(f"{button}.click()")
     shown(browser, "#detail [data-keep^=output] pre", "step 1203 loss 2.18")
     shown(browser, "#detail [data-keep^=output]", "Read it again")
+    text = "document.querySelector('#detail [data-keep^=output] pre')"
+    assert browser.run(f"{text}.scrollTop + {text}.clientHeight >= {text}.scrollHeight - 2")
     browser.run(f"window.plot = {PLOTS}[0]; 1")
     browser.until(f"{PLOTS}[0] !== window.plot", "the rest is drawn anew")
     shown(browser, "#detail [data-keep^=output] pre", "step 1203")
