@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(processor_time.Summary())
     elif hasattr(config, "workerinput") and (file := os.environ.get(apart.SPENT)):
         config.pluginmanager.register(processor_time.Worker(Path(file)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """All that is collected stays: no search for garbage has to go through it, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:
