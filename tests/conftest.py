@@ -19,6 +19,9 @@ settings.load_profile("any-machine")
 # Else the workers of Ray, and so the ranks, have a niceness of 15: another stream's tests would
 # leave them a thirtieth of a core.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Else each node starts as many workers as it has CPUs before anybody asks for one, and few of them
+# are ever used: what has a runtime environment, as all of ours has, gets workers of its own.
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
