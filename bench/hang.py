@@ -27,15 +27,15 @@ from stacks import dump
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, Answers
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, Sampled, pack
-from ray_sentinel.evidence.flight_recorder.reduced import reduce
+from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.same import fold
 
 
-def recorders(world: int, entries: int, ranks: Sequence[int]) -> list[bytes]:
+def recorders(world: int, entries: int, ranks: Sequence[int], form: Form = "whole") -> list[bytes]:
     """Reduced dumps of some ranks, whose times differ as clocks and devices make them differ."""
     dice = random.Random(ranks[0])
-    return [reduce(timed(tree, dice)) for _, tree in large_job_trees(world, entries, ranks)]
+    return [reduce(timed(tree, dice), form) for _, tree in large_job_trees(world, entries, ranks)]
 
 
 def python_only(text: str) -> bytes:
@@ -50,16 +50,17 @@ def python_only(text: str) -> bytes:
 class SimulatedAgents:
     """Answer in the second in which they are to."""
 
-    def __init__(self, dumps: list[bytes]) -> None:
-        self._dumps = dumps
+    def __init__(self, whole: list[bytes], judged: list[bytes]) -> None:
+        self._whole, self._judged = whole, judged
         self.came: Counter[int] = Counter()
         """Bytes by second."""
 
     def ask(self, method: str, requests: Mapping[str, DumpRequest], seconds: float) -> Answers:
         answers = {}
         for node, request in requests.items():
+            told = self._judged if request.judged else self._whole
             dumps = tuple(
-                Dump(rank=r.id.rank, data=self._dumps[r.id.rank % len(self._dumps)], digest=b"x")
+                Dump(rank=r.id.rank, data=told[r.id.rank % len(told)], digest=b"x")
                 for r in request.ranks
             )
             answers[node] = pack(Dumps(dumps=dumps))
@@ -108,11 +109,20 @@ def main() -> None:
         f"{small / 1e6:.1f} MB; {spent:.1f} s of CPU for all nodes"
     )
 
-    agents = SimulatedAgents(recorders(world, asked.entries, range(asked.different)))
-    found, _ = ClusterDumps(cast(Agents, agents)).reduced(r for n in nodes for r in n.ranks)
+    different = range(asked.different)
+    agents = SimulatedAgents(
+        recorders(world, asked.entries, different),
+        recorders(world, asked.entries, different, "judged"),
+    )
+    dumps = ClusterDumps(cast(Agents, agents))
+    judged, _ = dumps.judged(r for n in nodes for r in n.ranks)
+    first = sum(map(len, judged.values()))
+    print(f"a round of flight recorders to be judged {first / 1e6:.1f} MB of {len(judged)} ranks")
+    agents.came.clear()
+    found, _ = dumps.reduced(r for n in nodes for r in n.ranks)
     size = sum(map(len, found.values()))
     print(
-        f"a round of flight recorders {size / 1e6:.0f} MB of {len(found)} ranks, over "
+        f"a round of whole flight recorders {size / 1e6:.0f} MB of {len(found)} ranks, over "
         f"{max(agents.came) + 1} s, at most {max(agents.came.values()) / 1e6:.0f} MB in one"
     )
     sizes = [len(data) for data in (*kept.values(), *found.values())]

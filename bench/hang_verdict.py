@@ -61,7 +61,7 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, ProbeNode, Publish
-from ray_sentinel.evidence.flight_recorder.reduced import MARK
+from ray_sentinel.evidence.flight_recorder.reduced import MARK, Form
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import ProcessId, Rank
@@ -79,11 +79,11 @@ ANSWER = struct.Struct("<IId")
 """Number of the question, number of the node, Unix time at which its agent sent the answer."""
 
 
-def every_recorder(world: int, entries: int) -> list[bytes]:
+def every_recorder(world: int, entries: int, form: Form = "whole") -> list[bytes]:
     """Reduced, of all ranks. Those of two tensor groups, the hung one and the next, are made; all
     others are the next one's with the names of their own group."""
     hung = CULPRIT // TP * TP
-    made = recorders(world, entries, range(hung, hung + 2 * TP))
+    made = recorders(world, entries, range(hung, hung + 2 * TP), form)
     found = [of_group(made[TP + rank % TP], rank // TP * TP) for rank in range(world)]
     found[hung : hung + TP] = made[:TP]
     return found
@@ -96,19 +96,22 @@ def of_group(data: bytes, base: int) -> bytes:
     head, history, rest = (msgspec.msgpack.decode(zlib.decompress(p)) if p else p for p in parts)
     name, ranks = next((name, ranks) for _, name, desc, ranks in head[1] if desc == "TENSOR")
     steps = bytes((base & 255, *[1] * (TP - 1), base >> 8, *[0] * (TP - 1)))
-    new = {name: str(1 + base // TP), ranks: steps.ljust(8 * TP, b"\0")}
+    members = steps.ljust(8 * TP, b"\0") if isinstance(ranks, bytes) else [[base, 1, TP]]
+    name_now = str(1 + base // TP)
 
     def told(value: Any) -> Any:
+        if value == ranks:
+            return members
         if isinstance(value, list):
             return [told(one) for one in value]
         if isinstance(value, dict):
             return {key: told(one) for key, one in value.items()}
-        return new.get(value, value) if isinstance(value, str | bytes) else value
+        return name_now if value == name else value
 
     packed = (
         zlib.compress(msgspec.msgpack.encode(told(p)), 6) if p else p for p in (head, history, rest)
     )
-    return MARK + msgspec.msgpack.encode(tuple(packed))
+    return data[: len(MARK)] + msgspec.msgpack.encode(tuple(packed))
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +126,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class SimulatedEvidence:
     """What the agents answer when they are asked."""
 
-    def __init__(self, dumps: list[bytes], entries: int, alike: bool) -> None:
-        """``dumps`` are the ranks' recorders, reduced; ``alike``: all stacks are."""
-        self._dumps, self._entries = dumps, entries
-        self._digests = [b"%16d" % rank for rank in range(len(dumps))]
+    def __init__(self, world: int, entries: int, alike: bool) -> None:
+        """``alike``: all stacks are."""
+        self._world, self._entries = world, entries
+        self._whole = every_recorder(world, entries)
+        self._judged = every_recorder(world, entries, "judged")
         waits, apart = (python_only(dump(0, THREADS, "plain", odd)) for odd in (False, not alike))
         self._texts = {False: waits, True: apart}
         self._facts = {odd: _fact(text) for odd, text in self._texts.items()}
@@ -159,8 +163,9 @@ class SimulatedEvidence:
         found = []
         for rank in request.ranks:
             number = rank.id.rank
-            digest = self._digests[number]
-            data = b"" if known.get(rank) == digest else self._dumps[number]
+            form, dumps = (b"j", self._judged) if request.judged else (b"w", self._whole)
+            digest = form + b"%15d" % number
+            data = b"" if known.get(rank) == digest else dumps[number]
             found.append(Dump(rank=number, data=data, digest=digest))
         return tuple(found)
 
@@ -168,7 +173,7 @@ class SimulatedEvidence:
         ranks = [rank.id.rank for rank in request.ranks]
         return tuple(
             Dump(rank=rank, data=pickle.dumps(tree, protocol=2), pickled=True)
-            for rank, tree in large_job_trees(len(self._dumps), self._entries, ranks)
+            for rank, tree in large_job_trees(self._world, self._entries, ranks)
         )
 
     def _capture(self, request: CaptureRequest) -> NodeCapture:
@@ -212,7 +217,7 @@ def evidence(pipe: Connection, simulated: SimulatedEvidence) -> None:
 
 def agents(reports: Connection, asked: Connection, count: int, entries: int, alike: bool) -> None:
     """Each node looks once a second, spread over it, and reports what is due."""
-    simulated = SimulatedEvidence(every_recorder(count * PER_NODE, entries), entries, alike)
+    simulated = SimulatedEvidence(count * PER_NODE, entries, alike)
     threading.Thread(target=evidence, args=(asked, simulated), daemon=True).start()
     nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
     for node in nodes:

@@ -146,8 +146,10 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     ranks: tuple[Rank, ...]
     raw: bool = False
-    """Whether all recorders of each rank are wanted as the ranks wrote them; otherwise one of each,
-    in the form that ``evidence.flight_recorder.reduced`` describes."""
+    """As the ranks wrote them, all recorders of each; else one of each, in the form that
+    ``evidence.flight_recorder.reduced`` describes."""
+    judged: bool = False
+    """Of that form, only what is read to judge a hang or a failure."""
     known: tuple[bytes, ...] = ()
     """The digests that the coordinator has, in the order of ``ranks``; an empty one for none."""
     most_bytes: int = 0
@@ -175,7 +177,7 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
     pickled: bool = False
     """Whether a raw dump is a pickle, as PyTorch's watchdog writes it; otherwise JSON."""
     digest: bytes = b""
-    """The digest of the reduced form."""
+    """Of the reduced form that was asked for."""
 
 
 class Dumps(msgspec.Struct, frozen=True, kw_only=True):

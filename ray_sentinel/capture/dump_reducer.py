@@ -23,7 +23,7 @@ import time
 
 from ray_sentinel import process as programs
 from ray_sentinel.errors import InputError, SentinelError
-from ray_sentinel.evidence.flight_recorder.reduced import reduce
+from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce
 from ray_sentinel.progress.ask import MAX_ANSWER
 from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
 
@@ -37,9 +37,10 @@ MAX_REDUCED = 8 << 20
 """Most bytes of one reduced form."""
 _LENGTH = struct.Struct("<Q")
 _BAD = 1 << 63
-"""The flag in an answer's length which says that the reason for a failure follows."""
-_BRIEF = 1 << 62
-"""The flag in a dump's length which says that only the brief form is wanted."""
+"""Flag in an answer's length: what follows is the reason for the failure."""
+_FORMS: tuple[Form, ...] = ("whole", "judged", "brief")
+_FORM_SHIFT = 61
+"""Of the place among ``_FORMS`` in a dump's length: which form is wanted."""
 _CHUNK = 1 << 18
 _NICENESS = 5
 
@@ -54,7 +55,7 @@ class DumpReducer:
         self._most, self._memory = most, memory
         self.child: subprocess.Popen[bytes] | None = None
 
-    def reduce(self, data: bytes, seconds: float, *, brief: bool = False) -> bytes:
+    def reduce(self, data: bytes, seconds: float, form: Form = "whole") -> bytes:
         """The reduced form of a dump (``evidence.flight_recorder.reduced``).
 
         Raises InputError, without the dump's name, if there is none within so many seconds.
@@ -68,7 +69,7 @@ class DumpReducer:
         end = time.monotonic() + seconds
         try:
             child = self.child = self.child or _started(self._memory or MAX_MEMORY)
-            flag = _BRIEF if brief else 0
+            flag = _FORMS.index(form) << _FORM_SHIFT
             _send(child, _LENGTH.pack(len(data) | flag) + data, end)
             length = _LENGTH.unpack(_receive(child, _LENGTH.size, end))[0]
             answer = _receive(child, length & ~_BAD, end)
@@ -152,10 +153,11 @@ def main(memory: int) -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(_LENGTH.size):
         wanted, flag = _LENGTH.unpack(head)[0], 0
-        data = source.read(wanted & ~_BRIEF)
+        form = _FORMS[wanted >> _FORM_SHIFT]
+        data = source.read(wanted & ~(-1 << _FORM_SHIFT))
         try:
             _limit(memory, SPARE_MEMORY + GROWTH * len(data))
-            answer = reduce(data, brief=bool(wanted & _BRIEF))
+            answer = reduce(data, form)
         except InputError as error:
             flag, answer = _BAD, str(error).encode("utf-8", "replace")
         except (MemoryError, RecursionError):

@@ -138,7 +138,7 @@ def _reduced(path: Path, reducers: SimpleQueue[DumpReducer], *, whole: bool) -> 
         return data
     reducer = reducers.get()
     try:
-        return reducer.reduce(data, DUMP_SECONDS, brief=not whole)
+        return reducer.reduce(data, DUMP_SECONDS, "whole" if whole else "brief")
     finally:
         reducers.put(reducer)
 

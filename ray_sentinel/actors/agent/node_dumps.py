@@ -18,7 +18,7 @@ from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps
 from ray_sentinel.capture.dump_reducer import DumpReducer
 from ray_sentinel.capture.recorder_dumps import FoundDump, NoDumpError, Recorders, read_dump
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.evidence.flight_recorder.reduced import without_operations
+from ray_sentinel.evidence.flight_recorder.reduced import Form, without_operations
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.progress.ask import (
     POLL,
@@ -37,9 +37,9 @@ RANK_SECONDS = 5.0
 """Seconds that one rank has to answer; PyTorch's watchdog checks once a second whether it is asked.
 """
 LEAVE_SECONDS = 1.0
-"""Seconds that a rank which an exception ends has to leave its recorders."""
-_MOST_SEEN = 4096
-"""Most ranks whose last answers are remembered."""
+"""For a rank that an exception ends to leave its recorders."""
+_MOST_SEEN = 8192
+"""Ranks and forms of which is remembered what they answered last."""
 
 RecordOf = Callable[[int, int], RecordView | None]
 Source = Callable[[], Iterator[RecorderDump]]
@@ -63,8 +63,8 @@ class NodeDumps:
         self.recorders = Recorders() if recorders is None else recorders
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="ray-sentinel-dumps")
         self._reading = threading.Lock()
-        self._seen: dict[ProcessId, tuple[bytes, bytes]] = {}
-        """For each rank, the digests of its dump as it wrote it, and of its reduced form."""
+        self._seen: dict[tuple[ProcessId, Form], tuple[bytes, bytes]] = {}
+        """Digests of a rank's dump as it wrote it, and of a reduced form."""
 
     def note(self, ranks: Iterable[Rank]) -> None:
         """Record where the living ranks write their recorders."""
@@ -74,6 +74,7 @@ class NodeDumps:
         """The requested dumps; each rank without one is named, with the reason."""
         end = time.monotonic() + SECONDS
         known = dict(zip(request.ranks, request.known, strict=False))
+        form: Form = "judged" if request.judged else "whole"
         asked = {self._pool.submit(self._find, rank): rank for rank in request.ranks}
         answer = _Answer(request.most_bytes)
         if not self._reading.acquire(timeout=SECONDS):
@@ -87,8 +88,10 @@ class NodeDumps:
                     if request.raw:
                         _add_raw(answer, rank, source.result())
                     else:
-                        small, wrote = self._reduced(rank, source.result(), known, reducer, end)
-                        self._add(answer, rank, small, known.get(rank, b""), wrote)
+                        small, wrote = self._reduced(
+                            rank, source.result(), form, known, reducer, end
+                        )
+                        self._add(answer, rank, form, small, known.get(rank, b""), wrote)
                 except SentinelError as error:
                     answer.problems.append(self._no(rank, str(error)))
         finally:
@@ -127,6 +130,7 @@ class NodeDumps:
         self,
         rank: Rank,
         source: Source,
+        form: Form,
         known: Mapping[Rank, bytes],
         reducer: DumpReducer,
         end: float,
@@ -137,14 +141,16 @@ class NodeDumps:
         if dump is None:
             raise NoDumpError("it wrote nothing")
         wrote = _digest(dump.data)
-        if (sent := known.get(rank)) and self._seen.get(rank.process) == (wrote, sent):
+        if (sent := known.get(rank)) and self._seen.get((rank.process, form)) == (wrote, sent):
             return b"", wrote
-        return reducer.reduce(dump.data, end - time.monotonic()), wrote
+        return reducer.reduce(dump.data, end - time.monotonic(), form), wrote
 
-    def _add(self, answer: _Answer, rank: Rank, small: bytes, known: bytes, wrote: bytes) -> None:
+    def _add(
+        self, answer: _Answer, rank: Rank, form: Form, small: bytes, known: bytes, wrote: bytes
+    ) -> None:
         sent = answer.add_reduced(rank.id.rank, small, known)
-        self._seen.pop(rank.process, None)
-        self._seen[rank.process] = (wrote, sent)
+        self._seen.pop((rank.process, form), None)
+        self._seen[rank.process, form] = (wrote, sent)
         while len(self._seen) > _MOST_SEEN:
             del self._seen[next(iter(self._seen))]
 

@@ -302,8 +302,7 @@ class Executor:
         return self._outputs.of(writer_of(rank))
 
     def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
-        by_rank, problems = self._dumps.reduced(action.ranks)
-        self.groups.take(action.ranks, by_rank, self._clock.now())
+        by_rank, problems = self._dumps.judged(action.ranks)
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
         facts = _explained(action, by_rank, size or None) if by_rank else None
         return RecorderExplained(

@@ -10,8 +10,11 @@ The form is ours. A mark with its version, then MessagePack of three parts, each
 - what ``dump.read`` makes of the dump (or why nothing can be made of it);
 - every operation, as columns: what recurs (group, call, sizes, state) is written once and counted,
   numbers are differences to the one before, in 64 bits, all first bytes first;
-- operations of a version before 2.0, of which only the times of the calls are compared; otherwise
-  empty.
+- those of a version before 2.0 that only when they were called is compared of; else empty.
+
+What is only to be judged, and kept nowhere, is smaller (``Form``) and has version 2: the ranks of
+each group are runs of equal steps. Written out, those of a job of thousands would be most of what
+is unpacked of every rank.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,16 +38,25 @@ from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, GroupStatu
 from ray_sentinel.evidence.flight_recorder.versions import modern
 
 VERSION = 1
+PASSING = 2
+"""The version of what is kept nowhere."""
 _NAME = b"ray-sentinel recorder "
 MARK = _NAME + b"%d\n" % VERSION
+_PASSING_MARK = _NAME + b"%d\n" % PASSING
+Form = Literal["whole", "judged", "brief"]
+"""How much of a dump: everything; what the reasoning about a hang or a failure reads, which is not
+when each finished call was made and how long it took; only the operations that ``read`` returns."""
 MAX_UNPACKED = 128 << 20
-"""Most bytes of one part once unpacked; a file with a larger one is refused."""
+"""Bytes of one part once unpacked: more is no dump of ours."""
+_MOST_RANKS = MAX_UNPACKED // 8
+"""Of all groups in a dump: as many as one part may have written out."""
 _UNKNOWN = -(2**63)
 """What stands in a column where the dump does not tell: no field is as large (``entry.BEYOND``)."""
 
 Timed = tuple[Entry, float]
-"""An operation, and the milliseconds that its device spent in it; NaN where that was not
-measured."""
+"""An operation, and how many milliseconds its device was in it; NaN where that was not measured."""
+_Runs = tuple[tuple[int, int, int], ...]
+"""Ranks, as the first of a run, the step to each next one, and how many they are."""
 _Kind = tuple[
     int,
     tuple[str, str],
@@ -66,8 +78,8 @@ class _Head(msgspec.Struct, array_like=True):
     """A ``RankDump``, with its keys and its lists of ranks in forms that MessagePack has."""
 
     error: str = ""
-    """Why nothing of the dump can be used; empty where it can."""
-    configs: list[tuple[str, str, str, bytes | None]] = []
+    """Why nothing of the dump can be used."""
+    configs: list[tuple[str, str, str, bytes | _Runs | None]] = []
     status: list[tuple[int, int | None, int | None]] = []
     pending: list[Entry] = []
     last_done: list[Entry] = []
@@ -99,9 +111,8 @@ def is_reduced(data: bytes) -> bool:
     return data[: len(_NAME)] == _NAME
 
 
-def reduce(data: bytes, *, brief: bool = False) -> bytes:
-    """A dump (pickle or JSON) in this form. A ``brief`` one contains only the operations that
-    ``read`` returns. A dump that cannot be read becomes the error that says so.
+def reduce(data: bytes, form: Form = "whole") -> bytes:
+    """A dump (pickle or JSON) in this form. One that cannot be read becomes the error that says so.
 
     Raises InputError if it holds something that cannot be written.
     """
@@ -110,12 +121,14 @@ def reduce(data: bytes, *, brief: bool = False) -> bytes:
             raw = load(data)
         except InputError as error:
             return _written(_Head(error=str(error)), b"", b"")
-        if brief:
-            return _written(_head(raw), b"", b"")
+        if form == "brief":
+            return _passing(raw, b"")
         rows = whole.entries_of(raw.data)
         kept = modern(rows)[0]
+        if form == "judged":
+            return _passing(raw, _pack(_columns(_untimed(kept))))
         rest = b"" if len(kept) == len(rows) else _pack(_columns(_timed(rows)))
-        return _written(_head(raw), _pack(_columns(_timed(kept))), rest)
+        return _written(_head(raw, _differences), _pack(_columns(_timed(kept))), rest)
     except (OverflowError, UnicodeError) as error:
         raise InputError(f"holds what no recorder writes ({error})") from error
 
@@ -123,7 +136,7 @@ def reduce(data: bytes, *, brief: bool = False) -> bytes:
 def without_operations(data: bytes) -> bytes:
     """The same form without the operations that succeeded; the rank's history is then unknown."""
     parts = _parts(data)
-    return MARK + msgspec.msgpack.encode((parts[0], b"", b""))
+    return data[: len(MARK)] + msgspec.msgpack.encode((parts[0], b"", b""))
 
 
 def read(rank: int, data: bytes) -> RankDump:
@@ -135,7 +148,7 @@ def read(rank: int, data: bytes) -> RankDump:
         raise InputError(head.error)
     return RankDump(
         rank=rank,
-        configs={key: GroupConfig(name, desc, _ranks(r)) for key, name, desc, r in head.configs},
+        configs=_configs(head),
         status={pg: GroupStatus(enqueued, completed) for pg, enqueued, completed in head.status},
         pending=head.pending,
         last_done={(entry.pg, entry.p2p): entry for entry in head.last_done},
@@ -173,11 +186,14 @@ def operations(data: bytes) -> Iterator[Timed]:
         yield from _rows(_unpack(part, _Columns))
 
 
-def _head(raw: RawDump) -> _Head:
+def _head(raw: RawDump, packed: Callable[[tuple[int, ...]], bytes | _Runs]) -> _Head:
     # The rank is whoever asks: the bytes of a dump do not say it.
     dump = whole.reduced(-1, raw)
     return _Head(
-        configs=[(key, c.name, c.desc, _packed_ranks(c.ranks)) for key, c in dump.configs.items()],
+        configs=[
+            (key, c.name, c.desc, None if c.ranks is None else packed(c.ranks))
+            for key, c in dump.configs.items()
+        ],
         status=[(pg, s.enqueued, s.completed) for pg, s in dump.status.items()],
         pending=dump.pending,
         last_done=list(dump.last_done.values()),
@@ -190,18 +206,46 @@ def _head(raw: RawDump) -> _Head:
     )
 
 
-def _packed_ranks(ranks: tuple[int, ...] | None) -> bytes | None:
-    return None if ranks is None else _differences(ranks)
-
-
-def _ranks(packed: bytes | None) -> tuple[int, ...] | None:
-    return None if packed is None else _shared_ranks(packed)
+def _configs(head: _Head) -> dict[str, GroupConfig]:
+    told = [ranks for *_, ranks in head.configs if isinstance(ranks, tuple)]
+    if sum(max(count, 0) for runs in told for *_, count in runs) > _MOST_RANKS:
+        raise InputError(f"is damaged: its groups have more than {_MOST_RANKS} ranks")
+    return {
+        key: GroupConfig(name, desc, None if ranks is None else _shared_ranks(ranks))
+        for key, name, desc, ranks in head.configs
+    }
 
 
 @lru_cache(maxsize=1 << 14)
-def _shared_ranks(packed: bytes) -> tuple[int, ...]:
+def _shared_ranks(packed: bytes | _Runs) -> tuple[int, ...]:
     # Every member says the same: a thousand ranks then share one tuple.
-    return tuple(_numbers(packed))
+    if isinstance(packed, bytes):
+        return tuple(_numbers(packed))
+    return tuple(first + step * place for first, step, count in packed for place in range(count))
+
+
+def _in_runs(ranks: Sequence[int]) -> _Runs:
+    """
+    >>> _in_runs((0, 1, 2, 3, 8, 16, 24, 5))
+    ((0, 1, 4), (8, 8, 3), (5, 1, 1))
+    """
+    runs: list[tuple[int, int, int]] = []
+    for rank in ranks:
+        first, step, count = runs[-1] if runs else (rank, 1, 0)
+        ahead = rank - first - step * (count - 1)
+        if count > 1 and ahead == step:
+            runs[-1] = (first, step, count + 1)
+        elif count == 1 and ahead > 0:
+            runs[-1] = (first, ahead, 2)
+        else:
+            runs.append((rank, 1, 1))
+    return tuple(runs)
+
+
+def _untimed(rows: Iterable[Any]) -> Iterator[Timed]:
+    for entry, _ in _timed(rows):
+        entry.created_ns = None
+        yield entry, math.nan
 
 
 def _timed(rows: Iterable[Any]) -> Iterator[Timed]:
@@ -363,10 +407,14 @@ def _written(head: _Head, history_: bytes, rest: bytes) -> bytes:
     return MARK + msgspec.msgpack.encode((_pack(head), history_, rest))
 
 
+def _passing(raw: RawDump, history_: bytes) -> bytes:
+    return _PASSING_MARK + msgspec.msgpack.encode((_pack(_head(raw, _in_runs)), history_, b""))
+
+
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    if data[: len(MARK)] != MARK:
+    if data[: len(MARK)] not in (MARK, _PASSING_MARK):
         found = data[len(_NAME) : len(_NAME) + 8].split(b"\n")[0].decode("ascii", "replace")
-        raise InputError(f"has version {found} of the reduced form, and this release reads 1")
+        raise InputError(f"has version {found} of the reduced form, and this release reads 1 and 2")
     try:
         return msgspec.msgpack.decode(data[len(MARK) :], type=tuple[bytes, bytes, bytes])
     except msgspec.DecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bench.flight_recorder import large_job
+from bench.flight_recorder import large_job, large_job_trees, timed
 from ray_sentinel.actors.agent import node_dumps
 from ray_sentinel.actors.agent.node_dumps import NodeDumps
 from ray_sentinel.actors.coordinator.gathering import cluster_dumps
@@ -119,6 +120,25 @@ def test_what_is_sent_explains_the_same_and_only_changes_are_sent_again(
     changed, _ = dumps.reduced(on_disk.ranks)
     assert {rank for rank in found if changed[rank] != found[rank]} == {3}
     assert changed[3] == reduce(RAW[4])
+
+
+def test_what_is_judged_explains_the_same_and_is_told_apart_from_the_whole(
+    on_disk: RanksOnDisk, agents: InProcess
+) -> None:
+    raw = {n: timed(tree, random.Random(n)) for n, tree in large_job_trees(WORLD, 300)}
+    for number, data in raw.items():
+        (on_disk.folder / f"_dump_{number}").write_bytes(data)
+    dumps = cluster(agents)
+    judged, problems = dumps.judged(on_disk.ranks)
+    small = agents.sent
+    assert problems == []
+    assert explain(judged) == explain(raw)
+    whole, _ = dumps.reduced(on_disk.ranks)
+    assert whole == {rank: reduce(data) for rank, data in raw.items()}
+    assert small < agents.sent // 2
+    for asked, found in ((dumps.judged, judged), (dumps.reduced, whole)):
+        assert asked(on_disk.ranks) == (found, [])
+        assert agents.sent < 64 * WORLD
 
 
 def test_a_coordinator_that_has_started_anew_gets_all(

@@ -1,7 +1,8 @@
 """The flight recorders of a job's ranks, from all nodes: small, bounded, and not twice the same.
 
-What is explained is the reduced form, which each node makes of its own ranks' dumps; a rank whose
-dump is what it was answers with its digest alone. Raw dumps are for people: of few ranks.
+What is explained is the reduced form, which each node makes of its own ranks' dumps, and of a hang
+or a failure only what is read to judge it: a tenth. A rank whose dump is what it was answers with
+its digest alone. Raw dumps are for people: of few ranks.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, unpack
+from ray_sentinel.evidence.flight_recorder.reduced import Form
 from ray_sentinel.model.identity import ProcessId, Rank
 
 RECORDER_SECONDS = 10.0
@@ -47,27 +49,35 @@ class ClusterDumps:
     def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._agents = agents
         self._monotonic = monotonic
-        self.kept: dict[ProcessId, _Kept] = {}
+        self.kept: dict[tuple[ProcessId, Form], _Kept] = {}
         self._lock = threading.Lock()
 
     def reduced(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
-        """Reduced dumps by rank, and a line for each rank without one."""
-        nodes = by_node(ranks)
-        answers, problems = self._ask(nodes, False)
-        with self._lock:
-            found = self._taken(nodes, answers, problems)
-        return found, problems
+        """Whole reduced dumps by rank, and a line for each rank of which there is none."""
+        return self._reduced(ranks, "whole")
+
+    def judged(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
+        """The same of what is read to judge a hang or a failure."""
+        return self._reduced(ranks, "judged")
 
     def raw(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
         """All recorders of some ranks as they wrote them; what exceeds the bounds is named."""
-        answers, problems = self._ask(by_node(ranks), True)
+        answers, problems = self._ask(by_node(ranks), None)
         return [dump for answer in answers.values() for dump in answer.dumps], problems
 
+    def _reduced(self, ranks: Iterable[Rank], form: Form) -> tuple[dict[int, bytes], list[str]]:
+        nodes = by_node(ranks)
+        answers, problems = self._ask(nodes, form)
+        with self._lock:
+            found = self._taken(nodes, form, answers, problems)
+        return found, problems
+
     def _ask(
-        self, nodes: Mapping[str, Sequence[Rank]], raw: bool
+        self, nodes: Mapping[str, Sequence[Rank]], form: Form | None
     ) -> tuple[dict[str, Dumps], list[str]]:
+        """Without a ``form``: as the ranks wrote them."""
         most, all_together = (
-            (RAW_NODE_BYTES, RAW_CLUSTER_BYTES) if raw else (NODE_BYTES, CLUSTER_BYTES)
+            (RAW_NODE_BYTES, RAW_CLUSTER_BYTES) if form is None else (NODE_BYTES, CLUSTER_BYTES)
         )
         share = min(most, all_together // max(len(nodes), 1))
         # All are asked at once, so that the ranks' answers are of one moment.
@@ -77,8 +87,9 @@ class ClusterDumps:
             requests = {
                 node: DumpRequest(
                     ranks=tuple(asked),
-                    raw=raw,
-                    known=() if raw else tuple(self._digest(rank) for rank in asked),
+                    raw=form is None,
+                    judged=form == "judged",
+                    known=tuple(self._digest(rank, form) for rank in asked) if form else (),
                     most_bytes=share,
                     after=turns[node],
                 )
@@ -91,13 +102,14 @@ class ClusterDumps:
             problems += answer.problems
         return answers, problems
 
-    def _digest(self, rank: Rank) -> bytes:
-        kept = self.kept.get(rank.process)
+    def _digest(self, rank: Rank, form: Form) -> bytes:
+        kept = self.kept.get((rank.process, form))
         return kept.digest if kept is not None else b""
 
     def _taken(
         self,
         nodes: Mapping[str, Sequence[Rank]],
+        form: Form,
         answers: Mapping[str, Dumps],
         problems: list[str],
     ) -> dict[int, bytes]:
@@ -109,14 +121,14 @@ class ClusterDumps:
                 process = processes.get(dump.rank)
                 if process is None:
                     continue  # of nobody who was asked about
-                kept = self.kept.pop(process, None)
+                kept = self.kept.pop((process, form), None)
                 if dump.data:
                     kept = _Kept(dump.digest, dump.data, now)
                 elif kept is None or kept.digest != dump.digest:
                     problems.append(f"rank {dump.rank}: its dump is known no more; asked again")
                     continue
                 kept.at = now
-                self.kept[process] = kept
+                self.kept[process, form] = kept
                 found[dump.rank] = kept.data
         self._forget()
         return found
@@ -125,8 +137,8 @@ class ClusterDumps:
         """Drop what nobody has asked about for long, and the oldest dumps if all together are too
         large."""
         now, size = self._monotonic(), sum(len(kept.data) for kept in self.kept.values())
-        for process, kept in list(self.kept.items()):
+        for key, kept in list(self.kept.items()):
             if size <= CLUSTER_BYTES and now - kept.at <= KEPT_SECONDS:
                 break  # those that follow are younger
             size -= len(kept.data)
-            del self.kept[process]
+            del self.kept[key]

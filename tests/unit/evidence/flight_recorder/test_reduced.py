@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from bench.flight_recorder import large_job
+from bench.flight_recorder import large_job, large_job_trees, timed
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence import stragglers
 from ray_sentinel.evidence.flight_recorder import explain, explain_failed
 from ray_sentinel.evidence.flight_recorder import reduced as form
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE
 from ray_sentinel.evidence.flight_recorder.reduced import (
+    PASSING,
     VERSION,
     is_reduced,
     operations,
@@ -59,8 +63,14 @@ def assert_alike(raw: dict[int, bytes], *, failed: bool = False) -> None:
         assert timed_calls(small[rank]) == timed_calls(data)
     assert explain(small) == explain(raw)
     assert stragglers.explain(small) == stragglers.explain(raw)
+    judged = {rank: reduce(data, "judged") for rank, data in raw.items()}
+    for rank, data in raw.items():
+        assert read(rank, judged[rank]) == read(rank, data)
+        assert read(rank, reduce(data, "brief")) == read(rank, data)
+    assert explain(judged) == explain(raw)
     if failed:
         assert explain_failed(small, overrun=(2,)) == explain_failed(raw, overrun=(2,))
+        assert explain_failed(judged, overrun=(2,)) == explain_failed(raw, overrun=(2,))
 
 
 @pytest.mark.parametrize("folder", REAL, ids=lambda folder: folder.name)
@@ -101,6 +111,29 @@ def test_a_full_recorder_is_a_hundredth() -> None:
         assert read(rank, least) == read(rank, data)
         assert (form.history(least), list(operations(least))) == ([], [])
         assert len(least) < 4000
+
+
+def test_what_is_judged_is_small_however_many_ranks_there_are() -> None:
+    groups = {
+        "all": tuple(range(8192)),
+        "columns": tuple(range(5, 8192, 8)),
+        "shuffled": tuple(random.Random(1).sample(range(8192), 64)),
+        "one": (7,),
+    }
+    configs = {
+        key: {"name": key, "desc": key, "ranks": str(list(ranks))} for key, ranks in groups.items()
+    }
+    for rank, tree in large_job_trees(8, 2000):
+        data = timed({**tree, "pg_config": configs}, random.Random(rank))
+        judged = reduce(data, "judged")
+        assert len(judged) < min(2000, len(reduce(data)) // 4)
+        dump = read(rank, judged)
+        assert {key: config.ranks for key, config in dump.configs.items()} == groups
+        assert dump == read(rank, data)
+        called = [replace(one, created_ns=None) for one in form.history(data)]
+        assert form.history(judged) == called
+        least = without_operations(judged)
+        assert (read(rank, least), form.history(least)) == (dump, [])
 
 
 def entry(**fields: object) -> dict[str, object]:
@@ -150,16 +183,25 @@ def test_text_that_is_none_is_refused() -> None:
 
 def test_another_version_and_damage_are_said() -> None:
     small = reduce(json.dumps({"entries": [entry()] * 9}).encode())
+    judged = reduce(json.dumps({"entries": [entry()] * 9}).encode(), "judged")
     assert is_reduced(small)
-    later = small.replace(b" %d\n" % VERSION, b" %d\n" % (VERSION + 1), 1)
-    with pytest.raises(InputError, match="has version 2 of the reduced form"):
+    assert is_reduced(judged)
+    later = small.replace(b" %d\n" % VERSION, b" %d\n" % (PASSING + 1), 1)
+    with pytest.raises(InputError, match="has version 3 of the reduced form"):
         read(0, later)
     dice = random.Random(1)
-    for _ in range(100):
-        cut = bytearray(small)
+    for place in range(200):
+        cut = bytearray(small if place % 2 else judged)
         cut[dice.randrange(25, len(cut))] ^= 1 << dice.randrange(8)
         for use in (lambda data: read(0, data), form.history, lambda data: list(operations(data))):
             try:
                 use(bytes(cut))
             except InputError as error:
                 assert "damaged" in str(error) or "version" in str(error)
+
+
+def test_groups_of_more_ranks_than_there_can_be_are_damage() -> None:
+    configs = [("0", "0", "default_pg", ((0, 1, 1 << 40),))]
+    head = zlib.compress(msgspec.msgpack.encode(("", configs)))
+    with pytest.raises(InputError, match="its groups have more than"):
+        read(0, b"ray-sentinel recorder 2\n" + msgspec.msgpack.encode((head, b"", b"")))
