@@ -3,18 +3,17 @@
     python bench/flight_recorder.py speed [--ranks 128 1024 8192] [--entries 2000]
     python bench/flight_recorder.py exact [--seeds 10] [--format 2.9]
     python bench/flight_recorder.py drawn [--seeds 40]
-    python bench/flight_recorder.py travel [--ranks 1000] [--entries 2000]
+    python bench/flight_recorder.py travel [--ranks 1000] [--entries 2000] [--forms whole judged]
     python bench/flight_recorder.py beside [--seeds 3] [--dumps DIR=1,5 ...]
 
 ``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
 temporary folder, explains them in a fresh process as the command line does, and prints seconds and
-peak memory. ``travel`` prints how large a rank's dump is as it was written and in the form in which
-nodes send it, and what explaining either takes of a process that holds those of all ranks, as the
-coordinator does. ``exact`` explains simulated hangs and prints, for each layout and fault, the per
-cent
-of exact answers, and in how many sets an innocent was named; ``drawn`` does the same for jobs drawn
-at random by another generator, in several formats. ``beside`` explains simulated hangs,
-and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's own analyzer
+peak memory. ``travel`` prints how large a rank's dump is as it was written and in the forms in
+which nodes send it (``--forms``), and what explaining each takes of a process that holds those of
+all ranks, as the coordinator does. ``exact`` explains simulated hangs and prints, for each layout
+and fault, the per cent of exact answers, and in how many sets an innocent was named; ``drawn`` does
+the same for jobs drawn at random by another generator, in several formats. ``beside`` explains
+simulated hangs, and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's own analyzer
 (torch.distributed.flight_recorder.fr_trace), and
 counts culprits found, innocents named, exact answers and seconds of both.
 """
@@ -37,13 +36,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ray_sentinel.evidence.flight_recorder import explain  # noqa: E402
-from ray_sentinel.evidence.flight_recorder.reduced import reduce  # noqa: E402
+from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce  # noqa: E402
 from tests.support.recorder_fleet import cases as fleet  # noqa: E402
 from tests.support.recorder_fleet.cases import make  # noqa: E402
 from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402
@@ -209,10 +208,10 @@ def explain_one(folder: str) -> None:
     )
 
 
-def travel(world: int, entries: int) -> None:
-    """Print bytes a rank, and seconds and memory of who holds the dumps of all."""
-    print(f"{'form':<10} {'bytes a rank':>13} {'seconds':>8} {'peak MB':>8}  culprits")
-    for form in ("raw", "reduced"):
+def travel(world: int, entries: int, forms: list[str]) -> None:
+    """Print bytes a rank, and CPU seconds and memory of who holds the dumps of all."""
+    print(f"{'form':<10} {'bytes a rank':>13} {'CPU s':>8} {'peak MB':>8}  culprits")
+    for form in forms:
         said = subprocess.run(
             [sys.executable, __file__, "hold-all", form, str(world), str(entries)],
             capture_output=True,
@@ -227,17 +226,17 @@ def travel(world: int, entries: int) -> None:
 
 
 def hold_all(form: str, world: int, entries: int) -> None:
-    """In a process of its own: bytes a rank, seconds, peak memory in MB more than before any dump,
-    culprits."""
+    """In a process of its own: bytes a rank, CPU seconds, peak memory in MB more than before any
+    dump, culprits."""
     dice = random.Random(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     held = {}
     for rank, data in large_job(world, entries):
         written = timed(pickle.loads(data), dice)  # noqa: S301
-        held[rank] = reduce(written) if form == "reduced" else written
-    started = time.perf_counter()
+        held[rank] = written if form == "raw" else reduce(written, cast(Form, form))
+    started = time.process_time()
     facts = explain(held, world_size=world)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(
         sum(map(len, held.values())) / world,
@@ -388,6 +387,7 @@ def main() -> None:
     far = commands.add_parser("travel")
     far.add_argument("--ranks", type=int, default=1000)
     far.add_argument("--entries", type=int, default=2000)
+    far.add_argument("--forms", nargs="+", default=["raw", "whole", "judged"])
     hold = commands.add_parser("hold-all")
     hold.add_argument("form")
     hold.add_argument("ranks", type=int)
@@ -398,7 +398,7 @@ def main() -> None:
     if args.command == "speed":
         speed(args.ranks, args.entries)
     elif args.command == "travel":
-        travel(args.ranks, args.entries)
+        travel(args.ranks, args.entries, args.forms)
     elif args.command == "hold-all":
         hold_all(args.form, args.ranks, args.entries)
     elif args.command == "exact":

@@ -1,12 +1,12 @@
 """What the evidence of a hang of many ranks brings into the coordinator, and onto its disk.
 
-    python bench/hang.py [--nodes 1024] [--threads 20] [--entries 2000] [--different 8]
+    python bench/hang.py [--nodes 1024] [--threads 20] [--entries 2000]
 
 Eight ranks a node stand in a collective, one stands elsewhere. The stacks are py-spy's texts, one a
-rank; the flight recorders are those of ``--different`` ranks of such a job, reduced as nodes reduce
-them, and sent by all in turn. Agents are simulated: when an answer comes is what the coordinator
-asks for. Neither Ray nor the engine is in it:
-``bench/hang_verdict.py`` tells the seconds to a verdict.
+rank; the flight recorders are reduced as nodes reduce them, whole and to be judged, and sent by all
+in turn. What explaining both takes is told three times. Agents are simulated: when an answer comes
+is what the coordinator asks for. Neither Ray nor the engine is in it: ``bench/hang_verdict.py``
+tells the seconds to a verdict.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import time
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import msgspec
-from flight_recorder import large_job_trees, timed
+from flight_recorder import CULPRIT, TP, large_job_trees, timed
 from nodes import PER_NODE, SimulatedNode
 from stacks import dump
 
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, Answers
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, Sampled, pack
-from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce
+from ray_sentinel.evidence.flight_recorder import explain
+from ray_sentinel.evidence.flight_recorder.reduced import MARK, Form, reduce
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.same import fold
 
@@ -36,6 +39,41 @@ def recorders(world: int, entries: int, ranks: Sequence[int], form: Form = "whol
     """Reduced dumps of some ranks, whose times differ as clocks and devices make them differ."""
     dice = random.Random(ranks[0])
     return [reduce(timed(tree, dice), form) for _, tree in large_job_trees(world, entries, ranks)]
+
+
+def every_recorder(world: int, entries: int, form: Form = "whole") -> list[bytes]:
+    """Reduced, of all ranks. Those of two tensor groups, the hung one and the next, are made; all
+    others are the next one's with the names of their own group."""
+    hung = CULPRIT // TP * TP
+    made = recorders(world, entries, range(hung, hung + 2 * TP), form)
+    found = [of_group(made[TP + rank % TP], rank // TP * TP) for rank in range(world)]
+    found[hung : hung + TP] = made[:TP]
+    return found
+
+
+def of_group(data: bytes, base: int) -> bytes:
+    """A reduced recorder as the rank at the same place of the tensor group from ``base`` on has it:
+    ``evidence.flight_recorder.reduced`` describes the form."""
+    parts = msgspec.msgpack.decode(data[len(MARK) :])
+    head, history, rest = (msgspec.msgpack.decode(zlib.decompress(p)) if p else p for p in parts)
+    name, ranks = next((name, ranks) for _, name, desc, ranks in head[1] if desc == "TENSOR")
+    steps = bytes((base & 255, *[1] * (TP - 1), base >> 8, *[0] * (TP - 1)))
+    members = steps.ljust(8 * TP, b"\0") if isinstance(ranks, bytes) else [[base, 1, TP]]
+    name_now = str(1 + base // TP)
+
+    def told(value: Any) -> Any:
+        if value == ranks:
+            return members
+        if isinstance(value, list):
+            return [told(one) for one in value]
+        if isinstance(value, dict):
+            return {key: told(one) for key, one in value.items()}
+        return name_now if value == name else value
+
+    packed = (
+        zlib.compress(msgspec.msgpack.encode(told(p)), 6) if p else p for p in (head, history, rest)
+    )
+    return data[: len(MARK)] + msgspec.msgpack.encode(tuple(packed))
 
 
 def python_only(text: str) -> bytes:
@@ -60,8 +98,7 @@ class SimulatedAgents:
         for node, request in requests.items():
             told = self._judged if request.judged else self._whole
             dumps = tuple(
-                Dump(rank=r.id.rank, data=told[r.id.rank % len(told)], digest=b"x")
-                for r in request.ranks
+                Dump(rank=r.id.rank, data=told[r.id.rank], digest=b"x") for r in request.ranks
             )
             answers[node] = pack(Dumps(dumps=dumps))
             turn = request.turn(sum(len(dump.data) for dump in dumps))
@@ -79,7 +116,6 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=20)
     parser.add_argument("--entries", type=int, default=2000)
-    parser.add_argument("--different", type=int, default=8)
     asked = parser.parse_args()
     world = asked.nodes * PER_NODE
     nodes = [SimulatedNode(number, world) for number in range(asked.nodes)]
@@ -109,10 +145,8 @@ def main() -> None:
         f"{small / 1e6:.1f} MB; {spent:.1f} s of CPU for all nodes"
     )
 
-    different = range(asked.different)
     agents = SimulatedAgents(
-        recorders(world, asked.entries, different),
-        recorders(world, asked.entries, different, "judged"),
+        every_recorder(world, asked.entries), every_recorder(world, asked.entries, "judged")
     )
     dumps = ClusterDumps(cast(Agents, agents))
     judged, _ = dumps.judged(r for n in nodes for r in n.ranks)
@@ -125,6 +159,13 @@ def main() -> None:
         f"a round of whole flight recorders {size / 1e6:.0f} MB of {len(found)} ranks, over "
         f"{max(agents.came) + 1} s, at most {max(agents.came.values()) / 1e6:.0f} MB in one"
     )
+    for _ in range(3):
+        told = []
+        for name, held in (("whole", found), ("to be judged", judged)):
+            started = time.process_time()
+            named = [culprit.rank for culprit in explain(held, world_size=world).culprits]
+            told.append(f"{name} {time.process_time() - started:.2f} s of CPU: {named}")
+        print("explained: " + "; ".join(told))
     sizes = [len(data) for data in (*kept.values(), *found.values())]
     print(f"bundle: {sum(sizes) / 1e6:.0f} MB, {on_disk(sizes) / 1e6:.0f} MB in blocks of 4 KiB")
 

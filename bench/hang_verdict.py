@@ -30,7 +30,6 @@ import struct
 import tempfile
 import threading
 import time
-import zlib
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -38,8 +37,8 @@ from typing import Any, cast
 
 import msgspec
 from fleet import SENT, FleetCoordinator
-from flight_recorder import CULPRIT, TP, large_job_trees
-from hang import on_disk, python_only, recorders
+from flight_recorder import CULPRIT, large_job_trees
+from hang import every_recorder, on_disk, python_only
 from nodes import PER_NODE, SimulatedNode, hardware
 from stacks import dump
 
@@ -61,7 +60,6 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, ProbeNode, Publish
-from ray_sentinel.evidence.flight_recorder.reduced import MARK, Form
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import ProcessId, Rank
@@ -77,41 +75,6 @@ half a second, and 50 ms to reduce it."""
 THREADS = 20
 ANSWER = struct.Struct("<IId")
 """Number of the question, number of the node, Unix time at which its agent sent the answer."""
-
-
-def every_recorder(world: int, entries: int, form: Form = "whole") -> list[bytes]:
-    """Reduced, of all ranks. Those of two tensor groups, the hung one and the next, are made; all
-    others are the next one's with the names of their own group."""
-    hung = CULPRIT // TP * TP
-    made = recorders(world, entries, range(hung, hung + 2 * TP), form)
-    found = [of_group(made[TP + rank % TP], rank // TP * TP) for rank in range(world)]
-    found[hung : hung + TP] = made[:TP]
-    return found
-
-
-def of_group(data: bytes, base: int) -> bytes:
-    """A reduced recorder as the rank at the same place of the tensor group from ``base`` on has it:
-    ``evidence.flight_recorder.reduced`` describes the form."""
-    parts = msgspec.msgpack.decode(data[len(MARK) :])
-    head, history, rest = (msgspec.msgpack.decode(zlib.decompress(p)) if p else p for p in parts)
-    name, ranks = next((name, ranks) for _, name, desc, ranks in head[1] if desc == "TENSOR")
-    steps = bytes((base & 255, *[1] * (TP - 1), base >> 8, *[0] * (TP - 1)))
-    members = steps.ljust(8 * TP, b"\0") if isinstance(ranks, bytes) else [[base, 1, TP]]
-    name_now = str(1 + base // TP)
-
-    def told(value: Any) -> Any:
-        if value == ranks:
-            return members
-        if isinstance(value, list):
-            return [told(one) for one in value]
-        if isinstance(value, dict):
-            return {key: told(one) for key, one in value.items()}
-        return name_now if value == name else value
-
-    packed = (
-        zlib.compress(msgspec.msgpack.encode(told(p)), 6) if p else p for p in (head, history, rest)
-    )
-    return data[: len(MARK)] + msgspec.msgpack.encode(tuple(packed))
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
