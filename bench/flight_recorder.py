@@ -13,9 +13,9 @@ which nodes send it (``--forms``), and what explaining each takes of a process t
 all ranks, as the coordinator does. ``exact`` explains simulated hangs and prints, for each layout
 and fault, the per cent of exact answers, and in how many sets an innocent was named; ``drawn`` does
 the same for jobs drawn at random by another generator, in several formats. ``beside`` explains
-simulated hangs, and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's own analyzer
-(torch.distributed.flight_recorder.fr_trace), and
-counts culprits found, innocents named, exact answers and seconds of both.
+simulated hangs, and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's
+own analyzer (torch.distributed.flight_recorder.fr_trace), and counts culprits found, innocents
+named, exact answers and seconds of both.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     ranks: tuple[Rank, ...]
     raw: bool = False
-    """As the ranks wrote them, all recorders of each; else one of each, in the form that
-    ``evidence.flight_recorder.reduced`` describes."""
+    """Whether all recorders of each rank are wanted as the ranks wrote them; otherwise one of each,
+    in the form that ``evidence.flight_recorder.reduced`` describes."""
     judged: bool = False
     """Of that form, only what is read to judge a hang or a failure."""
     known: tuple[bytes, ...] = ()

@@ -37,7 +37,7 @@ MAX_REDUCED = 8 << 20
 """Most bytes of one reduced form."""
 _LENGTH = struct.Struct("<Q")
 _BAD = 1 << 63
-"""Flag in an answer's length: what follows is the reason for the failure."""
+"""The flag in an answer's length which says that the reason for a failure follows."""
 _FORMS: tuple[Form, ...] = ("whole", "judged", "brief")
 _FORM_SHIFT = 61
 """Of the place among ``_FORMS`` in a dump's length: which form is wanted."""

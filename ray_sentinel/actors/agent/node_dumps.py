@@ -37,7 +37,7 @@ RANK_SECONDS = 5.0
 """Seconds that one rank has to answer; PyTorch's watchdog checks once a second whether it is asked.
 """
 LEAVE_SECONDS = 1.0
-"""For a rank that an exception ends to leave its recorders."""
+"""Seconds that a rank which an exception ends has to leave its recorders."""
 _MOST_SEEN = 8192
 """Ranks and forms of which is remembered what they answered last."""
 

@@ -47,14 +47,15 @@ Form = Literal["whole", "judged", "brief"]
 """How much of a dump: everything; what the reasoning about a hang or a failure reads, which is not
 when each finished call was made and how long it took; only the operations that ``read`` returns."""
 MAX_UNPACKED = 128 << 20
-"""Bytes of one part once unpacked: more is no dump of ours."""
+"""Most bytes of one part once unpacked; a file with a larger one is refused."""
 _MOST_RANKS = MAX_UNPACKED // 8
 """Of all groups in a dump: as many as one part may have written out."""
 _UNKNOWN = -(2**63)
 """What stands in a column where the dump does not tell: no field is as large (``entry.BEYOND``)."""
 
 Timed = tuple[Entry, float]
-"""An operation, and how many milliseconds its device was in it; NaN where that was not measured."""
+"""An operation, and the milliseconds that its device spent in it; NaN where that was not
+measured."""
 _Runs = tuple[tuple[int, int, int], ...]
 """Ranks, as the first of a run, the step to each next one, and how many they are."""
 _Kind = tuple[
@@ -78,7 +79,7 @@ class _Head(msgspec.Struct, array_like=True):
     """A ``RankDump``, with its keys and its lists of ranks in forms that MessagePack has."""
 
     error: str = ""
-    """Why nothing of the dump can be used."""
+    """Why nothing of the dump can be used; empty where it can."""
     configs: list[tuple[str, str, str, bytes | _Runs | None]] = []
     status: list[tuple[int, int | None, int | None]] = []
     pending: list[Entry] = []
