@@ -78,6 +78,27 @@ def test_the_page_has_the_pulse_of_a_real_job(
     assert "time per step, last 5 min" in document
 
 
+def test_a_real_rank_tells_its_steps_and_what_it_wrote_last(
+    ray_cluster: RayCluster, watched: Watched
+) -> None:
+    link = ray_cluster.run("status", "--link").stdout.strip()
+    with WatchedJob(ray_cluster, watched, "telling") as job:
+        job.start("none", "none", at=10**9)
+        job.until_training(2, beyond=100)
+        question = "job=telling&attempt=0&rank=1"
+        told = served(link, f"api/v1/page/rank?{question}")
+        (steps,) = [one for one in told["plots"] if one["name"] == "time per step"]
+        assert all(0.04 < seconds < 5.0 for _, seconds in steps["points"])
+        assert told["end"] - told["begin"] == 1800.0
+        output = served(link, f"api/v1/page/output?{question}")
+        assert "error" not in output
+        assert output["text"] or output["missing"]
+        assert served(link, "api/v1/page/rank?job=telling&attempt=0&rank=7") is None
+        assert (
+            "no such rank" in served(link, "api/v1/page/output?job=none&attempt=0&rank=1")["error"]
+        )
+
+
 def test_a_real_incident_is_shown_with_all_that_tells_of_it(
     ray_cluster: RayCluster, watched: Watched, tmp_path: Path
 ) -> None:
