@@ -32,12 +32,13 @@ sys.path.insert(0, str(ROOT))
 
 from ray_sentinel.actors.coordinator.event_log.log import read_segment  # noqa: E402
 from ray_sentinel.engine.engine import Engine  # noqa: E402
-from ray_sentinel.evidence import flight_recorder, nccl_ras, stacks  # noqa: E402
+from ray_sentinel.evidence import flight_recorder, stacks  # noqa: E402
 from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.identity import ProcessId  # noqa: E402
 from ray_sentinel.model.incident import Culprit, Incident  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
+from ray_sentinel.waitgraph import ras  # noqa: E402
 from tests.support import log_cases, ray_stories  # noqa: E402
 from tests.support.engine_sim import Sim  # noqa: E402
 from tests.support.log_cases.parts import ANYBODY, NOBODY  # noqa: E402
@@ -238,7 +239,7 @@ def ras_real(_: int) -> Iterator[Said]:
 def _of_ras(
     corpus: str, name: str, polls: dict[str, bytes], truth: list[str] | None, kinds: Any
 ) -> Said:
-    facts = nccl_ras.explain(polls)
+    facts = ras.explain(polls)
     text = [*(f"{one.kind}: {one.reason}" for one in facts.culprits), *facts.evidence]
     return _of_processes(corpus, name, facts, text, truth, kinds)
 

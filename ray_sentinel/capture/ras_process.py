@@ -16,8 +16,8 @@ import msgspec
 
 from ray_sentinel import process
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence import nccl_ras
 from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.waitgraph import ras
 
 SMALL = 128 << 10
 """Most bytes of all answers together that are read in this process, which takes some tenths of a
@@ -42,13 +42,13 @@ def explain_in_process(
     ranks: Mapping[tuple[str, int], int] | None = None,
     seconds: float = SECONDS,
 ) -> RasFacts:
-    """As ``nccl_ras.explain``, within so many seconds.
+    """As ``waitgraph.ras.explain``, within so many seconds.
 
     Raises InputError if the answers are not parsed by then, or need more memory than allowed.
     """
     size = sum(map(len, files.values()))
     if size <= SMALL:
-        return nccl_ras.explain(files, ranks=ranks)
+        return ras.explain(files, ranks=ranks)
     rows = [(host, pid, rank) for (host, pid), rank in (ranks or {}).items()]
     what = f"the answers of RAS ({size / 1e6:.0f} MB)"
     try:
@@ -81,7 +81,7 @@ def main() -> int:
     try:
         asked = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Asked)
         ranks = {(host, pid): rank for host, pid, rank in asked.ranks}
-        facts = nccl_ras.explain(asked.files, ranks=ranks)
+        facts = ras.explain(asked.files, ranks=ranks)
     except MemoryError:
         sys.stderr.write("more memory is needed than it may have\n")
         return 1

@@ -2,9 +2,8 @@
 
 If the odd ones were compared one by one with the others (counts, calls, times), they are the
 exception up to a quarter, as in NCCL's RAS. If it is only known that they stand apart, or are a
-step behind, up to a third. Bounds with another meaning stay where they are: fewer than half have a
-visible fault of their own (an error, a state), or look unlike the rest by the tables of frames;
-half or more suggest a cause that all share.
+step behind, up to a third. Fewer than half have a visible fault of their own (an error, a state);
+half or more suggest a cause that all share. Bounds with another meaning stay where they are.
 """
 
 from __future__ import annotations
@@ -18,3 +17,8 @@ def most_odd(size: int) -> int:
 def at_most_a_third(count: int, size: int) -> bool:
     """Whether ``count`` out of ``size`` are few enough to be the exception."""
     return 3 * count <= size
+
+
+def fewer_than_half(count: int, size: int) -> bool:
+    """Whether ``count`` are fewer than half of ``size`` equals; one of two counts too."""
+    return 2 * count < size or (count, size) == (1, 2)

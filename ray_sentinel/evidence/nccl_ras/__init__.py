@@ -1,5 +1,2 @@
-"""Answers of NCCL's and RCCL's RAS service: who hangs the job, where they show it."""
-
-from ray_sentinel.evidence.nccl_ras.explain import explain
-
-__all__ = ["explain"]
+"""Answers of NCCL's and RCCL's RAS service, read and put together; ``waitgraph.ras`` explains
+them."""

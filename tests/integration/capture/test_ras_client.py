@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.capture import ras_client
 from ray_sentinel.errors import InputError, SentinelError, UnreachableError, UsageError
-from ray_sentinel.evidence.nccl_ras import explain
+from ray_sentinel.waitgraph.ras import explain
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json, as_text
 from tests.support.ras_sim.service import RasService, listening

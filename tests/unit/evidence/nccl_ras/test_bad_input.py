@@ -8,9 +8,9 @@ import random
 import pytest
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.nccl_ras import explain
 from ray_sentinel.evidence.nccl_ras.lenient_json import documents
 from ray_sentinel.evidence.nccl_ras.load import read
+from ray_sentinel.waitgraph.ras import explain
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json, as_text
 

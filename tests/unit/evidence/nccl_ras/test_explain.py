@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.evidence.nccl_ras import explain
 from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.waitgraph.ras import explain
 from tests.support.ras_sim.faults import AT_ONCE, PERSISTENT, Case
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json, as_text

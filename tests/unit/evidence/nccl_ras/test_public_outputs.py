@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.evidence.nccl_ras import explain
+from ray_sentinel.waitgraph.ras import explain
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "nccl_ras"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ray_sentinel.evidence.nccl_ras import explain
+from ray_sentinel.waitgraph.ras import explain
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json
 

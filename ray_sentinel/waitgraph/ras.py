@@ -1,0 +1,357 @@
+"""Who hangs a job, from answers of NCCL's RAS service: the roots of the graph of their facts.
+
+What a root shows decides the kind and the confidence. The hardest proof decides, for what else is
+found may be its echo: a process that is gone, an error, a rank that is behind, one that is outside
+of its communicator. Nobody is named where those found are no exception among their equals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.logs.errors.watchdog import read_work
+from ray_sentinel.evidence.minority import fewer_than_half, most_odd
+from ray_sentinel.evidence.nccl_ras.load import in_order, read
+from ray_sentinel.evidence.nccl_ras.meshes import looks
+from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
+from ray_sentinel.evidence.nccl_ras.world import Known, Names
+from ray_sentinel.model.ras import RasCulprit, RasFacts, RasKind
+from ray_sentinel.waitgraph.facts import Broken, Moves, Mute, WaitNode, WaitsFor
+from ray_sentinel.waitgraph.ras_facts import (
+    DEAD,
+    GONE,
+    IN_STARTUP,
+    LEFT,
+    MAY_BE,
+    MUTE,
+    REPORTS,
+    UNLISTED,
+    RankView,
+    RasOperation,
+    RasWaits,
+)
+from ray_sentinel.waitgraph.solver import GraphRoot, solve
+
+MOST_CHARACTERS = 4096
+"""Of a line that is read for the watchdog's words."""
+CLEAR_LEAD = 2
+"""Collectives that a rank must be behind for a single poll to mean something."""
+_BEHIND = "behind"
+PROOFS: dict[str, tuple[RasKind, float]] = {
+    DEAD: ("rank-dead", 0.95),
+    MUTE: ("rank-unresponsive", 0.85),
+    REPORTS: ("communicator-error", 0.8),
+    GONE.key: ("cannot-tell", 0.3),
+    _BEHIND: ("not-enqueued", 0.85),
+    IN_STARTUP: ("startup-stuck", 0.6),
+    LEFT: ("left-communicator", 0.6),
+    UNLISTED: ("rank-unresponsive", 0.6),
+    "table": ("cannot-tell", 0.2),
+}
+"""What a root shows, the hardest first, with its kind and how sure that is."""
+_OF_ALL: tuple[RasKind, ...] = ("startup-stuck", "left-communicator")
+"""True of a communicator, whether or not a few of its ranks stand out."""
+
+
+def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFacts:
+    """Who hangs the job, from outputs of ``ncclras`` or ``rcclras`` by name, oldest first.
+
+    ``ranks`` joins processes to the job's ranks, by (host or address, pid). Several polls are
+    compared: who has launched more since is not stuck. Never raises for what a file holds: what
+    is unreadable is in ``problems``, and ``polls`` is 0 where nothing could be read.
+    """
+    polls: list[Poll] = []
+    problems: list[str] = []
+    for name, data in files.items():
+        try:
+            polls += read(data, name)
+        except InputError as error:
+            problems.append(f"{name}: {error}")
+    facts = reason(polls, problems=problems, ranks=ranks)
+    said = [line for name, data in files.items() for line in watchdogs(name, data)]
+    return msgspec.structs.replace(facts, evidence=(*facts.evidence, *said))
+
+
+def watchdogs(name: str, data: bytes) -> list[str]:
+    """What PyTorch's watchdog wrote into the same file; it knows which collective timed out."""
+    if b"atchdog" not in data:
+        return []
+    lines = data.decode("utf-8", "replace").split("\n")
+    works = [read_work(line[:MOST_CHARACTERS], None) for line in lines if "atchdog" in line]
+    known = [work for work in works if work is not None and work.seq is not None]
+    if not known:
+        return []
+    first = min(known, key=lambda work: work.seq or 0)
+    ranks = sorted({work.rank for work in known})
+    who = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
+    return [
+        f"{name} also has lines of PyTorch's watchdog: ranks {who} timed out, first in "
+        f"{first.operation or 'a collective'} number {first.seq}; who times out waits, and "
+        "`ray-sentinel triage` reads who did not come"
+    ]
+
+
+def reason(
+    polls: Sequence[Poll], *, problems: Sequence[str] = (), ranks: Known | None = None
+) -> RasFacts:
+    """The explanation from polls that have already been read."""
+    told = [*problems, *(line for poll in polls for line in poll.problems)]
+    if not polls:
+        return RasFacts(
+            kind="cannot-tell", evidence=("no poll could be read",), problems=tuple(told)
+        )
+    ordered = in_order(polls)
+    found = looks(ordered)
+    names = Names(ordered, ranks)
+    waits = RasWaits(ordered, found, names)
+    verdict = _RasVerdict(waits, names)
+    kind, confidence = verdict.conclude(len(ordered) > 1)
+    evidence = [*waits.lines, *verdict.lines]
+    if names.note and (verdict.culprits or waits.waits):
+        evidence.append(names.note)
+    last = ordered[-1]
+    cut = any("is cut" in line for line in told)
+    return RasFacts(
+        kind=kind,
+        culprits=verdict.culprits,
+        waits=tuple(waits.waits),
+        confidence=round(confidence * (0.8 if cut else 1.0), 2),
+        evidence=tuple(evidence),
+        problems=tuple(told),
+        version=next((poll.version for poll in reversed(ordered) if poll.version), ""),
+        library=next((poll.library for poll in reversed(ordered) if poll.library), ""),
+        polls=len(ordered),
+        communicators=max(len(found), sum(row.communicators for row in last.rows)),
+    )
+
+
+class _RasVerdict:
+    """Names the roots, unless they are no exception."""
+
+    def __init__(self, waits: RasWaits, names: Names) -> None:
+        self._waits, self._names = waits, names
+        self._accused: dict[object, RasCulprit] = {}
+        self.lines: list[str] = []
+
+    @property
+    def culprits(self) -> tuple[RasCulprit, ...]:
+        """Who is named, each once."""
+        return tuple(self._accused.values())
+
+    def conclude(self, again: bool) -> tuple[RasKind, float]:
+        """The kind and the confidence. ``again``: there was a poll before the last one."""
+        facts = self._waits.facts
+        # Without any one of its ranks a job does not go on, whether or not one is seen to wait.
+        gone = {fact.process for fact in facts if isinstance(fact, (Broken, Mute))}
+        roots: dict[str, list[GraphRoot]] = defaultdict(list)
+        for root in solve(facts, gone):
+            roots[_shown(root)].append(root)
+        stuck = [root for root in roots[_BEHIND] if root.kind != "works"]
+        settled = False
+        for proof in PROOFS:
+            if proof == _BEHIND:
+                if stuck:
+                    return self._of_behind(stuck)
+                settled = bool(self._waits.operations)
+            elif roots[proof]:
+                return self._of_mark(proof, roots)
+            elif proof in self._waits.doubts and not settled:
+                return self._waits.doubts[proof]
+        if roots[_BEHIND]:
+            self.lines.append(
+                "those behind have launched more between the polls: slow perhaps, not hung"
+            )
+            return "running", 0.9
+        if settled:
+            self.lines.append(
+                "all that are ahead have launched more in other communicators since, and not in "
+                "this one: they do not wait here"
+            )
+            return "running", 0.7
+        return self._of_counts(again)
+
+    def _of_mark(self, proof: str, roots: Mapping[str, list[GraphRoot]]) -> tuple[RasKind, float]:
+        """Processes and ranks that cannot go on, by what is seen of them alone."""
+        kind, confidence = PROOFS[proof]
+        found = [r for shown, some in roots.items() if PROOFS[shown][0] == kind for r in some]
+        nodes = [root.members[0] for root in found]
+        if kind == "cannot-tell" or not self._few(proof, nodes):
+            return (kind, confidence) if kind in _OF_ALL else ("cannot-tell", 0.3)
+        if proof == DEAD and roots[MUTE]:
+            self.lines.append("what only does not answer now may be an echo of what is dead")
+        for root in found:
+            for culprit in self._culprits(root.members[0], kind, root.why):
+                self._accuse(culprit)
+        hosts = Counter(self._waits.processes[n].host for n in nodes if n in self._waits.processes)
+        if whole := [host for host, lost in hosts.items() if lost > 1]:
+            self.lines.append(f"several of them are on {', '.join(whole)}: look at that node")
+        return kind, confidence
+
+    def _few(self, proof: str, nodes: Iterable[WaitNode]) -> bool:
+        """Whether they are at most half of the job, and fewer than half of each communicator."""
+        gone, total = self._waits.gone.get(proof, 0), self._waits.total
+        if gone < total < 2 * gone:  # where it is all that we know of, others may well live
+            self.lines.append(
+                f"{gone} of {total} processes at once: the one that answered may be cut off itself"
+            )
+            return False
+        views = [view for node in nodes for view in self._waits.ranks.get(node, ())]
+        if all(fewer_than_half(len(views), look.last.size) for look, _ in views):
+            return True
+        self.lines.append("no few ranks stand out")
+        return False
+
+    def _of_behind(self, roots: Sequence[GraphRoot]) -> tuple[RasKind, float]:
+        """Ranks that have not launched what others wait in, and circles of such ranks."""
+        stuck = self._even_so(roots) or roots
+        circles = [root for root in stuck if root.kind == "circle"]
+        accused = {root.members[0] for root in stuck if root.kind != "circle"}
+        accused = accused.union(*map(self._odd, circles))
+        held = [(one, side) for one in self._waits.operations if (side := self._of(one, accused))]
+        waiters = set().union(*(root.waiters for root in stuck))
+        if accused and any(self._of(one, waiters, inside=False) for one in self._waits.operations):
+            self.lines.append(
+                "ranks that are behind in one communicator and ahead in another wait themselves"
+            )
+        kind: RasKind = "collective-mismatch" if circles else "not-enqueued"
+        if reason_not := self._cannot_name(accused, held, circles):
+            self.lines.append(reason_not)
+            return (kind, 0.3) if circles else ("cannot-tell", 0.3)
+        for one, side in held:
+            told = "has launched other collectives than its peers"
+            if not circles:
+                told = f"has not launched what its peers have: {one.text}"
+            for member in side:
+                self._accuse(self._culprit((one.look, member), kind, told))
+        twice = all(one.look.moved(member) is False for one, side in held for member in side)
+        return kind, PROOFS[_BEHIND][1] if twice else 0.6 if circles else 0.5
+
+    def _even_so(self, stuck: Sequence[GraphRoot]) -> list[GraphRoot]:
+        """The circles that are left if those go on that were seen once: who is behind may come, and
+        who called something else does not."""
+        come = [
+            Moves(process=root.members[0])
+            for root in stuck
+            if root.kind != "circle"
+            and all(look.moved(m) is None for look, m in self._waits.ranks[root.members[0]])
+        ]
+        sure = (f for f in self._waits.facts if not isinstance(f, WaitsFor) or f.how != MAY_BE)
+        found = solve([*sure, *come]) if come else ()
+        return [root for root in found if root.kind == "circle"]
+
+    def _of(
+        self, operation: RasOperation, nodes: Container[WaitNode], *, inside: bool = True
+    ) -> list[Member]:
+        """Those of some nodes that an operation lacks; where it lacks none, those inside it."""
+        for side in (operation.missing, operation.inside if inside else ()):
+            found = [m for m in side if self._waits.node(operation.look, m) in nodes]
+            if found:
+                return found
+        return []
+
+    def _odd(self, circle: GraphRoot) -> set[WaitNode]:
+        """Those that in each operation of a circle are alone, or few: they called another one."""
+        found: list[set[WaitNode]] = []
+        for one in self._waits.operations:
+            if one.node in circle.members:
+                few, many = sorted((one.missing, one.inside), key=len)
+                if len(few) == len(many) or len(few) > most_odd(one.look.last.size):
+                    return set()
+                found.append({self._waits.node(one.look, member) for member in few})
+        return set.intersection(*found) if len(found) > 1 else set()
+
+    def _cannot_name(
+        self,
+        accused: set[WaitNode],
+        held: Sequence[tuple[RasOperation, list[Member]]],
+        circles: Sequence[GraphRoot],
+    ) -> str:
+        """Why nobody is named; empty if there is no reason."""
+        around = {node for circle in circles for node in circle.members}
+        within = {one.look.last.key for one in self._waits.operations if one.node in around}
+        if not accused:
+            return (
+                "the ranks called different collectives, and no side is the exception"
+                if len(within) == 1
+                else "every rank that is behind waits elsewhere itself: a circle"
+            )
+        # The excused are not counted: a group that waits for one of its own is one rank behind.
+        if any(len(side) > most_odd(one.look.last.size) for one, side in held):
+            return "too many are behind to be the exception: they may wait for another"
+        nodes = ({self._waits.node(one.look, member) for member in side} for one, side in held)
+        if accused not in nodes:
+            return (
+                "ranks of several communicators are behind and wait in none; they may wait for "
+                "each other's sends, which RAS does not count"
+            )
+        once = any(one.look.moved(member) is None for one, side in held for member in side)
+        # The order of the calls within one communicator is no matter of time.
+        if once and len(within) != 1 and any(one.lead < CLEAR_LEAD for one, _ in held):
+            return (
+                "one poll and a lag of one: usual in a job that moves; a second poll some seconds "
+                "later tells"
+            )
+        return ""
+
+    def _culprits(self, node: WaitNode, kind: RasKind, why: str) -> Iterator[RasCulprit]:
+        """The ranks of a node that cannot go on."""
+        for view in self._waits.ranks.get(node, ()):
+            yield self._culprit(view, kind, why)
+        if process := self._waits.processes.get(node):
+            ranks: list[int | None] = [*self._names.of_process(process)] or [None]
+            for rank in ranks:
+                yield RasCulprit(
+                    rank=rank,
+                    host=process.host,
+                    pid=process.pid,
+                    gpu=",".join(map(str, process.gpus)),
+                    kind=kind,
+                    reason=why,
+                )
+
+    def _culprit(self, view: RankView, kind: RasKind, why: str) -> RasCulprit:
+        look, member = view
+        return RasCulprit(
+            rank=self._names.of_member(look.last, member),
+            host=member.host,
+            pid=member.pid,
+            gpu="" if member.gpu is None else str(member.gpu),
+            kind=kind,
+            reason=why,
+        )
+
+    def _accuse(self, culprit: RasCulprit) -> None:
+        place = culprit.host, culprit.pid, culprit.gpu
+        self._accused.setdefault(place if culprit.rank is None else culprit.rank, culprit)
+
+    def _of_counts(self, again: bool) -> tuple[RasKind, float]:
+        """Where nothing tells the ranks apart: whether anything moves at all."""
+        if self._waits.moved:
+            return "running", 0.9
+        if self._waits.still:
+            self.lines.append(
+                "all have launched the same and none goes on: they wait in a collective that does "
+                "not end (device, network), in a send or receive, or outside of NCCL"
+            )
+            return "stall", 0.4
+        if again:
+            self.lines.append(
+                "the polls are text for people, which has no counts: whether anything moved "
+                "between them does not show; `ncclras -f json` tells it"
+            )
+        self.lines.append(
+            "RAS reports no mismatch. That does not prove health: sends and receives are not "
+            "counted, and ranks that hang in the same collective look alike"
+        )
+        return "no-mismatch", 0.0
+
+
+def _shown(root: GraphRoot) -> str:
+    """Which proof a root is."""
+    if root.kind in ("broken", "mute"):
+        return REPORTS if root.why.startswith(REPORTS) else root.why
+    return GONE.key if root.members[0] == GONE else _BEHIND

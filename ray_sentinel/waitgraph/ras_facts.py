@@ -1,0 +1,434 @@
+"""What answers of NCCL's RAS service show, as facts of the graph of waits.
+
+The operations of a communicator are numbered by kind: its fifth AllReduce, its third Reduce. Who
+has launched fewer of a kind than another rank has not come to the next, in which the other waits.
+So a rank that waits elsewhere for somebody else has an edge there, and ranks that called different
+collectives wait for each other in a circle. Counts are taken at the launch on the host, and differ
+while a job runs; sends and receives are not counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+from ray_sentinel.evidence.nccl_ras.meshes import CommunicatorView
+from ray_sentinel.evidence.nccl_ras.poll import (
+    ERRORS,
+    LIVE,
+    REMOTE_ERROR,
+    Member,
+    Poll,
+    RasProcess,
+)
+from ray_sentinel.evidence.nccl_ras.world import Names
+from ray_sentinel.model.ras import RasKind, RasWait
+from ray_sentinel.waitgraph.facts import (
+    IN_OPERATION,
+    Broken,
+    Moves,
+    Mute,
+    NotReached,
+    WaitFact,
+    WaitNode,
+    WaitsFor,
+)
+
+RAS = "nccl-ras"
+DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"
+MUTE = "does not answer RAS: stopped, hung with all its threads, cut off, or just gone"
+REPORTS = "reports: "
+IN_STARTUP = "does not come out of the communicator's initialization"
+LEFT = "has left a communicator that others are still in"
+UNLISTED = "is missing from the RAS answer, while the others' counts stand still"
+GONE = WaitNode("resource", "a process that is gone")
+"""What a rank waits for that reports a "remote process error"."""
+UNNAMED = WaitNode("several", "members that an answer does not name")
+MAY_BE = "may be one of"
+"""``WaitsFor.how`` of a rank and the members that are not named."""
+AFTER = "comes after"
+"""``WaitsFor.how`` of an operation and an earlier one."""
+_MOST_OPERATIONS = 12
+_MOST_ERRORS = 16
+_MOST_NAMED = 8
+
+RankView = tuple[CommunicatorView, Member]
+Identity = object
+"""Equal for one rank in all its communicators, if its process is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RasOperation:
+    """An operation of a communicator that some of its ranks have launched, and others not."""
+
+    look: CommunicatorView
+    node: WaitNode
+    ranks: tuple[Member, ...]
+    """Those whose counts are known, with the fewest launches first."""
+    absent: int
+    """How many of them have not launched it."""
+    last: tuple[Member, ...]
+    """Those that have launched nothing of its kind after it."""
+    next: tuple[Member, ...]
+    """Those that lack the fewest launches to it."""
+    lead: int
+    """How many collectives the ranks farthest behind in the communicator lack, at least."""
+    text: str
+
+    @property
+    def missing(self) -> tuple[Member, ...]:
+        """The ranks that have not launched it."""
+        return self.ranks[: self.absent]
+
+    @property
+    def inside(self) -> tuple[Member, ...]:
+        """The ranks that have launched it."""
+        return self.ranks[self.absent :]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Position:
+    """All that the answers show of a rank. Ranks of the same position are one node."""
+
+    inside: tuple[WaitNode, ...] = ()
+    missing: tuple[WaitNode, ...] = ()
+    mark: str = ""
+    moves: bool = False
+    may_be_inside: bool = False
+    """Where the text output does not name the ranks that are ahead."""
+
+
+class RasWaits:
+    """The facts, with the ranks and processes of their nodes and a sentence about each finding."""
+
+    def __init__(
+        self, polls: Sequence[Poll], looks: Sequence[CommunicatorView], names: Names
+    ) -> None:
+        self._looks, self._names = looks, names
+        self._last = [poll for index, poll in enumerate(polls) if _is_last(polls, index)]
+        self._marks: dict[Identity, str] = {}
+        self._ranks: dict[Identity, RankView] = {}
+        self._nodes: dict[Identity, WaitNode] = {}
+        self.lines: list[str] = []
+        self.waits: list[RasWait] = []
+        self.doubts: dict[str, tuple[RasKind, float]] = {}
+        """What was seen and is no fact about any rank, such as a state that only a second poll
+        tells from a usual one: by the mark that a rank would have, the kind and how sure it is."""
+        self.processes: dict[WaitNode, RasProcess] = {}
+        self.ranks: dict[WaitNode, list[RankView]] = defaultdict(list)
+        self.facts: list[WaitFact] = []
+        self.total = _total(self._last)
+        """Processes in the job."""
+        dead = _unique(process for poll in self._last for process in poll.dead)
+        known = {(process.host, process.pid) for process in dead}
+        mute = _unique(process for poll in self._last for process in poll.missing)
+        mute = [one for one in mute if (one.host, one.pid) not in known]
+        told = sum(poll.missing_count for poll in self._last) - (not mute) * len(dead)
+        self.gone = {
+            DEAD: max(len(dead), sum(poll.dead_count for poll in self._last)),
+            MUTE: max(len(mute), told),
+        }
+        """How many processes are gone, named or not."""
+        self._tell_gone(DEAD, dead)
+        self._tell_gone(MUTE, mute)
+        self._tell_errors()
+        self._kinds = [kind for look in looks for kind in operations(look)]
+        self.operations = [one for kind in self._kinds for one in kind]
+        self._tell_operations()
+        self._tell_memberships()
+        self._tell_unlisted()
+        self._tell_table(polls[-1])
+        self._tell_movement()
+        self._place()
+
+    def who(self, view: RankView) -> str:
+        """A rank in words for people."""
+        look, member = view
+        rank = self._names.of_member(look.last, member)
+        own = f"rank {rank}" if rank is not None else f"its rank {member.rank}"
+        return own + (f" (pid {member.pid} on {member.host})" if member.place is not None else "")
+
+    def node(self, look: CommunicatorView, member: Member) -> WaitNode:
+        """The node of a rank of one of ``operations``."""
+        return self._nodes[identity((look, member))]
+
+    def _mark(self, view: RankView, why: str) -> None:
+        found = identity(view)
+        self._marks.setdefault(found, why)
+        self._ranks.setdefault(found, view)
+
+    def _tell_gone(self, why: str, processes: Sequence[RasProcess]) -> None:
+        """Processes, then the missing ranks whose process the answer does not tell."""
+        fact = Broken if why == DEAD else Mute
+        for process in processes:
+            node = WaitNode("process", f"{process.host}:{process.pid}")
+            self.processes[node] = process
+            self.facts.append(fact(process=node, why=why, witness=RAS))
+            ranks = ", ".join(map(str, self._names.of_process(process)))
+            which = f" (rank {ranks})" if ranks else ""
+            self.lines.append(f"process {process.pid} on {process.host}{which} {why}")
+        if not processes and self.gone[why] > 0:
+            self.doubts[why] = "cannot-tell", 0.3
+            self.lines.append(
+                f"{self.gone[why]} processes: each {why}; the output does not name them (verbose "
+                "does)"
+            )
+        if why == MUTE and (timeouts := sum(poll.timeouts for poll in self._last)):
+            self.lines.append(
+                f"{timeouts} communication time-outs while RAS gathered this: a process did not "
+                "answer"
+            )
+        if self.gone[why] > 0:
+            return
+        state = "DEAD" if why == DEAD else "UNRESPONSIVE"
+        for look in self._looks:
+            for member in look.last.members:
+                if member.state == state and member.place is None:
+                    self._mark((look, member), why)
+                    self.lines.append(f"{self.who((look, member))} of {look.last.name} {why}")
+
+    def _tell_errors(self) -> None:
+        failed = [(look, m) for look in self._looks for m in look.last.members if m.error]
+        for look, member in failed:
+            remote = member.error == ERRORS[REMOTE_ERROR]
+            self._mark((look, member), GONE.key if remote else REPORTS + member.error)
+        self.lines += [
+            f"{self.who((look, member))} {REPORTS}{member.error} ({look.last.name})"
+            for look, member in failed[:_MOST_ERRORS]
+        ]
+        if len(failed) > _MOST_ERRORS:
+            self.lines.append(f"... and {len(failed) - _MOST_ERRORS} such reports more")
+
+    def _tell_operations(self) -> None:
+        for found, *_ in self._kinds[:_MOST_OPERATIONS]:
+            look = found.look
+            named = _listed([self.who((look, member)) for member in found.missing])
+            few = len(found.missing) <= max(_MOST_NAMED, len(found.inside))
+            self.lines.append(f"{look.last.name}: {found.text}" + (f": {named}" if few else ""))
+            ranks = {self._names.of_member(look.last, member) for member in found.inside}
+            if ahead := tuple(sorted(rank for rank in ranks if rank is not None)):
+                waits = RasWait(ranks=ahead, communicator=look.last.key, text=found.text)
+                self.waits.append(waits)
+        if (more := len(self._kinds) - _MOST_OPERATIONS) > 0:
+            self.lines.append(f"{more} such differences more")
+
+    def _tell_memberships(self) -> None:
+        """Ranks that are not yet, or no longer, in a communicator that others use. While it is
+        created or destroyed they differ for a moment."""
+        for look in self._looks:
+            by_state: dict[str, list[Member]] = defaultdict(list)
+            for member in look.last.members:
+                if member.state in LIVE or member.state == "NOCOMM":
+                    by_state[member.state].append(member)
+            if len(by_state) < 2 and "INIT" not in by_state:
+                continue
+            told = ", ".join(f"{len(found)} {state}" for state, found in sorted(by_state.items()))
+            self.lines.append(f"{look.last.name}: its ranks are {told}")
+            before = {m.rank: old.state for m in look.last.members if (old := look.before(m.rank))}
+            if any(before.get(member.rank) != member.state for member in look.last.members):
+                self.lines.append(
+                    "that is usual while a communicator is made or torn down; a second poll tells "
+                    "whether it stays so"
+                )
+                self.doubts[LEFT] = "cannot-tell", 0.2
+                continue
+            why, odd = LEFT, [m for s in ("NOCOMM", "FINALIZE", "ABORT") for m in by_state[s]]
+            if init := by_state["INIT"]:
+                why, odd = IN_STARTUP, init if by_state["RUNNING"] else by_state["NOCOMM"]
+            for member in odd:
+                self._mark((look, member), why)
+            if not odd:
+                self.doubts[why] = "startup-stuck", 0.6
+
+    def _tell_unlisted(self) -> None:
+        """Ranks that the answer leaves out altogether. That is normal while a communicator is
+        created; in one that stands still in two polls, the others wait for whoever is missing."""
+        for look in self._looks:
+            if not look.last.unlisted:
+                continue
+            absent = [look.before(rank) or Member(rank=rank) for rank in look.last.unlisted]
+            who = _listed([self.who((look, member)) for member in absent])
+            self.lines.append(f"{look.last.name}: the answer says nothing of {who}")
+            moved = [look.moved(member) for member in look.last.members]
+            if True in moved:
+                continue
+            # All listed before: who was not yet a member may still be on its way.
+            known = all(look.before(rank) is not None for rank in look.last.unlisted)
+            stays = look.first is not None and look.first.unlisted == look.last.unlisted
+            if None in moved or not (known or stays):
+                self.doubts[UNLISTED] = "cannot-tell", 0.3
+                continue
+            for member in absent:
+                self._mark((look, member), UNLISTED)
+
+    def _tell_table(self, last: Poll) -> None:
+        """Communicators that are in the table of a text output, and not described."""
+        bad = sum(row.communicators for row in last.rows if row.errors) - len(self._looks)
+        if bad > 0:
+            errors = ", ".join(sorted({error for row in last.rows for error in row.errors}))
+            self.lines.append(f"{bad} communicators with {errors} are listed without details")
+            self.doubts["table"] = "cannot-tell", 0.2
+        if any(row.status == "INIT" for row in last.rows):
+            self.lines.append("communicators are being initialized")
+
+    def _tell_movement(self) -> None:
+        changes = [look.moved(member) for look in self._looks for member in look.last.members]
+        self.moved, self.still = changes.count(True), changes.count(False)
+        if self.moved:
+            both = self.moved + self.still
+            self.lines.append(f"between the polls {self.moved} of {both} ranks' counts went on")
+        elif self.still:
+            apart = [look.apart for look in self._looks if look.apart is not None]
+            over = f" over {max(apart):.0f} s" if apart else ""
+            self.lines.append(f"no count has moved{over}")
+
+    def _place(self) -> None:
+        """Make the nodes of ranks, and their facts."""
+        inside: dict[Identity, list[WaitNode]] = defaultdict(list)
+        missing: dict[Identity, list[WaitNode]] = defaultdict(list)
+        for found in self.operations:
+            for members, where in ((found.last, inside), (found.next, missing)):
+                for member in members:
+                    self._ranks.setdefault(identity((found.look, member)), (found.look, member))
+                    where[identity((found.look, member))].append(found.node)
+        moving, unnamed = self._moving(), self._unnamed()
+        nodes: dict[_Position, WaitNode] = {}
+        for who, view in self._ranks.items():
+            place = view[1].place
+            position = _Position(
+                inside=tuple(inside[who]),
+                missing=tuple(missing[who]),
+                mark=self._marks.get(who, ""),
+                moves=who in moving,
+                may_be_inside=bool(missing[who] and place and unnamed - self._listing[place]),
+            )
+            node = nodes.setdefault(position, WaitNode("process", f"{who}"))
+            self.ranks[node].append(view)
+            self._nodes[who] = node
+        for position, node in nodes.items():
+            self.facts += _facts(node, position)
+        self.facts += [
+            WaitsFor(who=UNNAMED, awaited=found.node, how=IN_OPERATION, witness=RAS)
+            for found in self.operations
+            if found.look.last.key in unnamed
+        ]
+        self.facts += [
+            WaitsFor(who=after.node, awaited=before.node, how=AFTER, witness=RAS)
+            for kind in self._kinds
+            for before, after in pairwise(kind)
+        ]
+
+    def _unnamed(self) -> set[str]:
+        """The communicators of which an answer does not tell who is ahead."""
+        self._listing: dict[object, set[str]] = defaultdict(set)
+        found = {}
+        for one, *_ in self._kinds:
+            if any(member.place is None for member in one.inside):
+                found[one.look.last.key] = one.look
+        for key, look in found.items():
+            for member in look.last.members:
+                self._listing[member.place].add(key)
+        return set(found)
+
+    def _moving(self) -> set[Identity]:
+        """Who was seen going on. A host launches ahead of the device: what it launches where it is
+        ahead already proves nothing, there or elsewhere."""
+        ahead = {(one.look.last.key, m.rank) for one, *_ in self._kinds for m in one.inside}
+        on: set[Identity] = set()
+        runs_ahead: set[Identity] = set()
+        for look in self._looks if self.operations else ():
+            for member in look.last.members:
+                if look.moved(member):
+                    of_ahead = (look.last.key, member.rank) in ahead
+                    (runs_ahead if of_ahead else on).add(identity((look, member)))
+        return on - runs_ahead
+
+
+def _facts(node: WaitNode, position: _Position) -> Iterator[WaitFact]:
+    for operation in position.inside:
+        yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION, witness=RAS)
+    for operation in position.missing:
+        yield NotReached(process=node, operation=operation, witness=RAS)
+    if position.may_be_inside:
+        yield WaitsFor(who=node, awaited=UNNAMED, how=MAY_BE, witness=RAS)
+    if position.moves:
+        yield Moves(process=node, witness=RAS)
+    if position.mark == GONE.key:
+        yield WaitsFor(who=node, awaited=GONE, how=ERRORS[REMOTE_ERROR], witness=RAS)
+    elif position.mark in (MUTE, UNLISTED):
+        yield Mute(process=node, why=position.mark, witness=RAS)
+    elif position.mark:
+        yield Broken(process=node, why=position.mark, witness=RAS)
+
+
+def operations(look: CommunicatorView) -> Iterator[list[RasOperation]]:
+    """For each kind of collective of which the ranks have launched different numbers: the
+    operations that the next ranks have not come to, the earliest first."""
+    members = [m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT")]
+    names = sorted(set.intersection(*(set(m.counts) for m in members))) if members else []
+    sums = sorted({sum(member.counts[name] for name in names) for member in members})
+    for name in names:
+        launched: dict[int, list[Member]] = defaultdict(list)
+        for member in members:
+            launched[member.counts[name]].append(member)
+        alike = [tuple(launched[count]) for count in sorted(launched)]
+        ranks = tuple(chain.from_iterable(alike))
+        found, absent = [], 0
+        for before, after in pairwise(alike):
+            absent += len(before)
+            have, most = before[0].counts[name], ranks[-1].counts[name]
+            number = f"{absent} {'rank has' if absent == 1 else 'ranks have'}"
+            found.append(
+                RasOperation(
+                    look=look,
+                    node=WaitNode("operation", f"{look.last.key}:{name}:{have + 1}"),
+                    ranks=ranks,
+                    absent=absent,
+                    last=after,
+                    next=before,
+                    lead=sums[1] - sums[0] if len(sums) > 1 else 0,
+                    text=f"{number} launched {most - have} fewer {name} calls than the furthest of "
+                    f"the other {len(ranks) - absent} ({have} against {most})",
+                )
+            )
+        if found:
+            yield found
+
+
+def identity(view: RankView) -> Identity:
+    """Equal for one rank in all its communicators, if its process is known."""
+    look, member = view
+    return member.place or (look.last.key, member.rank)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def _is_last(polls: Sequence[Poll], index: int) -> bool:
+    """No later poll is of the same job: one that knows a process of it, or names none."""
+    mine = _processes(polls[index])
+    theirs = (_processes(later) for later in polls[index + 1 :])
+    return all(mine and found and not mine & found for found in theirs)
+
+
+def _total(polls: Sequence[Poll]) -> int:
+    """Processes in the job, as far as the answers tell; a rank counts as one where they do not."""
+    told = sum(poll.processes or 0 for poll in polls)
+    seen = set().union(*map(_processes, polls))
+    sizes = [found.size for poll in polls for found in poll.communicators]
+    rows = [row.size for poll in polls for row in poll.rows]
+    return max(told, len(seen), *sizes, *rows, 0)
+
+
+def _processes(poll: Poll) -> set[tuple[str, int]]:
+    places = (member.place for found in poll.communicators for member in found.members)
+    gone = {(process.host, process.pid) for process in (*poll.dead, *poll.missing)}
+    return gone | {place[:2] for place in places if place is not None}
+
+
+def _unique(processes: Iterable[RasProcess]) -> list[RasProcess]:
+    return list({(process.host, process.pid): process for process in processes}.values())
