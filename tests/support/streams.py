@@ -1,9 +1,8 @@
 """How ``pytest -n`` shares the tests out: a file goes to one worker, and each worker is apart.
 
-Tests of clusters and trainings wait for more than half of their time (such a worker took 0.45 of a
-core in a run that was measured), unit tests only compute. So there are two workers for each
-processor, and the last of them begins with the unit tests while the others begin with the longest
-files of the rest; they meet at short ones.
+Tests of clusters and trainings wait about as long as they compute, unit tests only compute. So
+there is one worker more than processors, and the last of them begins with the unit tests while the
+others begin with the longest files of the rest; they meet at short ones.
 
 Where workers cannot be apart, one of them runs all that starts ranks or clusters, one after the
 other, and the others what is left.
@@ -46,15 +45,12 @@ LONG = (
 )
 """Where the long files are, the longest first."""
 MOST = 8
-"""Workers of ``-n auto``."""
-NEEDED_BYTES = 2_000_000_000
-"""Of memory by each: it may have a cluster of its own."""
+"""Workers of ``-n auto``. Each may have a cluster of its own, of some 2 GB."""
 
 
 def workers() -> int:
-    """For ``-n auto``: two for each processor that we may use, within bounds."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(2 * len(os.sched_getaffinity(0)), MOST, memory // NEEDED_BYTES))
+    """For ``-n auto``: one more than the processors that we may use, within bounds."""
+    return min(len(os.sched_getaffinity(0)) + 1, MOST)
 
 
 class Files(LoadScopeScheduling):
