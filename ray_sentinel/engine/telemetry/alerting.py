@@ -10,7 +10,7 @@ samples that are newer than its moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -132,10 +132,13 @@ class AlertBook(msgspec.Struct, dict=True):
     def _look_at(
         self, under_way: AlertRound, nodes: list[str], view: ClusterView, failures: Failures
     ) -> None:
-        jobs_of = partial(_jobs, under_way, view)
+        there = frozenset(nodes)
+        # One look at each job: there may be as many as GPUs.
+        here = {key: job for key, job in view.jobs.items() if not there.isdisjoint(job.live_nodes)}
+        jobs_of = cache(partial(_jobs, under_way, here))
         part = WatchedPart(view, list(watched(view, nodes)), jobs_of, under_way.at)
         at_work = {job.key for job in jobs_of("")}
-        for job in view.jobs.values():
+        for job in here.values():
             view.gpu_levels.learn(part.places(job), under_way.at, working=job.key in at_work)
         for name, rule in self._rules.items():
             if isinstance(rule, NodeAlertRule):
@@ -216,10 +219,10 @@ def watched(view: ClusterView, nodes: Iterable[str]) -> Iterator[Watched]:
             yield node, view.telemetry.of(node_id)
 
 
-def _jobs(under_way: AlertRound, view: ClusterView, name: str) -> list[JobView]:
+def _jobs(under_way: AlertRound, there: Mapping[JobKey, JobView], name: str) -> list[JobView]:
     """A rule's jobs that are still there."""
     chosen: Sequence[JobKey] = (under_way.jobs or {}).get(name, ())
-    return [view.jobs[key] for key in chosen if key in view.jobs]
+    return [there[key] for key in chosen if key in there]
 
 
 def _judged(rule: AlertRule, under_way: AlertRound, view: ClusterView) -> Iterator[Alert]:
@@ -227,6 +230,9 @@ def _judged(rule: AlertRule, under_way: AlertRound, view: ClusterView) -> Iterat
         yield from rule.look(view, under_way.at)
     if not isinstance(rule, GpuAlertRule):
         return
-    for job in _jobs(under_way, view, rule.name):
-        seen = [gpu for gpu in under_way.seen.get(rule.name, ()) if gpu.job == job.key]
-        yield from rule.judge(view, job, seen, under_way.at)
+    seen: dict[JobKey, list[GpuSeen]] = {}
+    for gpu in under_way.seen.get(rule.name, ()):
+        seen.setdefault(gpu.job, []).append(gpu)
+    for job in _jobs(under_way, view.jobs, rule.name):
+        if job.live:  # else it has ended since
+            yield from rule.judge(view, job, seen.get(job.key, []), under_way.at)

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rules.gpu_hot import GpuHot
 from ray_sentinel.engine.telemetry import alerting
 from ray_sentinel.engine.telemetry.alert_rules import WatchedPart
-from ray_sentinel.engine.telemetry.alerting import AT_ONCE, LOOK_EVERY, NODES_A_TICK
+from ray_sentinel.engine.telemetry.alerting import AT_ONCE, LOOK_EVERY, NODES_A_REPORT, NODES_A_TICK
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import ProcessState, RankSnapshot, Snapshot
@@ -78,11 +80,11 @@ def test_a_round_goes_on_after_a_restart_in_its_middle(
         goes_on_alike(job.log, data.draw(cuts))
 
 
-def hot(number: int, second: int) -> AnyEvent:
+def hot(number: int, second: int, *, job: str = "job") -> AnyEvent:
     """A node with one rank, whose GPU is too hot."""
     node = Node(id=f"n{number:03}", host=f"host{number}", address=f"10.0.0.{number}")
     rank = Rank(
-        id=RankId("job", 0, number),
+        id=RankId(job, 0, number),
         process=ProcessId(node.host, 1000, 1),
         node=node.id,
         world_size=NODES,
@@ -166,3 +168,55 @@ def test_what_goes_while_a_round_is_under_way_is_left_out() -> None:
     assert engine.state.alerts.round is None
     assert len(engine.alerts()) == NODES - 1
     assert not engine.failures.told
+
+
+@pytest.mark.usefixtures("_by_ones")
+def test_a_job_that_ended_since_its_gpus_were_read_is_not_judged() -> None:
+    """Of one that does not say which GPUs it was given, some rest by design; nobody would say so
+    any more once its last rank has gone."""
+    job = TelemetryJob(7919, told=False)
+    for host in job.hosts:
+        host.cards[0].state = "rest"
+    job.run(420)
+    engine = job.engine
+    alerts = engine.state.alerts
+    while alerts.round is not None:
+        alerts.go_on(engine.view, engine.failures)
+    alerts.look(engine.view, job.now + LOOK_EVERY, engine.failures)
+    while (under_way := alerts.round) is not None and (under_way.jobs is None or under_way.nodes):
+        alerts.go_on(engine.view, engine.failures)
+    assert alerts.round is not None
+    assert not job.alerts
+    assert alerts.round.seen["gpu.idle"]
+    assert alerts.round.judged == ""
+    for number, host in enumerate(job.hosts):
+        node = Node(id=host.name, host=host.name, address=f"10.1.1.{number}")
+        gone = Snapshot(node=node, time=job.now, sequence=1 << 30)
+        # Not by ``handle``, with which the round would go on in between.
+        engine.view.take(gone, job.now)
+    (view,) = engine.view.jobs.values()
+    assert not view.live
+    while alerts.round is not None:
+        alerts.go_on(engine.view, engine.failures)
+    assert not engine.failures.told
+    assert [alert.rule for alert in engine.alerts()] == []
+
+
+def test_as_many_jobs_as_nodes_are_looked_at_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[tuple[str, str]] = []
+    live_on = JobView.live_on
+
+    def counted(job: JobView, node: str) -> list[RankView]:
+        looks.append((job.job, node))
+        return live_on(job, node)
+
+    monkeypatch.setattr(JobView, "live_on", counted)
+    engine, second = Engine(), 0
+    for second in range(0, 20, 10):
+        for number in range(NODES):
+            engine.handle(hot(number, second, job=f"job{number}"))
+    engine.handle(Tick(time=START + second))
+    while engine.state.alerts.round is not None:
+        engine.state.alerts.go_on(engine.view, engine.failures)
+    assert len(looks) <= NODES * NODES_A_REPORT
+    assert {node for _, node in looks} == {f"n{number:03}" for number in range(NODES)}
