@@ -169,6 +169,7 @@ class Fleet:
             self._nodes = seen
         self._forget_dead(seen, now)
         self._welcome(seen, now)
+        self._sweep(seen, now)
         self._note_draining(now)
         slots, groups = list(self._slots.values()), cache(placement.groups)
         for slot in slots:
@@ -225,8 +226,12 @@ class Fleet:
             # Until it was done, also where it fails now.
             self._sweep_at = now
             log.warning("node %s has left %s", node_id[:8], left.reason)
+
+    def _sweep(self, seen: Mapping[str, RayNode], now: float) -> None:
+        """What dead nodes had, once in a while and after each that left. After all nodes were
+        seen: it is tried with each step until it works."""
         if now >= self._sweep_at:
-            self._drop_dead(living)
+            self._drop_dead({key for key, node in seen.items() if node.alive})
             self._sweep_at = now + SWEEP_SECONDS
 
     def _drop_dead(self, living: Collection[str]) -> None:

@@ -248,6 +248,21 @@ def test_what_was_seen_before_the_control_store_failed_is_told(
     assert come.node.id == "o"
 
 
+def test_nodes_come_also_while_groups_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What dead nodes had is looked for with each step until that works; nothing waits for it."""
+
+    def groups() -> dict[str, None]:
+        raise RayError("no list of groups")
+
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE])
+    monkeypatch.setattr(placement, "groups", groups)
+    fleet = Fleet(b"{}", lambda node_id: 100.0)
+    for now in (100.0, 101.0):
+        with pytest.raises(RayError):
+            fleet.step(now)
+    assert [type(event) for event in fleet.untold()] == [NodeJoined]
+
+
 def test_agents_are_started_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large cluster the control store gets some at a time, and the next as they report."""
     nodes = [{**NODE, "NodeID": f"n{number}"} for number in range(3 * WAVE)]
