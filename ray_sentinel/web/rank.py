@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncGenerator, Callable
 from urllib.parse import parse_qs
 
@@ -63,6 +64,7 @@ class OutputReader:
         """``read`` may block for seconds."""
         self._read = read
         self._readers = 0
+        self._counting = threading.Lock()
 
     def answer(self, request: Request) -> Response:
         """``{"text", "missing", "sources", "shared"}``, or an error, once it is there."""
@@ -78,11 +80,17 @@ class OutputReader:
         if self._readers >= MOST_READERS:
             yield msgspec.json.encode(_BUSY)  # others were faster
             return
-        self._readers += 1
+        with self._counting:
+            self._readers += 1
+        yield msgspec.json.encode(await asyncio.to_thread(self._read_once, rank))
+
+    def _read_once(self, rank: RankAsked) -> dict[str, object]:
+        """Its thread reads on where the client's connection is cut: it counts until it ends."""
         try:
-            yield msgspec.json.encode(await asyncio.to_thread(self._found, rank))
+            return self._found(rank)
         finally:
-            self._readers -= 1
+            with self._counting:
+                self._readers -= 1
 
     def _found(self, rank: RankAsked) -> dict[str, object]:
         try:

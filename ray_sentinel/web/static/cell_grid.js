@@ -49,9 +49,9 @@ function place(grid, at) {
 function tell(grid) {
   const { link, tip, at } = grid;
   if (at < 0 || at >= grid.layout.count) return;
-  const text = grid.words(at);
-  if (tip.textContent === text) return;
-  const href = grid.address(at), isRead = href === null; // what leads nowhere can be read all the same
+  const text = grid.words(at), href = grid.address(at); // the same words may be of another attempt, or process
+  if (tip.textContent === text && link.getAttribute("href") === href) return;
+  const isRead = href === null; // what leads nowhere can be read all the same
   tip.textContent = text;
   link.setAttribute("aria-label", text.replaceAll("\n", ", "));
   for (const [name, value] of [["href", href], ["tabindex", isRead ? 0 : null], ["role", isRead ? "img" : null]]) {

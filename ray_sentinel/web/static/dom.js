@@ -92,15 +92,19 @@ export function isEmpty(section) {
 // What the reader did to the old drawing is done to the new one: what is folded, written, chosen,
 // where the keyboard is, and how far a part was moved. A node with `data-keep` is kept itself.
 function replace(place, nodes) {
-  const before = remembered(place), top = scrollY;
+  const before = remembered(place), top = scrollY, marked = getSelection();
+  const { anchorNode, anchorOffset, focusNode, focusOffset, isCollapsed } = marked;
   const kept = new Map([...place.querySelectorAll("[data-keep]")].map((one) => [one.dataset.keep, one]));
   place.replaceChildren(...nodes);
   for (const one of place.querySelectorAll("[data-keep]")) {
     const old = kept.get(one.dataset.keep);
     if (old) one.replaceWith(old);
   }
-  const now = named(place);
-  for (const [name, field] of before.fields) restore(now.get(name), field);
+  if (!isCollapsed && place.contains(anchorNode) && place.contains(focusNode)) { // within what was kept
+    marked.setBaseAndExtent(anchorNode, anchorOffset, focusNode, focusOffset);
+  }
+  let now = named(place);
+  for (const [name, field] of before.fields) if (restore(now.get(name), field)) now = named(place);
   for (const [name, open] of before.folds) if (now.has(name)) now.get(name).open = open;
   for (const [name, [left, down]] of before.moved) if (now.has(name)) now.get(name).scrollTo(left, down);
   const focused = before.focus && (now.get(before.focus) || [...now.values()].filter(isStop)[before.place]);
@@ -126,12 +130,15 @@ function remembered(place) {
   return found;
 }
 
+// Whether that may have drawn other things anew.
 function restore(field, value) {
-  if (!field || field.value === value) return;
+  if (!field || field.value === value) return false;
   const before = field.value;
   field.value = value;
-  if (field.value === value) field.dispatchEvent(new Event("input"));
-  else field.value = before; // it cannot be chosen any more
+  const isThere = field.value === value; // else it cannot be chosen any more
+  if (isThere) field.dispatchEvent(new Event("input"));
+  else field.value = before;
+  return isThere;
 }
 
 // What a reader may have done something to, each by a name that it has in the next drawing as well.

@@ -10,6 +10,7 @@ import { isOpen, isWell, jobTone, tone } from "./states.js";
 
 const MANY = 256; // ranks: from here on, a number leads to one as well
 const ROWS = 32, MEMBERS = 64;
+const RANGES = 8; // of ranks in the name of a group: data parallelism has a thousand
 const WAYS = { node: (rank) => rank.host, role: (rank) => rank.role, state: (rank) => rank.state };
 const GAP = 20, AROUND = 34; // pixels between both halves of the page, and around a card's cells
 const PARTS = ["name", "facts", "ways", "cells", "legend", "troubled", "members"];
@@ -41,7 +42,7 @@ export function takeGroups({ jobs }) {
   for (const job of jobs) {
     const ways = Object.fromEntries(job.kinds.map(({ name, groups: all }) => {
       const names = new Map(all.flatMap((some) => {
-        const told = `ranks ${ranges(some)}`;
+        const told = `ranks ${shortly(ranges(some), some.length)}`;
         return some.map((rank) => [rank, told]);
       }));
       return [`group ${name}`, (rank) => names.get(rank.rank) ?? "in none"];
@@ -49,6 +50,12 @@ export function takeGroups({ jobs }) {
     grouped.set(keyOf(job), { at: job.at, ranks: job.ranks, ways });
   }
   if (latest !== null) showJobs(...latest);
+}
+
+// Groups of one kind share no rank, so the first ones tell them apart.
+function shortly(text, count) {
+  const all = text.split(", ");
+  return all.length <= RANGES ? text : `${all.slice(0, RANGES).join(", ")}, … ${count} in all`;
 }
 
 // Whether the cells of all jobs would fit beside the incidents, in half of so many pixels.

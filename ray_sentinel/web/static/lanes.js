@@ -383,6 +383,7 @@ function listen(picture) {
   });
   canvas.addEventListener("pointercancel", () => { held = begun = null; });
   canvas.addEventListener("pointermove", (event) => {
+    if (!event.buttons) held = begun = null; // its end was not told: a drawing that is moved loses the pointer
     if (held !== null && begun === null) { // it is dragged
       view.back += (event.offsetX - held) / (picture.width - picture.left) * view.span;
       held = event.offsetX;

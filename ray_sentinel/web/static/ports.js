@@ -37,14 +37,14 @@ function choice(again) {
 }
 
 const down = (row) => row.ports.filter((_, index) => !row.active[index]);
-const wrong = (row, index) => row.errors[index] ?? [];
+const wrong = (row, index) => row.errors?.[index] ?? []; // an older coordinator tells of none
 const failed = (row) => row.ports.reduce((sum, _, index) => sum + wrong(row, index).length, 0);
-const flow = (row, index, name) => row[name][index] ?? null;
+const flow = (row, index, name) => row[name]?.[index] ?? null;
 const total = (row, name) => row.ports.reduce((sum, _, index) => (flow(row, index, name) === null ? sum : (sum ?? 0) + flow(row, index, name)), null);
 
 function most(rows) {
   let found = 0;
-  for (const row of rows) for (const one of [...row.received, ...row.sent]) found = Math.max(found, one ?? 0);
+  for (const row of rows) for (const one of [...(row.received ?? []), ...(row.sent ?? [])]) found = Math.max(found, one ?? 0);
   return found;
 }
 

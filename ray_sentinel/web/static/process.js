@@ -10,6 +10,7 @@ import { ago } from "./times.js";
 
 export const PROCESS = "#process/"; // and job, attempt, name and perhaps place: the address of one
 const INCIDENTS = 3; // so many of the last ones that know something of it are asked for
+const SERIES_SECONDS = 5; // agents send as often
 
 // `one` is told where its name may be another's too.
 export function processLink(job, name, one = null) {
@@ -67,15 +68,23 @@ async function wholeOf(incident) {
   return whole.get(incident.id).told;
 }
 
-// Which rank is meant, as the API is asked for it; "" of what is none.
-function questionOf({ job, attempt, at }, { rank }) {
-  return rank ? new URLSearchParams({ job, attempt, rank: rank.rank, ...(at ? { place: at } : {}) }).toString() : "";
+// Which rank is meant, as the API is asked for it: the process that is shown, which need not be the
+// one of the address any more. "" of what is none.
+function questionOf({ job, attempt }, { rank }) {
+  return rank ? new URLSearchParams({ job, attempt, rank: rank.rank, place: placeOf(rank) }).toString() : "";
 }
+
+let lately = { question: "", at: 0, told: null }; // the series that were asked for last
 
 // Its RankSeries; null of what has none, and of a coordinator that has gone or is older.
 export async function seriesOf(place, status) {
   const now = found(place, status), question = now && questionOf(place, now);
-  return question ? ask(`/api/v1/page/rank?${question}`).catch(() => null) : null;
+  if (!question) return null;
+  const at = performance.now(); // what is known of it changes each second, its series do not
+  if (lately.question !== question || at - lately.at > 1000 * SERIES_SECONDS) {
+    lately = { question, at, told: ask(`/api/v1/page/rank?${question}`).catch(() => null) };
+  }
+  return lately.told;
 }
 
 // Whether a lane is that of a rank, of its node, or of ranks among which it is.
@@ -104,10 +113,11 @@ export function processDetail(place, status, known, gpus, series, width) {
 }
 
 function ofLately(place, now, series, width) {
-  const key = [place.job, place.attempt, place.name, place.at].join(" ");
-  return [...part("The last half hour", rankPlots(series, place.name, width)),
-    el("div", { class: "its-lane", "data-keep": `lane ${key}` }),
-    ...part("Its last output now", [lastOutput(questionOf(place, now), key)])];
+  const question = questionOf(place, now), plots = rankPlots(series, place.name, width);
+  const kept = el("div", { "data-keep": `plots ${question} ${series?.end} ${width}` }, ...plots);
+  return [...part("The last half hour", plots.length ? [kept] : []),
+    el("div", { class: "its-lane", "data-keep": `lane ${question}` }),
+    ...part("Its last output now", [lastOutput(question)])];
 }
 
 // What a shell would be told, for more than the page has.

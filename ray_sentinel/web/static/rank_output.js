@@ -4,8 +4,8 @@ import { el } from "./dom.js";
 
 const SECONDS = 20; // its node may be slow to answer
 
-// `question` says which rank, as the path's query; `key` names the reader's place over new drawings.
-export function lastOutput(question, key) {
+// `question` says which rank, as the path's query: what was read of it stays over new drawings.
+export function lastOutput(question) {
   const button = el("button", { type: "button" }, "Read its last output");
   const said = el("span", { class: "quiet", role: "status" }), place = el("div");
   button.addEventListener("click", async () => {
@@ -20,7 +20,7 @@ export function lastOutput(question, key) {
     const text = place.querySelector("pre");
     if (text) text.scrollTop = text.scrollHeight; // what came last
   });
-  return el("div", { "data-keep": `output ${key}` }, el("p", { class: "actions" }, button, said), place);
+  return el("div", { "data-keep": `output ${question}` }, el("p", { class: "actions" }, button, said), place);
 }
 
 function shown({ text, missing, sources, shared }) {

@@ -43,7 +43,7 @@ function drawn(plot, report, of, width) {
   }, () => {
     dot.setAttribute("visibility", "hidden");
     readout.textContent = "";
-  }, x);
+  }, x, { of: `${plot.name} of ${of}`, begin: report.begin });
   return el("div", {}, el("p", { class: "lane" }, el("b", {}, plot.name), el("span", { class: "quiet" }, told), readout), picture);
 }
 
@@ -79,13 +79,16 @@ function hours(report, x, width) {
   return found;
 }
 
-function follow(picture, points, show, leave, x) {
+let read = null; // which plot the keyboard reads, and at what time: both stay over new answers
+
+function follow(picture, points, show, leave, x, { of, begin }) {
   let place = points.length - 1;
   const go = (index) => show(place = Math.max(0, Math.min(points.length - 1, index)));
+  const nearest = (far) => points.reduce((best, point, index) => (far(point) < far(points[best]) ? index : best), 0);
+  if (read?.of === of) place = nearest(([at]) => Math.abs(begin + at - read.at));
   picture.addEventListener("pointermove", (event) => {
     const wanted = event.clientX - picture.getBoundingClientRect().left;
-    const far = (index) => Math.abs(x(points[index][0]) - wanted);
-    go(points.reduce((best, _, index) => (far(index) < far(best) ? index : best), 0));
+    go(nearest(([at]) => Math.abs(x(at) - wanted)));
   });
   picture.addEventListener("pointerleave", leave);
   picture.addEventListener("focus", () => go(place));
@@ -95,5 +98,6 @@ function follow(picture, points, show, leave, x) {
     if (by === undefined) return;
     event.preventDefault();
     go(place + by);
+    read = place === points.length - 1 ? null : { of, at: begin + points[place][0] }; // the last stays the last
   });
 }

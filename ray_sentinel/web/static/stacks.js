@@ -1,6 +1,6 @@
 // The stacks of an incident as one tree: places that stacks have in common stand once, with how
 // many processes pass through them. It unfolds, and is searched.
-import { age, el } from "./dom.js";
+import { age, el, refill } from "./dom.js";
 import { icicle } from "./icicle.js";
 
 // `verdict` has the culprits' stacks and one of each place where others stand, each with where it
@@ -19,7 +19,7 @@ export function stackTree(verdict) {
     const then = stacks.map((stack) => asOf(stack, one, other)).filter((stack) => stack !== null);
     const moved = then.filter((stack) => movedFrom(stack) !== null).length;
     said.textContent = other === null || one === other ? "" : `${moved} of ${then.length} stacks moved between the two`;
-    place.replaceChildren(...drawn(then, verdict));
+    refill(place, [one, other], () => drawn(then, verdict)); // what is folded and searched stays
   };
   for (const pick of picks) pick.addEventListener("input", show);
   show();
@@ -58,7 +58,7 @@ function asOf(stack, round, other) {
   const signature = placesIn(stack, round);
   if (signature === null) return null;
   const before = other === null ? elsewhere(stack, round, signature) : placesIn(stack, other);
-  const alone = round === 0 ? {} : { alike: 1, label: "", activity: "unknown" };
+  const alone = round === 0 ? {} : { alike: 1, label: "", activity: "unknown", error: "" };
   return { ...stack, ...alone, signature, looks: 0, before: before === null || same(signature, before) ? [] : before };
 }
 

@@ -12,6 +12,7 @@ import pytest
 from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.model.rank_asked import RankAsked
 from ray_sentinel.model.rank_series import RankSeries
+from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
@@ -91,6 +92,7 @@ def test_a_plot_is_read_by_the_keyboard_also_over_new_answers(browser: Browser, 
     assert first == 1
     browser.until(f"{PLOTS}[4] !== window.first", "it is drawn anew")
     assert browser.run(f"document.activeElement === {PLOTS}[4]")
+    assert browser.run(f"/: 6\\d\\d W$/.test({readout})"), "it is read on where the reader was"
 
 
 def test_its_lane_is_drawn_and_stays(browser: Browser, page: Page) -> None:
@@ -113,9 +115,38 @@ def test_what_it_wrote_last_is_read_when_it_is_asked_for(browser: Browser, page:
     shown(browser, "#detail [data-keep^=output]", "Read it again")
     text = "document.querySelector('#detail [data-keep^=output] pre')"
     assert browser.run(f"{text}.scrollTop + {text}.clientHeight >= {text}.scrollHeight - 2")
+    browser.run("getSelection().selectAllChildren(document.querySelector('#detail pre'))")
     browser.run(f"window.plot = {PLOTS}[0]; 1")
     browser.until(f"{PLOTS}[0] !== window.plot", "the rest is drawn anew")
     shown(browser, "#detail [data-keep^=output] pre", "step 1203")
+    assert "step 1203" in browser.run("getSelection().toString()"), "to be copied"
+
+
+def test_the_process_that_is_shown_is_asked_about_and_not_each_second(browser: Browser) -> None:
+    asked = []
+
+    def look(rank: RankAsked) -> RankSeries | None:
+        asked.append(rank.place)
+        return series(rank)
+
+    now = itertools.count()
+
+    def older() -> Status:
+        told = status()
+        return msgspec.structs.replace(told, time=told.time + next(now), jobs=tuple(
+            msgspec.structs.replace(job, step=next(now)) for job in told.jobs
+        ))  # fmt: skip
+
+    page = Page(PageSource(older, tuple, lanes=lanes, rank=look), port=0)
+    try:
+        browser.open(page.link + RANK + "/node-9%2077")
+        browser.until(f"{PLOTS}.length === 6", "all of it is drawn")
+        browser.run("window.facts = document.querySelector('#detail .facts'); 1")
+        browser.until("document.querySelector('#detail .facts') !== window.facts", "drawn anew")
+    finally:
+        page.close()
+    (shown_rank,) = [one for one in status().jobs[0].ranks if one.rank == 3]
+    assert asked == [f"{shown_rank.host} {shown_rank.pid}"]
 
 
 def test_why_there_is_nothing_is_said(browser: Browser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ray_sentinel.actors.coordinator.gathering.group_book import (
     FRESH_SECONDS,
     MOST_JOBS,
+    MOST_NAME,
     GroupBook,
     kinds_of,
 )
@@ -69,6 +70,18 @@ def test_fewer_dumps_do_not_take_the_place_of_more_and_as_many_do_later() -> Non
 def test_what_cannot_be_read_is_left_out() -> None:
     broken = dumps() | {5: b"no dump"}
     assert {kind.name for kind in kinds_of(broken, 8)} == {"TENSOR", "DATA"}
+
+
+def test_a_name_that_a_job_chose_is_one_short_line() -> None:
+    long = "\x1b[31m" + 5000 * "x\n"
+    machine = simulate("tp2dp4", "stop between", 2).machine
+    groups = machine.job.groups
+    for key, (desc, members) in list(groups.items()):
+        groups[key] = (long if desc == "TENSOR" else desc, members)
+    named = {rank: reduce(data) for rank, data in write(machine, NCCL).items()}
+    (name,) = [kind.name for kind in kinds_of(named) if kind.name != "DATA"]
+    assert len(name) <= MOST_NAME
+    assert name.startswith("\\x1b[31mx x")
 
 
 def test_the_jobs_that_were_told_of_first_are_forgotten() -> None:

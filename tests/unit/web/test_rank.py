@@ -116,3 +116,30 @@ def test_few_are_read_at_one_time_and_then_others_again() -> None:
 
     assert asyncio.run(together()) == [503]
     assert read(reader.answer(request()))["text"] == "line"
+
+
+def test_whoever_goes_away_makes_no_room_for_others_while_a_node_is_still_asked() -> None:
+    began, go, done = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
+
+    def waits(_: RankAsked) -> RankOutput:
+        began.release()
+        assert go.wait(10)
+        done.release()
+        return output(b"line")
+
+    reader = OutputReader(waits)
+
+    async def cut() -> int:
+        streams = [reader.answer(request()).stream for _ in range(MOST_READERS)]
+        tasks = [asyncio.ensure_future(anext(one())) for one in streams if one is not None]
+        await asyncio.sleep(0)
+        for task in tasks:
+            assert began.acquire(timeout=10)
+            task.cancel()
+        await asyncio.wait(tasks)
+        busy = reader.answer(request()).status
+        go.set()
+        return busy
+
+    assert asyncio.run(cut()) == 503
+    assert all(done.acquire(timeout=10) for _ in range(MOST_READERS))

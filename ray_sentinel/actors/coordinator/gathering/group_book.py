@@ -19,6 +19,7 @@ from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup, identify
 from ray_sentinel.evidence.flight_recorder.reduced import read
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.process_groups import GroupKind, GroupsReport, JobGroups
+from ray_sentinel.text import one_line
 
 FRESH_SECONDS = 600.0
 """For which the groups of an attempt are not worked out again from as many dumps: it opens its
@@ -26,6 +27,8 @@ groups when it starts."""
 MOST_JOBS = 16
 MOST_KINDS = 8
 """Of one job, those with the most groups first."""
+MOST_NAME = 60
+"""Characters of a kind's name, which its job chose."""
 UNNAMED = frozenset({"", "undefined"})
 
 
@@ -85,7 +88,8 @@ def kinds_of(dumps: Mapping[int, bytes], world_size: int | None = None) -> tuple
     names: dict[str, int] = {}
     kinds = []
     for some in telling[:MOST_KINDS]:
-        name = some[0].desc if some[0].desc not in UNNAMED else f"{len(some[0].members)} ranks"
+        told = one_line(some[0].desc, MOST_NAME)
+        name = told if told not in UNNAMED else f"{len(some[0].members)} ranks"
         names[name] = names.get(name, 0) + 1
         kinds.append(
             GroupKind(
