@@ -429,11 +429,7 @@ class CoordinatorParts:
     def rank_output(self, asked: RankAsked) -> RankOutput | None:
         """What a rank wrote last; None where there is none such. Blocks for some seconds."""
         rank = self.engine.rank(asked)
-        if rank is None:
-            return None
-        found = self._executor.output_of(rank)
-        # Why there is none may be told by others than the agent, which masks what it tells.
-        return msgspec.structs.replace(found, log=mask_record(found.log))
+        return self._executor.output_of(rank) if rank is not None else None
 
     def pulse(self) -> PulseReport:
         """How long the jobs' steps and calls took over the last hour."""

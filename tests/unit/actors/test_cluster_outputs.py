@@ -139,3 +139,15 @@ def test_one_rank_is_asked_about_alone() -> None:
     assert [len(asked.writers) for asked in agents.asked.values()] == [1]
     silent = ClusterOutputs(cast("Agents", Answering(RANKS[3].node))).of(writer_of(RANKS[3]))
     assert silent.log.missing.endswith("no answer within 12 s")
+
+
+def test_why_one_rank_has_no_output_is_masked() -> None:
+    class Failing(Answering):
+        def ask(self, method: str, requests: dict[str, OutputRequest], seconds: float) -> Any:
+            answers, _ = super().ask(method, requests, seconds)
+            return answers, [f"node {node[:8]}: password=hunter2secret" for node in self.silent]
+
+    agents = cast("Agents", Failing(RANKS[3].node))
+    missing = ClusterOutputs(agents).of(writer_of(RANKS[3])).log.missing
+    assert missing.startswith("node ")
+    assert "hunter2" not in missing

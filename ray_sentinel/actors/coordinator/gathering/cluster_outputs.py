@@ -13,6 +13,7 @@ from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_nod
 from ray_sentinel.actors.messages import OutputRequest, Outputs, unpack
 from ray_sentinel.config import safe_name
 from ray_sentinel.engine.actions import Capture
+from ray_sentinel.masking import mask_record
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident, RankLog, RankOutput, Writer, writer_of
 
@@ -44,8 +45,9 @@ class ClusterOutputs:
         self._agents = agents
 
     def of(self, writer: Writer) -> RankOutput:
-        """The last lines of one process, or why there are none."""
-        return self._asked([writer])[0]
+        """The last lines of one process, or why there are none; masked, also the reason."""
+        (found,) = self._asked([writer])
+        return msgspec.structs.replace(found, log=mask_record(found.log))
 
     def gather(self, action: Capture, number: int = 1) -> Harvest:
         """The last lines of the processes concerned, with the reason for each that has none.
