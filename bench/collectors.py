@@ -52,7 +52,7 @@ def measure(folder: Path, cycles: int) -> dict[str, dict[str, float]]:
         total = [0.0, 0.0]
         series = 0
         for collector in collectors:
-            seconds, busy, count = timed(lambda: told(collector))  # noqa: B023
+            seconds, busy, count = timed(lambda: sample_count(collector))  # noqa: B023
             series += count
             wall.setdefault(collector.name, []).append(seconds)
             cpu.setdefault(collector.name, []).append(busy)
@@ -86,7 +86,7 @@ def _collectors(folder: Path) -> list[Any]:
     return made
 
 
-def told(collector: Any) -> int:
+def sample_count(collector: Any) -> int:
     """How much a collector tells; nothing where it has nothing new, as of a Ray beside us."""
     from ray_sentinel.api import NoData
 

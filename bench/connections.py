@@ -61,7 +61,7 @@ def on_a_node(more: int, looks: int) -> None:
             end.close()
 
 
-def told_by(node: int, nodes: int) -> Connections:
+def answer_of(node: int, nodes: int) -> Connections:
     """What the agent of one node answers: each process asks the same of the next nodes."""
     found = []
     for number in range(PROCESSES):
@@ -89,7 +89,7 @@ def address(node: int) -> str:
 
 def at_the_coordinator(nodes: int, looks: int) -> None:
     """Its part."""
-    answers = {str(node): pack_masked(told_by(node, nodes)) for node in range(nodes)}
+    answers = {str(node): pack_masked(answer_of(node, nodes)) for node in range(nodes)}
     ports = {(str(node), 1000 + n): 30_000 for node in range(nodes) for n in range(PROCESSES)}
 
     def matched() -> int:

@@ -60,7 +60,7 @@ def agents(pipe: Connection, count: int, seconds: int) -> None:
             except (EOFError, OSError):
                 return
             number = asked.popleft()
-            nodes[number].take(receipt)
+            nodes[number].accept(receipt)
             waiting.discard(number)
 
     threading.Thread(target=answered, daemon=True).start()
@@ -108,7 +108,7 @@ class FleetCoordinator:
             return pack(Receipt())
         now = time.time()
         number = self.loop.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
-        self.roster.take(report, now, number)
+        self.roster.store(report, now, number)
         version, targets = self.roster.targets_beyond(report.targets_version)
         return pack(
             Receipt(

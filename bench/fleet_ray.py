@@ -71,7 +71,7 @@ class RayCoordinator:
         self._nothing = pack(Receipt(interval=interval))
         self._answered = 0
 
-    async def told(self) -> tuple[str, ...]:
+    async def incident_texts(self) -> tuple[str, ...]:
         """Ids of the incidents, and who is suspected."""
         found = self._fleet.loop.incidents() if self._fleet is not None else ()
         return tuple(f"{one.id} {[who.rank for who in one.suspects]}" for one in found)
@@ -150,13 +150,13 @@ class Callers:
         sent = time.time()
         if not self._relays or sent < self._relay_at[number]:
             answer = self._actor.report.remote(data).future()
-            answer.add_done_callback(lambda answer: self._take(number, sent, answer))
+            answer.add_done_callback(lambda answer: self._receive(number, sent, answer))
             return
         place = number % len(self._relays)
 
         def relayed(answer: Any) -> None:
             try:
-                self._take(number, sent, answer)
+                self._receive(number, sent, answer)
                 self._told.relayed[place].append(time.time())
             except RayTaskError:
                 self._done(number)  # the coordinator does not answer it: with the next look
@@ -166,16 +166,16 @@ class Callers:
                 itself.add_done_callback(again)
 
         def again(answer: Any) -> None:
-            self._take(number, sent, answer)
+            self._receive(number, sent, answer)
             self._told.again.append(time.time())
 
         self._relays[place].report.remote(data).future().add_done_callback(relayed)
 
-    def _take(self, number: int, sent: float, answer: Any) -> None:
+    def _receive(self, number: int, sent: float, answer: Any) -> None:
         receipt = unpack(answer.result(), Receipt)
         if time.time() > self._warm_at:
             self._told.waits.append(time.time() - sent)
-        self._nodes[number].take(receipt)
+        self._nodes[number].accept(receipt)
         self._done(number)
 
     def _done(self, number: int) -> None:
@@ -295,12 +295,12 @@ def named(actor: Any, stopped_at: float) -> str:
 
 def taken_over(actor: Any, folder: str, interval: float) -> str:
     """Kill the coordinator; how long after it another one tells of the same incidents."""
-    before = ray.get(actor.told.remote())
+    before = ray.get(actor.incident_texts.remote())
     begun = time.time()
     ray.kill(actor)
     light = {"num_cpus": 0, "enable_task_events": False}
     again = ray.remote(RayCoordinator).options(**light).remote(folder, False, interval, True)
-    after = ray.get(again.told.remote())
+    after = ray.get(again.incident_texts.remote())
     took = time.time() - begun
     ray.kill(again)
     return (

@@ -195,7 +195,7 @@ def agents(reports: Connection, asked: Connection, count: int, entries: int, ali
             except (EOFError, OSError):
                 return
             number = waiting.get()
-            nodes[number].take(receipt)
+            nodes[number].accept(receipt)
             busy.discard(number)
 
     threading.Thread(target=answered, daemon=True).start()
@@ -230,7 +230,7 @@ class AgentsByPipe:
         self._recorders: int | None = None
         """Number of the first question for them."""
         self.recorders_came: list[float] = []
-        threading.Thread(target=self._take, daemon=True).start()
+        threading.Thread(target=self._receive, daemon=True).start()
 
     def ask_about(
         self, method: str, ranks: tuple[Rank, ...], seconds: float, late: Late | None = None
@@ -261,7 +261,7 @@ class AgentsByPipe:
         missing = requests.keys() - answers.keys()
         return answers, [f"node {node}: no answer to {method}" for node in missing]
 
-    def _take(self) -> None:
+    def _receive(self) -> None:
         while True:
             try:
                 data = self._pipe.recv_bytes()
@@ -336,12 +336,12 @@ def measure(count: int, entries: int, alike: bool) -> None:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         coordinator.close()
         other.kill()
-        print(said(count, coordinator, waits, came, memory), flush=True)
+        print(figures(count, coordinator, waits, came, memory), flush=True)
         coordinator.executor.diagnose.close()
         coordinator.executor.close()
 
 
-def said(
+def figures(
     count: int,
     coordinator: HangCoordinator,
     waits: list[tuple[float, float]],

@@ -70,12 +70,12 @@ class LongRun:
         second = int(self.clock.monotonic())
         families = hardware(second)
         for node in self.nodes:
-            node.pace.take(seconds)
+            node.pace.set_interval(seconds)
             data = node.report(node.snapshot(second, families))
             snapshot = unpack(data, AgentReport).snapshot
             self.loop.feed(SnapshotReceived(time=self.clock.now(), snapshot=snapshot))
             tables = self.loop.tables_of(node.node.id)
-            node.take(Receipt(history=self.history, tables=tables, interval=seconds))
+            node.accept(Receipt(history=self.history, tables=tables, interval=seconds))
         self.loop.tick(lambda: True)
         # The simulated hour is short: the disk gets the time that it would have.
         while self.loop.writer.waiting_bytes:

@@ -151,11 +151,11 @@ class SimulatedNode:
             )
         )
 
-    def take(self, receipt: Receipt) -> None:
+    def accept(self, receipt: Receipt) -> None:
         """The coordinator's answer; the next report is whole where this one was not taken."""
         self.sender.answered(receipt)
-        self.sampling.take(receipt)
-        self.pace.take(receipt.interval)
+        self.sampling.accept(receipt)
+        self.pace.set_interval(receipt.interval)
         self.targets_version = receipt.targets_version
 
 

@@ -209,11 +209,11 @@ def main() -> None:
         with RayStore(f"127.0.0.1:{port}") as store:
             calls = ControlStoreCalls(store)
             measure("the table", lambda: calls.table(0.0), asked.looks)
-            measure("a look at the calls", lambda: calls.look(0.0), asked.looks)
-            measure("the same, with the ended", lambda: calls.look(0.0, times=True), asked.looks)
+            measure("a look at the calls", lambda: calls.fetch(0.0), asked.looks)
+            measure("the same, with the ended", lambda: calls.fetch(0.0, times=True), asked.looks)
             waiting = WAITING.hex()
             at = 1_700_000_100.0
-            measure("who holds what is missing", lambda: calls.look(at, waiting), asked.looks)
+            measure("who holds what is missing", lambda: calls.fetch(at, waiting), asked.looks)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Nodes:
             for node in self.nodes
         ]
 
-    def take(self, second: int, reports: list[bytes]) -> int:
+    def accept(self, second: int, reports: list[bytes]) -> int:
         """What a coordinator does with them, and its receipts; bytes for its event log."""
         written = 0
         wanted = HistoryRequest(series=600, seconds=5.0)
@@ -72,10 +72,10 @@ class Nodes:
             event = SnapshotReceived(time=START + second, snapshot=report.snapshot)
             self.engine.handle(event)
             written += len(encoded(event))
-            self.roster.take(report, START + second, 0)
+            self.roster.store(report, START + second, 0)
             held = 0 if self.whole else self.roster.held(report)
             tables = self.engine.view.telemetry.held(node.node.id)
-            node.take(Receipt(history=wanted, tables=tables, held=held))
+            node.accept(Receipt(history=wanted, tables=tables, held=held))
         return written
 
 
@@ -97,7 +97,7 @@ class Spent:
         begun = time.process_time()
         made = self.known.reports(second, ranks=self.ranks)
         sent = time.process_time()
-        line = self.known.take(second, made)
+        line = self.known.accept(second, made)
         taken = time.process_time()
         if second > 15:
             self.agents += sent - begun
@@ -131,10 +131,10 @@ def reporting(nodes: int, series: int) -> None:
 def remembering(nodes: int, minutes: int) -> None:
     """Memory of the samples alone."""
     known = Nodes(nodes, 400)
-    known.take(0, known.reports(0, ranks=False))
+    known.accept(0, known.reports(0, ranks=False))
     before = resident()
     for second in range(5, 60 * minutes, 5):
-        known.take(second, known.reports(second, ranks=False))
+        known.accept(second, known.reports(second, ranks=False))
     print(
         f"400 series, {minutes} min: {(resident() - before) / nodes / 2**20:.2f} MiB a node, "
         f"counted {known.engine.view.telemetry.size / nodes / 2**20:.2f}"

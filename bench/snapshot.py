@@ -110,7 +110,7 @@ def begun(engine: Engine) -> tuple[float, float, float, float]:
         return waits[0], spent, max(waits[1:], default=0.0), took
 
 
-def told(engine: Engine) -> tuple[float, int]:
+def publish_cost(engine: Engine) -> tuple[float, int]:
     """Milliseconds for which telling an incident holds the engine's lock, and the segments of the
     log that it begins."""
     with tempfile.TemporaryDirectory() as name:
@@ -148,7 +148,7 @@ def main() -> None:
     print(f"a segment begins: the engine is held for {first:.0f} ms ({cpu:.0f} ms of "
           f"CPU); other events wait for up to {others:.0f} ms in the {took:.0f} ms until it is "
           "written")  # fmt: skip
-    held, number = told(engine)
+    held, number = publish_cost(engine)
     print(f"an incident is told: the engine is held for {held:.1f} ms, "
           f"{number} segments of the log begin")  # fmt: skip
 

@@ -85,7 +85,7 @@ def measure(ranks: int, seconds: int) -> None:
         for measured in (with_rules, without):
             measured.second(events, Tick(time=START + second), counts=second > WARM_SECONDS)
         for node in nodes:
-            node.take(Receipt(tables=with_rules.engine.view.telemetry.held(node.node.id)))
+            node.accept(Receipt(tables=with_rules.engine.view.telemetry.held(node.node.id)))
     print(
         f"{ranks:6} ranks: a second {statistics.mean(with_rules.seconds):7.1f} ms, without rules "
         f"{statistics.mean(without.seconds):7.1f} ms; a tick "

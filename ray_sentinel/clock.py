@@ -137,7 +137,7 @@ class WallHistory:
     """Converts wall clock times, such as a file's, to the monotonic clock, even if the wall clock
     was set between then and now.
 
-    It knows of changes since it was created, provided that ``look`` is called often; before that,
+    It knows of changes since it was created, provided that ``poll`` is called often; before that,
     the clock is assumed to have run as it did then. Any thread may call.
     """
 
@@ -152,7 +152,7 @@ class WallHistory:
         """The monotonic seconds that ``earliest`` returns."""
         return self._clock.monotonic()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Check whether the wall clock was set."""
         with self._lock:
             now = self.now()
@@ -170,7 +170,7 @@ class WallHistory:
         A clock that was set back has shown the same time twice. ``ahead`` are seconds by which the
         writer's clock may be ahead of ours.
         """
-        self.look()
+        self.poll()
         with self._lock:
             until = self._looked + ahead
             moments = [

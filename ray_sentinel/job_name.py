@@ -44,10 +44,10 @@ class JobName:
     def now(self) -> str:
         """As it is known; asks the coordinator now and then."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
-            self._look()
+            self._refresh()
         return self.last
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self._looked = time.monotonic()
         names = self._live()
         if self._job in names:

@@ -30,8 +30,8 @@ from ray_sentinel.supervise.task import JobTask
 from ray_sentinel.supervised_run import (
     checkpoint_folders,
     explain,
-    look_at_page,
     make_policy,
+    poll_page,
     run_notice,
     watched_page,
 )
@@ -111,9 +111,7 @@ def supervise_job(
     parts = JobParts(
         scan=scan_checkpoints,
         explain=explain_output,
-        watch=lambda job, since: (
-            look_at_page(where, job, since) if where is not None else Sighting()
-        ),
+        watch=lambda job, since: poll_page(where, job, since) if where is not None else Sighting(),
         say=say,
     )
     return follow(Jobs(address), task, make_policy(policy), parts, settings)
@@ -125,7 +123,7 @@ def follow(
     """``supervise_job`` for jobs wherever they are; ``settings`` say who is told."""
     notifier, say = Notifier(settings_of(settings.notify)), parts.say
     parts = msgspec.structs.replace(
-        parts, notify=lambda event, text: notifier.tell(run_notice(task.job_id, event, text))
+        parts, notify=lambda event, text: notifier.notify(run_notice(task.job_id, event, text))
     )
     supervisor = JobSupervisor(jobs, task, policy, parts)
     try:

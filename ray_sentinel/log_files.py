@@ -109,7 +109,7 @@ class LineWriter:
         while True:
             with self._change:
                 self._wait()
-                lines = self._taken()
+                lines = self._next_batch()
                 dropped, self._dropped_since = self._dropped_since, 0
                 if not lines and self._closed and (not dropped or self._error):
                     return
@@ -127,7 +127,7 @@ class LineWriter:
         else:
             self._change.wait_for(lambda: self._lines or self._dropped_since or self._closed)
 
-    def _taken(self) -> list[tuple[str, bytes]]:
+    def _next_batch(self) -> list[tuple[str, bytes]]:
         """The first lines that wait, of one batch."""
         lines: list[tuple[str, bytes]] = []
         room = self._batch

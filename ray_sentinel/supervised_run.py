@@ -129,7 +129,7 @@ def run(
         steps=lambda attempt: last_step(reader, known.last, attempt),
         clear=CleanupCheck(task.argv, task.environ, lambda: known.last, where).problem,
         say=tell,
-        notify=lambda event, text: told.tell(run_notice(name, event, text)),
+        notify=lambda event, text: told.notify(run_notice(name, event, text)),
         drain=(lambda node: drain(node, task.environ)) if drain_bad_nodes else None,
     )
     shown = (
@@ -172,7 +172,7 @@ def watched_page(
 
 def watch_by(page: WatchedPage, job: Callable[[], str]) -> Callable[[float], Sighting]:
     """What the page says of a job, which may have another name later, since a time."""
-    return lambda since: look_at_page(page, job(), since)
+    return lambda since: poll_page(page, job(), since)
 
 
 def _check_cluster(address: str) -> None:
@@ -257,7 +257,7 @@ def _how_it_ended(state: State) -> str:
     return f"it ended with status {state.code}"
 
 
-def look_at_page(page: WatchedPage, job: str, since: float, now: float | None = None) -> Sighting:
+def poll_page(page: WatchedPage, job: str, since: float, now: float | None = None) -> Sighting:
     """What the coordinator says of a job since then, on our wall clock as it is now. One that does
     not answer, or does not prove who it is, says nothing."""
     try:

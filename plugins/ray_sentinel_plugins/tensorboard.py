@@ -131,7 +131,7 @@ class TensorboardCollector(Collector):
             return True
         try:
             # Also where another reads it: a newer file may be of a process on this host.
-            run.followed.look()
+            run.followed.scan()
         except OSError as error:
             self._files.complain(folder, f"cannot be listed: {error.strerror or error}")
             return False

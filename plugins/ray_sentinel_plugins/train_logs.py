@@ -192,15 +192,15 @@ class TrainLogsCollector(Collector):
             return
         for raw in lines:
             if len(raw) <= MAX_LINE and (self._patterns or any(hint in raw for hint in _HINTS)):
-                self._take(log, raw.decode("utf-8", "replace"))
+                self._add_line(log, raw.decode("utf-8", "replace"))
 
-    def _take(self, log: TrainLog, text: str) -> None:
+    def _add_line(self, log: TrainLog, text: str) -> None:
         line = parse_line(text)
         rank = line.origin.rank if line.origin.rank is not None else log.writer.rank
         owner = LogOwner(log.writer.job, rank)
         numbers = self._own(line.text) or loading(line.text)
         if not numbers:
-            numbers = _numbers(log.steps_of(owner).take(line.text))
+            numbers = _numbers(log.steps_of(owner).feed(line.text))
         if numbers:
             log.said.setdefault(owner, {}).update(numbers)
 

@@ -83,13 +83,13 @@ class Lease:
         """Renew the lease."""
         with self._lock:
             if not self._ended:
-                self._say()
+                self._renew()
 
     def end(self) -> None:
         """Mark this deployment as over, and release the lock."""
         with self._lock:
             self._ended = True
-            self._say()
+            self._renew()
             self._let_go()
 
     def status(self) -> os.stat_result | None:
@@ -101,7 +101,7 @@ class Lease:
             except OSError:
                 return None
 
-    def _say(self) -> None:
+    def _renew(self) -> None:
         self._beat += 1
         text = LeaseText(
             deployment=self.deployment, pid=os.getpid(), beat=self._beat, ended=self._ended

@@ -63,7 +63,7 @@ class DeploymentStorage:
                 "`ray-sentinel down` and `up` go back to it"
             )
             return root
-        self._tell_unwritable(self.wanted, problem)
+        self._note_unwritable(self.wanted, problem)
         try:
             root = self._fallback() / name
             problem = self._problem_of(root)
@@ -73,7 +73,7 @@ class DeploymentStorage:
             until = "`ray-sentinel down` and `up`" if self.deployment else "the agent is restarted"
             self.notes.append(f"files go to {root} instead, until {until}")
             return root
-        self._tell_unwritable(root, problem)
+        self._note_unwritable(root, problem)
         self.notes.append("nothing can be written: incidents are kept in memory only")
         return None
 
@@ -101,7 +101,7 @@ class DeploymentStorage:
             return Path(tempfile.mkdtemp(prefix="ray_sentinel-"))
         return folder
 
-    def _tell_unwritable(self, root: Path, problem: str) -> None:
+    def _note_unwritable(self, root: Path, problem: str) -> None:
         self.notes.append(
             f"the log folder {root} cannot be written ({problem}): set log_dir or "
             "RAY_SENTINEL_LOG_DIR to a folder that can"

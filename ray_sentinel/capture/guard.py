@@ -178,7 +178,7 @@ class PauseWatch:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="ray-sentinel-pause", daemon=True)
+        self._thread = threading.Thread(target=self._poll, name="ray-sentinel-pause", daemon=True)
         self.seconds = 0.0
 
     def __enter__(self) -> PauseWatch:
@@ -189,7 +189,7 @@ class PauseWatch:
         self._done.set()
         self._thread.join(timeout=1.0)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         last, was_stopped = time.monotonic(), False
         while not self._done.wait(_LOOK):
             now = time.monotonic()

@@ -136,7 +136,7 @@ class RankOutputs:
                 if before and targets:
                     before.last = now
                 if targets and not same:
-                    changed[key] = partial(self._look, key, targets)
+                    changed[key] = partial(self._stat_targets, key, targets)
             found, _ = self._looks.run(changed)
             for key, streams in found.items():
                 owner = self._owner(key[0])
@@ -165,7 +165,7 @@ class RankOutputs:
                 continue  # closed, or another user's, or it ends just now
         return found
 
-    def _look(self, key: Key, targets: dict[int, str]) -> dict[int, _Stream]:
+    def _stat_targets(self, key: Key, targets: dict[int, str]) -> dict[int, _Stream]:
         streams = {}
         for number, target in targets.items():
             streams[number] = _Stream(target)

@@ -36,7 +36,7 @@ class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
     """For each service that was not asked or did not answer, why."""
 
 
-class _Looked(msgspec.Struct, frozen=True):
+class _Examined(msgspec.Struct, frozen=True):
     """The facts that decide whether a process may be asked."""
 
     library: Library | None
@@ -45,7 +45,7 @@ class _Looked(msgspec.Struct, frozen=True):
 
 # Reading a memory map or an environment waits for the process's memory lock, which a thread of it
 # that hangs in the kernel may hold.
-_looks: Bounded[ProcessId, _Looked] = Bounded(LOOK_SECONDS, most=16)
+_looks: Bounded[ProcessId, _Examined] = Bounded(LOOK_SECONDS, most=16)
 
 
 def poll_ranks(
@@ -58,7 +58,7 @@ def poll_ranks(
     places: dict[tuple[str, int], bool] = {}
     problems: dict[str, None] = {}
     looked, unseen = _looks.run(
-        {rank.process: partial(_look, rank.process.pid, proc) for rank in ranks}
+        {rank.process: partial(_examine, rank.process.pid, proc) for rank in ranks}
     )
     for process, why in unseen.items():
         problems[f"NCCL RAS: pid {process.pid}: its libraries cannot be seen: {why}"] = None
@@ -86,9 +86,9 @@ class _NotAskedError(SentinelError):
     """A version, or a setting, that forbids to ask."""
 
 
-def _look(pid: int, proc: str) -> _Looked:
+def _examine(pid: int, proc: str) -> _Examined:
     library = library_of(pid, proc)
-    return _Looked(library, {} if library is None else _environ(pid, proc))
+    return _Examined(library, {} if library is None else _environ(pid, proc))
 
 
 def _place(library: Library, environ: dict[str, str], setting: str) -> tuple[tuple[str, int], bool]:

@@ -109,7 +109,7 @@ def on_disk(
     """
     refused: list[str] = []
     for path in where.files:
-        found = _look(path, where, refused)
+        found = _stat_dump(path, where, refused)
         if found is not None and is_wanted(path, found):
             return FoundDump(path, where) if found.st_size else None
     if refused:
@@ -131,14 +131,14 @@ def by_pipe(
     """
     if where.pipe is None:
         raise NoDumpError(f"{_PIPE} is not set: its watchdog cannot be asked for a dump")
-    before = {path: found.st_mtime_ns for path in where.files if (found := _look(path, where))}
+    before = {path: found.st_mtime_ns for path in where.files if (found := _stat_dump(path, where))}
     _poke(where.pipe, where)
     end = now() + timeout
     size: dict[Path, int] = {}
     while now() < end:
         sleep(_POLL)
         for path in where.files:
-            found = _look(path, where)
+            found = _stat_dump(path, where)
             if found is None or found.st_mtime_ns == before.get(path):
                 continue
             if found.st_size and size.get(path) == found.st_size:
@@ -163,7 +163,9 @@ def _poke(pipe: Path, where: Places) -> None:
         os.close(handle)
 
 
-def _look(path: Path, where: Places, refused: list[str] | None = None) -> os.stat_result | None:
+def _stat_dump(
+    path: Path, where: Places, refused: list[str] | None = None
+) -> os.stat_result | None:
     """What the file is; None where there is none, or one that is not the rank's (``refused``)."""
     try:
         with _root(where) as root:
@@ -272,7 +274,7 @@ class Recorders:
         where, begun = known
         looked_for = self._first.get(_key(rank))
         if looked_for is None:
-            there = {path: _look(path, where) for path in where.files}
+            there = {path: _stat_dump(path, where) for path in where.files}
             self._first[_key(rank)] = {path: _stamp(found) for path, found in there.items()}
 
         def is_own(path: Path, found: os.stat_result) -> bool:

@@ -21,7 +21,7 @@ from ray_sentinel.capture.states import read_schedule, uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import CaptureConfig, safe_name
-from ray_sentinel.evidence.stacks import StackReader, classify_process, telling_thread
+from ray_sentinel.evidence.stacks import StackReader, classify_process, informative_thread
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact
@@ -88,11 +88,11 @@ def sample_processes(
     if not processes:
         return ()
 
-    def look(process: ProcessId) -> list[Traced]:
+    def trace_one(process: ProcessId) -> list[Traced]:
         return _harmless(process, deadline, follows=True)
 
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
-        found = list(pool.map(look, processes))
+        found = list(pool.map(trace_one, processes))
     reader = StackReader(follows=True)
     facts = (classify_process([run.trace for run in runs], reader) for runs in found)
     return tuple(_with_schedule(fact) for fact in facts)
@@ -111,7 +111,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
 def _harmless(process: ProcessId, deadline: float, *, follows: bool = False) -> list[Traced]:
     """The Python stacks, and what the telling thread and the main one wait in."""
     python = guard.trace(all_tracers()["py-spy"], process, deadline)
-    telling = telling_thread(python.trace.threads, StackReader(follows=follows))
+    telling = informative_thread(python.trace.threads, StackReader(follows=follows))
     tids = {process.pid, telling.tid if telling is not None else None}
     return [python, trace_tasks(process, deadline, {tid for tid in tids if tid is not None})]
 
@@ -121,10 +121,10 @@ def sample(
 ) -> CaptureOutcome:
     """Sample each rank without stopping it: Python stacks, and what its threads wait in."""
 
-    def look(rank: Rank) -> list[Traced]:
+    def trace_one(rank: Rank) -> list[Traced]:
         return _harmless(rank.process, deadline)
 
-    return _outcome(ranks, _parallel(ranks, look, parallel), files=False)
+    return _outcome(ranks, _parallel(ranks, trace_one, parallel), files=False)
 
 
 def capture(
@@ -144,10 +144,10 @@ def capture(
     tracers = all_tracers()
     harmless = [tracer for tracer in tracers.values() if not tracer.intrusive]
 
-    def look(rank: Rank) -> list[Traced]:
+    def trace_one(rank: Rank) -> list[Traced]:
         return [guard.trace(tracer, rank.process, SAMPLE_DEADLINE) for tracer in harmless]
 
-    found = _parallel(everyone, look, plan.parallel)
+    found = _parallel(everyone, trace_one, plan.parallel)
     chosen = [tracers[name] for name in plan.intrusive() if name in tracers]
     thorough = thorough and plan.cuda_gdb
     if plan.intrusive_at_once:
@@ -156,17 +156,17 @@ def capture(
         for process, results in deeper.items():
             found[process] += results
         if thorough:
-            for process, results in _look_everywhere(everyone, plan).items():
+            for process, results in _trace_everywhere(everyone, plan).items():
                 found[process] += results
     return _outcome(everyone, found, files=True, skipped=thorough)
 
 
-def _look_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessId, list[Traced]]:
+def _trace_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessId, list[Traced]]:
     """Run cuda-gdb on each process, however long the others took."""
     tracer = all_tracers()["cuda-gdb"]
     missing = tracer.available()
 
-    def look(rank: Rank) -> list[Traced]:
+    def trace_one(rank: Rank) -> list[Traced]:
         if missing:
             return [guard.skipped(tracer, rank.process, missing, absent=True)]
         if uses_cuda(rank.process.pid) is False:
@@ -174,7 +174,7 @@ def _look_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessId
             return [guard.skipped(tracer, rank.process, why)]
         return [guard.trace(tracer, rank.process, PROCESS_SECONDS)]
 
-    return _parallel(ranks, look, plan.intrusive_at_once)
+    return _parallel(ranks, trace_one, plan.intrusive_at_once)
 
 
 def run_intrusive(
@@ -184,7 +184,7 @@ def run_intrusive(
     missing = {tracer.name: tracer.available() for tracer in tracers}
     end = time.monotonic() + plan.deadline
 
-    def look(rank: Rank) -> list[Traced]:
+    def trace_one(rank: Rank) -> list[Traced]:
         results = []
         for tracer in tracers:
             left = end - time.monotonic()
@@ -202,16 +202,16 @@ def run_intrusive(
             results.append(result)
         return results
 
-    return _parallel(ranks, look, plan.intrusive_at_once)
+    return _parallel(ranks, trace_one, plan.intrusive_at_once)
 
 
 def _parallel(
-    ranks: Sequence[Rank], look: Callable[[Rank], list[Traced]], parallel: int
+    ranks: Sequence[Rank], trace_one: Callable[[Rank], list[Traced]], parallel: int
 ) -> dict[ProcessId, list[Traced]]:
     if not ranks:
         return {}
     with ThreadPoolExecutor(min(parallel, len(ranks)), "ray-sentinel-trace") as pool:
-        return dict(zip((rank.process for rank in ranks), pool.map(look, ranks), strict=True))
+        return dict(zip((rank.process for rank in ranks), pool.map(trace_one, ranks), strict=True))
 
 
 def _unique(ranks: Iterable[Rank]) -> list[Rank]:

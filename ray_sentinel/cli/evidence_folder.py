@@ -76,11 +76,11 @@ def read_folder(name: str) -> FolderFiles:
         raise InputError(f"{name}: is a file; name its folder, or its kind: explain KIND {name}")
     found = FolderFiles(folder=name)
     paths = list(_walk(Path(name), found.problems))
-    _take_incident(found, paths)
-    _take_recorder(found, [path for path in paths if _free(found, path)])
-    _take_ras(found, [path for path in paths if _free(found, path)])
-    _take_stacks(found, paths)
-    _take_logs(found, paths)
+    _add_incident(found, paths)
+    _add_recorder(found, [path for path in paths if _free(found, path)])
+    _add_ras(found, [path for path in paths if _free(found, path)])
+    _add_stacks(found, paths)
+    _add_logs(found, paths)
     found.unknown = [str(path) for path in paths if str(path) not in found.kinds]
     if not any((found.recorder, found.stacks, found.ras, found.logs, found.incident)):
         raise InputError(_nothing(found))
@@ -135,7 +135,7 @@ def _read(path: Path, most: int, problems: list[str]) -> bytes:
         return b""
 
 
-def _take_incident(found: FolderFiles, paths: Iterable[Path]) -> None:
+def _add_incident(found: FolderFiles, paths: Iterable[Path]) -> None:
     for path in paths:
         if path.name in _REPORTS:
             found.kinds[str(path)] = "report"
@@ -174,7 +174,7 @@ def _processes(record: Incident) -> dict[int, ProcessId]:
     return found | {int(rank): process for rank, process in named if rank.isdecimal()}
 
 
-def _take_recorder(found: FolderFiles, paths: Iterable[Path]) -> None:
+def _add_recorder(found: FolderFiles, paths: Iterable[Path]) -> None:
     """Each folder's dumps are one look; the last is judged, with the one before it as earlier."""
     sets: dict[Path, list[Path]] = {}
     for path in paths:
@@ -209,7 +209,7 @@ def _take_recorder(found: FolderFiles, paths: Iterable[Path]) -> None:
         found.recorder = facts
 
 
-def _take_ras(found: FolderFiles, paths: Iterable[Path]) -> None:
+def _add_ras(found: FolderFiles, paths: Iterable[Path]) -> None:
     polls: dict[str, bytes] = {}
     for path in paths:
         if not _RAS.search(_read(path, _HEAD, found.problems)):
@@ -229,7 +229,7 @@ def _take_ras(found: FolderFiles, paths: Iterable[Path]) -> None:
     found.ras = facts
 
 
-def _take_stacks(found: FolderFiles, paths: Sequence[Path]) -> None:
+def _add_stacks(found: FolderFiles, paths: Sequence[Path]) -> None:
     try:
         files = stack_files.load([found.folder])
     except InputError:
@@ -255,7 +255,7 @@ def _ranked(fact: StackFact, ranks: dict[tuple[str, int], int]) -> StackFact:
     return msgspec.structs.replace(fact, rank=RankId("", 0, rank))
 
 
-def _take_logs(found: FolderFiles, paths: Collection[Path]) -> None:
+def _add_logs(found: FolderFiles, paths: Collection[Path]) -> None:
     taken = {path for path in paths if not _free(found, path)}
     if len(taken) == len(paths):
         return

@@ -44,12 +44,12 @@ class OverviewParser(argparse.ArgumentParser):
         for key, title in GROUPS.items():
             there = [entry for entry in self.entries if entry.group == key]
             if there:
-                lines = "\n".join(map(_told, there))
+                lines = "\n".join(map(_describe, there))
                 parts.append(f"{title}:\n{lines}\n")
         return "\n".join([*parts, FOOT])
 
 
-def _told(entry: CommandEntry) -> str:
+def _describe(entry: CommandEntry) -> str:
     return f"  {entry.name:<12}{entry.help}\n  {'':<12}  $ {entry.example}"
 
 

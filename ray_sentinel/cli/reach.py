@@ -99,7 +99,7 @@ class CoordinatorConnection:
 
         self._handle = deploy.find(self.ray)
 
-    def tell(self, method: str, *arguments: Any, seconds: float = 10.0) -> Any:
+    def call(self, method: str, *arguments: Any, seconds: float = 10.0) -> Any:
         """Call a method whose answer is plain. Raises UnreachableError."""
         from ray_sentinel.actors.deployment import deploy
 

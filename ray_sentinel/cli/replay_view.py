@@ -58,7 +58,7 @@ def replay(name: str, source: str, *, job: str, as_json: bool, why: bool = False
         if not wanted.number:
             results.append(log.replay(settings))
             continue
-        results += [log.replay(settings, one) for one in log.told if _is(one, wanted)]
+        results += [log.replay(settings, one) for one in log.reported if _is(one, wanted)]
         if not results:
             problems += log.problems
     if not results:
@@ -127,7 +127,7 @@ def _is(incident: Incident, wanted: _Wanted) -> bool:
 def _nothing(wanted: _Wanted, problems: list[str]) -> str:
     if not wanted.number:
         return "; ".join(problems[:4])
-    known = sorted({one.id for folder in wanted.logs for one in _told(folder)})
+    known = sorted({one.id for folder in wanted.logs for one in _reported(folder)})
     place = ", ".join(map(str, wanted.logs[:3]))
     text = (
         f"incident {wanted.number} is not in the events of {place} (known: "
@@ -137,9 +137,9 @@ def _nothing(wanted: _Wanted, problems: list[str]) -> str:
     return "; ".join([text, *problems[:3]])
 
 
-def _told(folder: Path) -> list[Incident]:
+def _reported(folder: Path) -> list[Incident]:
     try:
-        return RecordedLog(folder).told
+        return RecordedLog(folder).reported
     except InputError:
         return []
 

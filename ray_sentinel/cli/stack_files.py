@@ -70,7 +70,7 @@ def load(paths: Sequence[str]) -> StackFiles:
     read = [(name, _read(path, files, ranks, stems)) for path, name in candidates]
     shared = _of_several_ranks(trace for _name, traces in read for trace in traces)
     for name, traces in read:
-        if any(map(_tells, traces)):
+        if any(map(_is_informative, traces)):
             telling.add(name)
         for trace in (_apart(trace, shared) for trace in traces):
             key = (trace.process, trace.tool)
@@ -109,7 +109,7 @@ def _on(trace: StackTrace, host: str, pid: int) -> StackTrace:
     return msgspec.structs.replace(trace, process=ProcessId(host, pid, trace.process.start))
 
 
-def _tells(trace: StackTrace) -> bool:
+def _is_informative(trace: StackTrace) -> bool:
     """It says something of its process, and is not just the word that a tool failed."""
     return bool(trace.threads or trace.kernels or trace.kernels_listed or trace.state)
 
@@ -220,7 +220,7 @@ def _read(
 
 def _holds_stacks(text: str) -> bool:
     return recognise(without_prefixes(text)) is not None and any(
-        map(_tells, parse(text, ProcessId("", 0)))
+        map(_is_informative, parse(text, ProcessId("", 0)))
     )
 
 

@@ -204,7 +204,7 @@ class CollectorLoop:
         faulthandler.dump_traceback_later(deadline, exit=True)
         try:
             items = self._collector.collect()
-            gathering.take(items if items is not None else ())
+            gathering.add_all(items if items is not None else ())
         except NoData as error:
             return "absent" if isinstance(error, Absent) else "nodata", str(error)
         except Skip as error:

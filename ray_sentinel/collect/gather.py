@@ -30,7 +30,7 @@ class Gathering:
         self._series = self._samples = self._events = 0
         self.problems: list[str] = []
 
-    def take(self, items: Iterable[object]) -> None:
+    def add_all(self, items: Iterable[object]) -> None:
         """Collect all that ``items`` yields, up to the limits; exceptions from ``items`` are passed
         on."""
         for item in items:

@@ -113,10 +113,10 @@ class PluginFolders:
             self.problem = f"{error.filename}: cannot be read: {error.strerror}"
             return tuple(plugin for _, plugin in self._known.values())
         self.problem = "; ".join(filter(None, refused.values()))
-        self._known = {name: self._look(name, path) for name, path in files.items()}
+        self._known = {name: self._read_changed(name, path) for name, path in files.items()}
         return tuple(plugin for _, plugin in self._known.values())
 
-    def _look(self, name: str, path: Path) -> tuple[Signature, Plugin]:
+    def _read_changed(self, name: str, path: Path) -> tuple[Signature, Plugin]:
         known = self._known.get(name)
         signature = _signature(path)
         if known is not None and known[0] == signature and _copied(known[1]):

@@ -160,7 +160,9 @@ class ActorTrial:
         self._for(SETTLE_SECONDS, "there is a verdict")
         if report:
             self._stage.until(
-                REPORT_SECONDS, "collecting evidence", lambda: all(i.bundle for i in self._told())
+                REPORT_SECONDS,
+                "collecting evidence",
+                lambda: all(i.bundle for i in self._reported()),
             )
 
     def _let_it_run(self) -> None:
@@ -185,7 +187,7 @@ class ActorTrial:
 
         def ready() -> bool:
             self._job.tend()
-            self._told()
+            self._reported()
             return time.monotonic() > end
 
         self._stage.until(seconds + 5, note, ready)
@@ -198,7 +200,7 @@ class ActorTrial:
         if late and status is not None and not self._well and self._job.ended() is None:
             self._well = status.verdict if WELL in status.verdict else ""
 
-    def _told(self) -> list[Incident]:
+    def _reported(self) -> list[Incident]:
         pids = {pid for job in self._jobs() for pid in job.members()}
         if (status := self._stage.status) is not None:
             self._names |= {
@@ -216,10 +218,10 @@ class ActorTrial:
         return [job for job in (self._job, self._second) if job is not None]
 
     def _confirmed(self) -> bool:
-        return any(incident.confirmed_at for incident in self._told())
+        return any(incident.confirmed_at for incident in self._reported())
 
     def _outcome(self, began: float) -> ActorTrialOutcome:
-        ids = {incident.id for incident in self._told() if incident.kind != "asked"}
+        ids = {incident.id for incident in self._reported() if incident.kind != "asked"}
         told = ask_command(self._machines, "incidents")
         incidents = [one for one in told if one["id"] in ids and one["confirmed_at"]]
         incidents.sort(key=lambda one: float(one["confirmed_at"]))

@@ -48,7 +48,7 @@ class Stage:
         self.job = ""
         self.status: Status | None = None
 
-    def look(self, note: str) -> Status:
+    def poll(self, note: str) -> Status:
         """The newest status, shown with a note."""
         self.status = msgspec.msgpack.decode(self._ask("status"), type=Status)
         self._tell(self.status, note)
@@ -71,7 +71,7 @@ class Stage:
             left, last = left - (now - last) / crowding(), now
             if left < 0:
                 return False
-            self.look(note)
+            self.poll(note)
             time.sleep(POLL)
         return True
 

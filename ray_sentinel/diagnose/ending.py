@@ -30,7 +30,7 @@ class RunEnding(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-def told(case: JobCase) -> RunEnding | None:
+def find(case: JobCase) -> RunEnding | None:
     """What is known about the end; None if other series or the logs show it."""
     line, logs = case.line, case.logs
     if not line.trained or case.options.window is not None or logs.failure or logs.summary:

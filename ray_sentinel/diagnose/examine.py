@@ -157,7 +157,7 @@ def _all_clear(case: JobCase, answers: Sequence[Diagnosis]) -> Diagnosis:
 def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome, str, str]:
     """Outcome, cause and sentence where no playbook found a fault."""
     unknown = [answer for answer in answers if answer.outcome == "unknown"]
-    line, last = case.line, ending.told(case)
+    line, last = case.line, ending.find(case)
     logs = case.logs
     done = (last is not None and last.done) or logs.summary or logs.ended == "completed"
     done = done and not logs.failed

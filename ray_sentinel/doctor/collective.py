@@ -68,7 +68,7 @@ def main() -> int:
         import torch
         import torch.distributed as dist
     except ImportError as error:
-        return _say({"problem": f"no PyTorch: {error}"})
+        return _print_answer({"problem": f"no PyTorch: {error}"})
     from datetime import timedelta
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -89,7 +89,7 @@ def main() -> int:
         dist.destroy_process_group()
     except (RuntimeError, OSError, ValueError) as error:
         problem = str(error).strip().splitlines()[0][:300] if str(error) else repr(error)
-        return _say({"backend": backend, "problem": problem})
+        return _print_answer({"backend": backend, "problem": problem})
     answer = {
         "backend": backend,
         "gpus": torch.cuda.device_count() if nccl else 0,
@@ -97,10 +97,10 @@ def main() -> int:
         "seconds": ended - joined,
         "problem": "" if right else "the sum that came back is wrong",
     }
-    return _say(answer)
+    return _print_answer(answer)
 
 
-def _say(answer: Mapping[str, object]) -> int:
+def _print_answer(answer: Mapping[str, object]) -> int:
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 

@@ -37,7 +37,10 @@ def examine(checks: Iterable[Check[Any]], plan: RunPlan, here: Here) -> tuple[Ch
     answers: dict[str, CheckReading] = {}
     threads = {
         check.name: threading.Thread(
-            target=_look, args=(check, plan, here, answers), name=f"check-{check.name}", daemon=True
+            target=_inspect,
+            args=(check, plan, here, answers),
+            name=f"check-{check.name}",
+            daemon=True,
         )
         for check in wanted
     }
@@ -51,7 +54,9 @@ def examine(checks: Iterable[Check[Any]], plan: RunPlan, here: Here) -> tuple[Ch
     return tuple(mask_record(look) for look in looks)
 
 
-def _look(check: Check[Any], plan: RunPlan, here: Here, answers: dict[str, CheckReading]) -> None:
+def _inspect(
+    check: Check[Any], plan: RunPlan, here: Here, answers: dict[str, CheckReading]
+) -> None:
     try:
         facts = check.look(plan, here)
         data = None if facts is None else msgspec.msgpack.encode(mask_record(facts))

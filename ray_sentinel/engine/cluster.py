@@ -75,7 +75,7 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
         """The coordinator's clock minus the wall clock of the node, on which its ranks stamp."""
         return self.offset - self.clock_shift
 
-    def take(self, snapshot: Snapshot, now: float) -> None:
+    def apply(self, snapshot: Snapshot, now: float) -> None:
         """Apply a snapshot that arrived at ``now``."""
         self._learn_offset(now - snapshot.time, snapshot)
         if self.last is not None and self.clock_shift != snapshot.clock_shift:
@@ -225,15 +225,15 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         """Seconds of silence after which a node may be lost."""
         return self.config.coordinator.lost_snapshots * self.report_interval(node)
 
-    def take(self, snapshot: Snapshot, now: float) -> None:
+    def apply(self, snapshot: Snapshot, now: float) -> None:
         """Distribute a node's snapshot over the jobs."""
         node = self.nodes.get(snapshot.node.id)
         if node is None:
             node = self.nodes[snapshot.node.id] = NodeState(node=snapshot.node, joined_at=now)
-        node.take(snapshot, now)
-        self.telemetry.take(snapshot, now, node.offset, self.config.coordinator.series_bytes)
-        self.ray.take(snapshot, now, node.offset)
-        self.deaths.take(snapshot, now, node.offset)
+        node.apply(snapshot, now)
+        self.telemetry.add(snapshot, now, node.offset, self.config.coordinator.series_bytes)
+        self.ray.apply(snapshot, now, node.offset)
+        self.deaths.apply(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
         homes: dict[ProcessId, set[tuple[str, int]]] = {}
@@ -245,7 +245,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             job = views.get(key)
             if job is None:
                 job = views[key] = self._job(*key, now)
-            job.take(rank, snapshot.node.id, at, snapshot.time)
+            job.apply(rank, snapshot.node.id, at, snapshot.time)
             homes.setdefault(rank.rank.process, set()).add(key)
             if rank.progress is None:
                 guessed[rank.rank.process] = job.ranks[rank.rank.process].first_seen
@@ -257,7 +257,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             ended = min(now, min(exit_.at, spoken) + node.offset)
             # An agent also finds records of ranks that ended before anybody watched: history.
             if left is not None and (exit_.rank.process in left.ranks or ended >= left.first_seen):
-                left.take_exit(exit_, ended)
+                left.record_exit(exit_, ended)
         for event in snapshot.events:
             pid = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
             # Older lines of the log may be about a pid that another process has by now.

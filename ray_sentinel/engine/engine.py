@@ -51,7 +51,7 @@ from ray_sentinel.engine.incidents.store import IncidentStore, Key
 from ray_sentinel.engine.ray.waits import ray_job_of, served_late
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
-from ray_sentinel.engine.shedding import shed
+from ray_sentinel.engine.shedding import drop_oldest
 from ray_sentinel.engine.state import EngineState, answers, asks
 from ray_sentinel.engine.status import StatusPicture, status_picture
 from ray_sentinel.engine.telemetry.inference import below_actors
@@ -123,17 +123,17 @@ class Engine:
     def _handle(self, event: AnyEvent, now: float) -> list[AnyAction]:
         match event:
             case RayTableTold():
-                self.view.ray.take_table(event.table, now)
-                self.view.deaths.take_table(event.table)
+                self.view.ray.apply_table(event.table, now)
+                self.view.deaths.apply_table(event.table)
             case RayDeathsTold():
-                self.view.deaths.take_deaths(event.deaths, now)
+                self.view.deaths.record_deaths(event.deaths, now)
             case RayJobLooked():
-                self._take_look(event, now)
+                self._apply_ray_look(event, now)
             case EndedCallsTold():
                 if (job := self.view.ray.jobs.get(event.ray_job)) is not None:
-                    job.take_times(event.ended, event.changes, now)
+                    job.record_times(event.ended, event.changes, now)
             case SnapshotReceived():
-                self.view.take(event.snapshot, now)
+                self.view.apply(event.snapshot, now)
                 self.failures.run(
                     "alerts", lambda: self.state.alerts.go_on(self.view, self.failures)
                 )
@@ -158,7 +158,7 @@ class Engine:
             case RecorderExplained() | RasExplained():
                 self._lifecycle.explained(event, now)
             case StragglersFound():
-                self.state.stragglers.take(event, now)
+                self.state.stragglers.record(event, now)
             case CaptureDone():
                 return self._lifecycle.captured(event, now)
             case DumpAsked():
@@ -168,15 +168,15 @@ class Engine:
             case NoticeSent():
                 self.store.note(event.incident, notified(now, event.state))
             case IncidentTold():
-                self.store.take_as_told(event.incident, now)
+                self.store.adopt(event.incident, now)
             case MemoryShort():
-                shed(self.state, now)
+                drop_oldest(self.state, now)
             case Resumed():
                 self.state.held_until = now + HOLD_SECONDS
                 self.view.listen(now)
         return []
 
-    def told(self, actions: Iterable[AnyAction]) -> list[IncidentTold]:
+    def events_of(self, actions: Iterable[AnyAction]) -> list[IncidentTold]:
         """The actions of the last event as events that follow it in the log."""
         ids = dict.fromkeys(one.incident.id for one in actions if isinstance(one, Publish))
         known = [self.store.incidents[key] for key in ids if key in self.store.incidents]
@@ -194,7 +194,7 @@ class Engine:
 
     def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The overall state, its one-sentence summary, and the lines of each job."""
-        return self.picture(now).told()
+        return self.picture(now).summary()
 
     def picture(self, now: float) -> StatusPicture:
         """What ``status`` is made of, which no later event changes."""
@@ -224,7 +224,7 @@ class Engine:
 
     def _tick(self, now: float) -> list[AnyAction]:
         if self.state.held_until:
-            self._take_up_again(now)
+            self._resume(now)
         self.view.advance(now)
         note_departed(self.view)
         guarded = self.failures.guarded
@@ -234,7 +234,9 @@ class Engine:
         found: set[Key] = set()
         for rule in self._rules:
             actions += self._evaluate(rule, found, now)
-        self.failures.run("alerts", lambda: self.state.alerts.look(self.view, now, self.failures))
+        self.failures.run(
+            "alerts", lambda: self.state.alerts.evaluate(self.view, now, self.failures)
+        )
         self.store.still_found(found)
         for case in list(self.store.cases.values()):
             name = f"follow {case.incident.rule}"
@@ -260,7 +262,7 @@ class Engine:
         slowed = self.state.stragglers.status((finding.job, finding.attempt), now)
         return self._lifecycle.found(finding, now, slowed)
 
-    def _take_up_again(self, now: float) -> None:
+    def _resume(self, now: float) -> None:
         """Continue after a restart, at the first tick: unanswered requests have just been
         repeated."""
         self.state.held_until = 0.0
@@ -331,21 +333,21 @@ class Engine:
             job.ask_times(now)
         return [*looks, *(AskEndedCalls(ray_job=job.id) for job in untimed)]
 
-    def _take_look(self, event: RayJobLooked, now: float) -> None:
+    def _apply_ray_look(self, event: RayJobLooked, now: float) -> None:
         job = self.view.ray.jobs.get(event.ray_job)
         if job is None:
             return
         engines = below_actors(self.view, now)
         found = pictured(event.look, self.view.process_groups(), engines)
         seen = next((one for one in found.jobs if one.job == event.ray_job), None)
-        job.take_picture(seen, now, found.notes, event.look.calls)
+        job.apply_picture(seen, now, found.notes, event.look.calls)
 
     def _jobs_with_cases(self) -> set[tuple[str, int]]:
         return {case.job.key for case in self.store.cases.values()}
 
     def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
         facts = self._timed(event, now)
-        self._look(facts)
+        self._apply_stacks(facts)
         case = self.store.cases.get(event.incident)
         if case is None:
             return []
@@ -353,7 +355,7 @@ class Engine:
         if late:
             case.complete_round(event.round, facts)
         else:
-            case.take_round(now, event.round, facts)
+            case.add_round(now, event.round, facts)
         if facts or not late:
             step = milestones.of_round(now, event.round, facts, late=late)
             self.store.note(event.incident, step)
@@ -385,12 +387,12 @@ class Engine:
             for fact in event.facts
         )
 
-    def _look(self, facts: tuple[StackFact, ...]) -> None:
+    def _apply_stacks(self, facts: tuple[StackFact, ...]) -> None:
         by_process = {fact.process: fact for fact in facts}
         for job in self.view.jobs.values():
             moved, most = job.moved_at(), job.most_moved_at()
             for process in by_process.keys() & job.ranks.keys():
-                job.ranks[process].look(by_process[process], moved, most)
+                job.ranks[process].apply_stack(by_process[process], moved, most)
 
     def _dump(self, event: DumpAsked, now: float) -> list[AnyAction]:
         actions: list[AnyAction] = []

@@ -56,7 +56,7 @@ class JobExits(msgspec.Struct):
         """(time, exit) of each, the earliest first."""
         return iter(self.since)
 
-    def take(self, exit_: Exit, at: float) -> bool:
+    def record(self, exit_: Exit, at: float) -> bool:
         """Record that a process ended at ``at``. Returns False if that is known already."""
         process = exit_.rank.process
         if process in self.told and not self._says_more(exit_):
@@ -222,7 +222,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         found = [view for view in self.ranks.values() if view.rank.id == rank]
         return max(found, key=lambda view: (view.alive, view.seen_at), default=None)
 
-    def take(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
+    def apply(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
         """Apply a rank's newest snapshot."""
         process = snapshot.rank.process
         view = self.ranks.get(process)
@@ -248,9 +248,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 self.pace.add(seconds)
                 self.pulse.add("", seconds, at)
 
-    def take_exit(self, exit_: Exit, at: float) -> None:
+    def record_exit(self, exit_: Exit, at: float) -> None:
         """Record that a rank's process ended at ``at``, on the coordinator's clock."""
-        if self.exits.take(exit_, at) and (view := self.ranks.get(exit_.rank.process)) is not None:
+        if (
+            self.exits.record(exit_, at)
+            and (view := self.ranks.get(exit_.rank.process)) is not None
+        ):
             view.exit, view.exited_at = exit_, at
             self._count_anew()
 
@@ -282,7 +285,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             if self.complete_since is not None and gap < self.hang.silence_seconds:
                 self.busy_seconds += gap
             self.last_moved = moved
-        if self._works() and self._looked() and not self.joins():
+        if self._works() and self._has_looks() and not self.joins():
             self.has_trained = True
         live = self.live
         self.steps_recorded = max((view.steps_recorded for view in live), default=0)
@@ -290,7 +293,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             self.complete_since = now
         if live:
             doing = "step" if self.training() else "startup"
-            self.lanes.look(live, self.pace.usual or 0.0, doing, now)
+            self.lanes.record(live, self.pace.usual or 0.0, doing, now)
             self.ended_at = None
             self._let_go_of_exits(now)
         elif self.ranks and self.ended_at is None:
@@ -412,7 +415,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         if self.joins():
             return self._works()
         doubtful = LEARNING_SECONDS <= self.busy_seconds < DOUBT_SECONDS
-        return doubtful and not self._looked()
+        return doubtful and not self._has_looks()
 
     def missing_ranks(self) -> list[int]:
         """The ranks of its world that are missing."""
@@ -421,7 +424,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def _works(self) -> bool:
         return self.busy_seconds >= LEARNING_SECONDS
 
-    def _looked(self) -> bool:
+    def _has_looks(self) -> bool:
         return any(view.looks for view in self.live)
 
     def timeout(self) -> float:
@@ -543,7 +546,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         if old is not None and old[0] == view.phase:
             return
         if old is not None and old[0] not in TRAINING:
-            self.book.take(old[0], process, old[1], at)
+            self.book.record(old[0], process, old[1], at)
             self.pulse.note_phase(old[0], old[1], at)
         # It may have begun long before anybody looked.
         since = view.progress.phase_since if view.progress is not None else None

@@ -79,7 +79,7 @@ class PhaseBook(msgspec.Struct, dict=True):
         self._set = budgets
         return self
 
-    def take(self, phase: str, rank: ProcessId, begun: float, ended: float) -> None:
+    def record(self, phase: str, rank: ProcessId, begun: float, ended: float) -> None:
         """Record that a rank was in ``phase`` between two times (s) of one clock.
 
         All ranks go through a phase together: what overlaps is one occurrence, as long as the
@@ -171,7 +171,7 @@ _STARTS = {
 """The phase by the words that stacks' labels have for start-up."""
 
 
-def say_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration for people: "40 s", "4 min", "1 h 20 min"."""
     if seconds < 90:
         return f"{seconds:.0f} s"

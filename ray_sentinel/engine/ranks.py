@@ -54,7 +54,7 @@ _WITHOUT_GIL = ("gil-held", "starved")
 
 
 class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One rank. ``update`` and ``look`` change it; ``JobView`` sets ``rank``, ``exit``,
+    """One rank. ``update`` and ``apply_stack`` change it; ``JobView`` sets ``rank``, ``exit``,
     ``exited_at``, ``gone_at`` and ``lost``. Times are on the coordinator's clock."""
 
     rank: Rank
@@ -231,7 +231,9 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.advanced_at = max(self.advanced_at, at)
         self.moved_at = max(self.moved_at, at)
 
-    def look(self, fact: StackFact, job_moved: float, most_moved: float | None = None) -> None:
+    def apply_stack(
+        self, fact: StackFact, job_moved: float, most_moved: float | None = None
+    ) -> None:
         """Apply newer stacks. Where nobody counts steps, another place in the code is movement.
 
         ``job_moved``: when the job last moved; that a look before that was elsewhere is no news.

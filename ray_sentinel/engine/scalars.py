@@ -52,7 +52,7 @@ class Scalars(msgspec.Struct):
     apart: dict[Key, float] = {}
     """When each job was last seen to do anything but train."""
 
-    def look(self, jobs: Iterable[JobView], now: float) -> None:
+    def update(self, jobs: Iterable[JobView], now: float) -> None:
         """Read the current values from the ranks' records."""
         known = set()
         for job in jobs:
@@ -60,11 +60,11 @@ class Scalars(msgspec.Struct):
             # A job that has not taken a step yet is still starting up, declared or not.
             if job.protected_phase(now) or not job.training():
                 self.apart[job.key] = now
-            self._take_saves(job, now)
-            self._take_steps(job, now)
+            self._add_saves(job, now)
+            self._add_steps(job, now)
             for view in job.live:
                 if view.progress is not None:
-                    self._take(job.key, view.rank.id.rank, view.progress.scalars,
+                    self._add(job.key, view.rank.id.rank, view.progress.scalars,
                                view.progress.steps_recorded, now)  # fmt: skip
         self._forget_all_but(known)
 
@@ -80,7 +80,7 @@ class Scalars(msgspec.Struct):
         ``seconds``."""
         return now - self.apart.get(job.key, -seconds) < seconds
 
-    def _take(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:
+    def _add(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:
         for name, value in scalars.items():
             track = self.tracks.setdefault((job, rank, name), Track())
             track.at = now
@@ -88,7 +88,7 @@ class Scalars(msgspec.Struct):
                 track.step = step
                 track.add(value)
 
-    def _take_steps(self, job: JobView, now: float) -> None:
+    def _add_steps(self, job: JobView, now: float) -> None:
         """Record the median duration of the ranks' last steps, without steps that contain a
         save."""
         if job.protected_phase(now):
@@ -107,7 +107,7 @@ class Scalars(msgspec.Struct):
                 kept = statistics.median(track.values[-LEAST:])
                 track.best = kept if track.best is None else min(track.best, kept)
 
-    def _take_saves(self, job: JobView, now: float) -> None:
+    def _add_saves(self, job: JobView, now: float) -> None:
         saving = any(view.phase == SAVING for view in job.live)
         if saving and job.key not in self.saving:
             saves = self.saves.setdefault(job.key, [])

@@ -25,7 +25,7 @@ LEAST_PULSE = 300.0
 """Seconds of the jobs' pulse that are always kept."""
 
 
-def shed(state: EngineState, now: float) -> str:
+def drop_oldest(state: EngineState, now: float) -> str:
     """Drop the oldest data of the first part that can spare any.
 
     Returns the name of that part; "" where no part has anything left to drop.
@@ -38,17 +38,17 @@ def shed(state: EngineState, now: float) -> str:
 
 
 def _history(state: EngineState, now: float) -> bool:
-    return state.cluster.telemetry.shed("history", now, LEAST_HISTORY)
+    return state.cluster.telemetry.drop_oldest("history", now, LEAST_HISTORY)
 
 
 def _series(state: EngineState, now: float) -> bool:
-    return state.cluster.telemetry.shed("rules", now, LEAST_SERIES)
+    return state.cluster.telemetry.drop_oldest("rules", now, LEAST_SERIES)
 
 
 def _pulse(state: EngineState, now: float) -> bool:
     pulses = [job.pulse for job in state.cluster.jobs.values()]
     pulses += [job.pulse for job in state.cluster.ray.jobs.values()]
-    given = [pulse.shed(now, LEAST_PULSE) for pulse in pulses]
+    given = [pulse.drop_oldest(now, LEAST_PULSE) for pulse in pulses]
     return any(given)
 
 

@@ -11,7 +11,7 @@ from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.phases import JOINING, say_duration
+from ray_sentinel.engine.phases import JOINING, format_duration
 from ray_sentinel.engine.ray.status import incidents_beside, ray_jobs
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.telemetry.alerting import AlertBook
@@ -62,7 +62,7 @@ class StatusPicture:
         self._hosts = hosts
         self._now = now
 
-    def told(self) -> tuple[State, str, tuple[JobStatus, ...]]:
+    def summary(self) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The worst state of all jobs, its one-sentence summary, and the lines of each job."""
         jobs = (*map(self._with_ranks, self._jobs), *self._ray_jobs)
         incidents = self._incidents
@@ -184,10 +184,12 @@ def _expected(job: JobView, phase: str, now: float) -> str:
     since = [v.progress.phase_since for v in job.live if v.progress and v.phase == phase]
     begun = min((moment for moment in since if moment is not None), default=job.moved_at())
     usual, budget = job.book.usual(phase), job.book.budget(phase)
-    known = f"usually up to {say_duration(usual)}" if usual else f"allowed {say_duration(budget)}"
+    known = (
+        f"usually up to {format_duration(usual)}" if usual else f"allowed {format_duration(budget)}"
+    )
     missing = job.missing_ranks() if phase == JOINING else []
     absent = f"; {name_ranks(missing)} not there" if missing else ""
-    return f"{phase} for {say_duration(max(0.0, now - begun))}, {known}{absent}"
+    return f"{phase} for {format_duration(max(0.0, now - begun))}, {known}{absent}"
 
 
 def _seen(job: JobView) -> list[RankSeen]:

@@ -73,7 +73,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
             and job.silence(now) < job.timeout() / 2
         )
 
-    def take(self, event: StragglersFound, now: float) -> None:
+    def record(self, event: StragglersFound, now: float) -> None:
         """Record the result of a search."""
         key = (event.job, event.attempt)
         if event.facts is None:

@@ -368,7 +368,7 @@ async def _send(
 ) -> None:
     head = _head(response, f"Content-Length: {len(response.body)}", keep=keep)
     # In one piece: two small ones would wait for each other's acknowledgement (Nagle), 40 ms.
-    await _taken(writer, head if bodyless else head + response.body)
+    await _send_in_time(writer, head if bodyless else head + response.body)
 
 
 async def _send_stream(
@@ -380,9 +380,9 @@ async def _send_stream(
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
     async with contextlib.aclosing(stream()) as pieces:
-        await _taken(writer, _head(response, keep=False))
+        await _send_in_time(writer, _head(response, keep=False))
         async for piece in pieces:
-            await _taken(writer, piece)
+            await _send_in_time(writer, piece)
 
 
 def _head(response: Response, *lines: str, keep: bool) -> bytes:
@@ -397,7 +397,7 @@ def _head(response: Response, *lines: str, keep: bool) -> bytes:
     return "\r\n".join(whole).encode("latin-1")
 
 
-async def _taken(writer: asyncio.StreamWriter, data: bytes) -> None:
+async def _send_in_time(writer: asyncio.StreamWriter, data: bytes) -> None:
     """Send it. Raises TimeoutError where the client does not take it, OSError where it has gone."""
     writer.write(data)
     await asyncio.wait_for(writer.drain(), REQUEST_SECONDS)

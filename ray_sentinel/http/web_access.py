@@ -160,9 +160,9 @@ class WebAccess:
 
     def _watch(self) -> None:
         while not self._closing.wait(LOOK_SECONDS):
-            self.look()
+            self.reload()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the files again if one has changed."""
         stamp = stamp_of(self._config.files)
         if stamp == self._stamp:

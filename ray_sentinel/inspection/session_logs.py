@@ -31,7 +31,7 @@ _OURS = " ray_sentinel."
 
 def transport_lines(session: Path) -> TransportLines:
     """NCCL's lines on its transport in the logs at or below ``session``; empty without any."""
-    return read_transport(_telling(_newest(session)))
+    return read_transport(_lines_with_hints(_newest(session)))
 
 
 def last_errors(session: Path, catalogue: Catalogue) -> tuple[LogLine, ...]:
@@ -58,7 +58,7 @@ def _newest(session: Path) -> list[FoundLog]:
     return sorted(found, key=lambda item: -(item.file.modified or 0.0))[:_MOST_FILES]
 
 
-def _telling(files: list[FoundLog]) -> Iterator[LogLine]:
+def _lines_with_hints(files: list[FoundLog]) -> Iterator[LogLine]:
     for item in files:
         try:
             with open_log(item.path, compression(item.path)) as file:

@@ -15,7 +15,7 @@ from ray_sentinel.evidence.logs.lines.lines import Origin, ScannedLine, parse_li
 from ray_sentinel.evidence.logs.lines.times import parse_time
 from ray_sentinel.evidence.logs.lines.tracebacks import HEADER, parse_exception
 from ray_sentinel.logs.reading import READ_ERRORS, compression, line_start, open_log, read_chunks
-from ray_sentinel.logs.salvage import Salvage, told
+from ray_sentinel.logs.salvage import Salvage, damage_text
 from ray_sentinel.logs.select import Described, LineFilter, line_fits
 from ray_sentinel.masking import mask
 
@@ -171,8 +171,8 @@ def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str
     except InputError as error:
         return [], str(error)
     except READ_ERRORS as error:
-        return [], told(str(error), "", partly=False)
-    return lines, told(file.problem, packed, partly=bool(lines)) if file.problem else ""
+        return [], damage_text(str(error), "", partly=False)
+    return lines, damage_text(file.problem, packed, partly=bool(lines)) if file.problem else ""
 
 
 def _drop_first(lines: list[bytes]) -> None:

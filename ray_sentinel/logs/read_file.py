@@ -23,7 +23,7 @@ from ray_sentinel.logs.reading import (
     open_log,
     read_chunks,
 )
-from ray_sentinel.logs.salvage import Salvage, told
+from ray_sentinel.logs.salvage import Salvage, damage_text
 
 WHOLE = 24 << 20
 """Most bytes of a file that is read whole for steps, too, if it is looked at closely all over."""
@@ -93,7 +93,7 @@ def read_file(
     except InputError as error:
         return FileAnswer(FileFacts(file=item.file, problem=str(error)), where)
     except READ_ERRORS as error:
-        problem = told(str(error), "", partly=False)
+        problem = damage_text(str(error), "", partly=False)
         return FileAnswer(FileFacts(file=item.file, problem=problem), where)
     facts = scanner.result()
     facts.sampled, facts.problem = said, problem
@@ -116,12 +116,12 @@ def _read(
         file.seek(start)
         reader = _Reader(scanner, where, reach, None if where.packed else item.file.size)
         for offset, data in read_chunks(file, start):
-            reader.take(offset, data)
+            reader.feed(offset, data)
             advance(0 if where.packed else len(data))
         reader.finish()
     if not file.problem:
         return reader.said, ""
-    return reader.said, told(file.problem, where.packed, partly=bool(where.offsets))
+    return reader.said, damage_text(file.problem, where.packed, partly=bool(where.offsets))
 
 
 class _Reader:
@@ -140,7 +140,7 @@ class _Reader:
         # The size of a packed file is unknown: chunks are held back so that its end is recognised.
         self.keep = 1 if size is not None or reach is None else 3
 
-    def take(self, offset: int, data: bytes) -> None:
+    def feed(self, offset: int, data: bytes) -> None:
         """The next chunk of whole lines."""
         self.where.offsets.append(offset)
         self.where.lines.append(self.lines)
@@ -149,12 +149,12 @@ class _Reader:
             self.head = data[:_HEAD]
         self.waiting.append((offset, data))
         while len(self.waiting) > self.keep:
-            self._look(final=False)
+            self._scan_next(final=False)
 
     def finish(self) -> None:
         """The file's end."""
         while self.waiting:
-            self._look(final=True)
+            self._scan_next(final=True)
         self.scanner.ends(self.head, self.tail, self.tail_base)
         if self.passed:
             self.said = (
@@ -162,7 +162,7 @@ class _Reader:
                 "some of the lines that share a word were looked at, and the steps were sampled"
             )
 
-    def _look(self, *, final: bool) -> None:
+    def _scan_next(self, *, final: bool) -> None:
         offset, data = self.waiting.pop(0)
         after = self.waiting[0][1][:BLOCK] if self.waiting else b""
         close = self._is_close(offset, data, final=final)

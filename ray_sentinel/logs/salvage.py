@@ -13,7 +13,7 @@ _PIECE = 64 << 10
 than these."""
 
 
-def told(problem: str, packed: str, *, partly: bool) -> str:
+def damage_text(problem: str, packed: str, *, partly: bool) -> str:
     """What a reader is told about a damaged file, and what to do; ``packed`` is as in
     ``compression``."""
     again = "; copy it again from where it was packed" if packed else ""
@@ -46,14 +46,14 @@ class Salvage:
                 self._broken = (self._at, self.problem)
                 break
             if not part:
-                self._recall()
+                self._restore_problem()
                 break
             parts.append(part)
             self._at += len(part)
             missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _recall(self) -> None:
+    def _restore_problem(self) -> None:
         """Raise again what the file raised where it broke: gzip says only once that it cannot go
         on, and claims at the next call that the file ends there."""
         at, problem = self._broken

@@ -58,11 +58,11 @@ class _Limited:
 
     def read(self, size: int) -> bytes:
         """As of a file."""
-        return self._took(self._file.read(self._allowed(size)))
+        return self._counted(self._file.read(self._allowed(size)))
 
     def read1(self, size: int) -> bytes:
         """As of a buffered file."""
-        return self._took(self._file.read1(self._allowed(size)))  # type: ignore[attr-defined]
+        return self._counted(self._file.read1(self._allowed(size)))  # type: ignore[attr-defined]
 
     def seek(self, at: int) -> int:
         """Continue at ``at``, counted from the front; never beyond the limit."""
@@ -88,7 +88,7 @@ class _Limited:
             )
         return min(size, left) if size >= 0 else left
 
-    def _took(self, data: bytes) -> bytes:
+    def _counted(self, data: bytes) -> bytes:
         self._at += len(data)
         return data
 

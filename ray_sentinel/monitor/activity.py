@@ -69,7 +69,7 @@ class JobLog:
 
 
 @contextmanager
-def told(*, shown: bool = False, environ: Mapping[str, str] = os.environ) -> Iterator[None]:
+def logged(*, shown: bool = False, environ: Mapping[str, str] = os.environ) -> Iterator[None]:
     """Log as the variables say while the block runs. With ``shown``, log to standard output if
     neither they nor the program's own logging say where. Raises UsageError for an invalid level or
     file."""

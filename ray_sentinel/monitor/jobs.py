@@ -19,7 +19,7 @@ from ray_sentinel.evidence.logs.training.bare_steps import SplitSteps, surest
 from ray_sentinel.evidence.logs.training.steps import ReportedStep
 from ray_sentinel.evidence.node.ray_status import read_job_status
 from ray_sentinel.model.ray_job import JobState
-from ray_sentinel.monitor.activity import log, told
+from ray_sentinel.monitor.activity import log, logged
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.monitor.types import JobProgress, MonitorResult
 from ray_sentinel.supervise.ray_jobs import Jobs
@@ -68,7 +68,7 @@ def read_progress(text: str) -> JobProgress:
     for raw in text.splitlines():
         line = parse_line(raw)
         when = parse_time(line.prefix + line.text, year) or when
-        step = split.take(line.text)
+        step = split.feed(line.text)
         if step is not None and step.step is not None and not step.left:
             steps.append((step, when))
     last = surest(steps, lambda seen: seen[0])[-_LAST:]
@@ -185,7 +185,7 @@ def monitor_job(*arguments: Any, **more: Any) -> MonitorResult:
     that is not there. Raises UsageError, UnreachableError.
     """
     in_pod = names_pod(arguments, more)
-    with told():
+    with logged():
         return _monitor_in_pod(*arguments, **more) if in_pod else _monitor_by_id(*arguments, **more)
 
 

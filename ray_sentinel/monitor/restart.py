@@ -16,7 +16,7 @@ from ray_sentinel.config import load
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.job_submission import explain_output, follow
 from ray_sentinel.logs.checkpoints import scan_checkpoints
-from ray_sentinel.monitor.activity import JobLog, told
+from ray_sentinel.monitor.activity import JobLog, logged
 from ray_sentinel.monitor.pod_jobs import PodFiles, jobs_of
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.monitor.types import RestartResult
@@ -24,7 +24,7 @@ from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Policy
 from ray_sentinel.supervise.ray_jobs import checkpoint_at, names_in
 from ray_sentinel.supervise.task import JobTask
-from ray_sentinel.supervised_run import checkpoint_folders, look_at_page, make_policy, watched_page
+from ray_sentinel.supervised_run import checkpoint_folders, make_policy, poll_page, watched_page
 
 Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -61,7 +61,7 @@ def auto_restart(
         raise UsageError("auto_restart() needs the job's name, or its submission id")
     folders = _folders(head_pod, checkpoint_dir)
     activity = JobLog(job_name)
-    with told(shown=True):
+    with logged(shown=True):
         activity.note(f"watching {job_name} {f'in pod {head_pod}' if head_pod else 'here'}")
         result = _followed(head_pod, namespace, job_name, folders, rules, check_interval, activity)
         how = "succeeded" if result["success"] else "failed"
@@ -122,7 +122,7 @@ def _parts(head_pod: str, namespace: str, activity: JobLog) -> JobParts:
     return JobParts(
         scan=scan_checkpoints,
         explain=explain_output,
-        watch=lambda job, since: look_at_page(page, job, since) if page else Sighting(),
+        watch=lambda job, since: poll_page(page, job, since) if page else Sighting(),
         say=activity.note,
     )
 
@@ -154,7 +154,7 @@ def submit_job_with_resume(
     """
     path = os.fspath(checkpoint_path)
     load()  # a configuration that is wrong is told before there is a job
-    with told():
+    with logged():
         jobs = jobs_of(head_pod, namespace)
         job_id = jobs.submit(config, checkpoint_at(path) if path else None, attempt=0)
         name = next(iter(names_in(config.get("metadata"))), job_id)

@@ -60,7 +60,9 @@ class Departures:
 
     def drain(self) -> list[Exit]:
         """The exits since the last call, in order."""
-        return [told for ended in self._exits.drain() if (told := self._tell(ended)) is not None]
+        return [
+            told for ended in self._exits.drain() if (told := self._report_exit(ended)) is not None
+        ]
 
     def follow(self, current: Mapping[Key, Followed], living: Collection[Key]) -> None:
         """Watch the ``current`` ranks, and stop watching living processes that are no longer
@@ -89,7 +91,7 @@ class Departures:
         """Ranks that died before they were seen, by the records in ``dead``; deletes records that
         are no longer needed."""
         exits = []
-        untold: Iterable[RecordView] = self._stale.untold(
+        untold: Iterable[RecordView] = self._stale.unreported(
             dead, self._followed, self._monotonic(), owned
         )
         for view in untold:
@@ -99,13 +101,13 @@ class Departures:
         self._stale.clean(dead, self._followed, self._monotonic())
         return exits
 
-    def _tell(self, ended: Ended) -> Exit | None:
+    def _report_exit(self, ended: Ended) -> Exit | None:
         followed = self._followed.pop(ended.key, None)
         self._told.add(ended.key)
         if followed is None:
             return None
         view = self._newest(ended.key) or followed.view
-        self._stale.told(ended.key, self._monotonic())
+        self._stale.mark_reported(ended.key, self._monotonic())
         return self._exit(followed.rank, ended.at, ended.status, view)
 
     def _exit(self, rank: Rank, at: float, status: int | None, view: RecordView | None) -> Exit:

@@ -33,11 +33,11 @@ class StaleRecords:
         self._kept: set[Key] = set()
         self.problems: list[str] = []
 
-    def told(self, key: Key, now: float) -> None:
+    def mark_reported(self, key: Key, now: float) -> None:
         """Mark the exit of this process as reported."""
         self._told[key] = now
 
-    def untold(
+    def unreported(
         self,
         dead: Iterable[RecordView],
         watched: Collection[Key],
@@ -57,7 +57,7 @@ class StaleRecords:
             if not mine(view):
                 continue
             found.append(view)
-            self.told(view.key, now)
+            self.mark_reported(view.key, now)
         return found
 
     def clean(self, dead: Collection[RecordView], watched: Collection[Key], now: float) -> None:

@@ -129,7 +129,7 @@ class NodeWatch:
     def ray_processes(self) -> tuple[RayProcess, ...]:
         """Ray's workers and drivers on this node, among the processes that the last poll saw."""
         now = self._now()
-        return self._ray_processes.look(
+        return self._ray_processes.poll(
             self.node, self._processes, self._drivers, now, self._engines
         )
 

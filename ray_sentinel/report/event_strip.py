@@ -100,7 +100,7 @@ def event_strip(answer: Triage) -> EventStrip | None:
                 y=shown[one.place],
                 radius=round(LEAST + min(math.log2(max(one.count, 1)) / 2, MOST_GROWN), 1),
                 kind=one.kind,
-                whole=_told(one),
+                whole=_describe(one),
             )
             for one in reversed(ranked)  # what lies on top is drawn last
             if one.place in shown
@@ -148,7 +148,7 @@ def _short_name(place: str) -> str:
     return place.rpartition("/")[2] or place
 
 
-def _told(one: _Error) -> str:
+def _describe(one: _Error) -> str:
     times = f"{one.count} times, first at " if one.count > 1 else ""
     return f"{times}{clock(one.at)}: {plain(one.text, 200)}"
 

@@ -21,7 +21,7 @@ from ray_sentinel.report.event_strip import event_strip
 from ray_sentinel.report.incident_markdown import chain_of, culprit_name, slowed
 from ray_sentinel.report.line_plot import line_plot, measured
 from ray_sentinel.report.merged_stacks import merged_stacks
-from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
+from ray_sentinel.report.rank_logs import LINKED, others_title, sources_of, who_wrote
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.value_strips import value_strips
 from ray_sentinel.report.wait_picture import wait_picture
@@ -130,7 +130,7 @@ def _pages() -> Environment:
     )
     filters = (
         chain_of, clock, culprit_name, day, measured, merged_stacks, moment, others_title, percent,
-        said_of, since, slowed, timeline, wait_picture, who_wrote,
+        sources_of, since, slowed, timeline, wait_picture, who_wrote,
     )  # fmt: skip
     pages.filters |= {function.__name__: function for function in filters}
     pages.filters |= {

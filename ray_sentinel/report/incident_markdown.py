@@ -13,7 +13,7 @@ from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import ChainLink, Culprit, EvidenceItem, Incident, RankLog, Verdict
 from ray_sentinel.report import series
 from ray_sentinel.report.markdown_text import Marked, block, cell, code, escaped, table
-from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
+from ray_sentinel.report.rank_logs import LINKED, others_title, sources_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit, stack_name
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.words import cost_of, moment, percent, plain, since
@@ -76,7 +76,7 @@ def _fitted(sections: Sequence[_Section], room: int) -> list[str]:
         shown[number] = lines
         room -= _size(lines)
     left_out = [one.title for number, one in enumerate(sections) if number not in shown]
-    return [*(line for number in sorted(shown) for line in shown[number]), *_said(left_out)]
+    return [*(line for number in sorted(shown) for line in shown[number]), *_omissions(left_out)]
 
 
 def _cut(section: _Section, room: int) -> list[str]:
@@ -94,7 +94,7 @@ def _cut(section: _Section, room: int) -> list[str]:
     return _open(msgspec.structs.replace(section, lines=kept))
 
 
-def _said(left_out: Sequence[str]) -> list[str]:
+def _omissions(left_out: Sequence[str]) -> list[str]:
     """What is left out, and where it can be found."""
     if not left_out:
         return []
@@ -223,7 +223,7 @@ def _quote(log: RankLog) -> list[str]:
 
 def _file(log: RankLog) -> str:
     """The file, linked, and what is to be said of it."""
-    said = escaped(said_of(log))
+    said = escaped(sources_of(log))
     if not log.file:
         return said
     name = f"[{code(log.file)}](<{log.file}>)" if LINKED.fullmatch(log.file) else code(log.file)

@@ -14,7 +14,7 @@ def who_wrote(log: RankLog) -> str:
     return f"{log.who} on {log.host} (pid {log.pid}{', ended' if log.ended else ''})"
 
 
-def said_of(log: RankLog) -> str:
+def sources_of(log: RankLog) -> str:
     """Where its lines come from, and what is missing."""
     return "; ".join([*log.sources, *([log.missing] if log.missing else [])])
 

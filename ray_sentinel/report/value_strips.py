@@ -137,7 +137,7 @@ def _strip(quantity: _Quantity, gpus: Iterable[tuple[str, GpuState]]) -> ValueSt
     return ValueStrip(
         title=quantity.title,
         unit=quantity.unit,
-        said=_said(quantity, known, values[len(values) // 2]),
+        said=_describe(quantity, known, values[len(values) // 2]),
         bars=tuple(bar(place, counts[place, red], red=red) for place, red in sorted(counts)),
         ticks=tuple(PlotTick(x(level), short(level)) for level in levels),
         limit=at,
@@ -145,7 +145,7 @@ def _strip(quantity: _Quantity, gpus: Iterable[tuple[str, GpuState]]) -> ValueSt
     )
 
 
-def _said(quantity: _Quantity, known: list[tuple[float, str]], middle: float) -> str:
+def _describe(quantity: _Quantity, known: list[tuple[float, str]], middle: float) -> str:
     if len(known) == 1:
         return f"{known[0][1]}: {middle:.3g} {quantity.unit}"
     furthest = (min if quantity.below else max)(known, key=lambda pair: pair[0])

@@ -171,7 +171,7 @@ def _open_folder(path: Path, binary: str, port: int, deadline: float, run: str) 
             url, title=str(database), deadline=max(deadline, 120.0), span=span, notes=notes
         )
         if found.wal:
-            source.look_between(found.span)
+            source.find_span(found.span)
         yield Opened(source, folder)
 
 

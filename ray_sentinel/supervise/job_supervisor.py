@@ -52,7 +52,7 @@ class JobSupervisor:
         self._machine.resume()
         while self._result is None:
             try:
-                self._look()
+                self._poll()
                 self._answered = self._clock.monotonic()
             except UnreachableError:
                 # Dashboards are restarted: a job is not dead because nobody tells of it.
@@ -63,7 +63,7 @@ class JobSupervisor:
                 self._clock.sleep(self._task.check_interval)
         return self._result
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         now = moment(self._clock)
         if not self._machine.under_way:
             return
@@ -74,7 +74,7 @@ class JobSupervisor:
             self._running = True
             self._feed(events.AttemptStarted(time=now))
         if status == "RUNNING":
-            self._look_closer(now)
+            self._poll_running(now)
             return
         step = self._jobs.step(self.job_id) if status != "UNKNOWN" else None
         if self._movement.stepped(step, now.steady) and step is not None:
@@ -93,7 +93,7 @@ class JobSupervisor:
         self._running = False
         self._feed(events.Exited(time=now, failure=self._failure(status), last_saved=self._saved()))
 
-    def _look_closer(self, now: Moment) -> None:
+    def _poll_running(self, now: Moment) -> None:
         if self._machine.phase == "ending":
             self._stop()  # it was asked before, and runs
             return

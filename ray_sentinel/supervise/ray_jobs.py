@@ -117,9 +117,9 @@ class Jobs:
         }
         if submission_id:
             options["submission_id"] = submission_id
-        return self._taken(options)
+        return self._submit(options)
 
-    def _taken(self, options: Mapping[str, Any]) -> str:
+    def _submit(self, options: Mapping[str, Any]) -> str:
         until = time.monotonic() + AGENT_SECONDS
         while True:
             try:

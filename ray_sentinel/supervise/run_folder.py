@@ -91,7 +91,7 @@ class RunFolder:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
-            told = self.told()
+            told = self.recorded()
             who = f"pid {told.supervisor}" if told else "another process"
             raise UsageError(
                 f"{who} supervises this job already: end it, or give --job another name"
@@ -110,11 +110,11 @@ class RunFolder:
             os.close(self._lock)
             self._lock = -1
 
-    def told(self) -> Told | None:
+    def recorded(self) -> Told | None:
         """What the last supervisor wrote; None if there is nothing, or it cannot be read."""
         return _read(self.path / "ledger.json", Told)
 
-    def tell(self, told: Told) -> str:
+    def record(self, told: Told) -> str:
         """Store it. Returns the problem if it cannot be written."""
         try:
             write_whole(self.path / "ledger.json", encode(told), durable=True)

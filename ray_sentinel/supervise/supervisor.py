@@ -218,7 +218,7 @@ class Supervisor:
 
     def _stop(self, number: int) -> None:
         self._stopping = True
-        self._tell(events.StopAsked(time=moment(self._clock), signal=number))
+        self._post(events.StopAsked(time=moment(self._clock), signal=number))
 
     def _pass_on(self, state: State) -> None:
         while state.child and self._to_pass_on:
@@ -226,7 +226,7 @@ class Supervisor:
 
     def _take_back(self) -> bool:
         """Whether an earlier life of the supervisor was killed over an attempt."""
-        told, running = self._folder.told(), self._folder.running()
+        told, running = self._folder.recorded(), self._folder.running()
         if told is not None and told.result is None:
             self._machine = RestartStateMachine(self._policy, told.ledger)
         ledger = self._machine.ledger
@@ -257,7 +257,7 @@ class Supervisor:
         if about in (None, self._machine.ledger.attempt):
             self._do(self._machine.handle(event))
         if self._machine.under_way:
-            self._look()
+            self._poll()
 
     def _do_aside(self, what: str, work: Callable[[], SupervisorEvent | None]) -> None:
         self._aside.do(what, self._machine.ledger.attempt, work)
@@ -265,15 +265,15 @@ class Supervisor:
     def _answer(self, attempt: int, event: SupervisorEvent) -> None:
         self._events.put((attempt, event))
 
-    def _tell(self, event: SupervisorEvent) -> None:
+    def _post(self, event: SupervisorEvent) -> None:
         self._events.put((None, event))
 
     def _feed(self, event: SupervisorEvent) -> None:
         self._do(self._machine.handle(event))
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         now = self._clock.monotonic()
-        if self._tail is not None and self._tail.look():
+        if self._tail is not None and self._tail.poll():
             self._movement.spoke(now)
         state = self._folder.state(self._machine.ledger.attempt)
         if state is None:
@@ -287,10 +287,10 @@ class Supervisor:
             self._on_end(state)
             return
         if self._machine.phase in ("running", "capturing"):
-            self._look_closer(now)
+            self._poll_running(now)
         self._see_whether_it_goes(state, now)
 
-    def _look_closer(self, now: float) -> None:
+    def _poll_running(self, now: float) -> None:
         if self._every("steps", 1.0, now):
             own = self._parts.steps(self._machine.ledger.attempt)
             step = own if own is not None else self._tail.step if self._tail else None
@@ -322,7 +322,7 @@ class Supervisor:
         since = self._attempt_began.today(self._machine.ledger.attempt_started)
         found = self._parts.watch(since)
         if found.bad_nodes:
-            self._tell(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
+            self._post(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
         return found
 
     def _watch(self) -> SupervisorEvent | None:
@@ -360,7 +360,7 @@ class Supervisor:
 
     def _first_sight_of_end(self, state: State) -> None:
         if self._tail is not None:
-            while self._tail.look():
+            while self._tail.poll():
                 pass
             if self._tail.step is not None:
                 self._feed(events.Progressed(time=moment(self._clock), step=self._tail.step))
@@ -432,7 +432,7 @@ class Supervisor:
             # What it needs went away between two attempts, and may come back before the next.
             kind = "not-started" if isinstance(error, UsageError) else "exit"
             failure = Failure(kind=kind, text=str(error))
-            self._tell(events.Exited(time=moment(self._clock), failure=failure))
+            self._post(events.Exited(time=moment(self._clock), failure=failure))
 
     def _start(self, action: actions.Launch) -> None:
         """Raises SentinelError."""
@@ -472,7 +472,7 @@ class Supervisor:
     def _capture(self, why: str) -> None:
         state, attempt = self._state, self._machine.ledger.attempt
         if state is None:
-            self._tell(events.EvidenceSecured(time=moment(self._clock)))
+            self._post(events.EvidenceSecured(time=moment(self._clock)))
             return
         folder = self._folder.attempt(attempt)
 
@@ -517,5 +517,5 @@ class Supervisor:
             result=self._result,
             supervisor=os.getpid(),
         )
-        if problem := self._folder.tell(told):
+        if problem := self._folder.record(told):
             self._parts.say(problem)

@@ -95,9 +95,9 @@ class JobOperations:
             if found.actor:
                 crew = (found.job, found.role, groups.get(found.process, ""))
                 self._crews[crew].append(node)
-        self._take_in_those_without_a_group()
+        self._add_those_without_a_group()
 
-    def _take_in_those_without_a_group(self) -> None:
+    def _add_those_without_a_group(self) -> None:
         """Add the members without a known group to a class's group, if all others of the class are
         in one group."""
         for job, role, group in list(self._crews):

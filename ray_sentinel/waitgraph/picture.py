@@ -190,7 +190,7 @@ def picture(
             command=driver.command,
             started=driver.started,
             roots=tuple(
-                _told(root, translated, calls.at)
+                _wait_root(root, translated, calls.at)
                 for root, jobs_of in roots
                 if driver.job in jobs_of
             ),
@@ -216,7 +216,7 @@ def _jobs(root: GraphRoot, translated: RayFacts) -> set[str]:
     return {known[node].job for node in nodes if node in known}
 
 
-def _told(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
+def _wait_root(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
     names, known = translated.names, translated.processes.known
     chain = links(root.chain, names) or tuple(_called(root, translated))
     return WaitRoot(

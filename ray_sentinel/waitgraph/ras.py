@@ -16,7 +16,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.errors.watchdog import read_work
 from ray_sentinel.evidence.minority import fewer_than_half, most_odd
 from ray_sentinel.evidence.nccl_ras.load import in_order, read
-from ray_sentinel.evidence.nccl_ras.meshes import looks
+from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasCulprit, RasFacts, RasKind
@@ -105,7 +105,7 @@ def reason(
             kind="cannot-tell", evidence=("no poll could be read",), problems=tuple(told)
         )
     ordered = in_order(polls)
-    found = looks(ordered)
+    found = communicator_views(ordered)
     names = Names(ordered, ranks)
     waits = RasWaits(ordered, found, names)
     verdict = _RasVerdict(waits, names)

@@ -131,16 +131,16 @@ class RasWaits:
             MUTE: max(len(mute), told),
         }
         """How many processes are gone, named or not."""
-        self._tell_gone(DEAD, dead)
-        self._tell_gone(MUTE, mute)
-        self._tell_errors()
+        self._state_gone(DEAD, dead)
+        self._state_gone(MUTE, mute)
+        self._state_errors()
         self._kinds = [kind for look in looks for kind in operations(look)]
         self.operations = [one for kind in self._kinds for one in kind]
-        self._tell_operations()
-        self._tell_memberships()
-        self._tell_unlisted()
-        self._tell_table(polls[-1])
-        self._tell_movement()
+        self._state_operations()
+        self._state_memberships()
+        self._state_unlisted()
+        self._state_table(polls[-1])
+        self._state_movement()
         self._place()
 
     def who(self, view: RankView) -> str:
@@ -159,7 +159,7 @@ class RasWaits:
         self._marks.setdefault(found, why)
         self._ranks.setdefault(found, view)
 
-    def _tell_gone(self, why: str, processes: Sequence[RasProcess]) -> None:
+    def _state_gone(self, why: str, processes: Sequence[RasProcess]) -> None:
         """Processes, then the missing ranks whose process the answer does not tell."""
         fact = Broken if why == DEAD else Mute
         for process in processes:
@@ -189,7 +189,7 @@ class RasWaits:
                     self._mark((look, member), why)
                     self.lines.append(f"{self.who((look, member))} of {look.last.name} {why}")
 
-    def _tell_errors(self) -> None:
+    def _state_errors(self) -> None:
         failed = [(look, m) for look in self._looks for m in look.last.members if m.error]
         for look, member in failed:
             remote = member.error == ERRORS[REMOTE_ERROR]
@@ -201,7 +201,7 @@ class RasWaits:
         if len(failed) > _MOST_ERRORS:
             self.lines.append(f"... and {len(failed) - _MOST_ERRORS} such reports more")
 
-    def _tell_operations(self) -> None:
+    def _state_operations(self) -> None:
         for found, *_ in self._kinds[:_MOST_OPERATIONS]:
             look = found.look
             named = _listed([self.who((look, member)) for member in found.missing])
@@ -214,7 +214,7 @@ class RasWaits:
         if (more := len(self._kinds) - _MOST_OPERATIONS) > 0:
             self.lines.append(f"{more} such differences more")
 
-    def _tell_memberships(self) -> None:
+    def _state_memberships(self) -> None:
         """Ranks that are not yet, or no longer, in a communicator that others use. While it is
         created or destroyed they differ for a moment."""
         for look in self._looks:
@@ -242,7 +242,7 @@ class RasWaits:
             if not odd:
                 self.doubts[why] = "startup-stuck", 0.6
 
-    def _tell_unlisted(self) -> None:
+    def _state_unlisted(self) -> None:
         """Ranks that the answer leaves out altogether. That is normal while a communicator is
         created; in one that stands still in two polls, the others wait for whoever is missing."""
         for look in self._looks:
@@ -263,7 +263,7 @@ class RasWaits:
             for member in absent:
                 self._mark((look, member), UNLISTED)
 
-    def _tell_table(self, last: Poll) -> None:
+    def _state_table(self, last: Poll) -> None:
         """Communicators that are in the table of a text output, and not described."""
         bad = sum(row.communicators for row in last.rows if row.errors) - len(self._looks)
         if bad > 0:
@@ -273,7 +273,7 @@ class RasWaits:
         if any(row.status == "INIT" for row in last.rows):
             self.lines.append("communicators are being initialized")
 
-    def _tell_movement(self) -> None:
+    def _state_movement(self) -> None:
         changes = [look.moved(member) for look in self._looks for member in look.last.members]
         self.moved, self.still = changes.count(True), changes.count(False)
         if self.moved:

@@ -63,12 +63,14 @@ def _nodes(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
     ]
     columns["snapshot_age_seconds"] = [_tenths(one.snapshot_age_seconds) for one in nodes]
     said: dict[tuple[tuple[Any, ...], ...], int] = {}
-    columns["collectors"] = [said.setdefault(_said(one.collectors), len(said)) for one in nodes]
+    columns["collectors"] = [
+        said.setdefault(_collector_rows(one.collectors), len(said)) for one in nodes
+    ]
     collectors = [[dict(zip(COLLECTOR, one, strict=True)) for one in each] for each in said]
     return {"columns": columns, "collectors": collectors}
 
 
-def _said(collectors: Iterable[CollectorStatus]) -> tuple[tuple[Any, ...], ...]:
+def _collector_rows(collectors: Iterable[CollectorStatus]) -> tuple[tuple[Any, ...], ...]:
     return tuple((one.name, one.state, one.success, one.message) for one in collectors)
 
 

@@ -26,7 +26,7 @@ import msgspec
 
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.web.changes import changes
-from ray_sentinel.web.packing import PACKED_HEADERS, PACKING_LEVEL, takes_gzip
+from ray_sentinel.web.packing import PACKED_HEADERS, PACKING_LEVEL, accepts_gzip
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Live:
         """A stream, as long as there are not too many."""
         if self._streams >= MOST_STREAMS:
             return Response(body=b"too many streams; ask for /api/v1/page\n", status=503)
-        packed = takes_gzip(request)
+        packed = accepts_gzip(request)
         return Response(
             body=b"",
             content_type=EVENT_STREAM,
@@ -164,11 +164,11 @@ class Live:
     def _publish(self, picture: Picture | None) -> None:
         assert self._loop is not None  # the thread is begun with it
         try:
-            self._loop.call_soon_threadsafe(self._take, picture)
+            self._loop.call_soon_threadsafe(self._set_picture, picture)
         except RuntimeError:
             pass  # the server has ended meanwhile
 
-    def _take(self, picture: Picture | None) -> None:
+    def _set_picture(self, picture: Picture | None) -> None:
         self._picture = picture
         self._news.set()
         self._news = asyncio.Event()

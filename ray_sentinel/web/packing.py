@@ -25,13 +25,13 @@ def packed(response: Response, request: Request) -> Response:
     """
     if response.content_type != JSON or len(response.body) < LEAST_PACKED:
         return response
-    if not takes_gzip(request):
+    if not accepts_gzip(request):
         return response
     body = gzip.compress(response.body, PACKING_LEVEL)
     return msgspec.structs.replace(response, body=body, headers=response.headers + PACKED_HEADERS)
 
 
-def takes_gzip(request: Request) -> bool:
+def accepts_gzip(request: Request) -> bool:
     """Whether the client says so."""
     taken = request.headers.get("accept-encoding", "").replace(" ", "").lower().split(",")
     return "gzip" in taken

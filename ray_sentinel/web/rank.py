@@ -52,9 +52,9 @@ def asked(query: str) -> RankAsked:
 def series(ask: Callable[[RankAsked], RankSeries | None], request: Request) -> Response:
     """Its ``RankSeries``; null where there is no such rank."""
     try:
-        return _told(ask(asked(request.query)))
+        return _json(ask(asked(request.query)))
     except ValueError as error:
-        return _told({"error": str(error)}, 400)
+        return _json({"error": str(error)}, 400)
 
 
 class OutputReader:
@@ -71,9 +71,9 @@ class OutputReader:
         try:
             rank = asked(request.query)
         except ValueError as error:
-            return _told({"error": str(error)}, 400)
+            return _json({"error": str(error)}, 400)
         if self._readers >= MOST_READERS:
-            return _told(_BUSY, 503)
+            return _json(_BUSY, 503)
         return Response(body=b"", content_type=JSON, stream=lambda: self._stream(rank))
 
     async def _stream(self, rank: RankAsked) -> AsyncGenerator[bytes, None]:
@@ -109,5 +109,5 @@ class OutputReader:
         }
 
 
-def _told(what: object, status: int = 200) -> Response:
+def _json(what: object, status: int = 200) -> Response:
     return Response(body=msgspec.json.encode(what), content_type=JSON, status=status)

@@ -119,7 +119,7 @@ class Sim:
             node.id: ReportPace(1.0, phase=number / nodes) for number, node in enumerate(self.nodes)
         }
         for pace in self.paces.values():
-            pace.take(interval)
+            pace.set_interval(interval)
         self.shifts: dict[str, float] = {}
         """So far is each node's wall clock ahead of its agent's."""
         self.dead_nodes: set[str] = set()
@@ -166,7 +166,7 @@ class Sim:
         """One event to the engine; its requests are answered 0.2 s later."""
         self.log.append(event)
         actions = self.engine.handle(event)
-        for told in self.engine.told(actions):
+        for told in self.engine.events_of(actions):
             self.log.append(told)
             assert self.engine.handle(told) == []
         for action in actions:

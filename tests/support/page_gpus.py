@@ -65,8 +65,8 @@ def telemetry(
         last = number == nodes - 1 and nodes > 1
         at = NOW - (300.0 if last else 2.0)
         for earlier in (20.0, 10.0) if traffic else ():
-            known.take(counted(f"node-{number}{hostile}", number, at - earlier), NOW, 0.0)
-        known.take(told(f"node-{number}{hostile}", number, gpus=gpus, at=at), NOW, 0.0)
+            known.add(counted(f"node-{number}{hostile}", number, at - earlier), NOW, 0.0)
+        known.add(told(f"node-{number}{hostile}", number, gpus=gpus, at=at), NOW, 0.0)
     return known
 
 

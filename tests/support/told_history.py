@@ -48,7 +48,7 @@ class ToldHistory(HistoryKeeper):
                 sequence=0,
                 samples=(sender.batch(values, held, now),),
             )
-            self.telemetry.take(snapshot, now, 0.0)
+            self.telemetry.add(snapshot, now, 0.0)
 
     def _told_rows(
         self, until: dict[str, float], begin: float, seconds: float

@@ -45,8 +45,8 @@ class TopScreen:
 
     async def look(self) -> str:
         """What is shown after one more question to the coordinator."""
-        await asyncio.to_thread(self.asker.look)
-        self.app.look()
+        await asyncio.to_thread(self.asker.ask_once)
+        self.app.redraw()
         return await self.text()
 
     async def text(self) -> str:

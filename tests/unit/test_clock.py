@@ -69,9 +69,9 @@ def test_what_a_clock_said_is_placed_by_what_it_was_set_to_then() -> None:
     begun = wall.now()
     for step in (3600.0, -7200.0):
         wall.advance(10_000.0)
-        history.look()
+        history.poll()
         wall.step(step)
-        history.look()
+        history.poll()
     wall.advance(10_000.0)
     assert history.now() == 30_000.0
     assert history.earliest(begun + 100.0) == 100.0
@@ -91,6 +91,6 @@ def test_how_often_a_clock_is_set_does_not_matter() -> None:
     for _ in range(1000):
         wall.advance(1.0)
         wall.step(60.0)
-        history.look()
+        history.poll()
     assert history.earliest(wall.now()) == 1000.0
     assert history.earliest(wall.now() - 61.0) == 999.0

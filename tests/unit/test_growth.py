@@ -124,7 +124,7 @@ NO_READERS = {
         "evidence.stacks.frames.blocks.same_statement",
         "evidence.stacks.compare.function_of",
         "evidence.stacks.readers.formats.named",
-        "logs.salvage.told",
+        "logs.salvage.damage_text",
         "store.prometheus.binary.find_program",
         "store.prometheus.binary.probe",
         "store.prometheus.binary.version_of",

@@ -147,7 +147,7 @@ class FollowedFolder:
         self._listed = -1
         self._corrupt_in_gone = 0
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Find new files. Raises OSError where the folder cannot be listed."""
         changed = os.stat(self.path).st_mtime_ns
         if changed == self._listed:

@@ -91,7 +91,7 @@ class EventFileRun:
     def read(self, until: float, history: bool, files: Files) -> None:
         """Read what is new, until the monotonic moment; what cannot be read is said."""
         try:
-            self.followed.look()
+            self.followed.scan()
         except OSError as error:
             files.complain(self.followed.path, f"cannot be listed: {error.strerror or error}")
             return
@@ -110,10 +110,10 @@ class EventFileRun:
         while time.monotonic() < until and len(self.points) < MAX_POINTS and not file.caught_up:
             oldest = time.time() - OLDEST_SECONDS
             for event in file.read():
-                self._take(event, writer, oldest if history else math.inf)
+                self._add(event, writer, oldest if history else math.inf)
 
-    def _take(self, event: EventRecord, writer: FileAuthor, oldest: float) -> None:
-        taken = self.state.take(event)
+    def _add(self, event: EventRecord, writer: FileAuthor, oldest: float) -> None:
+        taken = self.state.add(event)
         if not taken or not 0 < event.wall_time < MAX_TIME or oldest == math.inf:
             return
         if event.wall_time < oldest:

@@ -56,7 +56,7 @@ class Agent:
     def runtime_environments(self) -> bytes:
         """The runtime environments that this node's Ray is building for tasks and actors:
         ``NodeEnvironments``."""
-        return pack_masked(self._monitor.environments.look())
+        return pack_masked(self._monitor.environments.poll())
 
     def flight_recorder(self, request: bytes) -> bytes:
         """The flight recorders of some ranks, for a ``DumpRequest``: ``Dumps``."""

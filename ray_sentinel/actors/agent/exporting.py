@@ -57,7 +57,7 @@ class Exporting:
             except Exception as error:  # anybody's code: the others are made, and the agent starts
                 log.debug("exporter %s cannot be made", name, exc_info=True)
                 kind = "" if isinstance(error, _TELLING) else f"{type(error).__name__}: "
-                self._say(f"exporter {name}: {kind}{error}")
+                self._note(f"exporter {name}: {kind}{error}")
 
     def _made(
         self, name: str, point: metadata.EntryPoint, config: Config, host: str, address: str
@@ -75,7 +75,7 @@ class Exporting:
     def _note_port(self, exporter: Exporter, wanted: int) -> None:
         place = urlsplit(exporter.url)
         if wanted and place.port not in (None, wanted):
-            self._say(
+            self._note(
                 f"port {wanted} of {place.hostname} is taken: metrics are on port {place.port}, "
                 "which /sd advertises"
             )
@@ -87,7 +87,7 @@ class Exporting:
             log.warning("exporter %s failed", exporter.name, exc_info=error)
             self._notes.append(note)
 
-    def _say(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         log.warning("%s", note)
         self._notes.append(note)
 

@@ -249,7 +249,7 @@ class NodeMonitor:
             self._loop.wake()
 
     def _cycle(self) -> None:
-        self.wall.look()
+        self.wall.poll()
         self._find_raylets()
         ranks, exits = self.watch.poll()
         self._note_problems()
@@ -358,25 +358,25 @@ class NodeMonitor:
             )
         )
         self._report_seconds = time.monotonic() - begun
-        self._pace.take(None if receipt is None else receipt.interval)
+        self._pace.set_interval(None if receipt is None else receipt.interval)
         if receipt is None:
             self._from_coordinator = ()
         else:
-            self._take_receipt(receipt)
+            self._accept_receipt(receipt)
 
-    def _take_receipt(self, receipt: Receipt) -> None:
+    def _accept_receipt(self, receipt: Receipt) -> None:
         self._outbox.acknowledged(receipt.exits)
         self._from_coordinator = receipt.families
         self._targets_version = receipt.targets_version
         if receipt.targets is not None:
             self._targets = receipt.targets
-        self._sampling.take(receipt)
+        self._sampling.accept(receipt)
         self._workers_version = receipt.workers_version
         if receipt.workers is not None:
             self.watch.set_ray_workers(receipt.workers)
         self.watch.set_ray_drivers(receipt.drivers)
         with self._neighbours_lock:
-            if self._neighbours.tell(receipt.raylets, time.monotonic()):
+            if self._neighbours.update(receipt.raylets, time.monotonic()):
                 self._raylets_due = 0.0
 
     def _notes(self) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class ReportPace:
         """Seconds between two reports while nothing happens, counted from the last report."""
         return self._interval
 
-    def take(self, wanted: float | None) -> None:
+    def set_interval(self, wanted: float | None) -> None:
         """Set the interval that the coordinator asks for, rounded up to whole looks. It takes
         effect with the next report, which states it. None if a report did not reach the
         coordinator."""

@@ -65,7 +65,7 @@ class RuntimeEnvironments:
         self._host, self._raylet = host, raylet
         self._address, self._logs = address, logs
 
-    def look(self) -> NodeEnvironments:
+    def poll(self) -> NodeEnvironments:
         """What is being built now. What cannot be determined is left out."""
         told, answers, problem = self._asked()
         begun, line = self._logged()

@@ -46,6 +46,6 @@ class NodeSampling:
             if values
         )
 
-    def take(self, receipt: Receipt) -> None:
+    def accept(self, receipt: Receipt) -> None:
         """Set what the coordinator has, and what it wants."""
         self._history, self._held = receipt.history, receipt.tables

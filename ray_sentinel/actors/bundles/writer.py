@@ -197,7 +197,7 @@ class BundleWriter:
                 task.result = (written.folder, written.problems)
                 task.done.set()
             if late and task.told and written.folder is not None and not failed:
-                self._tell_late(task.incident, written.folder)
+                self._notify_late(task.incident, written.folder)
 
     def _try_again(self, task: _Task, written: Written) -> None:
         """Queue what is still to be written: the rest of files that were written in part,
@@ -237,7 +237,7 @@ class BundleWriter:
             while len(self._problems) > MOST_PROBLEMS:
                 self._problems.popitem(last=False)
 
-    def _tell_late(self, incident: Incident, folder: Path) -> None:
+    def _notify_late(self, incident: Incident, folder: Path) -> None:
         try:
             self._late(incident, folder)
         except Exception:  # whoever is told must not end the writing

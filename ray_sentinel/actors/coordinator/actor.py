@@ -38,7 +38,7 @@ class Coordinator:
     async def report(self, data: bytes) -> bytes:
         """Take an ``AgentReport``, or a ``ReportDelta`` for one; returns a ``Receipt``. Raises
         UsageError if unreadable."""
-        return self._taken(data)
+        return self._accept(data)
 
     async def report_together(self, reports: list[bytes]) -> list[bytes]:
         """The same for all reports that a relay has gathered. The receipts are in the same order;
@@ -46,13 +46,13 @@ class Coordinator:
         receipts = []
         for data in reports:
             try:
-                receipts.append(self._taken(data, relayed=True))
+                receipts.append(self._accept(data, relayed=True))
             except UsageError as error:
                 log.warning("by a relay: %s", error)
                 receipts.append(b"")
         return receipts
 
-    def _taken(self, data: bytes, *, relayed: bool = False) -> bytes:
+    def _accept(self, data: bytes, *, relayed: bool = False) -> bytes:
         try:
             report = self._parts.roster.opened(data)
         except msgspec.DecodeError as error:
@@ -62,7 +62,7 @@ class Coordinator:
         if not self._parts.roster.is_late(report):
             now = self._parts.clock.now()
             number = self._engine.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
-            self._parts.take(report, number, relayed=relayed)
+            self._parts.accept(report, number, relayed=relayed)
         return pack(self._parts.receipt(report))
 
     async def status(self) -> bytes:

@@ -138,15 +138,15 @@ class EngineLoop:
         """The same, by who holds the lock."""
         self._last = max(self._last, now)
         event = msgspec.structs.replace(event, time=self._last)
-        number, actions = self._take(event)
-        for told in self._engine.told(actions):
-            self._take(told)
+        number, actions = self._handle(event)
+        for told in self._engine.events_of(actions):
+            self._handle(told)
         # Under the lock, so that actions keep the order of their events; it only queues them.
         for action in actions:
             self.act(action)
         return number
 
-    def _take(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
+    def _handle(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
         """The event's number in the log, and the actions that the engine requests."""
         state = None
         if self.writer.begins:
@@ -181,7 +181,7 @@ class EngineLoop:
         """The state, its one-sentence summary, and the jobs."""
         with self._lock:
             picture = self._engine.picture(self._clock.now())
-        state, verdict, jobs = picture.told()
+        state, verdict, jobs = picture.summary()
         shift = self._clock.shift
         return state, verdict, tuple(shown_job(job, shift) for job in jobs)
 
@@ -238,16 +238,16 @@ class EngineLoop:
         shift = self._clock.shift
         return tuple(shown_incident(incident, shift) for incident in made)
 
-    def shed(self) -> str:
+    def free_memory(self) -> str:
         """Make the engine drop data to save memory. Returns the part that gave some, "" if none
         can."""
-        before = self.shed_parts
+        before = self.drop_counts
         self.feed(MemoryShort(time=self._clock.now()))
-        after = self.shed_parts
+        after = self.drop_counts
         return next((part for part, times in after.items() if times > before.get(part, 0)), "")
 
     @property
-    def shed_parts(self) -> dict[str, int]:
+    def drop_counts(self) -> dict[str, int]:
         """How often each part had to drop data."""
         with self._lock:
             return dict(self._engine.state.shed)

@@ -29,7 +29,7 @@ from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_nod
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.gathering.group_book import GroupBook
-from ray_sentinel.actors.coordinator.gathering.job_stacks import take_look
+from ray_sentinel.actors.coordinator.gathering.job_stacks import gather_look
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
 from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
 from ray_sentinel.actors.coordinator.ray.calls import ended_calls
@@ -196,7 +196,7 @@ class Executor:
         self._former = {i.id: i.bundle for i in incidents if i.bundle and i.state in OPEN}
         """Folders of the incidents that the previous coordinator captured, by incident."""
         self._ras = RasWitness(self._ask_ras, self._clock)
-        self._notifier = notifier_of(config, self._told)
+        self._notifier = notifier_of(config, self._record_sent)
         self._undelivered: dict[str, tuple[IncidentState, ...]] = {}
         """States that the previous coordinator had no time to announce, by incident."""
         for incident in incidents:
@@ -205,17 +205,17 @@ class Executor:
             self._notifier.know(key for key in keys_of_past(incident) if key not in missing)
             self._undelivered[incident.id] = late
 
-    def tell_undelivered(self, incidents: Iterable[Incident]) -> None:
+    def send_undelivered(self, incidents: Iterable[Incident]) -> None:
         """Send the notices that the previous coordinator did not deliver before it ended;
         ``incidents`` are as people see them. One that was delivered at the last moment, and not
         recorded, is sent twice."""
         late, self._undelivered = self._undelivered, {}
         for incident in incidents:
             for state in late.get(incident.id, ()):
-                self._tell(as_of(incident, state))
+                self._notify(as_of(incident, state))
 
-    def _tell(self, incident: Incident) -> None:
-        self._notifier.tell(notice_of(incident, incident_dict(incident)))
+    def _notify(self, incident: Incident) -> None:
+        self._notifier.notify(notice_of(incident, incident_dict(incident)))
 
     def __call__(self, action: AnyAction) -> None:
         pools = {
@@ -267,7 +267,7 @@ class Executor:
         asked_at = self._clock.now()
 
         def late(data: bytes) -> None:
-            self._pool.submit(self._take_late, action, data, asked_at)
+            self._pool.submit(self._feed_late, action, data, asked_at)
 
         answers, problems = self._agents.ask_about("sample", action.ranks, SAMPLE_SECONDS, late)
         sampled = [unpack(data, Sampled) for data in answers.values()]
@@ -279,7 +279,7 @@ class Executor:
             problems=(*problems, *(line for answer in sampled for line in answer.problems)),
         )
 
-    def _take_late(self, action: TakeStacks, data: bytes, asked_at: float) -> None:
+    def _feed_late(self, action: TakeStacks, data: bytes, asked_at: float) -> None:
         """Take one node's part of a round that was reported without it: on a busy machine all are
         late."""
         now = self._clock.now()
@@ -311,7 +311,7 @@ class Executor:
 
     def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
         by_rank, _ = self._dumps.reduced(action.ranks)
-        self.groups.take(action.ranks, by_rank, self._clock.now())
+        self.groups.add(action.ranks, by_rank, self._clock.now())
         hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
         facts = None
         if by_rank:
@@ -329,7 +329,7 @@ class Executor:
         looked at again."""
         try:
             agents = self._fleet.handles()
-            look = take_look(ray, action.ray_job, times=action.times, agents=agents)
+            look = gather_look(ray, action.ray_job, times=action.times, agents=agents)
         except (ray.exceptions.RayError, RuntimeError, OSError) as error:
             log.warning("job %s could not be looked at: %s", action.ray_job, error)
             look = RayLook(calls=RayCalls(), notes=(f"it could not be looked at: {error}",))
@@ -455,10 +455,10 @@ class Executor:
         folder = self.writer.publish(incident)
         # People are told within a second or so, even if the disk does not answer.
         named = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
-        self._tell(named)
+        self._notify(named)
         self._forget_over()
 
-    def _told(self, notice: Notice) -> None:
+    def _record_sent(self, notice: Notice) -> None:
         incident = str(notice.details.get("id", ""))
         try:
             self.feed(NoticeSent(time=self._clock.now(), incident=incident, state=notice.event))

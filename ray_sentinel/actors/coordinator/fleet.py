@@ -396,7 +396,7 @@ class RelayPing:
             self._handle = placement.start_relay(node, groups())
             self._ping = self._handle.ping.remote()
         except (RayError, ValueError, RuntimeError) as error:
-            self._say(last_line(error))
+            self._warn(last_line(error))
 
     def __call__(self) -> bool | None:
         if self._handle is None:
@@ -406,7 +406,7 @@ class RelayPing:
             try:
                 ray.get(self._ping)
             except ActorDiedError as error:
-                self._say(last_line(error))
+                self._warn(last_line(error))
                 return False
             except RayError:
                 self._ping = self._handle.ping.remote()  # Ray is starting it again
@@ -417,10 +417,10 @@ class RelayPing:
         patience = RELAY_HANGS_SECONDS if self._answered else RELAY_STARTS_SECONDS
         if time.monotonic() - self._asked_at < patience:
             return None
-        self._say(f"it has not answered for {patience:.0f} s")
+        self._warn(f"it has not answered for {patience:.0f} s")
         return False
 
-    def _say(self, why: str) -> None:
+    def _warn(self, why: str) -> None:
         log.warning("the relay of node %s is done without: %s", self._node.id[:8], why)
 
 

@@ -116,15 +116,15 @@ class HistoryKeeper:
 
     def recent(self) -> list[tuple[float, str, dict[str, float]]]:
         """(Time, host, values) of what agents sent in the last half hour."""
-        return list(self._told({}, -math.inf))
+        return list(self._named_rows({}, -math.inf))
 
     def _rows(self, until: dict[str, float], begin: float) -> list[Rows]:
         """What agents sent after ``until``, which is moved forward."""
-        told = self._told(until, begin)
+        told = self._named_rows(until, begin)
         with self._lock:
             return [row for moment in told for row in self._packer.pack(*moment)]
 
-    def _told(
+    def _named_rows(
         self, until: dict[str, float], begin: float
     ) -> Iterator[tuple[float, str, dict[str, float]]]:
         wanted = self._request()

@@ -25,12 +25,12 @@ class MemoryGuard:
     def __init__(
         self,
         most_bytes: int,
-        shed: Callable[[], str],
+        free_memory: Callable[[], str],
         resident: Callable[[], int] = resident_bytes,
     ) -> None:
-        """``shed`` drops something and returns what; "" if there is nothing left to drop."""
+        """``free_memory`` drops something and returns what; "" if there is nothing left to drop."""
         self._most = most_bytes
-        self._shed = shed
+        self._free_memory = free_memory
         self._resident = resident
         self.exhausted = False
         """Whether too much memory is used, and nothing is left to drop."""
@@ -38,7 +38,7 @@ class MemoryGuard:
     def step(self) -> None:
         """Check the memory, and drop something if too much is used."""
         taken = self._resident()
-        part = self._shed() if taken > self._most else ""
+        part = self._free_memory() if taken > self._most else ""
         self.exhausted = taken > self._most and not part
         if part:
             log.warning(

@@ -119,13 +119,13 @@ class CoordinatorParts:
         )
         self._ray_actors = RayActors()
         self._ray_store = RayStore(context.gcs_address)
-        self._ray_table = RayTable(self._ray_store, self._tell_table)
-        self._ray_deaths = RayDeathWatch(ControlStoreDeaths(self._ray_store), self._tell_deaths)
+        self._ray_table = RayTable(self._ray_store, self._feed_table)
+        self._ray_deaths = RayDeathWatch(ControlStoreDeaths(self._ray_store), self._feed_deaths)
         self.clock, self.engine = self._recovered(deployment, restarted=bool(restarts))
         capture = self._config.capture
         self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
         self._phase_file = PhaseFile(self._storage.root)
-        self._recall_phases()
+        self._load_phases()
         self._prometheus = PrometheusKeeper(self._config, self._storage)
         self.history = HistoryKeeper(
             self._storage.folder("history"),
@@ -144,7 +144,7 @@ class CoordinatorParts:
             events=self._events_folder.parent if self._events_folder else None,
             history=self._storage.folder("history"),
         )
-        self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.shed)
+        self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.free_memory)
         self.page = Page(
             PageSource(
                 self.status,
@@ -191,7 +191,7 @@ class CoordinatorParts:
         most = self._config.storage.max_bytes // 4
         loop = EngineLoop(engine, clock, self._executor, folder, most)
         self._executor.feed = loop.feed
-        self._executor.tell_undelivered(loop.incidents())
+        self._executor.send_undelivered(loop.incidents())
         loop.resume(pending, restarted=restarted)
         return clock, loop
 
@@ -207,7 +207,7 @@ class CoordinatorParts:
             )
             return restore(None, self._config)
 
-    def _recall_phases(self) -> None:
+    def _load_phases(self) -> None:
         try:
             phases = within(DISK_SECONDS, self._phase_file.load)
         except TimeoutError:
@@ -226,7 +226,7 @@ class CoordinatorParts:
         self._start("phases", 20.0, self._save_phases)
         if self._timed.wanted:
             self._start("timed-capture", 1.0, self._capture_when_due)
-        self._start("ray-table", TABLE_SECONDS / 4, self._look_at_table)
+        self._start("ray-table", TABLE_SECONDS / 4, self._poll_ray)
         self._start("history-file", 1.0, self.history.save_when_due)
         if self._prometheus.wanted:
             self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
@@ -259,15 +259,15 @@ class CoordinatorParts:
             [key for key in drained if idle_for.get(key, 0.0) >= DRAINED_SECONDS], DRAINED
         )
 
-    def _look_at_table(self) -> None:
+    def _poll_ray(self) -> None:
         self._ray_table.poll()
         self._ray_deaths.poll()
 
-    def _tell_deaths(self, deaths: tuple[RayDeath, ...]) -> None:
+    def _feed_deaths(self, deaths: tuple[RayDeath, ...]) -> None:
         self.engine.feed(RayDeathsTold(time=self.clock.now(), deaths=deaths))
 
-    def _tell_table(self, table: RayCalls) -> None:
-        self._ray_deaths.take_table(table)
+    def _feed_table(self, table: RayCalls) -> None:
+        self._ray_deaths.set_table(table)
         self.engine.feed(RayTableTold(time=self.clock.now(), table=table))
 
     def _agents_are_back(self) -> bool:
@@ -310,10 +310,10 @@ class CoordinatorParts:
         for path in self._pruner.prune(keep):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
-    def take(self, report: AgentReport, number: int, *, relayed: bool) -> None:
+    def accept(self, report: AgentReport, number: int, *, relayed: bool) -> None:
         """Process the parts of a report that do not concern the engine; the report is event
         ``number`` of the log."""
-        self.roster.take(report, self.clock.now(), number)
+        self.roster.store(report, self.clock.now(), number)
         self.roster.relayed += relayed
         if self._ray_deaths.are_new(report.snapshot.node.id, report.snapshot.ray_exits):
             self._ray_table.hurry()
@@ -372,7 +372,7 @@ class CoordinatorParts:
             log_waiting_bytes=writer.waiting_bytes,
             log_waiting_limit_bytes=writer.most_waiting,
             log_missing=writer.missing,
-            shed=self.engine.shed_parts,
+            shed=self.engine.drop_counts,
         )
 
     def nodes(self) -> tuple[NodeStatus, ...]:

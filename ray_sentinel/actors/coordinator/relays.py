@@ -87,7 +87,7 @@ class Relays:
         new = self._candidates(nodes, free)[: max(0, self._wanted - len(stays))]
         self._made.update(self._start([nodes[node_id] for node_id in new]))
         self._dropping.difference_update(new)
-        self._look()
+        self._poll()
         for node_id in list(self._dropping):
             self._drop(node_id)
             self._dropping.discard(node_id)
@@ -106,7 +106,7 @@ class Relays:
         found = {key for key in free if key in nodes and not nodes[key].is_head}
         return sorted(found - self._made.keys(), key=lambda key: (self._failed[key], _mixed(key)))
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         ready = set(self._ready)
         for node_id, answers in list(self._made.items()):
             answer = answers()

@@ -90,7 +90,7 @@ class Roster:
                 return 0
             return entry.report.snapshot.sequence
 
-    def take(self, report: AgentReport, now: float, number: int) -> None:
+    def store(self, report: AgentReport, now: float, number: int) -> None:
         """Store a report; ``number`` is its place in the event log."""
         node_id = report.snapshot.node.id
         with self._lock:

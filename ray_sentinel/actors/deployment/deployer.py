@@ -53,7 +53,7 @@ class Deployer:
                 self._attempt()
             except Exception as error:  # a daemon thread of a training: say it, and go on
                 log.debug("deployment failed", exc_info=True)
-                self._tell(False, (f"{type(error).__name__}: {error}",))
+                self._set_outcome(False, (f"{type(error).__name__}: {error}",))
             if self.outcome or time.monotonic() - begun > GIVE_UP_SECONDS:
                 return
             if self._stop.wait(RETRY.delay(failures)):
@@ -64,9 +64,9 @@ class Deployer:
         from ray_sentinel.actors.deployment import background
 
         self.address = background.own_address()
-        self._tell(*background.attempt(self._config, self.address))
+        self._set_outcome(*background.attempt(self._config, self.address))
 
-    def _tell(self, outcome: bool, problems: tuple[str, ...]) -> None:
+    def _set_outcome(self, outcome: bool, problems: tuple[str, ...]) -> None:
         for problem in problems:
             if problem not in self.problems:
                 log.warning("ray_sentinel: %s", problem)

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         node = _choose(found.ask("status", Status), args.node)
         before = _incarnation(found, node.id)
         begun = time.monotonic()
-        restarted = bool(found.tell("restart_agent", node.id))
+        restarted = bool(found.call("restart_agent", node.id))
         well = restarted and _wait(found, node.id, before, args.timeout)
         seconds = round(time.monotonic() - begun, 3)
     say = speaker()

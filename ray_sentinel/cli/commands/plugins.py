@@ -117,12 +117,12 @@ def _push(args: argparse.Namespace) -> int:
         print_json(rows)
     else:
         for row in rows:
-            _say(f"{row['host']}: {_told(row)}")
+            _say(f"{row['host']}: {_describe(row)}")
     failed = [s for row in rows for s in row.get("collectors", ()) if s.success is False]
     return 1 if failed or not rows or not all(row["installed"] for row in rows) else 0
 
 
-def _told(row: dict[str, Any]) -> str:
+def _describe(row: dict[str, Any]) -> str:
     if not row["installed"]:
         return f"not installed: {row['message']}"
     fares = (

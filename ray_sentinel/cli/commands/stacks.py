@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look and print."""
-    from ray_sentinel.actors.coordinator.gathering.job_stacks import look_at_jobs
+    from ray_sentinel.actors.coordinator.gathering.job_stacks import inspect_jobs
     from ray_sentinel.actors.deployment import cluster
 
     with cluster.connect(args.address) as ray:
-        found = look_at_jobs(ray)
+        found = inspect_jobs(ray)
     found = msgspec.structs.replace(
         found, jobs=tuple(job for job in found.jobs if args.job in ("", job.job))
     )

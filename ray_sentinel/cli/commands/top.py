@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
     with asked(args) as found:
         asker, gpus = StatusAsker(found, max(args.interval, SHORTEST)), GpuAsker()
-        asker.look()
+        asker.ask_once()
         if asker.seen.status is None:
             raise UnreachableError(asker.seen.error)
         asker.start()

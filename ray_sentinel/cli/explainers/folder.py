@@ -219,7 +219,7 @@ def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator
                 kind=explained.kind,
                 confidence=explained.confidence,
                 ranks=tuple(one.rank for one in explained.culprits if one.rank is not None),
-                text=_said(explained),
+                text=_describe(explained),
                 files=count[source],
             )
     for source in sorted({item.source for item in recorded}):
@@ -236,7 +236,7 @@ def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator
         )
 
 
-def _said(explained: Explained) -> str:
+def _describe(explained: Explained) -> str:
     """What one explainer found, in a line."""
     if isinstance(explained, Triage):
         return explained.summary

@@ -97,11 +97,11 @@ def run(args: argparse.Namespace) -> int:
     ray = Path(args.ray_temp_dir)
     with until_closed():
         try:
-            _until_it_answers(server, targets.look(), ray_targets(ray, hosts))
+            _until_it_answers(server, targets.poll(), ray_targets(ray, hosts))
             _say(server, as_json=args.json)
             while True:
                 time.sleep(STEP_SECONDS)
-                server.step(targets.look(), ray_targets(ray, hosts))
+                server.step(targets.poll(), ray_targets(ray, hosts))
         finally:
             server.close()  # it writes what it has; a second Ctrl-C does not cut that short
     return 0

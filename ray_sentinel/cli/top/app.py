@@ -83,7 +83,7 @@ class DetailsScreen(ModalScreen[None]):
         more = "  s its stack now" if self.about is not None else ""
         yield Static(f"esc back  ↑↓ scroll{more}", id="keys", markup=False)
 
-    def tell(self, text: Text) -> None:
+    def set_text(self, text: Text) -> None:
         """Show another text, from its beginning."""
         self._text = for_terminal(text)
         self._draw()
@@ -165,8 +165,8 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         """Begin to look."""
         self.action_pane(0)
-        self.look()
-        self.set_interval(LOOK_EVERY, self.look)
+        self.redraw()
+        self.set_interval(LOOK_EVERY, self.redraw)
 
     @property
     def pane(self) -> RowsPane:
@@ -177,7 +177,7 @@ class TopApp(App[None]):
     def _switcher(self) -> ContentSwitcher:
         return self.screen_stack[0].query_one(ContentSwitcher)
 
-    def look(self) -> None:
+    def redraw(self) -> None:
         """Draw what is new: an answer, or a second that has passed."""
         seen, second = self._asker.seen, int(self._clock())
         new, passed = seen is not self._drawn, second != self._second
@@ -314,37 +314,39 @@ class TopApp(App[None]):
             self.action_pane(1)
             self._only(item.host)
         elif isinstance(item, ProcessLine):
-            self._tell(details.joined(details.of_process(item, seen.incidents)), item)
+            self._open_details(details.joined(details.of_process(item, seen.incidents)), item)
         elif isinstance(item, pulse.PulseLine):
-            self._tell(details.joined(pulse.told_of(item)))
+            self._open_details(details.joined(pulse.lane_details(item)))
         elif isinstance(item, Incident):
-            self._tell(details.joined(details.of_incident(item)))
+            self._open_details(details.joined(details.of_incident(item)))
         elif isinstance(item, NodeStatus | GpuLine):
             node = item if isinstance(item, NodeStatus) else item.node
-            self._tell(details.joined(details.of_node(node, self._lines)))
+            self._open_details(details.joined(details.of_node(node, self._lines)))
 
     def action_stack(self) -> None:
         """Take the stack of the process that is chosen, or that is shown in full."""
         shown = self.screen if isinstance(self.screen, DetailsScreen) else None
         about = self.pane.chosen if shown is None else shown.about
         if isinstance(about, ProcessLine):
-            shown = shown or self._tell(Text("taking its stack …", style="dim"), about)
-            self._take_stack(about, shown)
+            shown = shown or self._open_details(Text("taking its stack …", style="dim"), about)
+            self._fetch_stack(about, shown)
 
     @work(exclusive=True, exit_on_error=False)
-    async def _take_stack(self, about: ProcessLine, screen: DetailsScreen) -> None:
+    async def _fetch_stack(self, about: ProcessLine, screen: DetailsScreen) -> None:
         """Show the stack of a process, once an agent has taken it, which may take seconds."""
         status = self._asker.seen.status
         nodes = status.nodes if status is not None else ()
         ids = [node.id for node in nodes if node.host == about.host]
         try:
-            taken = stack.in_background(lambda: details.joined(stack.told(about, ids, self._take)))
+            taken = stack.in_background(
+                lambda: details.joined(stack.stack_lines(about, ids, self._take))
+            )
             text = await asyncio.wrap_future(taken)
         except failures() as error:
             text = plain(f"its stack could not be taken: {error}", "yellow")
-        screen.tell(text)
+        screen.set_text(text)
 
-    def _tell(self, text: Text, about: ProcessLine | None = None) -> DetailsScreen:
+    def _open_details(self, text: Text, about: ProcessLine | None = None) -> DetailsScreen:
         screen = DetailsScreen(text, about)
         self.push_screen(screen)
         return screen

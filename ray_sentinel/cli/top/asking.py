@@ -70,7 +70,7 @@ class StatusAsker:
         if self._thread.is_alive():
             self._thread.join(seconds)
 
-    def look(self) -> None:
+    def ask_once(self) -> None:
         """Ask once. Never raises: what is wrong stands in ``seen``, beside the last answer."""
         try:
             self.seen = self._asked()
@@ -81,7 +81,7 @@ class StatusAsker:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            self.look()
+            self.ask_once()
             self._due.wait(self._interval)
             self._due.clear()
 

@@ -105,7 +105,7 @@ class GpuAsker:
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def look(self) -> None:
+    def ask_once(self) -> None:
         """One look at all that are wanted."""
         wanted = self._wanted
         for url, answer in zip(wanted, self._pool.map(self._of_node, wanted), strict=True):
@@ -114,7 +114,7 @@ class GpuAsker:
     def _run(self) -> None:
         while not self._closed.wait(EVERY if self._wanted else 0.2):
             try:
-                self.look()
+                self.ask_once()
             except RuntimeError:  # the pool was shut down meanwhile
                 return
 

@@ -173,7 +173,7 @@ def cells(line: PulseLine) -> list[Text]:
     ]
 
 
-def told_of(line: PulseLine) -> Iterator[Text]:
+def lane_details(line: PulseLine) -> Iterator[Text]:
     """One lane in full: the picture, and all that happened, the newest first."""
     named = f"{line.pulse.job} attempt {line.pulse.attempt} {line.lane.name}".strip()
     count = sum(point[1] for point in line.lane.points)

@@ -38,7 +38,9 @@ def taker(found: Asked) -> TakeStack | None:
     return take
 
 
-def told(line: ProcessLine, node_ids: Sequence[str], take: TakeStack | None) -> Iterator[Text]:
+def stack_lines(
+    line: ProcessLine, node_ids: Sequence[str], take: TakeStack | None
+) -> Iterator[Text]:
     """The stack of a process as lines, the innermost call first; where it cannot be taken from
     here, the command that takes it. Blocks for seconds."""
     yield plain(f"stack of {line.who} of {line.job}", "bold")

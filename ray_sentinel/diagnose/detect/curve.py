@@ -40,7 +40,7 @@ def joint(case: JobCase, panel: SeriesPanel, q: float = 0.5) -> Floats:
     return np.where(case.superseded, np.nan, curve)
 
 
-def told(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Bools, size: float,
+def describe(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Bools, size: float,
          at: float | None = None, lasting: bool = True) -> Curve:  # fmt: skip
     """The event in ``cells`` (T,), described with the step at which it began."""
     first = int(np.flatnonzero(cells)[0])
@@ -74,10 +74,10 @@ def broken(case: JobCase, panel: SeriesPanel, curve: Floats, name: str, title: s
     final = off & (np.arange(curve.size) > (-1 if finite is None else finite))
     if final.any() and final.sum() >= min(last, known.size):
         text = f"the {title} is NaN or infinite from here on,"
-        found.append(told(case, panel, f"{name}-nan", text, final, float("inf")))
+        found.append(describe(case, panel, f"{name}-nan", text, final, float("inf")))
         off = off & ~final
     if off.any():
         text = f"the {title} was NaN or infinite in {off.sum()} of {known.size} samples, first"
-        found.append(told(case, panel, f"{name}-overflow", text, off, float("inf"),
+        found.append(describe(case, panel, f"{name}-overflow", text, off, float("inf"),
                           lasting=False))  # fmt: skip
     return found, stats.finite(curve)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import schedule
-from ray_sentinel.diagnose.detect.curve import LOCAL, Curve, broken, joint, told
+from ray_sentinel.diagnose.detect.curve import LOCAL, Curve, broken, describe, joint
 from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
@@ -64,7 +64,7 @@ def _rises(case: JobCase, panel: SeriesPanel, loss: Floats) -> list[Curve]:
             "loss-diverged": " and did not come back",
         }[kind]
     )
-    return [told(case, panel, kind, text, cells, size, lasting=not back or setback)]
+    return [describe(case, panel, kind, text, cells, size, lasting=not back or setback)]
 
 
 def _noise(calm: Floats) -> float:

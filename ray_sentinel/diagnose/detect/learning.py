@@ -7,7 +7,7 @@ import numpy as np
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import divergence, schedule
-from ray_sentinel.diagnose.detect.curve import LOCAL, Curve, broken, joint, told
+from ray_sentinel.diagnose.detect.curve import LOCAL, Curve, broken, describe, joint
 from ray_sentinel.diagnose.shifts import find_shifts
 
 GRADIENT_SPIKE = 5.0
@@ -42,7 +42,7 @@ def _gradients(case: JobCase) -> list[Curve]:
     if high.any():
         size = float(np.nanmax(np.where(high, norm / local, np.nan)))
         lasting = int(high.sum()) >= 5
-        found.append(told(case, panel, "grad-spike",
+        found.append(describe(case, panel, "grad-spike",
                             f"gradient norm up to {size:.0f} times the usual", high, size,
                             lasting=lasting))  # fmt: skip
     return found
@@ -65,4 +65,4 @@ def _moe(case: JobCase) -> list[Curve]:
         cells = (values > (worst.before + worst.after) / 2) & (case.times >= worst.at)
     cells = stats.joined(cells, 3)
     text = f"MoE load-balance loss up from {worst.before:.3g} to {worst.after:.3g}"
-    return [told(case, panel, "moe-shift", text, cells, worst.size, at=worst.at)]
+    return [describe(case, panel, "moe-shift", text, cells, worst.size, at=worst.at)]

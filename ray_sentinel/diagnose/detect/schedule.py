@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.detect.curve import Curve, joint, told
+from ray_sentinel.diagnose.detect.curve import Curve, describe, joint
 from ray_sentinel.diagnose.series import Floats
 
 LR_JUMP = 1.5
@@ -41,10 +41,10 @@ def find(case: JobCase) -> list[Curve]:
         cells[known[index + 1] :] = True
         if after > LR_JUMP * before and after > REACHED * highest[index]:
             text = f"learning rate jumped from {before:.3g} to {after:.3g}"
-            found.append(told(case, panel, "lr-jump", text, cells, after - before))
+            found.append(describe(case, panel, "lr-jump", text, cells, after - before))
         elif after < before / LR_JUMP:
             text = f"learning rate dropped from {before:.3g} to {after:.3g}"
-            found.append(told(case, panel, "lr-drop", text, cells, after - before))
+            found.append(describe(case, panel, "lr-drop", text, cells, after - before))
     return found[:2]
 
 

@@ -44,7 +44,7 @@ class HangContext(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def look(case: JobCase, stop: ProgressStop) -> HangContext:
+def hang_context(case: JobCase, stop: ProgressStop) -> HangContext:
     """GPU states during the stop, and what went wrong just before it."""
     settled = min(stop.at + SETTLE_SECONDS + 2 * case.cell, (stop.at + stop.end) / 2)
     late = stop.latest + 3 * case.cell

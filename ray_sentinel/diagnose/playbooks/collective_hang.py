@@ -20,7 +20,7 @@ from ray_sentinel.diagnose.detect.levels import StalledGpu
 from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.playbooks._hang_answer import answer
-from ray_sentinel.diagnose.playbooks._hang_context import TRIGGER_SECONDS, HangContext, look
+from ray_sentinel.diagnose.playbooks._hang_context import TRIGGER_SECONDS, HangContext, hang_context
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis
 
 NAME = "collective-hang"
@@ -50,7 +50,7 @@ def run(case: JobCase) -> Diagnosis:
     stop = case.once(stops.find)
     if stop is None:
         return _not_stopped(case)
-    context = look(case, stop)
+    context = hang_context(case, stop)
     for judge in (_completed, _still_working, _killed, _device_fault, _node_death, _network, _tcp,
                   _straggler, _absent, _computing, _busy_wait, _resting):  # fmt: skip
         if (diagnosis := judge(case, context)) is not None:

@@ -62,7 +62,7 @@ def run(case: JobCase) -> Diagnosis:
     """Whether the accused tasks were alive."""
     if not _spoken_of(case) and case.options.crash_at is None:
         if not case.logs.files and (early := case.once(idle_onset.first)) is not None:
-            return _unsaid(case, early)
+            return _without_logs(case, early)
         if not _ended_abruptly(case):
             text = (
                 "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
@@ -98,7 +98,7 @@ def _judged(case: JobCase) -> Diagnosis:
     return _false(case, moment, own)
 
 
-def _unsaid(case: JobCase, early: idle_onset.Rested) -> Diagnosis:
+def _without_logs(case: JobCase, early: idle_onset.Rested) -> Diagnosis:
     """No log tells anything, but some hosts rested first."""
     fatal = any(one.severity == "fatal" for one in case.once(faults.find))
     if fatal or case.once(series_end.hosts) or case.once(memory.kills):
@@ -203,7 +203,7 @@ def _false(case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu]) -
     else:
         cause, found = "heartbeat-false-positive", []
         text = (
-            f"A heartbeat false positive: {alive} when the heartbeats stopped; {_looked_at(case)}. "
+            f"A heartbeat false positive: {alive} when the heartbeats stopped; {_examined(case)}. "
             "The heartbeat's own channel failed."
         )
     links = wording.linked(found[:4])
@@ -216,7 +216,7 @@ def _false(case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu]) -
     return _answer(case, moment, own, cause, text, confidence, chain, (), facts)
 
 
-def _looked_at(case: JobCase) -> str:
+def _examined(case: JobCase) -> str:
     """What was examined and ruled out, and what is not recorded."""
     sources = (("TCP", ("tcp.retx",)), ("RDMA", ("rdma.retx", "rdma.port")),
                ("I/O pressure", ("io.full",)), ("dirty pages", ("io.dirty",)))  # fmt: skip

@@ -114,9 +114,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             incident,
             kind=verdict.kind,
             milestones=added(self.milestones, *of_progress(self._shown(verdict, views))),
-            severity="warning"
-            if KINDS[verdict.kind].is_mild or self._told_mildly()
-            else "critical",
+            severity="warning" if KINDS[verdict.kind].is_mild or self._is_warning() else "critical",
             summary=verdict.summary,
             verdict=with_last_lines(verdict, incident.logs),
             suspects=tuple(view.rank.id for view in views),
@@ -126,10 +124,10 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def is_made_worse_by(self, finding: Finding) -> bool:
         """Whether the rule that has its own verdict called it a warning before and no longer
         does."""
-        told = self.incident.confirmed_at is not None and self._told_mildly()
+        told = self.incident.confirmed_at is not None and self._is_warning()
         return told and finding.rule in self.findings and finding.severity == "critical"
 
-    def is_told_anew_by(self, finding: Finding) -> bool:
+    def is_redescribed_by(self, finding: Finding) -> bool:
         """Whether the rule that knows what is missing now describes it differently."""
         before, told = self.findings.get(finding.rule), self.incident.verdict
         return (
@@ -142,7 +140,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             and before.verdict.summary != finding.verdict.summary
         )
 
-    def _told_mildly(self) -> bool:
+    def _is_warning(self) -> bool:
         """Whether the rule that knows the whole verdict calls it a warning."""
         known = (finding for finding in self.findings.values() if finding.verdict is not None)
         return any(finding.severity == "warning" for finding in known)
@@ -159,7 +157,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         captured = [step.at for step in self.incident.history if step.state == "captured"]
         self.captures, self.captured_at = len(captured), max(captured, default=float("-inf"))
 
-    def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
+    def add_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
         """Add a round of stacks. Rounds come in order; a late one is dropped."""
         if number > self.last_round:
             self.last_round = number

@@ -99,7 +99,7 @@ def _case(evidence: FolderEvidence) -> Case:
             world_size=max(processes) + 1,
         )
         seen = RankSnapshot(rank=rank, process=ProcessState(state="S"))
-        view.take(seen, process.host, 0.0, 0.0)
+        view.apply(seen, process.host, 0.0, 0.0)
     case = Case(incident_id="", job_number=1, opened_at=0.0, asked_round_at=0.0)
     case.bind({"": _opened(job, attempt, incident)}, view)
     known = set(processes.values())

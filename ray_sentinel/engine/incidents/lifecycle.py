@@ -107,10 +107,12 @@ class IncidentLifecycle:
         """A rule has made a finding. ``slowed`` are the ranks that slowed the job down before."""
         job = self._view.jobs[finding.job, finding.attempt]
         case = self._store.case_for(finding, job)
-        new = case is not None and (case.is_made_worse_by(finding) or case.is_told_anew_by(finding))
+        new = case is not None and (
+            case.is_made_worse_by(finding) or case.is_redescribed_by(finding)
+        )
         if case is not None and finding.verdict is not None and new:
             case.findings[finding.rule] = finding
-            return self._tell(case.with_verdict(case.incident, finding.verdict))
+            return self._publish(case.with_verdict(case.incident, finding.verdict))
         if self._store.is_answered(finding, job):
             return []
         if case is None:
@@ -174,14 +176,14 @@ class IncidentLifecycle:
         captured = advance(case.incident, "captured", now, "; ".join(event.problems[:3]))
         explained = advance(captured, "explained", now, bundle)
         known = msgspec.structs.replace(explained, bundle=bundle)
-        return self._tell(_with_logs(known, event.logs))
+        return self._publish(_with_logs(known, event.logs))
 
     def _bundled_late(self, event: CaptureDone) -> list[AnyAction]:
         """An incident that is over gets its bundle, which the disk did not take before."""
         known = self._store.incidents.get(event.incident)
         if known is None or known.confirmed_at is None or known.bundle or not event.bundle:
             return []
-        return self._tell(msgspec.structs.replace(known, bundle=event.bundle))
+        return self._publish(msgspec.structs.replace(known, bundle=event.bundle))
 
     def follow(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         """The actions that are due for a case now. ``found`` are the findings that still hold."""
@@ -200,7 +202,7 @@ class IncidentLifecycle:
                 if job is not None:
                     actions += self._reopen(incident, job, now)
                 elif now - since > GONE_SECONDS:
-                    actions += self._tell_end(incident, "the job has ended", now)
+                    actions += self._publish_end(incident, "the job has ended", now)
                 else:
                     continue
             del self._store.orphans[key]
@@ -209,7 +211,7 @@ class IncidentLifecycle:
     def _reopen(self, incident: Incident, job: JobView, now: float) -> list[AnyAction]:
         if incident.state == "suspected":
             # The rule finds again what is still suspicious.
-            return self._tell_end(incident, "its evidence is lost", now)
+            return self._publish_end(incident, "its evidence is lost", now)
         finding = Finding(
             rule=incident.rule,
             job=incident.job,
@@ -249,7 +251,7 @@ class IncidentLifecycle:
         )
         return self._store.open(_case(incident, job, now, finding), job, incident)
 
-    def _tell(self, incident: Incident) -> list[AnyAction]:
+    def _publish(self, incident: Incident) -> list[AnyAction]:
         self._store.keep(incident)
         return [Publish(incident=incident)]
 
@@ -258,15 +260,15 @@ class IncidentLifecycle:
             del self._store.cases[case.incident_id]
         else:
             self._store.close(case)
-        return self._tell_end(case.incident, why, now)
+        return self._publish_end(case.incident, why, now)
 
-    def _tell_end(self, incident: Incident, why: str, now: float) -> list[AnyAction]:
+    def _publish_end(self, incident: Incident, why: str, now: float) -> list[AnyAction]:
         """End an incident. One that was only suspected is dismissed without an announcement; for
         others it is announced that they are over."""
         if incident.state == "suspected":
             self._store.keep(advance(incident, "dismissed", now, why))
             return []
-        return self._tell(advance(incident, "resolved", now, why))
+        return self._publish(advance(incident, "resolved", now, why))
 
     def _confirm_or_drop(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         for rule in list(case.findings):
@@ -331,7 +333,7 @@ class IncidentLifecycle:
         verdict = judgement.verdict
         confirmed = advance(case.incident, "confirmed", now, verdict.summary)
         self._store.answer(case)
-        told = self._tell(case.with_verdict(confirmed, verdict))
+        told = self._publish(case.with_verdict(confirmed, verdict))
         # The announcement must not be lost if the request fails.
         return [*told, *self._failures.guarded("capture", lambda: self._capture(case, now))]
 
@@ -352,13 +354,13 @@ class IncidentLifecycle:
         again = now - (case.captured_at or now) >= self._config.capture.cooldown_seconds
         if again and not capturing and case.captures < MOST_CAPTURES and not why:
             return self._capture(case, now)
-        if case.unjudged and (told := self._tell_who(case, now)):
+        if case.unjudged and (told := self._publish_culprits(case, now)):
             return told
         withdrawn = KINDS[case.incident.kind].proving_state and case.withdraw(found)
-        if withdrawn and (told := self._tell_again(case, now)):
+        if withdrawn and (told := self._publish_anew(case, now)):
             return told
         silent = case.key("hang.silent") in found
-        return self._look_for_more(case, found, now) if silent and not case.complete else []
+        return self._search_for_more(case, found, now) if silent and not case.complete else []
 
     def _why_over(self, case: Case, found: set[Key], now: float) -> str:
         """Why a confirmed incident is over; "" while it is not."""
@@ -369,7 +371,7 @@ class IncidentLifecycle:
             return "what was held runs again"
         return why
 
-    def _look_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
+    def _search_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         """Look for more culprits. Beside one that was proven and is still there, another may stand
         still unproven: two more rounds of stacks tell, once silence is long enough to mean
         something."""
@@ -385,9 +387,9 @@ class IncidentLifecycle:
             return asking.stacks(case, now)
         case.complete = True
         case.withdraw(found)
-        return self._tell_again(case, now)
+        return self._publish_anew(case, now)
 
-    def _tell_who(self, case: Case, now: float) -> list[AnyAction]:
+    def _publish_culprits(self, case: Case, now: float) -> list[AnyAction]:
         """Name a culprit where nobody was named, if later evidence tells who it is."""
         case.unjudged = False
         verdict = case.incident.verdict
@@ -396,11 +398,11 @@ class IncidentLifecycle:
         found = self._judge(case, now, proven=False)
         if found.decision != "confirm" or not found.verdict.culprits:
             return []
-        told = self._tell(case.with_verdict(case.incident, found.verdict))
+        told = self._publish(case.with_verdict(case.incident, found.verdict))
         due = case.captures < MOST_CAPTURES and not case.awaits_capture(now)
         return [*told, *(self._capture(case, now) if due else ())]
 
-    def _tell_again(self, case: Case, now: float) -> list[AnyAction]:
+    def _publish_anew(self, case: Case, now: float) -> list[AnyAction]:
         """Judge a named culprit anew, and announce the result where it says more, or where the
         proof of its kind no longer holds."""
         more = self._judge(case, now, proven=False).verdict
@@ -411,7 +413,7 @@ class IncidentLifecycle:
             return []
         verdict = more if case.withdrawn else msgspec.structs.replace(more, kind=case.incident.kind)
         case.withdrawn = False
-        return self._tell(case.with_verdict(case.incident, verdict))
+        return self._publish(case.with_verdict(case.incident, verdict))
 
 
 def _case(incident: Incident, job: JobView, opened_at: float, finding: Finding) -> Case:

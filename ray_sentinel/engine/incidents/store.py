@@ -75,7 +75,7 @@ class IncidentStore(msgspec.Struct, kw_only=True):
             steps = added(known.milestones, step)
             self.keep(msgspec.structs.replace(known, milestones=steps))
 
-    def take_as_told(self, incident: Incident, now: float) -> None:
+    def adopt(self, incident: Incident, now: float) -> None:
         """Adopt an incident as it was published; this overrides what the events before it led to.
         An incident that this version itself published is already known."""
         known, case = self.incidents.get(incident.id), self.cases.get(incident.id)

@@ -61,7 +61,7 @@ class Lanes(msgspec.Struct):
     """Ranks of a large job that did something else than most, and when they last did."""
     looked_at: float = 0.0
 
-    def look(self, ranks: Sequence[RankView], usual: float, idle_kind: str, now: float) -> None:
+    def record(self, ranks: Sequence[RankView], usual: float, idle_kind: str, now: float) -> None:
         """Record what living ranks do. ``usual`` is the usual duration of a step in seconds;
         ``idle_kind`` is the kind of a rank that works and declares nothing."""
         if now - self.looked_at < LOOK_SECONDS or not ranks:

@@ -85,7 +85,7 @@ class Pulse(msgspec.Struct):
         self.phases.append((phase, begun, ended))
         del self.phases[:-MOST_PHASES]
 
-    def shed(self, now: float, least_seconds: float) -> bool:
+    def drop_oldest(self, now: float, least_seconds: float) -> bool:
         """Drop the older half, but nothing from the last ``least_seconds``. Returns whether
         anything was dropped."""
         numbers = [places[0].number for places in self.lanes.values() if places]

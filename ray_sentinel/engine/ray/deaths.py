@@ -103,13 +103,13 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         if death.what == "actor":
             self._actors.setdefault((death.node, death.pid), []).append(death)
 
-    def take_table(self, table: RayCalls) -> None:
+    def apply_table(self, table: RayCalls) -> None:
         """Record who lives, and in which job."""
         for actor in table.actors:
             if actor.pid and actor.node:
                 self.members.setdefault(actor.node, {})[actor.pid] = actor.job
 
-    def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
+    def apply(self, snapshot: Snapshot, now: float, offset: float) -> None:
         """Record what a node's agent saw; ``offset`` converts its clock to ours."""
         node = snapshot.node.id
         self.addresses[snapshot.node.address] = node
@@ -125,7 +125,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
             if pid_text.isdecimal() and now - event.time - offset < WAIT_SECONDS * 10:
                 self.oom.setdefault(node, {})[int(pid_text)] = min(now, event.time + offset)
 
-    def take_deaths(self, deaths: Iterable[RayDeath], now: float) -> None:
+    def record_deaths(self, deaths: Iterable[RayDeath], now: float) -> None:
         """Record deaths; known ones change nothing."""
         for death in deaths:
             # A call that failed in an actor is reported in addition to that actor's own end, maybe

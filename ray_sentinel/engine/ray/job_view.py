@@ -249,17 +249,17 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.times_asked_at = now
         self.times_in_vain += 1
 
-    def take_times(
+    def record_times(
         self, ended: Mapping[str, EndedCalls], changes: Sequence[int], now: float
     ) -> None:
         """Record how long ended calls of each name took, and when calls began and ended."""
         for name, told in ended.items():
-            if self.method(name).take(told) and (at := min(now, told.last_at)) > self.changed_at:
+            if self.method(name).apply(told) and (at := min(now, told.last_at)) > self.changed_at:
                 # Calls that follow each other at once have one title.
                 self.changed_at, self.fruitless = at, 0
         self._split_pauses(changes)
 
-    def take_picture(
+    def apply_picture(
         self,
         picture: JobPicture | None,
         now: float,
@@ -271,7 +271,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
         self.fruitless += 1
-        self.take_times(calls.ended, calls.changes, now)
+        self.record_times(calls.ended, calls.changes, now)
         if picture is None:
             return
         known = {_key(seen.root): seen for seen in self.roots}

@@ -137,7 +137,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             members.oldest = min(members.oldest, stays)
             members.held = members.held or track.is_held
 
-    def take_table(self, table: RayCalls, now: float) -> None:
+    def apply_table(self, table: RayCalls, now: float) -> None:
         """Apply Ray's current drivers, living actors and unplaced groups."""
         self.table, self.owners = table, {}
         for actor in table.actors:
@@ -163,7 +163,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             elif job.unready_since is None:
                 job.unready_since = now
 
-    def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
+    def apply(self, snapshot: Snapshot, now: float, offset: float) -> None:
         """Apply what a node's agent sees; ``offset`` converts its clock to ours."""
         node = snapshot.node
         known = self.tracks.get(node.id, {})
@@ -311,11 +311,11 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             return False
         # What held it up may be over; if nothing was reported of it, nothing need be withdrawn.
         over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
-        every = AGAIN_SECONDS if over else self._look_every(job, now, asked_for)
+        every = AGAIN_SECONDS if over else self._look_interval(job, now, asked_for)
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
         return every is not None and now - last >= every
 
-    def _look_every(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
+    def _look_interval(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
         """Seconds between looks at a job in its current state; None if there is nothing to look
         for."""
         unsure = any(not seen.is_sure() for seen in job.stuck_roots())

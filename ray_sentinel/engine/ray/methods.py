@@ -59,7 +59,7 @@ class KnownMethod(msgspec.Struct, kw_only=True):
         by_title = self.lasted.timeout(0.0, 1.0) if self.told < RHYTHM else 0.0
         return max(self.longest, by_title)
 
-    def take(self, told: EndedCalls) -> bool:
+    def apply(self, told: EndedCalls) -> bool:
         """Apply Ray's statistics of its ended calls, the only source for calls too short to be
         seen. Returns whether any has ended since the last report."""
         self.ended = max(self.ended, told.count)

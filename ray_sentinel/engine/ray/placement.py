@@ -236,11 +236,11 @@ def _short(group: PendingGroup, free: Sequence[Amounts]) -> tuple[str, ...]:
     return short or tuple(sorted(most))
 
 
-def told(missing: Missing) -> str:
+def missing_text(missing: Missing) -> str:
     """The rest of a sentence about free resources: who holds what is missing, and why no node will
     be added.
 
-    >>> told(Missing(autoscaler="no autoscaler adds nodes"))
+    >>> missing_text(Missing(autoscaler="no autoscaler adds nodes"))
     '; no autoscaler adds nodes'
     """
     parts = [_holder_text(one) for one in missing.holders]

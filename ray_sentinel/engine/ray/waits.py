@@ -26,7 +26,7 @@ from ray_sentinel.engine.ray.job_view import (
 )
 from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
 from ray_sentinel.engine.ray.methods import FACTOR, LEAST_TIMEOUT, RHYTHM
-from ray_sentinel.engine.ray.placement import Missing, told
+from ray_sentinel.engine.ray.placement import Missing, missing_text
 from ray_sentinel.engine.telemetry.inference import deployment_of, served
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
@@ -433,7 +433,7 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
             what = name.replace(NO_NODE, "")
             scaler = f"; {missing.autoscaler}" if missing.autoscaler else ""
             return f"the cluster as it is can never hold {what}: {missing.never}{scaler}; {others}"
-        return f"nothing in the cluster has {root.who[0]}{has}{told(missing)}; {others}"
+        return f"nothing in the cluster has {root.who[0]}{has}{missing_text(missing)}; {others}"
     member = root.processes[0]
     if kind == "unknown":
         return (

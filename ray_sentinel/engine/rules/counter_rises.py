@@ -62,12 +62,12 @@ class RiseRule(NodeAlertRule):
     text: ClassVar[str]
     """The text of the alert, with ``{rise}`` and ``{limits}``."""
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         for rise in self.rises(part, self.thresholds.seconds, self.thresholds.least):
             if self.unusual(part.view, rise, part.now):
-                yield self.told(rise)
+                yield self.alert_about(rise)
 
-    def told(self, rise: Rise) -> Alert:
+    def alert_about(self, rise: Rise) -> Alert:
         """The alert about a rise."""
         return self.alert(
             self.text.format(rise=rise, limits=self.thresholds),
@@ -153,7 +153,7 @@ class GpuNvlink(RiseRule):
     )
     text = "{rise.count:.0f} new {rise.name} {rise.kind}"
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
         for seconds, least, recoveries in (
             (limits.seconds, limits.least, False),
@@ -161,7 +161,7 @@ class GpuNvlink(RiseRule):
         ):
             for rise in self.rises(part, seconds, least):
                 if (rise.kind in NVLINK_KINDS) is recoveries:
-                    yield self.told(rise)
+                    yield self.alert_about(rise)
 
 
 class GpuPcieErrors(RiseRule):

@@ -19,7 +19,7 @@ class GpuHot(NodeAlertRule):
     name = "gpu.hot"
     Thresholds = thresholds(seconds=GPU_HOT.seconds, celsius=GPU_HOT.limit)
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
         for node, telemetry in part.nodes:
             for labels, series in telemetry.get("hw_gpu_temperature_celsius", part.now):

@@ -19,7 +19,7 @@ class GpuThrottle(NodeAlertRule):
     name = "gpu.throttle"
     Thresholds = thresholds(seconds=GPU_THROTTLED.seconds, share=GPU_THROTTLED.limit)
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
         for node, telemetry in part.nodes:
             found: dict[str, list[str]] = {}

@@ -25,7 +25,7 @@ class GpuXid(NodeAlertRule):
     name = "gpu.xid"
     Thresholds = thresholds(seconds=900.0)
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         for node, telemetry in part.nodes:
             for at, event in telemetry.events:
                 if part.now - at <= self.thresholds.seconds and event.kind in (LOST, "kernel.xid"):

@@ -28,7 +28,7 @@ class HostCpuContention(NodeAlertRule):
     def jobs(self, view: ClusterView, at_work: Sequence[JobView], now: float) -> Iterable[JobView]:
         return at_work
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         limits, now = self.thresholds, part.now
         for node, telemetry in part.nodes:
             series = telemetry.one("hw_procs_running", now)

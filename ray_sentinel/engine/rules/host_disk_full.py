@@ -19,7 +19,7 @@ class HostDiskFull(NodeAlertRule):
     name = "host.disk_full"
     Thresholds = thresholds(share=DISK_FULL.limit, bytes=DISK_FULL_BYTES.limit)
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         for node, telemetry in part.nodes:
             for labels, free in telemetry.get("hw_disk_free_bytes", part.now):
                 mount = labels.get("mount", "")

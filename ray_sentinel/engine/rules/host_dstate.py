@@ -19,7 +19,7 @@ class HostDstate(NodeAlertRule):
     name = "host.dstate"
     Thresholds = thresholds(seconds=BLOCKED_PROCESSES.seconds, processes=BLOCKED_PROCESSES.limit)
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         limits = self.thresholds
         for node, telemetry in part.nodes:
             for labels, series in telemetry.get("hw_dstate_processes", part.now):

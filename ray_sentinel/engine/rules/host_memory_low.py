@@ -30,7 +30,7 @@ class HostMemoryLow(NodeAlertRule):
         trend_share=MEMORY_RUNS_OUT.limit,
     )
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         for node, telemetry in part.nodes:
             total = telemetry.one("hw_mem_total_bytes", part.now)
             left = telemetry.one("hw_mem_available_bytes", part.now)

@@ -23,7 +23,7 @@ class PressureRule(NodeAlertRule):
     awaited: ClassVar[str]
     """What the tasks wait for, in one word."""
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         for node, telemetry in part.nodes:
             for _, series in telemetry.get(self.metric, part.now):
                 level = series.settled(part.now, self.thresholds.seconds)

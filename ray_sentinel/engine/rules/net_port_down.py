@@ -19,7 +19,7 @@ class NetPortDown(NodeAlertRule):
     name = "net.port_down"
     Thresholds = thresholds(samples=2)
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         for node, telemetry in part.nodes:
             for labels, series in telemetry.get("hw_rdma_port_state", part.now):
                 since = self._down_since(series)

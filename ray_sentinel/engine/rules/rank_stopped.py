@@ -34,10 +34,10 @@ class RankStopped(Rule):
                 rank for rank in stopped if rank.held("stopped", now) >= self.thresholds.seconds
             ]
             if long and len(stopped) < len(job.live):
-                yield of_ranks(PROOF, job, [(rank, _told(rank, now)) for rank in stopped])
+                yield of_ranks(PROOF, job, [(rank, _describe(rank, now)) for rank in stopped])
 
 
-def _told(rank: RankView, now: float) -> str:
+def _describe(rank: RankView, now: float) -> str:
     frozen = rank.process.frozen
     stopped = "its process has been stopped by a signal (as kill -STOP sends)"
     what = "its cgroup has been frozen" if frozen else stopped

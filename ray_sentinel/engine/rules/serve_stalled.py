@@ -21,7 +21,7 @@ class ServeStalled(JobAlertRule):
     name = "serve.stalled"
     Thresholds = thresholds(seconds=300.0)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job, load in loads(view, now).items():
             still = load.still_seconds >= self.thresholds.seconds
             if job.startswith(SERVE) and load.requests and still:

@@ -20,7 +20,7 @@ class TrainCheckpointOverdue(JobAlertRule):
     name = "train.checkpoint_overdue"
     Thresholds = thresholds(factor=2.0)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():
             saves = view.scalars.saves.get(job.key)
             if saves is None or len(saves) < 3 or not job.at_work(now):

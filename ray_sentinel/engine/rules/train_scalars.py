@@ -22,7 +22,7 @@ class TrainLoss(JobAlertRule):
     name = "train.loss"
     Thresholds = thresholds(factor=2.0, above=1.0, looks=6)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
         for job, rank, name, track in _named(view, "loss", but=("lb_loss", "aux", "balance")):
             if track.lost_for(now) > 30.0 and job.silence(now) < 30.0:
@@ -45,7 +45,7 @@ class TrainGradient(JobAlertRule):
     name = "train.gradient"
     Thresholds = thresholds(factor=10.0)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job, rank, name, track in _named(view, "grad"):
             usual = _median_before(track, 1)
             if usual and track.values[-1] > self.thresholds.factor * usual:
@@ -60,7 +60,7 @@ class TrainMoeBalance(JobAlertRule):
     name = "train.moe_balance"
     Thresholds = thresholds(factor=2.0, looks=6)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
         for job, rank, name, track in _named(view, "moe"):
             if "lb_loss" not in name.lower() and "balance" not in name.lower():

@@ -20,7 +20,7 @@ class TrainThroughput(JobAlertRule):
     name = "train.throughput"
     Thresholds = thresholds(ratio=1.1, looks=12)
 
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():
             track = view.scalars.steps.get(job.key)
             if track is None or job.protected_phase(now) or track.best is None:

@@ -32,7 +32,7 @@ class TrainTransport(NodeAlertRule):
             if job.training() and job.silence(now) < job.timeout():
                 yield job
 
-    def look_at(self, part: WatchedPart) -> Iterator[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterator[Alert]:
         limits, now = self.thresholds, part.now
         for node, telemetry in part.nodes:
             if not any(node.node.id in job.live_nodes for job in part.jobs_of(self.name)):

@@ -106,7 +106,7 @@ class NodeAlertRule(AlertRule):
     """What it says of a node depends on no other node."""
 
     @abc.abstractmethod
-    def look_at(self, part: WatchedPart) -> Iterable[Alert]:
+    def find_alerts(self, part: WatchedPart) -> Iterable[Alert]:
         """The faults of these nodes."""
 
 
@@ -138,5 +138,5 @@ class JobAlertRule(AlertRule):
     """Looks at jobs as a whole."""
 
     @abc.abstractmethod
-    def look(self, view: ClusterView, now: float) -> Iterable[Alert]:
+    def find_alerts(self, view: ClusterView, now: float) -> Iterable[Alert]:
         """The faults of all jobs."""

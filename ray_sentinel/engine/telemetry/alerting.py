@@ -78,7 +78,7 @@ class AlertBook(msgspec.Struct, dict=True):
         """Set the rules; those on telemetry are evaluated here."""
         self._rules = {rule.name: rule for rule in rules if isinstance(rule, AlertRule)}
 
-    def look(self, view: ClusterView, now: float, failures: Failures) -> None:
+    def evaluate(self, view: ClusterView, now: float, failures: Failures) -> None:
         """With a tick: evaluate the rules, if it is time, or go on with that. A rule that fails is
         reported to ``failures``."""
         few = len(view.busy_nodes()) <= AT_ONCE
@@ -105,12 +105,12 @@ class AlertBook(msgspec.Struct, dict=True):
             return
         if not under_way.known:
             under_way.known = True
-            failures.run("scalars", lambda: view.scalars.look(view.jobs.values(), under_way.at))
+            failures.run("scalars", lambda: view.scalars.update(view.jobs.values(), under_way.at))
         elif under_way.jobs is None:
             self._begin(under_way, view, failures)
         elif under_way.nodes:
             nodes = [under_way.nodes.pop() for _ in range(min(most, len(under_way.nodes)))]
-            self._look_at(under_way, nodes, view, failures)
+            self._evaluate_part(under_way, nodes, view, failures)
         elif (rule := self._next(under_way)) is not None:
             under_way.judged = rule.name
             raised = failures.guarded(rule.name, partial(_judged, rule, under_way, view))
@@ -129,7 +129,7 @@ class AlertBook(msgspec.Struct, dict=True):
                 under_way.jobs[name] = [job.key for job in jobs]
         under_way.nodes = sorted(view.busy_nodes(), reverse=True)
 
-    def _look_at(
+    def _evaluate_part(
         self, under_way: AlertRound, nodes: list[str], view: ClusterView, failures: Failures
     ) -> None:
         there = frozenset(nodes)
@@ -142,7 +142,7 @@ class AlertBook(msgspec.Struct, dict=True):
             view.gpu_levels.learn(part.places(job), under_way.at, working=job.key in at_work)
         for name, rule in self._rules.items():
             if isinstance(rule, NodeAlertRule):
-                raised = failures.guarded(name, partial(rule.look_at, part))
+                raised = failures.guarded(name, partial(rule.find_alerts, part))
                 if raised:
                     under_way.raised.setdefault(name, []).extend(raised)
             elif isinstance(rule, GpuAlertRule):
@@ -227,7 +227,7 @@ def _jobs(under_way: AlertRound, there: Mapping[JobKey, JobView], name: str) -> 
 
 def _judged(rule: AlertRule, under_way: AlertRound, view: ClusterView) -> Iterator[Alert]:
     if isinstance(rule, JobAlertRule):
-        yield from rule.look(view, under_way.at)
+        yield from rule.find_alerts(view, under_way.at)
     if not isinstance(rule, GpuAlertRule):
         return
     seen: dict[JobKey, list[GpuSeen]] = {}

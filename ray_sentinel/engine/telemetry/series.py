@@ -254,7 +254,7 @@ class SampleStream(msgspec.Struct):
         """How much of the sender's key table is known."""
         return TableHeld(sender=self.sender, table=self.table, size=self.size)
 
-    def take(self, batch: SampleBatch, at: float) -> bool:
+    def add(self, batch: SampleBatch, at: float) -> bool:
         """Store what a node sampled at ``at``. Returns whether the set of series has changed.
 
         A batch that comes late is dropped, and so is one with values of unknown keys: its sender
@@ -427,9 +427,9 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 return series
         return None
 
-    def take(self, batch: SampleBatch, at: float) -> None:
+    def add(self, batch: SampleBatch, at: float) -> None:
         """Store what the node sampled of one stream at ``at``."""
-        if self.streams.setdefault(batch.stream, SampleStream()).take(batch, at):
+        if self.streams.setdefault(batch.stream, SampleStream()).add(batch, at):
             self.forget_lookups()
         if at - self.tidied_at >= GONE:
             self.tidied_at = at
@@ -522,7 +522,7 @@ class Telemetry(msgspec.Struct):
     """Whether less than the last half hour is kept, because it would need more room than there is.
     """
 
-    def take(
+    def add(
         self, snapshot: Snapshot, now: float, offset: float, most_bytes: int = MOST_BYTES
     ) -> None:
         """Store the samples in a snapshot. ``offset`` is the coordinator's clock minus the node's.
@@ -541,7 +541,7 @@ class Telemetry(msgspec.Struct):
             node.seen = {(event.time, event.message) for _, event in node.events}
         for batch in snapshot.samples:
             # The time is when they were sampled: what was long on its way is not new.
-            node.take(batch, min(now, snapshot.time + offset))
+            node.add(batch, min(now, snapshot.time + offset))
         if now - self.bounded_at >= GONE:
             self.bounded_at = now
             for one in self.nodes.values():
@@ -568,7 +568,7 @@ class Telemetry(msgspec.Struct):
                     stream = node.streams[name]
                     stream.drop(math.ceil(min(1.0, excess / there) * len(stream.times)))
 
-    def shed(self, name: StreamName, now: float, least_seconds: float) -> bool:
+    def drop_oldest(self, name: StreamName, now: float, least_seconds: float) -> bool:
         """Drop the older half of the samples in streams of this name, but nothing from the last
         ``least_seconds``. Returns whether anything was dropped."""
         old: list[tuple[NodeTelemetry, SampleStream, int]] = []

@@ -48,7 +48,7 @@ def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
         late = "stall.outside" in case.findings
         verdict = unnamed(case, scores, "stall", summary)
         return Judgement(decision="confirm" if late else "wait", verdict=verdict, why="stall")
-    kind, summary = _untold(job, facts)
+    kind, summary = _describe_indistinct(job, facts)
     limit = BLIND_TIMEOUTS * timeout
     if _all_stand(case, facts):
         limit = STANDING_TIMEOUTS * timeout
@@ -68,7 +68,7 @@ def _unserved(
     return Judgement(decision="confirm", verdict=unnamed(case, scores, "stall", summary))
 
 
-def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
+def _describe_indistinct(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
     """What is known of a hang in which nothing distinguishes the ranks."""
     if job.joins():
         return "startup-stuck", f"{job.job} does not start: {_not_joined(job)}"

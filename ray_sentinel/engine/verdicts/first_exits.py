@@ -47,7 +47,7 @@ def unannounced(view: ClusterView, job: JobView, exits: Ends, now: float) -> End
         for at, exit_ in exits
         if _went_with_its_node(view, at, exit_)
     ]
-    spans += _gone_untold(view, job, now)
+    spans += _gone_unreported(view, job, now)
     return [
         (at, exit_)
         for at, exit_ in exits
@@ -72,7 +72,7 @@ def note_departed(view: ClusterView) -> None:
         }
 
 
-def _gone_untold(view: ClusterView, job: JobView, now: float) -> Iterator[tuple[float, float]]:
+def _gone_unreported(view: ClusterView, job: JobView, now: float) -> Iterator[tuple[float, float]]:
     """When ranks went with a node that reported nothing about it: at the time when the node was
     last heard of."""
     for node_id in {rank.node for rank in job.ranks.values() if rank.exit is None}:

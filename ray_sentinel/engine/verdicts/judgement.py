@@ -117,7 +117,7 @@ def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
     )
 
 
-def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:
+def supporting_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:
     """The stacks that support the verdict: those of the named ranks, then one for each place where
     others are, with their ranks."""
     own: list[StackFact] = []
@@ -157,5 +157,5 @@ def unnamed(case: Case, scores: EvidenceScores, kind: FaultKind, summary: str) -
         evidence=scores.lines(()),
         waiting=waiting_lines(case, set()),
         next_steps=KINDS[kind].next_steps,
-        stacks=telling_stacks(case, ()),
+        stacks=supporting_stacks(case, ()),
     )

@@ -26,14 +26,14 @@ def with_last_lines(
     found = [log for log in blamed if log is not None and log.ended]
     if not found:
         return verdict
-    old = {READ_LAST_LINES, ECHOES, *map(_told, before)}
+    old = {READ_LAST_LINES, ECHOES, *map(_describe, before)}
     kept = tuple(step for step in verdict.next_steps if step not in old)
     echoes = (ECHOES,) if {READ_LAST_LINES, ECHOES} & set(verdict.next_steps) else ()
-    told = [_told(log) for log in found[:MOST_TOLD]]
+    told = [_describe(log) for log in found[:MOST_TOLD]]
     return msgspec.structs.replace(verdict, next_steps=(*told, *echoes, *kept))
 
 
-def _told(log: RankLog) -> str:
+def _describe(log: RankLog) -> str:
     who = f"{log.who} on {log.host}"
     if not log.file:
         return f"The last lines of {who} are not in the bundle: {log.missing or 'it wrote none'}."

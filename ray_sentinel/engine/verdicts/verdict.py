@@ -16,7 +16,7 @@ from ray_sentinel.engine.verdicts.judgement import (
     EvidenceScores,
     Judgement,
     confidence,
-    telling_stacks,
+    supporting_stacks,
     waiting_lines,
 )
 from ray_sentinel.engine.verdicts.suspects import joining, kinds_of, recorded, weigh
@@ -58,7 +58,7 @@ def _decided(
         # What is proven has only just happened: the others may be anywhere, on their way to where
         # they will wait, or falling over what has gone. Their stacks accuse nobody yet.
         guilty = {rank for f in case.findings.values() if f.hard for rank in f.suspects}
-        guilty = guilty or _told_by_recorder(case)
+        guilty = guilty or _accused_by_recorder(case)
         named = [process for process in named if case.job.ranks[process].rank.id in guilty]
     if not named or (not proven and _all_rest(case)):
         return name_nobody(case, scores, now)
@@ -77,7 +77,7 @@ def _all_rest(case: Case) -> bool:
     return 0 < len(known) == len(facts) and all_idle(known)
 
 
-def _told_by_recorder(case: Case) -> set[RankId]:
+def _accused_by_recorder(case: Case) -> set[RankId]:
     """The ranks that the recorders accuse: recorders remember what happened before."""
     blamed = {culprit.rank for culprit in recorded(case)}
     return {view.rank.id for view in case.job.ranks.values() if view.rank.id.rank in blamed}
@@ -123,7 +123,7 @@ def _named(
     )
     least = min(scores.score(process) for process in named)
     phrases = [_phrase(view, kind) for view, kind in zip(views, kinds, strict=True)]
-    told = _told(culprits, phrases)
+    told = _describe(culprits, phrases)
     return Verdict(
         kind=kinds[0],
         summary=f"{told}; {_others(case, len(culprits))}",
@@ -132,11 +132,11 @@ def _named(
         evidence=scores.lines(named),
         waiting=waiting_lines(case, set(named)),
         next_steps=KINDS[kinds[0]].next_steps,
-        stacks=telling_stacks(case, named),
+        stacks=supporting_stacks(case, named),
     )
 
 
-def _told(culprits: Sequence[Culprit], phrases: Sequence[str]) -> str:
+def _describe(culprits: Sequence[Culprit], phrases: Sequence[str]) -> str:
     """The summary, such as ``rank 2 on a is stopped, likewise rank 5 on b; rank 0 on c waits for
     input``."""
     by_phrase: dict[str, list[str]] = {}

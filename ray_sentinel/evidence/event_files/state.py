@@ -41,7 +41,7 @@ class RunState:
         self._others: set[str] = set()
         self._most: Latest | None = None
 
-    def take(self, event: EventRecord) -> list[tuple[str, float]]:
+    def add(self, event: EventRecord) -> list[tuple[str, float]]:
         """Record an event. Returns its scalars as (tag, value).
 
         TensorFlow gives the kind of a tag with its first value: a tag that is not a scalar stays

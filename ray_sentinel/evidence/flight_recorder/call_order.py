@@ -40,7 +40,7 @@ def out_of_turn(world: World, waits: Waits, circles: Circles) -> dict[int, str]:
                 voters = _same_program(world, circles, rank, peers, calls)
                 votes = circles.order_votes(*calls, voters)
                 if len(votes) >= _LEAST_VOTES and all(votes):
-                    culprits[rank] = _say(world, made, due, len(votes))
+                    culprits[rank] = _describe(world, made, due, len(votes))
     return culprits
 
 
@@ -60,7 +60,7 @@ def _call(world: World, operation: Operation) -> Call:
     return (world.group(operation.group).kind, False), operation.key[2]
 
 
-def _say(world: World, made: Operation, due: Operation, votes: int) -> str:
+def _describe(world: World, made: Operation, due: Operation, votes: int) -> str:
     now, before = (f"{world.group(op.group).label} number {op.key[2]}" for op in (made, due))
     wait = "waits" if len(due.held) == 1 else "wait"
     return (

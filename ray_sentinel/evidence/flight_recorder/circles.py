@@ -64,14 +64,14 @@ class Circles:
         within = set(ranks)
         odd = [r for r in self._equals.odd_ones(ranks, self._comes_first) if r in within]
         if odd and len(odd) * 2 < len(ranks) + 1:
-            return CircleJudgement(self._say_odd(odd), mismatch=True)
+            return CircleJudgement(self._describe_odd(odd), mismatch=True)
         if remark:
             return CircleJudgement(mismatch=True, remark=remark)
         for operation in operations:
             if late := self._not_started(operation):
                 return CircleJudgement(late, kind="device-stuck")
         missing = any(operation.absent for operation in operations)
-        return CircleJudgement(mismatch=missing, remark=self._say_unclear(ranks, operations))
+        return CircleJudgement(mismatch=missing, remark=self._describe_unclear(ranks, operations))
 
     def _not_started(self, operation: Operation) -> dict[int, str]:
         """Members whose device has not begun what their peers' devices wait in.
@@ -379,7 +379,7 @@ class Circles:
             self._calls[rank] = calls
         return self._calls[rank].get((kind, p2p, seq))
 
-    def _say_odd(self, odd: Sequence[int]) -> dict[int, str]:
+    def _describe_odd(self, odd: Sequence[int]) -> dict[int, str]:
         reasons = {}
         for rank in odd:
             texts = []
@@ -393,7 +393,7 @@ class Circles:
             )
         return reasons
 
-    def _say_unclear(self, ranks: Sequence[int], operations: Sequence[Operation]) -> str:
+    def _describe_unclear(self, ranks: Sequence[int], operations: Sequence[Operation]) -> str:
         if any(operation.absent for operation in operations):
             return (
                 f"{some_ranks(ranks)} wait for each other in different operations, and "

@@ -92,7 +92,7 @@ class Reasoning:
                 self._lag_together(ranks)
             elif ranks[0] in self.waited:
                 self._stopped(ranks[0])
-        self._say_outnumbered()
+        self._note_outnumbered()
         for rank, reason in self.hidden.idle(self.findings.culprits).items():
             self.findings.blame(rank, "not-enqueued", reason, _IDLE)
         if self.findings.culprits:
@@ -146,13 +146,13 @@ class Reasoning:
         entry = operation.entry if operation is not None else None
         leaving = entry is not None and entry.library == "gloo"
         if operation is not None and (other := self._called_otherwise(rank, operation)):
-            reason = f"is in {self._say(operation)} where its peers completed {other}"
+            reason = f"is in {self._title(operation)} where its peers completed {other}"
             kind: RecorderKind = "collective-mismatch"
             self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
             return
         if operation is not None and not leaving:
             reason = (
-                f"has not completed {self._say(operation)}, which its peers have completed: its "
+                f"has not completed {self._title(operation)}, which its peers have completed: its "
                 "device, or the watchdog that looks at it, stopped"
             )
             self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
@@ -174,24 +174,24 @@ class Reasoning:
         inside = self._launching(rank)
         how = f"is inside the launch of {inside}" if inside else "has nothing pending of its own"
         reason = (
-            f"has not enqueued {self._say(first)}, where {_wait(waiting, 'other ')}; "
+            f"has not enqueued {self._title(first)}, where {_wait(waiting, 'other ')}; "
             f"it {how}: it stopped in its own code"
         )
         if rank not in self.absent_somewhere:
-            reason = f"{_wait(waiting, 'other ')} for it in {self._say(first)}; it {how}"
+            reason = f"{_wait(waiting, 'other ')} for it in {self._title(first)}; it {how}"
         self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
 
     def _lag_together(self, ranks: list[int]) -> None:
         """Too many laggards in one operation, and nothing tells them apart."""
         self.findings.unexplained = True
         held = {key for rank in ranks for key in self.waits.fronts[rank]}
-        what = self._say(self.waits.operations[min(held)])
+        what = self._title(self.waits.operations[min(held)])
         self.findings.remarks.append(
             f"{some_ranks(ranks)} have not completed {what}, which their peers have: the "
             "device of one of them stopped, or the job was running; it cannot be told which"
         )
 
-    def _say_outnumbered(self) -> None:
+    def _note_outnumbered(self) -> None:
         if self.outnumbered:
             self.findings.unexplained = True
             self.findings.remarks.append(
@@ -253,7 +253,7 @@ class Reasoning:
         others = [op for op in self.waited.get(rank, ()) if op not in operations]
         if not alone or not others or any(map(self._may_have_others, operations)):
             return False
-        reason = f"is stuck in an operation of its own, {self._say(operations[0])}"
+        reason = f"is stuck in an operation of its own, {self._title(operations[0])}"
         self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
         return True
 
@@ -263,7 +263,7 @@ class Reasoning:
         group = self.world.group(operation.group)
         if group.closed:
             return False
-        told = operation.entry.told_size if operation.entry is not None else None
+        told = operation.entry.implied_size if operation.entry is not None else None
         if told is not None:
             return told > len(group.members)
         return any(map(self.world.says_nothing, self.world.groups.world))
@@ -290,7 +290,7 @@ class Reasoning:
             return
         reason = (
             "left no dump that says anything, and nothing else explains why "
-            f"{_wait(sum(len(op.held) for op in held))} in {self._say(held[0])}"
+            f"{_wait(sum(len(op.held) for op in held))} in {self._title(held[0])}"
         )
         self.findings.blame(silent[0], "no-dump", reason, _CERTAINTY["no-dump"])
 
@@ -309,7 +309,7 @@ class Reasoning:
         for rank in self.laggards:
             self._stopped(rank)
 
-    def _say(self, operation: Operation) -> str:
+    def _title(self, operation: Operation) -> str:
         group = self.world.group(operation.group)
         entry = operation.entry
         if operation.key[0] == "p2p":

@@ -105,7 +105,7 @@ class Entry(msgspec.Struct, kw_only=True):
         return self.op in NEEDS_EVERYONE
 
     @property
-    def told_size(self) -> int | None:
+    def implied_size(self) -> int | None:
         """The group size that its element counts imply: an all-gather's output is that many times
         its input."""
         counts = {"all_gather": self.numels, "reduce_scatter": self.numels[::-1]}.get(self.op)

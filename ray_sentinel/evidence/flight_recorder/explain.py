@@ -15,7 +15,7 @@ from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
 from ray_sentinel.evidence.flight_recorder.reduced import history, read
 from ray_sentinel.evidence.flight_recorder.signature_mismatch import mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.wait_age import too_young
-from ray_sentinel.evidence.flight_recorder.wait_report import tell_waits
+from ray_sentinel.evidence.flight_recorder.wait_report import report_waits
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.minority import most_odd
@@ -128,7 +128,7 @@ def reason(
     return RecorderFacts(
         kind=kind,
         culprits=culprits,
-        waits=tell_waits(world, waits, set(findings.culprits)),
+        waits=report_waits(world, waits, set(findings.culprits)),
         confidence=round(_confidence(world, findings, kind), 2),
         evidence=tuple(evidence),
         problems=tuple(problems),
@@ -136,7 +136,7 @@ def reason(
     )
 
 
-def _tells(dump: RankDump) -> bool:
+def _is_informative(dump: RankDump) -> bool:
     """It holds an operation, or what its watchdog counted."""
     return bool(dump.pending or dump.last_done or dump.status) or dump.first_record is not None
 
@@ -147,7 +147,7 @@ def _conclude(
     """The kind of the whole, and what else is to be said. Drops accusations that cannot stand."""
     if not world.dumps:
         return "cannot-tell", ["no dump could be read"]
-    if not findings.culprits and not any(map(_tells, world.dumps.values())):
+    if not findings.culprits and not any(map(_is_informative, world.dumps.values())):
         return "cannot-tell", [
             "the dumps hold no operation at all: the recorders are off, or nothing was called yet"
         ]

@@ -42,7 +42,7 @@ class ProcessGroup(msgspec.Struct, kw_only=True):
     def label(self) -> str:
         """For people: "TENSOR_MODEL_PARALLEL_GROUP[8-11]"."""
         name = self.desc if self.desc not in ("", "undefined") else f"group {self.name}"
-        return f"{name}[{say_ranks(self.members)}]"
+        return f"{name}[{format_ranks(self.members)}]"
 
 
 class ProcessGroups(msgspec.Struct, kw_only=True):
@@ -60,7 +60,7 @@ class ProcessGroups(msgspec.Struct, kw_only=True):
         return [self.groups[ident] for ident in self.by_rank.get(rank, ())]
 
 
-def say_ranks(ranks: Iterable[int], most: int = 12) -> str:
+def format_ranks(ranks: Iterable[int], most: int = 12) -> str:
     """Ranks for people: "0-3,8", with runs abbreviated and long lists cut."""
     ordered = sorted(set(ranks))
     texts = runs(ordered)
@@ -69,7 +69,7 @@ def say_ranks(ranks: Iterable[int], most: int = 12) -> str:
 
 def some_ranks(ranks: Collection[int]) -> str:
     """For people: "rank 3", "ranks 0-2"."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {say_ranks(ranks)}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
 
 
 class _Intern:

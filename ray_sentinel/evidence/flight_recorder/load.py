@@ -103,15 +103,15 @@ def _load_pickle(data: bytes) -> RawDump:
         if data[:2] == b"\x80\x02" and (salvaged := _salvage(data)):
             return RawDump(
                 salvaged,
-                f"is cut short or damaged ({_say(error)}); what precedes the damage was used",
+                f"is cut short or damaged ({_why(error)}); what precedes the damage was used",
             )
         raise InputError(
-            f"is neither a flight-recorder pickle nor JSON ({_say(error)}); let the rank dump again"
+            f"is neither a flight-recorder pickle nor JSON ({_why(error)}); let the rank dump again"
         ) from error
     return RawDump(_tree(tree))
 
 
-def _say(error: BaseException) -> str:
+def _why(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "it asks for more memory than a dump of its size needs"
     return str(error) or type(error).__name__

@@ -36,7 +36,7 @@ class Equals:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._p2p_kinds, self._visible = self._look_at_kinds()
+        self._p2p_kinds, self._visible = self._kinds_seen()
         self.roles: dict[Role, list[int]] = {}
         self._role: dict[int, Role] = {}
         for rank in world.dumps:
@@ -55,7 +55,7 @@ class Equals:
         """The role of a rank."""
         return self._role[rank]
 
-    def _look_at_kinds(self) -> tuple[set[Kind], set[Kind]]:
+    def _kinds_seen(self) -> tuple[set[Kind], set[Kind]]:
         """Kinds of groups with sends and receives, and kinds with any entry in the dumps."""
         talking: set[Kind] = set()
         visible: set[Kind] = set()

@@ -10,7 +10,7 @@ MOST_NAMED = 256
 """Most ranks that are named of those that one rank waits for; the others are left out."""
 
 
-def tell_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[RecorderWait, ...]:
+def report_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[RecorderWait, ...]:
     """For every rank that waits in an operation and is not a culprit: which operation, and for
     whom."""
     result = []
@@ -21,14 +21,17 @@ def tell_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[Recorder
         key = keys[0]
         if key not in told:
             operation = waits.operations[key]
-            told[key] = _say(world, operation), tuple(sorted(set(_whom(operation)))[:MOST_NAMED])
+            told[key] = (
+                _describe(world, operation),
+                tuple(sorted(set(_whom(operation)))[:MOST_NAMED]),
+            )
         text, whom = told[key]
         others = tuple(other for other in whom if other != rank) if rank in whom else whom
         result.append(RecorderWait(rank=rank, operation=text, waits_for=others))
     return tuple(result)
 
 
-def _say(world: World, operation: Operation) -> str:
+def _describe(world: World, operation: Operation) -> str:
     title = operation.entry.title if operation.entry else "an operation that the dump has lost"
     label = world.group(operation.group).label
     return f"{title} in {label}, number {_number(operation)}"

@@ -152,7 +152,7 @@ class Scanner:
         self.out.long_lines += long_lines(chunk.data[:limit])
         most = _MOST_LINES if thorough else _MOST_SWIFT
         for start, at in self.catalogue.triggers.lines(chunk.data.lower(), limit, most):
-            self._errors.look(chunk, start, at)
+            self._errors.scan_line(chunk, start, at)
         self._errors.forget_before(base + limit)
         self._dated = chunk.last_date(limit)
 

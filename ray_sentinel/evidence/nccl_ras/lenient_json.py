@@ -91,14 +91,14 @@ class _Reader:
                 continue
             if token["number"] and at == len(text):
                 break  # perhaps the first digits only
-            if self._take(token) and not self.stack:
+            if self._feed(token) and not self.stack:
                 return Document(value=self.root, repaired=True), at
         for container in self.stack:
             if isinstance(container, dict):
                 container[CUT] = True
         return Document(value=self.root, repaired=True, cut=True), at
 
-    def _take(self, token: re.Match[str]) -> bool:
+    def _feed(self, token: re.Match[str]) -> bool:
         """Whether a container was closed."""
         if token["open"]:
             self._open({} if token["open"] == "{" else [])

@@ -39,7 +39,7 @@ class CommunicatorView:
         return any(member.counts[name] != old.counts[name] for name in shared) if shared else None
 
 
-def looks(polls: Sequence[Poll]) -> list[CommunicatorView]:
+def communicator_views(polls: Sequence[Poll]) -> list[CommunicatorView]:
     """All communicators that still exist, from polls in the order of their time."""
     seen: dict[str, list[tuple[int, Communicator]]] = {}
     for index, poll in enumerate(polls):

@@ -41,7 +41,7 @@ class Draft:
         self.groups: dict[str, list[RankSet]] = {}
         self._places: dict[int, tuple[str, int | None, int | None]] = {}
 
-    def takes(self, value: int | str) -> bool:
+    def accepts(self, value: int | str) -> bool:
         """Whether the subject can have such a value: a damaged answer has states among the
         counts."""
         return self.subject.startswith("count ") == isinstance(value, int)

@@ -173,7 +173,7 @@ class RasTextReader:
 
     def _group(self, count: int, value: int | str) -> None:
         if self.draft is not None and self.draft.subject:
-            fits = self.draft.takes(value)
+            fits = self.draft.accepts(value)
             self.group = self.draft.group(self.draft.subject, count, value) if fits else None
 
     def _rank(self, found: re.Match[str]) -> None:

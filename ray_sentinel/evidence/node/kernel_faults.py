@@ -37,12 +37,12 @@ class _Fault(msgspec.Struct):
     lines: list[tuple[int, KernelLine]]
     """The fault's lines, each with its place in the order of how much it says: 0 says most."""
 
-    def takes(self, key: str, line: KernelLine) -> bool:
+    def accepts(self, key: str, line: KernelLine) -> bool:
         kind, last = self.lines[-1][1].kind, self.lines[-1][1].time
         apart = abs(line.time - last) if line.time is not None and last is not None else 0.0
         return kind == line.kind and self.key in (key, "") and apart <= SAME_SECONDS
 
-    def told(self) -> KernelLine:
+    def best_line(self) -> KernelLine:
         """The line that says most, with the limit that was reached."""
         best = min(self.lines, key=lambda item: item[0])[1]
         for _, line in self.lines:
@@ -61,13 +61,13 @@ def each_once(lines: Iterable[KernelLine]) -> list[KernelLine]:
         worth, key = _place(line)
         fault = None
         if worth is not None and (key or line.kind != "oom-host"):
-            fault = next((fault for fault in reversed(faults) if fault.takes(key, line)), None)
+            fault = next((fault for fault in reversed(faults) if fault.accepts(key, line)), None)
         if fault is None:
             faults.append(_Fault(key if worth is not None else "-", []))
             fault = faults[-1]
         fault.key = fault.key or key
         fault.lines.append((worth or 0, line))
-    return [fault.told() for fault in faults]
+    return [fault.best_line() for fault in faults]
 
 
 def _place(line: KernelLine) -> tuple[int | None, str]:

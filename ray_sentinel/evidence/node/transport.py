@@ -48,7 +48,7 @@ class _Said:
         self.strength, self.used, self.name, self.fell_back = 0, "", "", ""
         self.lines: dict[str, LogLine] = {}
 
-    def take(self, strength: int, used: Transport, name: str, line: LogLine) -> None:
+    def add(self, strength: int, used: Transport, name: str, line: LogLine) -> None:
         self.lines.setdefault(f"{strength}{used}", line)
         if strength > self.strength:
             self.strength, self.used, self.name = strength, used, name
@@ -71,14 +71,14 @@ def read_transport(lines: Iterable[LogLine]) -> TransportLines:
         text = line.text
         if match := _VIA.search(text):
             kind = _kind(match["name"], text)
-            said.take(4, kind, match["name"].strip(), line)
+            said.add(4, kind, match["name"].strip(), line)
             slow = line if kind == "socket" and slow is None else slow
         elif match := _CHOSEN.search(text):
-            said.take(3, _kind(match["name"], text), match["name"].strip(), line)
+            said.add(3, _kind(match["name"], text), match["name"].strip(), line)
         elif match := _PROVIDER.search(text):
-            said.take(2, _kind(match["name"], text), match["name"], line)
+            said.add(2, _kind(match["name"], text), match["name"], line)
         elif match := _FOUND.search(text):
-            said.take(1, _kind(match["name"], match["rest"]), match["name"], line)
+            said.add(1, _kind(match["name"], match["rest"]), match["name"], line)
         elif _failed(text) and not said.fell_back:
             said.fell_back = text
             said.lines.setdefault("failed", line)

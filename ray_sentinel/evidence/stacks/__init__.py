@@ -8,7 +8,7 @@
 from ray_sentinel.evidence.stacks.classify import by_process, classify, classify_process
 from ray_sentinel.evidence.stacks.compare import Movement, movement, movements, woken
 from ray_sentinel.evidence.stacks.explain import Explanation, explain
-from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, telling_thread
+from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, informative_thread
 from ray_sentinel.evidence.stacks.readers.formats import parse
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
 
@@ -22,12 +22,12 @@ __all__ = [
     "classify",
     "classify_process",
     "explain",
+    "informative_thread",
     "merge",
     "movement",
     "movements",
     "parse",
     "render",
-    "telling_thread",
     "who",
     "woken",
 ]

@@ -11,8 +11,8 @@ from ray_sentinel.evidence.stacks.frames import meanings as m
 from ray_sentinel.evidence.stacks.frames import reading as rd
 from ray_sentinel.evidence.stacks.frames.informative_threads import (
     StackReader,
-    telling_thread,
-    telling_tid,
+    informative_thread,
+    informative_tid,
     training_tid,
 )
 from ray_sentinel.evidence.stacks.frames.names import is_eval_loop
@@ -55,7 +55,7 @@ def classify(
         command=trace.command,
         helper=helper_process(trace),
     )
-    thread = telling_thread(trace.threads, reader, tid)
+    thread = informative_thread(trace.threads, reader, tid)
     if thread is None:
         # Nothing is known of the host: the kernels tell where the process stands.
         if fact.kernels:
@@ -103,7 +103,7 @@ def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = 
     tid = training_tid(ordered, reader)
     # The kernel's stacks show no frame of Python: which thread's place is the process's, other
     # tools tell.
-    seen = tid if tid is not None else telling_tid(ordered, reader)
+    seen = tid if tid is not None else informative_tid(ordered, reader)
     facts = [classify(trace, reader, seen if trace.tool == "kernel" else tid) for trace in ordered]
     if _at_prompt(ordered, reader):
         meaning = m.PROMPT
@@ -221,7 +221,7 @@ def _keeps_gil(thread: ThreadStack, reading: rd.StackReading, waiters: int) -> b
 
 
 def _level(trace: StackTrace, reader: StackReader, tid: int | None) -> int:
-    thread = telling_thread(trace.threads, reader, tid)
+    thread = informative_thread(trace.threads, reader, tid)
     return reader.read(thread.frames).level if thread else -1
 
 

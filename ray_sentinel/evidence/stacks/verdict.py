@@ -34,13 +34,13 @@ def judge(view: StacksContext) -> RuleAnswer:
 
 
 def _nothing(view: StacksContext) -> RuleAnswer | None:
-    if any(map(_says, view.facts)):
+    if any(map(_is_informative, view.facts)):
         return None
     reason = "no stack could be read" if view.facts else "there are no stacks of ranks"
     return RuleAnswer(kind="unknown", confidence=0.0, reasons=(reason,))
 
 
-def _says(fact: StackFact) -> bool:
+def _is_informative(fact: StackFact) -> bool:
     return bool(fact.signature or fact.kernels or fact.state or process_gone(fact.error))
 
 

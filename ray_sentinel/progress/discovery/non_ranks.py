@@ -46,12 +46,12 @@ class NonRanks:
         self._loaded &= keys
         self._looks = {pair: n for pair, n in self._looks.items() if keys.issuperset(pair)}
         shared = [group for group in by_number.values() if self._unclear(group)]
-        self._look(item for group in shared for item in group)
+        self._examine(item for group in shared for item in group)
         for group in shared:
             sure = [item for item in group if self._is_sure(item)]
             if sure:
                 self._beside |= {item.process.key for item in group if item not in sure}
-            self._say(sure or group)
+            self._note_duplicate(sure or group)
         return [
             item
             for group in by_number.values()
@@ -65,7 +65,7 @@ class NonRanks:
     def _is_sure(self, item: DiscoveredRank) -> bool:
         return item.source != "environ" or item.process.key in self._loaded
 
-    def _look(self, items: Iterable[DiscoveredRank]) -> None:
+    def _examine(self, items: Iterable[DiscoveredRank]) -> None:
         asked = {item.process.key for item in items if not self._is_sure(item)}
         maps = self._memory.maps(asked)
         # For a process that hangs, or has more than we read, it is unknown: no reason to leave it
@@ -76,7 +76,7 @@ class NonRanks:
         }
         self._beside -= self._loaded
 
-    def _say(self, group: list[DiscoveredRank]) -> None:
+    def _note_duplicate(self, group: list[DiscoveredRank]) -> None:
         keys = tuple(item.process.key for item in group)
         self._looks[keys] = self._looks.get(keys, 0) + 1
         if len(keys) > 1 and self._looks[keys] == LOOKS:

@@ -50,7 +50,7 @@ class Neighbours:
         self._told_at = now
         self._settled: tuple[int, ...] = ()
 
-    def tell(self, raylets: tuple[int, ...], now: float) -> bool:
+    def update(self, raylets: tuple[int, ...], now: float) -> bool:
         """Set the coordinator's list. Returns whether it changed."""
         if raylets == self._told:
             return False

@@ -152,7 +152,7 @@ class Discovery:
             above = tuple(up_to_a_launcher(process, table))
             if self._is_child(candidate, above, candidates, launchers):
                 continue
-            if _is_told_of(candidate, above, told, candidates):
+            if _is_settled(candidate, above, told, candidates):
                 continue
             yield DiscoveredRank(
                 process=process,
@@ -217,7 +217,7 @@ def _launchers(candidates: Mapping[Key, _Candidate], table: Mapping[int, Process
     return found
 
 
-def _is_told_of(
+def _is_settled(
     candidate: _Candidate,
     lineage: Collection[Key],
     told: Mapping[Key, DiscoveredRank],

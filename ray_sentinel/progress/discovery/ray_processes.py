@@ -96,7 +96,7 @@ class RayProcessWatch:
         self._unread.discard(key)
         return msgspec.structs.replace(ended, last_output=output)
 
-    def look(
+    def poll(
         self,
         node: Node,
         table: Mapping[int, Process],
@@ -124,7 +124,7 @@ class RayProcessWatch:
             title = "" if process.pid in here else _title(titles.get(process.pid))
             if title is None or (title == "IDLE" and process.key not in self._seen):
                 continue
-            seen = self._look(process, title, now)
+            seen = self._poll_one(process, title, now)
             if seen.state == ZOMBIE:
                 continue  # its end has been told, or nobody saw it live
             identity = ProcessId(node.host, process.pid, process.start)
@@ -160,7 +160,7 @@ class RayProcessWatch:
         reads titles seldom."""
         return process.key not in self._seen and process.arguments[0].rstrip() == "ray::IDLE"
 
-    def _look(self, process: Process, title: str, now: float) -> _Seen:
+    def _poll_one(self, process: Process, title: str, now: float) -> _Seen:
         seen = self._seen.setdefault(process.key, _Seen(title=title, since=now, moved_at=now))
         if seen.title != title:
             seen.title, seen.since, seen.moved_at = title, now, now

@@ -161,7 +161,7 @@ class RayRanks:
         self.problems: list[str] = []
         self._logs: Bounded[str, tuple[TrainWords | None, bool]] = Bounded(LOG_SECONDS, most=1)
 
-    def _train_says(self, pid: int) -> tuple[TrainWords | None, bool]:
+    def _train_words(self, pid: int) -> tuple[TrainWords | None, bool]:
         """Ray Train's words about a process, and whether it has begun a log for it. The log lies
         where the process's output goes, which may hang."""
 
@@ -234,7 +234,7 @@ class RayRanks:
         grouped = in_process_group(thread_names(process.pid, self._proc))
         if grouped and known.grouped_at is None:
             known.grouped_at = now
-        words, begun = self._train_says(process.pid)
+        words, begun = self._train_words(process.pid)
         if words is not None:
             return _claim(process, environ, worker, words=words)
         # While Train sets its workers up their title is that of a task, which may have any name.
@@ -249,10 +249,10 @@ class RayRanks:
             return _claim(process, environ, worker, rank=told.rank) if ranked else None
         if worker is None or worker.size < 2 or not grouped:
             return None
-        self._say_guessed(worker.group)
+        self._note_guessed(worker.group)
         return _claim(process, environ, worker, rank=worker.order)
 
-    def _say_guessed(self, group: str) -> None:
+    def _note_guessed(self, group: str) -> None:
         if group in self._guessed:
             return
         self._guessed.add(group)

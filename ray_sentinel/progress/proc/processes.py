@@ -112,14 +112,14 @@ class ProcessTable:
             left = process is not None and process.settled and process.inode == inode
             if left and pid % slices != turn:
                 continue
-            if (seen := self._look(pid, process, now)) is not None:
+            if (seen := self._refresh(pid, process, now)) is not None:
                 changed.append(seen)
             if pid in known:
                 known[pid].inode = inode
         self._settle(self._read(changed), now)
         return known
 
-    def _look(self, pid: int, process: Process | None, now: float) -> Process | None:
+    def _refresh(self, pid: int, process: Process | None, now: float) -> Process | None:
         """The process, if what it says about itself may have changed."""
         stat = self._stat(pid)
         if stat is None:
@@ -145,7 +145,7 @@ class ProcessTable:
         asked = {process.key: process for process in processes}
         found = self._memory.own(asked)
         for key, own in found.items():
-            _take(asked[key], own)
+            _apply_own(asked[key], own)
         return [asked[key] for key in found]
 
     def _settle(self, processes: Iterable[Process], now: float) -> None:
@@ -196,7 +196,7 @@ class ProcessTable:
             return None
 
 
-def _take(process: Process, own: Own) -> None:
+def _apply_own(process: Process, own: Own) -> None:
     """Record what a process says about itself now."""
     if not own.line and process.arguments:
         # It is dying, its memory is gone: what it said before still tells whose exit this is.

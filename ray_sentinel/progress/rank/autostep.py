@@ -24,7 +24,7 @@ _counters: set[AutoStep] = set()
 
 
 class AutoStep:
-    """Counts for one writer. The companion thread calls ``look`` from time to time.
+    """Counts for one writer. The companion thread calls ``poll`` from time to time.
 
     There is one hook in a process, and it stays there: torch runs through its hooks in the training
     thread, and a hook that is taken away meanwhile makes ``Optimizer.step`` raise RuntimeError.
@@ -36,7 +36,7 @@ class AutoStep:
         self._leader: weakref.ref[Any] | None = None
         self._off = os.environ.get(SWITCH) == "0"
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Begin to count once torch's optimizers exist; stop when the training counts by itself."""
         if self._off:
             return

@@ -89,7 +89,7 @@ class Companion:
         try:
             if request != self._request and self._idle():
                 self._answer(request)
-            self._look_after()
+            self._tick()
         except _LIBRARY_ERRORS:
             if not self._failed:
                 log.warning("the companion of the progress record failed", exc_info=True)
@@ -98,8 +98,8 @@ class Companion:
     def _idle(self) -> bool:
         return self._answering is None or not self._answering.is_alive()
 
-    def _look_after(self) -> None:
-        self._autostep.look()
+    def _tick(self) -> None:
+        self._autostep.poll()
         if self._writer.identity.assumed:
             self._ask_again()
         # Taken once: ``stop`` may take it away meanwhile.

@@ -33,7 +33,7 @@ def choose(
 def _named(runs: Sequence[EventRun], root: Path, name: str) -> EventRun:
     """By the name that is shown, or by the end of its path; an attempt means its whole run."""
     paths = {path: run for run in runs for path in (*run.parts, run.name)}
-    found = {path: run for path, run in paths.items() if name in {_said(path, root), str(path)}}
+    found = {path: run for path, run in paths.items() if name in {_name(path, root), str(path)}}
     parts = Path(name).parts
     found = found or {
         path: run for path, run in paths.items() if path.parts[-len(parts) :] == parts
@@ -41,34 +41,36 @@ def _named(runs: Sequence[EventRun], root: Path, name: str) -> EventRun:
     chosen = {id(run): run for run in found.values()}
     if len(chosen) == 1:
         return next(iter(chosen.values()))
-    names = ", ".join(_said(path, root) for path in (found or paths)) or "none"
+    names = ", ".join(_name(path, root) for path in (found or paths)) or "none"
     problem = "more than one run has the name" if chosen else "no training run has the name"
     raise InputError(f"{root}: {problem} {name!r}. The runs there: {names}")
 
 
-def _said(path: Path, root: Path) -> str:
+def _name(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if path != root else str(root)
 
 
-def told(chosen: EventRun, runs: list[EventRun], root: Path, *, named: bool) -> Iterator[str]:
+def describe_choice(
+    chosen: EventRun, runs: list[EventRun], root: Path, *, named: bool
+) -> Iterator[str]:
     """Sentences about which of several runs were chosen and combined."""
     others = [run for run in runs if run is not chosen and run.trains]
     if others:
         listed = ", ".join(
-            f"{_said(run.name, root)} (steps {run.steps[0]:.0f} to {run.steps[1]:.0f})"
+            f"{_name(run.name, root)} (steps {run.steps[0]:.0f} to {run.steps[1]:.0f})"
             for run in others[-MAX_TOLD:]
         )
         more = f" and {len(others) - MAX_TOLD} earlier ones" if len(others) > MAX_TOLD else ""
         why = "as was asked for" if named else "the newest"
         yield (
-            f"{root} holds {len(others) + 1} training runs: {_said(chosen.name, root)}, {why}, is "
+            f"{root} holds {len(others) + 1} training runs: {_name(chosen.name, root)}, {why}, is "
             f"taken; left out: {listed}{more}. To take another one: "
-            f"--run {_said(others[-1].name, root)}"
+            f"--run {_name(others[-1].name, root)}"
         )
     if chosen.parts:
-        parts = ", ".join(_said(path, root) for path in chosen.parts)
+        parts = ", ".join(_name(path, root) for path in chosen.parts)
         yield (
-            f"{_said(chosen.name, root)} goes on from steps that {parts} had done: they are one "
+            f"{_name(chosen.name, root)} goes on from steps that {parts} had done: they are one "
             "run that was started again"
         )
     ranks = sorted({rank for rank, _ in chosen.slots if rank >= 0})

@@ -104,7 +104,7 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:
             if event.scalars and not 0 < event.wall_time < MAX_TIME:
                 timeless += 1
                 continue
-            _take(event, state, points, reached, steps)
+            _add_event(event, state, points, reached, steps)
         if moved := _settle(points, reached, steps):
             notes.append(
                 f"{moved} values in {file} have times that the rest of it contradicts, as where a "
@@ -127,14 +127,14 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:
     return folder
 
 
-def _take(
+def _add_event(
     event: EventRecord,
     state: RunState,
     points: dict[str, Points],
     reached: dict[str, list[int]],
     steps: Points,
 ) -> None:
-    taken = state.take(event)
+    taken = state.add(event)
     for tag, value in taken:
         points[tag].append((event.wall_time, value))
         reached[tag].append(event.step)

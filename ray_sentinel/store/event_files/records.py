@@ -25,7 +25,7 @@ class _Losses:
         self.torn = 0
         """Bytes of a last record that is not whole."""
 
-    def said(self, name: str) -> Iterator[str]:
+    def describe(self, name: str) -> Iterator[str]:
         """Each loss in a sentence."""
         if not self.records and (self.corrupt or self.torn):
             yield f"{name} holds no whole record: it is compressed, no event file, or just begun"
@@ -54,7 +54,7 @@ def read_events(file: Path, notes: list[str] | None = None) -> Iterator[EventRec
                     losses.malformed += 1
     except OSError as error:
         notes.append(f"{file.name} cannot be read: {error.strerror}")
-    notes += losses.said(file.name)
+    notes += losses.describe(file.name)
 
 
 def _records(stream: BinaryIO, losses: _Losses) -> Iterator[bytes]:

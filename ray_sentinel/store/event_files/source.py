@@ -15,7 +15,7 @@ from ray_sentinel.diagnose.runs import evaluates
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, TimeSeries
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.event_files.state import metric_name
-from ray_sentinel.store.event_files.choice import choose, told
+from ray_sentinel.store.event_files.choice import choose, describe_choice
 from ray_sentinel.store.event_files.find import find_event_files
 from ray_sentinel.store.event_files.folder import read_folder
 from ray_sentinel.store.event_files.memory import MemorySource
@@ -64,7 +64,7 @@ def load_events(
     runs = runs_of(folders, root)
     chosen = choose(runs, root, within, run)
     if chosen is not None:
-        source.notes += told(chosen, runs, root, named=bool(run))
+        source.notes += describe_choice(chosen, runs, root, named=bool(run))
         runs = [one for one in runs if one is chosen or (not one.trains and _during(one, chosen))]
     taken: set[str] = set()
     for one in runs:

@@ -73,7 +73,7 @@ class HistoryFile:
     def put(self, rows: Iterable[Rows], now: float) -> bool:
         """Write rows, and thin what is old; ``now`` in Unix seconds. False: try again later."""
         if self.history is not None and self._removed():
-            self._tell(f"{self.path} was removed; a new one begins")
+            self._note(f"{self.path} was removed; a new one begins")
             self.close()
         if self.history is None and not self._open(now):
             return False
@@ -106,7 +106,7 @@ class HistoryFile:
         try:
             keep_private(self._folder)
             if self.path is None:
-                self.path = self._take_up(now) or self._begin(now)
+                self.path = self._adopt(now) or self._begin(now)
             self.history = self._opened(self.path, self._max_bytes)
             if self._pruned is None:
                 self.history.check()
@@ -120,7 +120,7 @@ class HistoryFile:
             return False
         return True
 
-    def _take_up(self, now: float) -> Path | None:
+    def _adopt(self, now: float) -> Path | None:
         """The locked file of a writer that died; None if there is none to continue."""
         files = sorted(self._folder.glob("series-*.db"), key=newest, reverse=True)
         for file in files[:MOST_FILES]:
@@ -169,14 +169,14 @@ class HistoryFile:
         except OSError as error:
             self._fail(f"the history {path} is damaged and cannot be set aside: {error}")
             return
-        self._tell(f"the history {path} was damaged ({why}): it is {aside.name} now")
+        self._note(f"the history {path} was damaged ({why}): it is {aside.name} now")
 
     def _fail(self, problem: str) -> None:
         if problem != self.problem:
             log.warning("%s; it is tried again, the watch goes on", problem)
         self.problem = problem
 
-    def _tell(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         log.warning("%s", note)
         self.notes = [*self.notes, note][-5:]
 

@@ -120,7 +120,7 @@ class HistorySource:
     def open(cls, path: str | os.PathLike[str]) -> HistorySource:
         """A history file, even while it is being written. Raises InputError if it is not one."""
         file = Path(path)
-        _look(file)
+        _check_header(file)
         with contextlib.ExitStack() as copy:
             try:
                 base = _connected(file, copy)
@@ -343,7 +343,7 @@ def _spread(row: Floats, times: Floats, part: HistoryPart, growing: bool) -> Non
     row[covered] = values
 
 
-def _look(file: Path) -> None:
+def _check_header(file: Path) -> None:
     """Raises InputError where it does not begin as a file of SQLite's does."""
     try:
         with file.open("rb") as stream:

@@ -131,7 +131,7 @@ class PrometheusSource:
             self._span = find_span(self._http, self.families())
         return self._span
 
-    def look_between(self, blocks: tuple[float, float] | None) -> None:
+    def find_span(self, blocks: tuple[float, float] | None) -> None:
         """Find the span of finished blocks (their range is known) and the head together."""
         head = self._http.data("/api/v1/status/tsdb").get("headStats") or {}
         low, high = float(head.get("minTime", 0)) / 1000, float(head.get("maxTime", 0)) / 1000

@@ -55,7 +55,7 @@ class UserRules:
         self.used = not self.untrusted
         return True
 
-    def told(self) -> None:
+    def mark_reload(self) -> None:
         """Prometheus is about to read them: from now on, what it logs is about them."""
         self._since = self._files.log_size()
 
@@ -141,13 +141,13 @@ class JobPrometheus:
         ``agents`` are ``host:port``, or ``https://host:port``; ``ray`` is ``host:port`` → host
         label.
         """
-        self._disk = self._look_at_disk()
+        self._disk = self._check_disk()
         try:
             self.files.write_targets(agents, ray)
         except OSError as error:
             self._disk = f"{self.files.folder} cannot be written: {error.strerror}"
         self._watch()
-        self._look_at_rules()
+        self._reload_rules()
         if self._child is None and not self._closed and self._clock.monotonic() >= self._due:
             self._start()
 
@@ -220,7 +220,7 @@ class JobPrometheus:
             log.warning("a corrupt block was moved to %s", path)
         self._aside += moved
 
-    def _look_at_rules(self) -> None:
+    def _reload_rules(self) -> None:
         """Have it read the user's rules again when they were changed."""
         if self._child is None:
             self._rules.changed()
@@ -228,14 +228,14 @@ class JobPrometheus:
         if problem := self._rules.objection():
             self._problem = problem
             log.warning("prometheus goes on without the changed rules: %s", problem)
-            self._told()  # it must be able to start again
-        if self._rules.changed() and self._told():
-            self._rules.told()
+            self._write_files()  # it must be able to start again
+        if self._rules.changed() and self._write_files():
+            self._rules.mark_reload()
             self._problem = ""
             log.info("the rules in %s changed: prometheus reads them", self.files.folder / "rules")
             signals.send_child(self._child, signal.SIGHUP)
 
-    def _look_at_disk(self) -> str:
+    def _check_disk(self) -> str:
         free = self.files.free_bytes()
         if free is None or free >= LOW_BYTES:
             return ""
@@ -250,7 +250,7 @@ class JobPrometheus:
             self._problem = f"process {holder} holds {self.files.data}; waiting for it to end"
             self._due = self._clock.monotonic() + RETRY.first
             return
-        if not self._told():
+        if not self._write_files():
             self._due = self._clock.monotonic() + RETRY.first
             return
         try:
@@ -271,7 +271,7 @@ class JobPrometheus:
             self.files.data,
         )
 
-    def _told(self) -> bool:
+    def _write_files(self) -> bool:
         """Write what it is to read; False where the folder cannot be written."""
         try:
             keep_private(self.files.folder)

@@ -34,7 +34,7 @@ class Targets:
         self._url, self._scrape = url, scrape
         self._known = ask(url, scrape)
 
-    def look(self) -> tuple[str, ...]:
+    def poll(self) -> tuple[str, ...]:
         """All agents, as ``host:port`` or ``https://host:port``; the last known ones if none
         answers now."""
         others = (

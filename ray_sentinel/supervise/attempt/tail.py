@@ -30,7 +30,7 @@ class OutputTail:
         self._unread = b""
         """The end of what came since steps were last searched."""
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Read and show what is new. Returns whether there was anything."""
         if self._handle < 0 and not self._open():
             return False

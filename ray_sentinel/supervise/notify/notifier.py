@@ -1,7 +1,7 @@
 """Sends notifications to webhooks, Apprise and a command: each once, with retries, without
 blocking.
 
-``Notifier.tell`` only queues. One thread sends; a receiver that hangs delays later notifications,
+``Notifier.notify`` only queues. One thread sends; a receiver that hangs delays later notifications,
 and nothing else. The queue is bounded: the oldest notification is dropped first.
 """
 
@@ -147,7 +147,7 @@ class Notifier:
         self.dropped = 0
         """Notices that nobody took, or for which there was no room."""
 
-    def tell(self, notice: Notice) -> bool:
+    def notify(self, notice: Notice) -> bool:
         """Queue a notice, unless it was queued before or nobody wants it. Never waits."""
         settings = self._settings
         notice = mask_record(notice)

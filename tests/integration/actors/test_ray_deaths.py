@@ -98,7 +98,7 @@ def test_the_control_store_tells_one_cause_for_each(
     told: list[RayDeath] = []
     store = RayStore(ray_cluster.address)
     deaths = RayDeathWatch(ControlStoreDeaths(store), told.extend)
-    table = RayTable(store, deaths.take_table)
+    table = RayTable(store, deaths.set_table)
 
     def all_told() -> bool:
         table.poll()

@@ -31,7 +31,7 @@ def test_the_memory_monitor_is_told_from_other_ends(full_node: RayCluster) -> No
     told: list[RayDeath] = []
     with RayStore(full_node.address) as store:
         deaths = RayDeathWatch(ControlStoreDeaths(store), told.extend)
-        table = RayTable(store, deaths.take_table)
+        table = RayTable(store, deaths.set_table)
 
         def is_told() -> bool:
             table.hurry()

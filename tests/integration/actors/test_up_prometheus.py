@@ -121,6 +121,6 @@ def test_it_reads_agents_that_ask_for_tls_and_a_password(
                 password_file=environ["RAY_SENTINEL_SCRAPE__PASSWORD_FILE"],
             )
             for url in known:
-                assert set(Targets(f"{url}/sd", scrape_all).look()) == known
+                assert set(Targets(f"{url}/sd", scrape_all).poll()) == known
     finally:
         ray_cluster.down()

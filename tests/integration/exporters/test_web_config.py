@@ -295,7 +295,7 @@ def test_a_real_prometheus_scrapes_it(
 ) -> None:
     scrape = scrapes(tmp_path)[way]
     sd = exporter.url.replace("/metrics", "/sd")
-    agents = Targets(sd, scrape).look()
+    agents = Targets(sd, scrape).poll()
     assert agents == (scrape_target(exporter.url),)
     job = JobPrometheus(tmp_path / "job", binary=require("prometheus"), scrape=scrape)
     try:

@@ -31,7 +31,7 @@ def optimizer() -> torch.optim.Optimizer:
 @pytest.fixture
 def counter(writer: ProgressWriter) -> Iterator[AutoStep]:
     auto = AutoStep(writer)
-    auto.look()
+    auto.poll()
     yield auto
     auto.stop()
 
@@ -51,7 +51,7 @@ def test_an_explicit_step_ends_the_counting(writer: ProgressWriter, counter: Aut
     one.step()
     writer.step(100)
     one.step()
-    counter.look()
+    counter.poll()
     one.step()
     assert writer.steps_recorded == 2
 
@@ -59,6 +59,6 @@ def test_an_explicit_step_ends_the_counting(writer: ProgressWriter, counter: Aut
 def test_it_can_be_switched_off(writer: ProgressWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "0")
     auto = AutoStep(writer)
-    auto.look()
+    auto.poll()
     optimizer().step()
     assert writer.steps_recorded == 0

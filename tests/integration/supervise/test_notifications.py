@@ -80,33 +80,33 @@ def test_who_asked_learns_what_was_delivered(hook: Hook) -> None:
         delays=(0.05,),
         sent=lambda told: heard.append(told.key),
     )
-    tells.tell(notice("delivered"))
-    tells.tell(notice("refused"))
+    tells.notify(notice("delivered"))
+    tells.notify(notice("refused"))
     assert tells.close(SECONDS)
     assert heard == ["delivered"]
 
 
 def test_each_key_is_told_once(hook: Hook) -> None:
     tells = notifier(webhooks=(hook.url,))
-    assert tells.tell(notice("1"))
-    assert not tells.tell(notice("1"))
+    assert tells.notify(notice("1"))
+    assert not tells.notify(notice("1"))
     tells.know(["2"])
-    assert not tells.tell(notice("2"))
-    assert tells.tell(notice("3"))
+    assert not tells.notify(notice("2"))
+    assert tells.notify(notice("3"))
     assert tells.close(SECONDS)
     assert [told["key"] for told in hook.taken] == ["1", "3"]
-    assert not tells.tell(notice("4")), "closed"
+    assert not tells.notify(notice("4")), "closed"
 
 
 def test_a_webhook_that_fails_is_tried_again_and_one_that_refuses_is_not(hook: Hook) -> None:
     hook.answers = [500, 503, 200]
     tells = notifier(webhooks=(hook.url,))
-    tells.tell(notice("1"))
+    tells.notify(notice("1"))
     assert tells.close(SECONDS)
     assert (len(hook.taken), tells.dropped, tells.problem) == (3, 0, "")
     hook.answers, hook.taken = [404], []
     tells = notifier(webhooks=(hook.url,))
-    tells.tell(notice("1"))
+    tells.notify(notice("1"))
     assert tells.close(SECONDS)
     assert (len(hook.taken), tells.dropped) == (1, 1)
     assert "404" in tells.problem
@@ -115,8 +115,8 @@ def test_a_webhook_that_fails_is_tried_again_and_one_that_refuses_is_not(hook: H
 
 def test_only_the_events_that_are_wanted(hook: Hook) -> None:
     tells = notifier(webhooks=(hook.url,), events=("failed",))
-    assert not tells.tell(notice("1", "hang"))
-    assert tells.tell(notice("2", "failed"))
+    assert not tells.notify(notice("1", "hang"))
+    assert tells.notify(notice("2", "failed"))
     assert tells.close(SECONDS)
 
 
@@ -125,7 +125,7 @@ def test_a_webhook_that_hangs_is_in_nobody_s_way(tmp_path: Path) -> None:
         tells = notifier(webhooks=(f"http://127.0.0.1:{server.getsockname()[1]}/",))
         begun = time.monotonic()
         for number in range(1000):
-            tells.tell(notice(str(number)))
+            tells.notify(notice(str(number)))
         assert not tells.close(0.1)
         assert time.monotonic() - begun < 5.0
         assert tells.dropped >= 700, "what waits is bounded"
@@ -136,7 +136,7 @@ def test_apprise_sends_to_any_service_that_it_knows(hook: Hook) -> None:
     place = hook.url.removeprefix("http://")
     hook.answers = [500, 200]
     tells = notifier(apprise=(f"json://{place}?cto=5&rto=5",))
-    tells.tell(notice())
+    tells.notify(notice())
     assert tells.close(SECONDS)
     assert (tells.dropped, tells.problem) == (0, "")
     told = hook.taken[-1]
@@ -149,7 +149,7 @@ def test_apprise_sends_to_any_service_that_it_knows(hook: Hook) -> None:
 def test_an_address_that_apprise_does_not_know_is_final_and_not_shown() -> None:
     require_module("apprise")
     tells = notifier(apprise=("nobody://secret-token/here",))
-    tells.tell(notice())
+    tells.notify(notice())
     assert tells.close(SECONDS)
     assert tells.dropped == 1
     assert "nobody://..." in tells.problem
@@ -162,7 +162,7 @@ def test_what_apprise_cannot_send_is_said_without_the_address(hook: Hook) -> Non
     tells = Notifier(
         NotifierSettings(apprise=(hook.url.replace("http://", "json://user:hunter2@"),)), delays=()
     )
-    tells.tell(notice())
+    tells.notify(notice())
     eventually(lambda: tells.dropped == 1)
     assert "the service did not take it" in tells.problem
     assert not {"hunter2", "secret"} & set(tells.problem.replace("/", " ").split())
@@ -176,7 +176,7 @@ def test_apprise_that_is_not_installed_names_the_remedy(monkeypatch: pytest.Monk
 
 def test_nobody_listens() -> None:
     tells = notifier(webhooks=("http://127.0.0.1:9/",))
-    tells.tell(notice())
+    tells.notify(notice())
     eventually(lambda: tells.dropped == 1)
     assert "refused" in tells.problem.lower()
 
@@ -189,7 +189,7 @@ def test_a_command_is_given_the_notice(tmp_path: Path) -> None:
     )
     script.chmod(0o755)
     tells = notifier(command=f"{script} 'two words'")
-    tells.tell(notice())
+    tells.notify(notice())
     assert tells.close(SECONDS)
     first, data = out.read_text().split("\n", 1)
     assert first == "hang two words"
@@ -198,18 +198,18 @@ def test_a_command_is_given_the_notice(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_or_is_missing(tmp_path: Path) -> None:
     tells = notifier(command="false")
-    tells.tell(notice())
+    tells.notify(notice())
     eventually(lambda: tells.dropped == 1)
     assert "status 1" in tells.problem
     tells = notifier(command="/no/such/program")
-    tells.tell(notice())
+    tells.notify(notice())
     eventually(lambda: tells.dropped == 1)
 
 
 def test_a_redirect_is_no_receipt(hook: Hook) -> None:
     hook.answers = [302]
     notifier = Notifier(NotifierSettings(webhooks=(hook.url,)), delays=())
-    assert notifier.tell(notice())
+    assert notifier.notify(notice())
     assert notifier.close(SECONDS)
     assert (notifier.dropped, notifier.problem) == (1, "http://127.0.0.1/... answered 302")
 
@@ -226,7 +226,7 @@ def test_who_speaks_no_http_stops_nobody(hook: Hook) -> None:
         thread.start()
         odd = f"http://127.0.0.1:{other.getsockname()[1]}/"
         notifier = Notifier(NotifierSettings(webhooks=(odd, hook.url)), delays=())
-        assert notifier.tell(notice())
+        assert notifier.notify(notice())
         thread.join(SECONDS)
         assert notifier.close(SECONDS)
     assert len(hook.taken) == 1

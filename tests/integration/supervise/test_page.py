@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.http.server import Handler, Request, Response
-from ray_sentinel.supervised_run import PATIENCE, look_at_page
+from ray_sentinel.supervised_run import PATIENCE, poll_page
 from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page
 
@@ -25,10 +25,10 @@ def incident(**more: Any) -> dict[str, Any]:
 
 def test_a_confirmed_hang_and_its_evidence(page: Page) -> None:
     page.answer = [incident()]
-    seen = look_at_page(page.watched(), "job", SINCE)
+    seen = poll_page(page.watched(), "job", SINCE)
     assert (seen.hang, seen.bundle) == ("rank 3 (incident 1)", "")
     page.answer = [incident(state="captured", bundle="/b")]
-    assert look_at_page(page.watched(), "job", SINCE).bundle == "/b"
+    assert poll_page(page.watched(), "job", SINCE).bundle == "/b"
 
 
 @pytest.mark.parametrize(
@@ -46,31 +46,31 @@ def test_a_confirmed_hang_and_its_evidence(page: Page) -> None:
 )
 def test_what_is_no_reason_to_restart(page: Page, more: dict[str, Any]) -> None:
     page.answer = [incident(**more)]
-    assert look_at_page(page.watched(), "job", SINCE).hang == ""
+    assert poll_page(page.watched(), "job", SINCE).hang == ""
 
 
 @pytest.mark.parametrize("kind", ["actor-stuck", "driver-stuck", "call-deadlock", "object-store"])
 def test_a_job_of_actors_that_stands_still_hangs(page: Page, kind: str) -> None:
     page.answer = [incident(kind=kind)]
-    assert look_at_page(page.watched(), "job", SINCE).hang != ""
+    assert poll_page(page.watched(), "job", SINCE).hang != ""
 
 
 def test_a_launcher_may_end_by_itself_after_a_rank_died(page: Page) -> None:
     page.answer = [incident(kind="rank-dead")]
     confirmed = SINCE + 2
-    assert look_at_page(page.watched(), "job", SINCE, confirmed + PATIENCE - 1).hang == ""
-    assert look_at_page(page.watched(), "job", SINCE, confirmed + PATIENCE + 1).hang != ""
+    assert poll_page(page.watched(), "job", SINCE, confirmed + PATIENCE - 1).hang == ""
+    assert poll_page(page.watched(), "job", SINCE, confirmed + PATIENCE + 1).hang != ""
 
 
 @pytest.mark.parametrize("answer", ["", {}, [], None, {"error": "x"}])
 def test_answers_that_say_nothing(page: Page, answer: Any) -> None:
     page.answer = answer
-    assert look_at_page(page.watched(), "job", SINCE).hang == ""
+    assert poll_page(page.watched(), "job", SINCE).hang == ""
 
 
 def test_nobody_answers() -> None:
     nobody = WatchedPage("http://127.0.0.1:9/?token=" + "x" * 43)
-    assert look_at_page(nobody, "job", SINCE).hang == ""
+    assert poll_page(nobody, "job", SINCE).hang == ""
 
 
 @pytest.mark.parametrize("set_by", [-3600.0, 3600.0])
@@ -81,9 +81,9 @@ def test_the_coordinators_clock_may_be_another(set_by: float) -> None:
     page = SetPage(set_by)
     try:
         page.answer = [incident(suspected_at=began + 10, confirmed_at=began + 12)]
-        assert look_at_page(page.watched(), "job", since).hang != ""
+        assert poll_page(page.watched(), "job", since).hang != ""
         page.answer = [incident(suspected_at=began - 10, confirmed_at=began - 8)]
-        assert look_at_page(page.watched(), "job", since).hang == "", "of the attempt before"
+        assert poll_page(page.watched(), "job", since).hang == "", "of the attempt before"
     finally:
         page.close()
 

@@ -51,7 +51,7 @@ class Telling(Killed):
             config, cast(Any, None), storage, known, clock=SimClock(self), ended=ended
         )
         self.executor.feed = self.loop.feed
-        self.executor.tell_undelivered(self.loop.incidents())
+        self.executor.send_undelivered(self.loop.incidents())
 
     def _act(self, action: AnyAction) -> None:
         if isinstance(action, Publish) and self.executor is not None:

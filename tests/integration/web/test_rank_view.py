@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -137,7 +138,8 @@ def test_the_process_that_is_shown_is_asked_about_and_not_each_second(browser: B
             msgspec.structs.replace(job, step=next(now)) for job in told.jobs
         ))  # fmt: skip
 
-    page = Page(PageSource(older, tuple, lanes=lanes, rank=look), port=0)
+    source = PageSource(older, tuple, pulse=pulse, gpus=gpus, lanes=lanes, rank=look)
+    page, begun = Page(source, port=0), time.monotonic()
     try:
         browser.open(page.link + RANK + "/node-9%2077")
         browser.until(f"{PLOTS}.length === 6", "all of it is drawn")
@@ -146,7 +148,8 @@ def test_the_process_that_is_shown_is_asked_about_and_not_each_second(browser: B
     finally:
         page.close()
     (shown_rank,) = [one for one in status().jobs[0].ranks if one.rank == 3]
-    assert asked == [f"{shown_rank.host} {shown_rank.pid}"]
+    assert set(asked) == {f"{shown_rank.host} {shown_rank.pid}"}
+    assert len(asked) <= 1 + (time.monotonic() - begun) / 5
 
 
 def test_why_there_is_nothing_is_said(browser: Browser) -> None:

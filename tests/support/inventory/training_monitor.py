@@ -21,7 +21,7 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.monitor import activity, jobs
-from ray_sentinel.monitor.activity import JobLog, told
+from ray_sentinel.monitor.activity import JobLog, logged
 from ray_sentinel.monitor.jobs import JobLogTail, StallWatch, read_progress
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.supervise import actions, events
@@ -329,12 +329,12 @@ def variable(name: str, *, file: bool) -> Check:
         environ = {name: str(path)} if file else {name: "WARNING"}
         other = name.replace("FILE", "LEVEL") if file else name.replace("LEVEL", "FILE")
         environ[other] = "WARNING" if file else str(path)
-        with told(environ=environ):
+        with logged(environ=environ):
             activity.log.info("quiet")
             activity.log.warning("loud")
         assert [line.split(" ", 2)[2] for line in path.read_text().splitlines()] == ["WARNING loud"]
         wrong = {name: str(folder) if file else "LOUD"}
-        with pytest.raises(UsageError, match=name), told(environ=wrong):
+        with pytest.raises(UsageError, match=name), logged(environ=wrong):
             pass
 
     return Check(f"variable {name}", run)

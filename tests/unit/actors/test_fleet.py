@@ -95,7 +95,7 @@ class FakeCoordinator:
         report = self.roster.opened(data)
         if report is None:
             return pack(Receipt())
-        self.roster.take(report, 0.0, 1)
+        self.roster.store(report, 0.0, 1)
         self.taken.append(report.snapshot.sequence)
         return pack(Receipt(held=self.roster.held(report), interval=3.0))
 

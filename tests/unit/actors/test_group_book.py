@@ -40,7 +40,7 @@ def told(book: GroupBook) -> dict[str, tuple[tuple[int, ...], ...]]:
 
 def test_the_kinds_that_tell_ranks_apart_those_with_the_most_groups_first() -> None:
     book = GroupBook()
-    book.take(ranks(), dumps(), 1000.0)
+    book.add(ranks(), dumps(), 1000.0)
     assert list(told(book).items()) == [("TENSOR", TENSOR), ("DATA", DATA)]
     (job,) = book.report(shift=5.0).jobs
     assert (job.job, job.attempt, job.at, job.ranks) == ("llama", 0, 1005.0, 8)
@@ -49,20 +49,20 @@ def test_the_kinds_that_tell_ranks_apart_those_with_the_most_groups_first() -> N
 def test_where_all_ranks_are_in_one_group_nothing_is_told() -> None:
     assert kinds_of(dumps("dp8")) == ()
     book = GroupBook()
-    book.take(ranks(), dumps("dp8"), 1000.0)
-    book.take((), {}, 1000.0)
-    book.take(ranks(), {}, 1000.0)
+    book.add(ranks(), dumps("dp8"), 1000.0)
+    book.add((), {}, 1000.0)
+    book.add(ranks(), {}, 1000.0)
     assert book.report().jobs == ()
 
 
 def test_fewer_dumps_do_not_take_the_place_of_more_and_as_many_do_later() -> None:
     book = GroupBook()
-    book.take(ranks(), dumps(), 1000.0)
+    book.add(ranks(), dumps(), 1000.0)
     few = {rank: data for rank, data in dumps().items() if rank < 3}
     for at, read in ((1001.0, few), (1001.0, dumps()), (2 * FRESH_SECONDS + 1000.0, few)):
-        book.take(ranks(), read, at)
+        book.add(ranks(), read, at)
         assert book.report().jobs[0].at == 1000.0
-    book.take(ranks(), dumps(), 1000.0 + FRESH_SECONDS)
+    book.add(ranks(), dumps(), 1000.0 + FRESH_SECONDS)
     assert book.report().jobs[0].at == 1000.0 + FRESH_SECONDS
     assert told(book)["TENSOR"] == TENSOR
 
@@ -87,5 +87,5 @@ def test_a_name_that_a_job_chose_is_one_short_line() -> None:
 def test_the_jobs_that_were_told_of_first_are_forgotten() -> None:
     book = GroupBook()
     for number in range(MOST_JOBS + 3):
-        book.take(ranks(f"job-{number}"), dumps(), float(number))
+        book.add(ranks(f"job-{number}"), dumps(), float(number))
     assert [one.job for one in book.report().jobs] == [f"job-{n}" for n in range(3, MOST_JOBS + 3)]

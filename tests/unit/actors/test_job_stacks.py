@@ -10,7 +10,7 @@ import pytest
 import ray
 
 from ray_sentinel.actors.coordinator.gathering import job_stacks
-from ray_sentinel.actors.coordinator.gathering.job_stacks import take_look
+from ray_sentinel.actors.coordinator.gathering.job_stacks import gather_look
 from ray_sentinel.actors.messages import Connections, Sampled, pack
 from ray_sentinel.actors.names import agent_name
 from ray_sentinel.model.ray_calls import RayActor, RayCalls
@@ -67,13 +67,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> LookedUpRay:
 
 def test_agents_that_are_known_are_not_looked_up(cluster: LookedUpRay) -> None:
     known = {node: cluster.agent(node) for node in NODES[:4]}
-    look = take_look(cluster, "01", agents=known)
+    look = gather_look(cluster, "01", agents=known)
     assert set(cluster.looked_up) == {agent_name(node) for node in NODES[4:]}
     assert look.notes == (f"node {NODES[-1]} has no agent: run `ray-sentinel up`",)
     assert [one.node for one in look.processes] == list(NODES)
 
 
 def test_without_them_each_is_looked_up_once_in_a_look(cluster: LookedUpRay) -> None:
-    take_look(cluster)
+    gather_look(cluster)
     names = [agent_name(node) for node in NODES[:-1]]
     assert [name for name in cluster.looked_up if name in names] == names

@@ -18,7 +18,7 @@ class Shedder:
     def __init__(self, *parts: int) -> None:
         self.parts = list(parts)
 
-    def shed(self) -> str:
+    def free_memory(self) -> str:
         if not self.parts:
             return ""
         self.parts.pop()
@@ -30,14 +30,14 @@ class Shedder:
 
 def test_nothing_goes_while_there_is_room() -> None:
     holder = Shedder(10, 10)
-    guard = MemoryGuard(60 * MIB, holder.shed, holder.resident)
+    guard = MemoryGuard(60 * MIB, holder.free_memory, holder.resident)
     guard.step()
     assert holder.parts == [10, 10]
 
 
 def test_parts_go_until_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
     holder = Shedder(10, 10, 10, 10)
-    guard = MemoryGuard(60 * MIB, holder.shed, holder.resident)
+    guard = MemoryGuard(60 * MIB, holder.free_memory, holder.resident)
     for _ in range(5):
         guard.step()
     assert holder.parts == [10, 10]
@@ -47,12 +47,12 @@ def test_parts_go_until_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_where_nothing_is_left_it_is_said_until_there_is_room_again() -> None:
     holder = Shedder(30)
-    guard = MemoryGuard(39 * MIB, holder.shed, holder.resident)
+    guard = MemoryGuard(39 * MIB, holder.free_memory, holder.resident)
     guard.step()
     assert not guard.exhausted
     guard.step()
     assert guard.exhausted
-    roomy = MemoryGuard(41 * MIB, holder.shed, holder.resident)
+    roomy = MemoryGuard(41 * MIB, holder.free_memory, holder.resident)
     roomy.step()
     assert not roomy.exhausted
 
@@ -77,12 +77,12 @@ for host in range(200):
     node = engine.view.telemetry.nodes.setdefault(str(host), NodeTelemetry())
     for at in range(300):
         told = msgspec.structs.replace(batch, stream="history", number=at + 1)
-        node.take(told, time.time() - 1500 + 5 * at)
+        node.add(told, time.time() - 1500 + 5 * at)
 full = resident_bytes()
-guard = MemoryGuard((before + full) // 2, loop.shed)
+guard = MemoryGuard((before + full) // 2, loop.free_memory)
 for step in range(12):
     guard.step()
-print(before, full, resident_bytes(), guard.exhausted, loop.shed_parts)
+print(before, full, resident_bytes(), guard.exhausted, loop.drop_counts)
 """
 
 

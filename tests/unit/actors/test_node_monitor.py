@@ -197,6 +197,6 @@ def test_a_clock_that_is_set_is_seen_while_nobody_asks_for_dumps(
 ) -> None:
     assert monitor.evidence.dumps.recorders.wall is monitor.wall
     looked: list[int] = []
-    monkeypatch.setattr(monitor.wall, "look", lambda: looked.append(1))
+    monkeypatch.setattr(monitor.wall, "poll", lambda: looked.append(1))
     monitor.start()
     eventually(lambda: len(looked) > 3, "it looks at the clock once a cycle")

@@ -44,7 +44,7 @@ def reports(pace: ReportPace, seconds: int, begin: int) -> int:
 def test_as_often_as_the_coordinator_asks_for(wanted: float, interval: float) -> None:
     pace = ReportPace(1.0, phase=0.3)
     assert reports(pace, 10, 0) == 10
-    pace.take(wanted)
+    pace.set_interval(wanted)
     assert pace.interval == 1.0, "as the last report said"
     assert at_work(pace, 99.0)
     assert pace.interval == interval
@@ -59,7 +59,7 @@ def test_every_look_is_reported_where_nobody_asks_for_less_however_soon_it_follo
 def test_what_happens_on_all_nodes_at_once_does_not_make_them_report_together() -> None:
     paces = [ReportPace(1.0, phase=number / 1000) for number in range(1000)]
     for pace in paces:
-        pace.take(2.0)
+        pace.set_interval(2.0)
         assert at_work(pace, 0.0)
     for second in range(1, 5):
         for pace in paces:
@@ -75,7 +75,7 @@ def test_what_happens_on_all_nodes_at_once_does_not_make_them_report_together() 
 def test_a_report_that_did_not_come_in_is_followed_by_the_next_look() -> None:
     pace = slow()
     assert not pace.due([rank()], (), 1.0, owes=False)
-    pace.take(None)
+    pace.set_interval(None)
     assert pace.due([rank()], (), 2.0, owes=False)
     assert not pace.due([rank()], (), 3.0, owes=False)
 
@@ -83,7 +83,7 @@ def test_a_report_that_did_not_come_in_is_followed_by_the_next_look() -> None:
 def slow() -> ReportPace:
     """One that is not due for long, and has told of a rank."""
     pace = ReportPace(1.0, phase=0.0)
-    pace.take(1000.0)
+    pace.set_interval(1000.0)
     assert pace.due([rank()], (), 0.0, owes=False)
     assert pace.interval == 1000.0
     return pace

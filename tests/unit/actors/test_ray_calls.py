@@ -41,14 +41,14 @@ def store() -> Iterator[ControlStoreCalls]:
 
 
 def test_what_is_free_is_told_by_node_but_for_rays_own_resources(store: ControlStoreCalls) -> None:
-    assert store.look(0.0).free_on == {
+    assert store.fetch(0.0).free_on == {
         "01010101": {"CPU": 4.0, "TPU": 1.0},
         "02020202": {"CPU": 5.0, "TPU": 1.0},
     }
 
 
 def test_a_part_that_is_refused_costs_that_part_alone(store: ControlStoreCalls) -> None:
-    found = store.look(0.0)
+    found = store.fetch(0.0)
     assert "does not tell its jobs" in found.problem
     assert "does not tell its calls" in found.problem
     assert "free resources" not in found.problem
@@ -56,7 +56,7 @@ def test_a_part_that_is_refused_costs_that_part_alone(store: ControlStoreCalls) 
 
 
 def test_the_whole_reason_of_a_refusal_is_told(store: ControlStoreCalls) -> None:
-    found = store.look(0.0)
+    found = store.fetch(0.0)
     assert "its jobs: UNIMPLEMENTED: Method not found!; " in found.problem
 
 
@@ -110,7 +110,7 @@ def test_a_task_whose_worker_tells_nothing_runs_where_it_was_sent() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with RayStore(f"127.0.0.1:{port}") as asked:
-        found = ControlStoreCalls(asked).look(110.0).calls
+        found = ControlStoreCalls(asked).fetch(110.0).calls
     server.stop(None).wait()
     assert [(call.state, call.pid) for call in found] == [
         ("queued", 0),

@@ -206,13 +206,13 @@ class Store(ControlStoreDeaths):
 def test_the_store_is_asked_only_for_who_has_vanished_and_each_death_is_told_once() -> None:
     store, told = Store(), list[RayDeath]()
     deaths = RayDeathWatch(store, told.extend)
-    deaths.take_table(RayCalls(drivers=(DRIVER,), actors=(ROLLOUT,)))
+    deaths.set_table(RayCalls(drivers=(DRIVER,), actors=(ROLLOUT,)))
     deaths.poll()
     assert not store.asked
-    deaths.take_table(RayCalls(problem="Ray does not tell"))
+    deaths.set_table(RayCalls(problem="Ray does not tell"))
     deaths.poll()
     assert not store.asked
-    deaths.take_table(RayCalls())
+    deaths.set_table(RayCalls())
     for _ in range(4):
         deaths.poll()
     assert store.asked == [{ROLLOUT.id, JOB}] * 2
@@ -234,8 +234,8 @@ def test_half_an_answer_is_told_and_the_rest_asked_for_again_after_a_while(
 ) -> None:
     store, told, now = HalfAway(), list[RayDeath](), FakeClock()
     deaths = RayDeathWatch(store, told.extend, now.monotonic)
-    deaths.take_table(RayCalls(drivers=(DRIVER,), actors=(ROLLOUT,)))
-    deaths.take_table(RayCalls())
+    deaths.set_table(RayCalls(drivers=(DRIVER,), actors=(ROLLOUT,)))
+    deaths.set_table(RayCalls())
     for _ in range(3):
         deaths.poll()
     assert store.asked == [{JOB}], "it is not asked at once again"

@@ -407,7 +407,7 @@ def noisy(sim: Sim) -> int:
         for at in range(300):
             values = {f'loss{{disk="{number}"}}': math.sin(at + number) for number in range(40)}
             (batch,) = sampled(values)
-            series.take(batch, sim.now - 1500 + 5 * at)
+            series.add(batch, sim.now - 1500 + 5 * at)
     return len(sim.engine.state.packed())
 
 

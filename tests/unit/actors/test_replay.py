@@ -76,16 +76,16 @@ def test_the_same_version_tells_the_same(folder: Path) -> None:
     assert [one.differences for one in result.incidents] == [(), ()]
     assert [one.notes for one in result.incidents] == [(), ()]
     assert result.problems == ()
-    for told in log.told:
+    for told in log.reported:
         (one,) = log.replay(Config(), told).incidents
         assert (one.then, one.differences, one.notes) == (told, (), ())
 
 
 def test_one_incident_is_judged_from_the_segment_before_it(folder: Path) -> None:
     log = RecordedLog(folder)
-    second = log.told[1]
+    second = log.reported[1]
     result = log.replay(Config(), second)
-    assert log.told[0].suspected_at < result.begin < second.suspected_at
+    assert log.reported[0].suspected_at < result.begin < second.suspected_at
     assert result.events < log.replay(Config()).events
 
 

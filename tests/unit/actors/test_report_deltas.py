@@ -101,7 +101,7 @@ class Cluster:
             return Receipt()
         if not self.roster.is_late(report):
             self.taken.append(report)
-            self.roster.take(report, 0.0, 1)
+            self.roster.store(report, 0.0, 1)
         return Receipt(held=self.roster.held(report) if self.knows_deltas else 0)
 
     def report(self, snapshot: Snapshot, way: str) -> bool:
@@ -314,7 +314,7 @@ def test_what_is_masked_is_masked_in_what_has_changed() -> None:
         assert secret.encode() not in message
         opened = roster.opened(message)
         assert opened == mask_record(report)
-        roster.take(opened, 0.0, 1)
+        roster.store(opened, 0.0, 1)
         sender.answered(Receipt(held=roster.held(opened)))
     assert message.startswith(MARK)
 

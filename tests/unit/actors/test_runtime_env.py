@@ -69,7 +69,7 @@ def test_what_is_being_built_since_when_and_how_long_others_took(tmp_path: Path)
         return 200, reply()
 
     with answering(answer) as url:
-        found = environments(url, tmp_path).look()
+        found = environments(url, tmp_path).poll()
     assert runtime_env_agent_pb2.GetRuntimeEnvsInfoRequest.FromString(asked[0]).limit == 1000
     (build,) = found.building
     assert (build.key, build.what) == (environment_key(BUILT), "pip: torch")
@@ -88,7 +88,7 @@ def test_an_agent_that_does_not_answer_leaves_its_log(tmp_path: Path) -> None:
         return 200, reply()
 
     with answering(late) as url:
-        found = environments(url, tmp_path).look()
+        found = environments(url, tmp_path).poll()
         ended.set()
     assert not found.answers
     assert [build.what for build in found.building] == ["pip: torch"]
@@ -99,8 +99,8 @@ def test_a_bad_answer_costs_the_fact_alone(tmp_path: Path) -> None:
     answers = [(500, b"no"), (401, b"Unauthorized"), (200, b"\xff" * 99), (200, bytes(5 << 20))]
     for status, body in answers:
         with answering(lambda data, status=status, body=body: (status, body)) as url:  # type: ignore[misc]
-            found = environments(url, tmp_path).look()
+            found = environments(url, tmp_path).poll()
         assert (found.building, found.answers) == ((), True)
         assert found.problem
-    assert environments("http://127.0.0.1:9/", tmp_path / "gone").look().problem
-    assert "port" in environments("", tmp_path).look().problem
+    assert environments("http://127.0.0.1:9/", tmp_path / "gone").poll().problem
+    assert "port" in environments("", tmp_path).poll().problem

@@ -34,8 +34,8 @@ class Pair:
         )
         data = pack_masked(AgentReport(snapshot=snapshot, incarnation="life"))
         self.sent.append(len(snapshot.samples))
-        self.telemetry.take(unpack(data, AgentReport).snapshot, now + late, 0.0)
-        self.sampling.take(Receipt(history=self.history, tables=self.telemetry.held("n")))
+        self.telemetry.add(unpack(data, AgentReport).snapshot, now + late, 0.0)
+        self.sampling.accept(Receipt(history=self.history, tables=self.telemetry.held("n")))
 
     def values(self) -> dict[str, list[float]]:
         series = self.telemetry.of("n").series

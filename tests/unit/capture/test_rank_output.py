@@ -260,7 +260,7 @@ def test_a_wall_clock_that_was_set_makes_no_file_of_ray_older(start: Start, tmp_
     file = tmp_path / f"worker-{'a' * 56}-01000000-{rank.process.pid}.err"
     file.write_text("ValueError: x\n")
     stepped.ahead = 86_400.0
-    wall.look()
+    wall.poll()
     assert only(RankOutputs("a", lambda: tmp_path, wall), rank).log.telling == "ValueError: x"
 
 

@@ -150,10 +150,10 @@ class SetClock:
     def goes_on(self, until: float) -> None:
         for moment in (199.0, 200.0, until):
             if moment == 200.0 <= until and self.clock.monotonic() < 200.0:
-                self.recorders.wall.look()
+                self.recorders.wall.poll()
                 self.clock.advance(200.0 - self.clock.monotonic())
                 self.clock.step(self._step)
-                self.recorders.wall.look()
+                self.recorders.wall.poll()
             self.clock.advance(max(0.0, min(moment, until) - self.clock.monotonic()))
 
     def found(self) -> bytes:

@@ -25,7 +25,7 @@ def log_dir(tmp_path: Path) -> Path:
     """Of two deployments, each with an incident 0001, and one's folder."""
     shutil.copytree(EVENTS / "before_told", tmp_path / "events/first")
     shutil.copytree(EVENTS / "before_states/resolved", tmp_path / "events/second")
-    (told,) = RecordedLog(tmp_path / "events/first").told
+    (told,) = RecordedLog(tmp_path / "events/first").reported
     bundle.create(tmp_path / "incidents", msgspec.structs.replace(told, clock_shift=0.0), "first")
     return tmp_path
 

@@ -63,7 +63,7 @@ def shown(
         yield None
 
     monkeypatch.setattr(cluster, "connect", connect)
-    monkeypatch.setattr(job_stacks, "look_at_jobs", lambda ray: picture)
+    monkeypatch.setattr(job_stacks, "inspect_jobs", lambda ray: picture)
     code = main(["stacks", *arguments])
     return code, capsys.readouterr().out
 

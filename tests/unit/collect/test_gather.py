@@ -20,7 +20,7 @@ def gather(*items: Any, limits: OutputLimits | None = None) -> tuple[Gathering, 
     events: list[Event] = []
     metrics = {metric.name: metric for metric in (LOAD, ERRORS)}
     gathering = Gathering(metrics, limits or OutputLimits(), events.append)
-    gathering.take(iter(items))
+    gathering.add_all(iter(items))
     return gathering, events
 
 
@@ -55,7 +55,7 @@ def test_a_million_series_are_bounded_and_the_rest_is_never_asked_for() -> None:
             yield ERRORS(1, str(asked))
 
     gathering = Gathering({ERRORS.name: ERRORS}, OutputLimits(series=100), lambda event: None)
-    gathering.take(endless())
+    gathering.add_all(endless())
     assert asked == 100
     assert len(gathering.families()[0].samples) == 100
     assert "100 series" in gathering.problems[0]

@@ -18,7 +18,7 @@ class Unwatched(Stage):
     def __init__(self) -> None:
         super().__init__(cast(Any, None))
 
-    def look(self, note: str) -> Any:
+    def poll(self, note: str) -> Any:
         """As if there were a status."""
 
 

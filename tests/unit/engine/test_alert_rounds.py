@@ -114,13 +114,13 @@ def test_many_nodes_are_looked_at_by_and_by_and_shown_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes: list[int] = []
-    look = GpuHot.look_at
+    look = GpuHot.find_alerts
 
     def counted(rule: GpuHot, part: WatchedPart) -> Iterator[Alert]:
         sizes.append(len(part.nodes))
         return look(rule, part)
 
-    monkeypatch.setattr(GpuHot, "look_at", counted)
+    monkeypatch.setattr(GpuHot, "find_alerts", counted)
     engine, second = warmed(WARM), WARM
     engine.handle(Tick(time=START + second))
     assert sizes == [], "a tick has work of its own"

@@ -416,9 +416,9 @@ def test_a_round_of_stacks_that_was_lost_does_not_delay_those_after_it() -> None
     (case,) = sim.engine.store.cases.values()
     fact = sim.fact(sim.rank(2))
     case.asked_round = 3
-    case.take_round(sim.now, 3, (fact,))
+    case.add_round(sim.now, 3, (fact,))
     assert case.answered()
-    case.take_round(sim.now, 2, (fact,))  # late: dropped
+    case.add_round(sim.now, 2, (fact,))  # late: dropped
     assert [len(round_) for _, round_ in case.rounds][-1] == 1
     case.asked_round = 4
     assert not case.answered()
@@ -434,7 +434,7 @@ def test_old_rounds_of_stacks_are_let_go() -> None:
     began = sim.now
     fact = sim.fact(sim.rank(2))
     for number in range(1, 1000):
-        case.take_round(began + number, number, (fact,))
+        case.add_round(began + number, number, (fact,))
     assert len(case.rounds) == 60
     assert case.span() == 998
     assert case.movement(fact.process) in ("stuck", "in-place")

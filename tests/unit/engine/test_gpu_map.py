@@ -27,7 +27,7 @@ def mapped(known: Telemetry, quantity: GpuQuantity = "utilisation", now: float =
 def one_node(values: dict[str, float]) -> Telemetry:
     known = Telemetry()
     node = Node(id="n", host="node-0", address="10.0.0.1")
-    known.take(Snapshot(node=node, time=NOW, sequence=1, samples=sampled(values)), NOW, 0.0)
+    known.add(Snapshot(node=node, time=NOW, sequence=1, samples=sampled(values)), NOW, 0.0)
     return known
 
 
@@ -104,7 +104,7 @@ def counted(*values: dict[str, float]) -> Telemetry:
         at = NOW - 10.0 * (len(values) - 1 - place)
         told = {f"hw_rdma_{name}{port}": value for name, value in one.items()}
         samples = sampled(told | {f"hw_rdma_port_state{port}": 1.0})
-        known.take(Snapshot(node=node, time=at, sequence=1, samples=samples), at, 0.0)
+        known.add(Snapshot(node=node, time=at, sequence=1, samples=samples), at, 0.0)
     return known
 
 

@@ -89,7 +89,7 @@ def test_time_in_which_all_ranks_were_gone_is_empty() -> None:
     sim.run(4)
     (view,) = sim.engine.view.jobs.values()
     for at in (0.0, 2.0, 4.0, 64.0, 66.0):
-        lanes.look(view.live, 1000.0, "step", sim.now + at)
+        lanes.record(view.live, 1000.0, "step", sim.now + at)
     _, drawn = lanes.drawn(sim.now, {})
     assert [lane.stretches for lane in drawn] == [((0, 0, 40), (0, 640, 20))] * 2
 
@@ -102,7 +102,7 @@ def test_hundreds_of_ranks_that_flap_keep_to_the_bounds() -> None:
         for view in job.live:
             flaps = (turn * view.rank.id.rank + turn // 3) % 3 == 0
             view.state_since = {"stopped": 0.0} if flaps else {}
-        lanes.look(job.live, 1.0, "step", sim.now + 2.0 * turn)
+        lanes.record(job.live, 1.0, "step", sim.now + 2.0 * turn)
         assert len(lanes.lanes) <= MOST_LANES
         assert len(lanes.odd) <= MOST_ODD
         assert sum(map(len, lanes.lanes.values())) <= MOST_STRETCHES

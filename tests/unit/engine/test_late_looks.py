@@ -101,7 +101,7 @@ def test_two_looks_of_one_moment_tell_no_standstill_but_movement() -> None:
 
     def look(number: int, at: float, place: str) -> None:
         seen = msgspec.structs.replace(fact, at=at, signature=(place,))
-        case.take_round(at, number, (seen,))
+        case.add_round(at, number, (seen,))
 
     began = sim.now
     look(1, began, "one (train.py:1)")

@@ -52,14 +52,14 @@ def test_a_rank_that_attaches_under_another_name_is_no_more_of_the_job_that_it_s
     """Its variables say a rendezvous, and its own word the job."""
     view = ClusterView().bind(Config())
     first, second = (renamed(rank(number, 0, 0), "vm:36663") for number in (0, NODES))
-    view.take(report(0, [first, second], [], START), START)
+    view.apply(report(0, [first, second], [], START), START)
     told = renamed(first, "rollouts")
-    view.take(report(0, [told, second], [], START + 1), START + 1)
+    view.apply(report(0, [told, second], [], START + 1), START + 1)
     assert {key: [v.rank.id.rank for v in job.live] for key, job in view.jobs.items()} == {
         ("vm:36663", 0): [NODES],
         ("rollouts", 0): [0],
     }
-    view.take(report(0, [told, renamed(second, "rollouts")], [], START + 2), START + 2)
+    view.apply(report(0, [told, renamed(second, "rollouts")], [], START + 2), START + 2)
     assert list(view.jobs) == [("rollouts", 0)]
     check(view)
 
@@ -74,8 +74,8 @@ def attached(one: Rank, now: float) -> Snapshot:
 def test_one_that_attaches_anew_under_another_name_has_left_the_first() -> None:
     view = ClusterView().bind(Config())
     mine = renamed(rank(0, 0, 0), "first")
-    view.take(attached(mine, START), START)
-    view.take(attached(renamed(mine, "second"), START + 1), START + 1)
+    view.apply(attached(mine, START), START)
+    view.apply(attached(renamed(mine, "second"), START + 1), START + 1)
     assert [list(job.live) == [] for job in view.jobs.values()] == [True, False]
     assert view.jobs["first", 0].ranks
     check(view)
@@ -86,16 +86,16 @@ def test_a_record_that_is_unreadable_for_a_moment_ends_no_job() -> None:
     mine = renamed(rank(0, 0, 0), "first")
     guessed = renamed(mine, "vm:36663")
     for at in range(0, 40, 10):
-        view.take(attached(mine, START + at), START + at)
+        view.apply(attached(mine, START + at), START + at)
         assert list(view.jobs) == [("first", 0)]
         # A node on which nothing changes is heard of more rarely.
         for later in (at + 7, at + 9):
-            view.take(report(0, [guessed], [], START + later), START + later)
+            view.apply(report(0, [guessed], [], START + later), START + later)
             view.advance(START + later)
             assert view.jobs["first", 0].ended_at is None
     # Of one that has detached, or has become another program, no record comes again.
     for at in range(40, 44):
-        view.take(report(0, [guessed], [], START + at), START + at)
+        view.apply(report(0, [guessed], [], START + at), START + at)
         view.advance(START + at)
     assert view.jobs["first", 0].ended_at is not None
     assert [one.rank.id.job for one in view.jobs["vm:36663", 0].live] == ["vm:36663"]
@@ -128,7 +128,7 @@ def test_thousands_that_attach_under_another_name_cost_no_more_than_to_find_them
 
         def take() -> None:
             for snapshot in snapshots:
-                view.take(snapshot, now)
+                view.apply(snapshot, now)
 
         return calls_of(take)
 
@@ -145,7 +145,7 @@ def check(view: ClusterView) -> None:
 
 def seen_again(view: ClusterView, node: int, chosen: list[Rank], now: float) -> None:
     """A report with some of a node's ranks, without which no other there lives on."""
-    view.take(report(node, chosen, [], now), now)
+    view.apply(report(node, chosen, [], now), now)
     there = {one.process for one in chosen}
     for job in view.jobs.values():
         assert all(v.rank.process in there for v in job.live if v.node == f"n{node}")
@@ -174,7 +174,7 @@ def test_who_lives_follows_whatever_happens(
                 seen_again(view, node, chosen, now)
             case "exit":
                 rest = [one for one in here if one not in chosen]
-                view.take(report(node, rest, chosen, now), now)
+                view.apply(report(node, rest, chosen, now), now)
             case "left":
                 leaves(view, f"n{node}", now)
             case "joined" if f"n{node}" in view.nodes:

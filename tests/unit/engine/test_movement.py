@@ -129,10 +129,10 @@ def test_work_in_turns_is_told_from_a_loop_however_crowded_the_machine(
 
 def test_another_place_in_the_code_is_news_only_where_nothing_moved_in_between() -> None:
     view = RankView.found(IDLE, "n", 0.0, 0.0)
-    view.look(look(1.0, "here"), job_moved=0.0)
-    view.look(look(5.0, "there"), job_moved=4.0)
+    view.apply_stack(look(1.0, "here"), job_moved=0.0)
+    view.apply_stack(look(5.0, "there"), job_moved=4.0)
     assert view.advanced_at == 0.0
-    view.look(look(6.0, "elsewhere"), job_moved=4.0)
+    view.apply_stack(look(6.0, "elsewhere"), job_moved=4.0)
     assert view.advanced_at == 6.0
 
 

@@ -8,7 +8,7 @@ import pytest
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import TakeStacks
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.phases import MOST_KEPT, PhaseBook, infer, say_duration
+from ray_sentinel.engine.phases import MOST_KEPT, PhaseBook, format_duration, infer
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Activity, StackFact
 from tests.support.engine_sim import Sim
@@ -33,18 +33,18 @@ def test_what_ranks_do_at_one_time_is_one_occurrence_as_long_as_the_longest() ->
     book = PhaseBook()
     spans = ((100.0, 105.0), (100.5, 104.0), (103.0, 223.0), (104.0, 110.0))
     for pid, (begun, ended) in enumerate(spans):
-        book.take("checkpoint", ProcessId("node", pid), begun, ended)
+        book.record("checkpoint", ProcessId("node", pid), begun, ended)
     assert book.usual("checkpoint") == 120.0
     assert book.budget("checkpoint") == 1800.0
-    book.take("checkpoint", ProcessId("node", 0), 700.0, 730.0)
+    book.record("checkpoint", ProcessId("node", 0), 700.0, 730.0)
     assert book.budget("checkpoint") == 360.0
 
 
 def test_ranks_that_take_turns_in_a_phase_are_in_it_many_times() -> None:
     book = PhaseBook()
     for turn in range(4):
-        book.take("checkpoint", ProcessId("node", 0), 30.0 * turn, 30.0 * turn + 20.0)
-        book.take("checkpoint", ProcessId("node", 1), 30.0 * turn + 15.0, 30.0 * turn + 40.0)
+        book.record("checkpoint", ProcessId("node", 0), 30.0 * turn, 30.0 * turn + 20.0)
+        book.record("checkpoint", ProcessId("node", 1), 30.0 * turn + 15.0, 30.0 * turn + 40.0)
     assert book.usual("checkpoint") == 25.0
     assert book.budget("checkpoint") == 75.0
 
@@ -135,7 +135,7 @@ def test_most_stacks_show_the_phase(activity: Activity, label: str, phase: str) 
     ],
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
-    assert say_duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def starting(activity: Activity, label: str) -> Sim:

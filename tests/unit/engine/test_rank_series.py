@@ -16,7 +16,7 @@ NODE = Node(id="n0", host="host0", address="10.0.0.0")
 
 
 def told(telemetry: Telemetry, at: float, values: dict[str, float]) -> None:
-    telemetry.take(Snapshot(node=NODE, time=at, sequence=1, samples=sampled(values)), at, 0.0)
+    telemetry.add(Snapshot(node=NODE, time=at, sequence=1, samples=sampled(values)), at, 0.0)
 
 
 def series_of(sim: Sim, number: int) -> RankSeries:

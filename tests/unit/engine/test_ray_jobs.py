@@ -33,7 +33,7 @@ def test_a_new_table_forgets_nothing_of_who_runs_what() -> None:
     job = jobs.jobs[JOB]
     (late,) = jobs.overdue(job, story.now)
     group = PendingGroup(id="1", job=JOB)
-    jobs.take_table(msgspec.structs.replace(jobs.table, groups=(group,)), story.now)
+    jobs.apply_table(msgspec.structs.replace(jobs.table, groups=(group,)), story.now)
     assert list(jobs.overdue(job, story.now)) == [late]
 
 

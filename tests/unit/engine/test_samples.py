@@ -55,11 +55,11 @@ def kept(stream: SampleStream, key: SeriesKey) -> list[tuple[float, float]]:
 def test_keys_are_sent_once_and_then_only_values() -> None:
     sender, stream = SampleSender("rules", "s"), SampleStream()
     first = batch(sender, stream, 5.0, A, B)
-    stream.take(first, 5.0)
+    stream.add(first, 5.0)
     second = batch(sender, stream, 10.0, A, B)
-    stream.take(second, 10.0)
+    stream.add(second, 10.0)
     third = batch(sender, stream, 15.0, A, B, C)
-    stream.take(third, 15.0)
+    stream.add(third, 15.0)
     assert [found.keys for found in (first, second, third)] == [(A, B), (), (C,)]
     assert len(second.values) == 16
     assert kept(stream, B) == [(5.0, 5.0), (10.0, 10.0), (15.0, 15.0)]
@@ -70,18 +70,18 @@ def test_keys_are_sent_once_and_then_only_values() -> None:
 
 def test_values_of_keys_that_are_not_known_are_left_out_until_they_are_sent() -> None:
     sender, stream = SampleSender("rules", "s"), SampleStream()
-    stream.take(batch(sender, stream, 5.0, A), 5.0)
+    stream.add(batch(sender, stream, 5.0, A), 5.0)
     again = SampleStream()
-    again.take(batch(sender, stream, 10.0, A), 10.0)
+    again.add(batch(sender, stream, 10.0, A), 10.0)
     assert not again.times
-    again.take(batch(sender, again, 15.0, A), 15.0)
+    again.add(batch(sender, again, 15.0, A), 15.0)
     assert kept(again, A) == [(15.0, 15.0)]
 
 
 def test_a_series_that_pauses_and_one_that_ends_keep_their_times() -> None:
     sender, stream = SampleSender("rules", "s"), SampleStream()
     for now, keys in ((5.0, (A, B)), (10.0, (A,)), (15.0, (A, B)), (20.0, (B,))):
-        stream.take(batch(sender, stream, now, *keys), now)
+        stream.add(batch(sender, stream, now, *keys), now)
     assert kept(stream, A) == [(5.0, 5.0), (10.0, 10.0), (15.0, 15.0)]
     assert kept(stream, B) == [(5.0, 5.0), (15.0, 15.0), (20.0, 20.0)]
     assert stream.row(10.0) == {A: 10.0}
@@ -91,8 +91,8 @@ def test_a_series_that_pauses_and_one_that_ends_keep_their_times() -> None:
 def test_a_value_that_is_no_number_is_no_absent_one() -> None:
     sender, stream = SampleSender("history", "s"), SampleStream()
     values = {A: math.nan, B: math.inf, C: 1.0}
-    stream.take(sender.batch(values, None, 5.0), 5.0)
-    stream.take(sender.batch({C: 2.0}, stream.held, 10.0), 10.0)
+    stream.add(sender.batch(values, None, 5.0), 5.0)
+    stream.add(sender.batch({C: 2.0}, stream.held, 10.0), 10.0)
     row = stream.row(5.0)
     assert math.isnan(row[A])
     assert row[B] == math.inf
@@ -110,10 +110,10 @@ def test_a_value_that_is_no_number_is_no_absent_one() -> None:
 )
 def test_what_does_not_fit_together_changes_nothing(change: dict[str, object]) -> None:
     sender, stream = SampleSender("rules", "s"), SampleStream()
-    stream.take(batch(sender, stream, 5.0, A), 5.0)
+    stream.add(batch(sender, stream, 5.0, A), 5.0)
     before = msgspec.structs.replace(stream, columns=list(stream.columns))
     wrong = msgspec.structs.replace(batch(sender, stream, 10.0, A), **change)
-    assert not stream.take(wrong, 10.0)
+    assert not stream.add(wrong, 10.0)
     assert stream == before
     assert kept(stream, A) == [(5.0, 5.0)]
 
@@ -128,7 +128,7 @@ def test_one_key_twice_is_one_series() -> None:
         keys=(A, A),
         values=Floats((1.0, 2.0)).packed(),
     )
-    stream.take(twice, 5.0)
+    stream.add(twice, 5.0)
     assert kept(stream, A) == [(5.0, 1.0)]
 
 
@@ -140,7 +140,7 @@ def test_series_that_are_renamed_all_the_time_are_bounded_on_both_sides() -> Non
         now = turn * ROW
         made = batch(sender, stream, now, A, SeriesKey("hw_m", (("device", f"veth{turn}"),)))
         longest = max(longest, len(made.values) // 8)
-        node.take(made, now)
+        node.add(made, now)
     assert longest < 16
     assert len(stream.columns) < KEPT_SECONDS / ROW + 60.0 / ROW + SLACK + longest
     assert len(stream.times) <= KEPT_SECONDS / ROW + SLACK
@@ -178,11 +178,11 @@ def test_after_any_loss_order_and_restart_the_next_whole_table_gives_the_same(
             late.append(made)
         if act in ("lost", "late"):
             continue
-        stream.take(made, now)
+        stream.add(made, now)
         if act == "doubled":
-            stream.take(made, now + 0.5)
+            stream.add(made, now + 0.5)
         for old in late:
-            stream.take(old, now + 0.6)
+            stream.add(old, now + 0.6)
         late.clear()
         if act != "receipt lost":
             held = stream.held
@@ -190,7 +190,7 @@ def test_after_any_loss_order_and_restart_the_next_whole_table_gives_the_same(
         now += ROW
         sent |= {(key, now) for key in last}
         made = sender.batch(dict.fromkeys(sorted(last, key=repr), now), held, now)
-        stream.take(made, now)
+        stream.add(made, now)
         held = stream.held
     assert stream.row(now) == dict.fromkeys(last, now)
     for at in stream.times:
@@ -211,7 +211,7 @@ def test_what_is_too_much_goes_from_the_history_s_own_series_first() -> None:
             )
             node = Node(id="n", host="h", address="")
             snapshot = Snapshot(node=node, time=now, sequence=turn, samples=samples)
-            known.take(snapshot, now, 0.0, most)
+            known.add(snapshot, now, 0.0, most)
         return known.of("n")
 
     node = tell(1, 40)
@@ -248,7 +248,7 @@ def test_old_samples_that_are_thinned_are_of_those_that_were_and_new_ones_stay(
         now += seconds
         made = sender.batch(dict.fromkeys(sorted(keys, key=repr), now), whole.held, now)
         for stream in (whole, thinned):
-            stream.take(made, now)
+            stream.add(made, now)
         if thin:
             thinned.thin(now)
     close = now - CLOSE_SECONDS
@@ -269,7 +269,7 @@ def test_where_there_is_not_room_for_all_old_samples_are_kept_less_often_and_non
         now = turn * ROW
         samples = (sender.batch({A: now, B: 1.0}, known.held("n").get("rules"), now),)
         node = Node(id="n", host="h", address="")
-        known.take(Snapshot(node=node, time=now, sequence=turn, samples=samples), now, 0.0, most)
+        known.add(Snapshot(node=node, time=now, sequence=turn, samples=samples), now, 0.0, most)
         assert not known.cut
         assert known.size <= most + 8 * 3 * (60.0 / ROW + SLACK)
     series = known.of("n").series["hw_m"][A.labels]
@@ -286,7 +286,7 @@ def test_a_row_of_thinned_streams_has_the_values_of_both() -> None:
             # The history comes six times as seldom, and begins later.
             if name == "rules" or turn % 6 == 1:
                 held = known.streams.get(name, SampleStream()).held
-                known.take(
+                known.add(
                     senders[name].batch({A if name == "rules" else B: 1.0}, held, 5.0 * turn),
                     5.0 * turn,
                 )
@@ -309,7 +309,7 @@ def test_half_an_hour_is_kept_of_what_is_not_sent_any_more_too() -> None:
         held = known.held(node_id)
         samples = tuple(one.batch({A: until}, held.get(one.stream), until) for one in senders)
         node = Node(id=node_id, host=node_id, address="")
-        known.take(Snapshot(node=node, time=until, sequence=0, samples=samples), until, 0.0)
+        known.add(Snapshot(node=node, time=until, sequence=0, samples=samples), until, 0.0)
 
     for turn in range(1, 800):
         tell(turn * ROW, "a", *STREAMS[: 2 if turn < 300 else 1])
@@ -331,9 +331,9 @@ def test_what_comes_at_one_moment_is_one_row_and_rows_are_as_far_apart_as_is_wan
     for turn in range(1, 41):
         now = turn * ROW
         held = {name: stream.held for name, stream in known.streams.items()}
-        known.take(rules.batch({A: now}, held.get("rules"), now), now)
+        known.add(rules.batch({A: now}, held.get("rules"), now), now)
         if turn % 4 == 0:
-            known.take(others.batch({B: -now}, held.get("history"), now), now)
+            known.add(others.batch({B: -now}, held.get("history"), now), now)
     rows = list(known.rows(100.0, 20.0))
     assert rows == [(at, {A: at, B: -at}) for at in (120.0, 140.0, 160.0, 180.0, 200.0)]
     assert list(known.rows(200.0, 20.0)) == []

@@ -51,7 +51,7 @@ def test_the_newest_round_that_shows_another_place_is_kept_beside_the_last() -> 
     looks = [fact(("main", "load")), fact(("main", "read")), fact(("clone",), "gdb")]
     looks += [fact(("main", "sum")), fact(("main", "sum"))]
     for number, look in enumerate(looks, 1):
-        case.take_round(float(number), number, (look,))
+        case.add_round(float(number), number, (look,))
     told = case.with_looks(looks[-1])
     assert (told.looks, told.before) == (4, ("main", "read"))
     assert case.with_looks(looks[2]).before == ()
@@ -61,7 +61,7 @@ def test_each_of_the_last_rounds_is_told_as_what_differs_from_the_one_that_is_sh
     case = Case(incident_id="1", job_number=1, opened_at=0.0, asked_round_at=0.0)
     places = [("main", "load"), ("main", "sum", "add"), (), ("main",), ("main", "sum")]
     for number, place in enumerate(places, 1):
-        case.take_round(2.0 * number, number, (fact(place),))
+        case.add_round(2.0 * number, number, (fact(place),))
     told = case.with_looks(fact(places[-1])).earlier
     assert [(one.rounds_before, one.seconds_before) for one in told] == [
         (1, 2.0),
@@ -74,7 +74,7 @@ def test_each_of_the_last_rounds_is_told_as_what_differs_from_the_one_that_is_sh
 def test_only_the_last_of_very_many_rounds_are_told() -> None:
     case = Case(incident_id="1", job_number=1, opened_at=0.0, asked_round_at=0.0)
     for number in range(30):
-        case.take_round(float(number), number, (fact(("main", f"at {number}")),))
+        case.add_round(float(number), number, (fact(("main", f"at {number}")),))
     told = case.with_looks(fact(("main", "at 29"))).earlier
     assert [one.rounds_before for one in told] == list(range(1, MOST_EARLIER + 1))
     assert case.with_looks(StackFact(process=ProcessId("b", 8))).earlier == ()

@@ -34,7 +34,7 @@ def test_what_happens_after_a_picture_was_taken_is_not_in_it(attached: bool) -> 
     sim.rank(2).stuck = False
     sim.run(30)
     assert engine.status(sim.now) != told
-    assert picture.told() == told
+    assert picture.summary() == told
 
 
 def test_events_are_taken_while_lines_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_events_are_taken_while_lines_are_made(monkeypatch: pytest.MonkeyPatch) 
     sim.run(10)
     clock = SteadyClock(FakeClock(sim.now))
     subject = EngineLoop(sim.engine, clock, lambda action: None, None, 1 << 20)
-    made = StatusPicture.told
+    made = StatusPicture.summary
     with ThreadPoolExecutor(1) as others:
 
         def while_others_feed(picture: StatusPicture) -> Told:

@@ -129,7 +129,7 @@ def test_a_snapshot_that_was_long_under_way_moves_no_clock() -> None:
     view = NodeState(node=node, joined_at=1000.0)
     for number in range(1, 60):
         late = 4.0 if number % 10 == 0 else 0.01
-        view.take(
+        view.apply(
             Snapshot(node=node, time=1000.0 + number, sequence=number), 1000.0 + number + late
         )
     assert view.offset < 0.2
@@ -140,8 +140,8 @@ def test_a_snapshot_that_comes_twice_moves_no_clock() -> None:
     node = Sim().nodes[0]
     view = NodeState(node=node, joined_at=1000.0)
     told = Snapshot(node=node, time=1000.0, sequence=1)
-    view.take(told, 1000.01)
-    view.take(told, 1006.0)
+    view.apply(told, 1000.01)
+    view.apply(told, 1006.0)
     assert view.offset == pytest.approx(0.01)
 
 

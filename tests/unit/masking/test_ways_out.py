@@ -99,14 +99,14 @@ def test_a_notice_and_what_is_said_of_a_receiver(
         details={"token": "abc123"},
     )
     to_command = Notifier(NotifierSettings(command=str(script)))
-    to_command.tell(notice)
+    to_command.notify(notice)
     eventually(told.exists, "the notice")
     to_command.close()
     assert "hunter2" not in told.read_text()
     assert "abc123" not in told.read_text()
     nobody = NotifierSettings(webhooks=("http://127.0.0.1:9/in/a-path-of-ours?code=b",))
     to_nobody = Notifier(nobody, delays=())
-    to_nobody.tell(notice)
+    to_nobody.notify(notice)
     eventually(lambda: to_nobody.problem, "the webhook refuses")
     to_nobody.close()
     assert "127.0.0.1" in to_nobody.problem
@@ -132,7 +132,7 @@ def test_without_apprise_the_coordinator_tells_the_others(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     section = NotifyConfig(webhook="http://127.0.0.1:9/", apprise="slack://TokenA/TokenB/TokenC")
     told = notifier_of(Config(notify=section))
-    assert told.tell(Notice(key="1", event="confirmed", job="j", text="t", time=1.0))
+    assert told.notify(Notice(key="1", event="confirmed", job="j", text="t", time=1.0))
     told.close(0.0)
     assert "pip install 'ray-sentinel[notify]'" in caplog.text
     assert "TokenA" not in caplog.text

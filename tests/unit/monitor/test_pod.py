@@ -16,7 +16,7 @@ from ray_sentinel import job_submission, monitor
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.monitor import activity, jobs
-from ray_sentinel.monitor.activity import JobLog, told
+from ray_sentinel.monitor.activity import JobLog, logged
 from ray_sentinel.monitor.pod_jobs import PodClient, PodFiles
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.supervise.checkpoint_choice import choose
@@ -206,19 +206,19 @@ def test_the_gpus_of_a_pod(tmp_path: Path, pod_bin: Path) -> None:
 def test_variables_say_what_is_logged_and_where(prefix: str, tmp_path: Path) -> None:
     file = tmp_path / "here.log"
     environ = {f"{prefix}_LOG_FILE": str(file), f"{prefix}_LOG_LEVEL": "warning"}
-    with told(environ=environ), told(environ=environ):
+    with logged(environ=environ), logged(environ=environ):
         activity.log.info("quiet")
         activity.log.warning("loud")
     activity.log.warning("later")
     assert [line.split(" ", 2)[2] for line in file.read_text().splitlines()] == ["WARNING loud"]
     with (
         pytest.raises(UsageError, match=f"{prefix}_LOG_LEVEL"),
-        told(environ={f"{prefix}_LOG_LEVEL": "LOUD"}),
+        logged(environ={f"{prefix}_LOG_LEVEL": "LOUD"}),
     ):
         pass
     with (
         pytest.raises(UsageError, match=f"{prefix}_LOG_FILE"),
-        told(environ={f"{prefix}_LOG_FILE": str(tmp_path)}),
+        logged(environ={f"{prefix}_LOG_FILE": str(tmp_path)}),
     ):
         pass
     assert activity.log.level == logging.NOTSET

@@ -23,7 +23,7 @@ def test_names_of_files() -> None:
 
 
 def steps(folder: FollowedFolder) -> list[int]:
-    folder.look()
+    folder.scan()
     found = []
     for file in folder.files.values():
         while True:
@@ -103,6 +103,6 @@ def test_attempts_are_told_apart(tmp_path: Path, names: list[str], attempts: lis
     for name in names:
         (tmp_path / f"events.out.tfevents.{name}").write_bytes(b"")
     folder = FollowedFolder(tmp_path)
-    folder.look()
+    folder.scan()
     found = {name: file.attempt for name, file in folder.files.items()}
     assert [found[f"events.out.tfevents.{name}"] for name in names] == attempts

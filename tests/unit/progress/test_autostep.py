@@ -57,13 +57,13 @@ def test_whoever_comes_and_goes_there_is_one_hook(optimizers: Optimizers, tmp_pa
     for trial in range(3):
         writer = attached(tmp_path, f"trial-{trial}")
         counter = AutoStep(writer)
-        counter.look()
-        counter.look()
+        counter.poll()
+        counter.poll()
         for steps in (1, 2):
             optimizers.step()
             assert writer.steps_recorded == steps
         counter.stop()
-        counter.look()
+        counter.poll()
         optimizers.step()
         assert writer.steps_recorded == 2, "who has stopped counts no more"
         writer.close()
@@ -76,7 +76,7 @@ def test_stopped_during_a_step_it_leaves_the_hooks_as_they_are(
     """The companion thread stops it while the training thread is among the hooks."""
     counter = AutoStep(writer)
     optimizers.register_optimizer_step_post_hook(lambda *_: counter.stop())
-    counter.look()
+    counter.poll()
     optimizers.register_optimizer_step_post_hook(lambda *_: None)
     optimizers.step()
     assert writer.steps_recorded == 0

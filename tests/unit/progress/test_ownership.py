@@ -31,29 +31,29 @@ def test_exactly_one_agent_takes_the_orphans():
 def test_neighbours_are_believed_once_all_that_live_are_told_of() -> None:
     neighbours = Neighbours(10.0, now=0.0)
     assert not neighbours.settle({7, 8}, 1.0)
-    assert neighbours.tell((7,), 2.0)
+    assert neighbours.update((7,), 2.0)
     assert not neighbours.settle({7, 8}, 3.0)
     assert neighbours.raylets == ()
-    assert neighbours.tell((7, 8), 4.0)
-    assert not neighbours.tell((7, 8), 5.0)
+    assert neighbours.update((7, 8), 4.0)
+    assert not neighbours.update((7, 8), 5.0)
     assert neighbours.settle({7, 8}, 5.0)
     assert neighbours.raylets == (7, 8)
 
 
 def test_a_new_coordinator_that_knows_few_agents_changes_nothing() -> None:
     neighbours = Neighbours(10.0, now=0.0)
-    neighbours.tell((7, 8), 1.0)
+    neighbours.update((7, 8), 1.0)
     neighbours.settle({7, 8}, 1.0)
-    neighbours.tell((8,), 100.0)
+    neighbours.update((8,), 100.0)
     assert not neighbours.settle({7, 8}, 101.0)
     assert neighbours.raylets == (7, 8)
-    neighbours.tell((7, 8), 102.0)
+    neighbours.update((7, 8), 102.0)
     assert neighbours.settle({7, 8}, 102.0)
 
 
 def test_a_raylet_without_an_agent_is_waited_for_only_so_long() -> None:
     neighbours = Neighbours(10.0, now=0.0)
-    neighbours.tell((7,), 1.0)
+    neighbours.update((7,), 1.0)
     assert not neighbours.settle({7, 8}, 11.0)
     assert neighbours.settle({7, 8}, 11.1)
     assert neighbours.raylets == (7,)
@@ -61,8 +61,8 @@ def test_a_raylet_without_an_agent_is_waited_for_only_so_long() -> None:
 
 def test_a_raylet_that_is_gone_is_gone_at_once() -> None:
     neighbours = Neighbours(10.0, now=0.0)
-    neighbours.tell((7, 8), 1.0)
+    neighbours.update((7, 8), 1.0)
     neighbours.settle({7, 8}, 1.0)
-    neighbours.tell((7,), 50.0)
+    neighbours.update((7,), 50.0)
     assert neighbours.settle({7}, 50.0)
     assert neighbours.raylets == (7,)

@@ -39,7 +39,7 @@ def test_the_status_of_a_driver_is_told_for_some_time(
             ) as driver,
         ):
             drivers = {(NODE.address, driver.pid), ("10.0.0.2", 1)}
-            (seen,) = watch.look(NODE, ProcessTable().refresh(0), drivers, time.time())
+            (seen,) = watch.poll(NODE, ProcessTable().refresh(0), drivers, time.time())
             assert seen.process.pid == driver.pid
             assert watch.exits(time.time()) == ()
             if way == "kill":

@@ -74,7 +74,7 @@ class Agent:
         """A second later."""
         self.now += 1.0
         table = self._table.refresh(self.now)
-        told = self._watch.look(NODE, table, self.drivers, self.now, self.engines)
+        told = self._watch.poll(NODE, table, self.drivers, self.now, self.engines)
         assert {one.process.host for one in told} <= {"host1"}
         return {one.process.pid: one for one in told}
 
@@ -218,7 +218,7 @@ class Many:
     def told(self) -> tuple[RayProcess, ...]:
         """A second later."""
         self._now += 1.0
-        return self._watch.look(NODE, self._table.refresh(self._now), (), self._now)
+        return self._watch.poll(NODE, self._table.refresh(self._now), (), self._now)
 
     def restless_for(self, seconds: Iterable[tuple[float, float]], state: str = "S") -> float:
         """What a look says after ``seconds``, in each of which the main thread ran and waited for

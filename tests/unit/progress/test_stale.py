@@ -25,8 +25,8 @@ def test_told_once_kept_a_while_then_deleted(litter):
     stale = StaleRecords(reader)
     (view,) = dead = reader.scan()
     now = view.last_sign + 1
-    assert stale.untold(dead, (), now) == [view]
-    assert stale.untold(dead, (), now + 1) == []
+    assert stale.unreported(dead, (), now) == [view]
+    assert stale.unreported(dead, (), now + 1) == []
     stale.clean(dead, (), now + RETAIN - 1)
     assert len(list(folder.iterdir())) == 1
     stale.clean(dead, (), now + RETAIN)
@@ -38,7 +38,7 @@ def test_one_that_is_watched_is_not_touched(litter):
     reader = RecordReader([folder])
     stale = StaleRecords(reader)
     (view,) = dead = reader.scan()
-    assert stale.untold(dead, {view.key}, view.last_sign) == []
+    assert stale.unreported(dead, {view.key}, view.last_sign) == []
     stale.clean(dead, {view.key}, view.last_sign + 10 * LITTER)
     assert len(list(folder.iterdir())) == 1
 
@@ -48,7 +48,7 @@ def test_an_old_one_is_not_told_of_but_deleted(litter):
     reader = RecordReader([folder])
     stale = StaleRecords(reader)
     (view,) = dead = reader.scan()
-    assert stale.untold(dead, (), view.last_sign + FRESH + 1) == []
+    assert stale.unreported(dead, (), view.last_sign + FRESH + 1) == []
     stale.clean(dead, (), view.last_sign + LITTER + 1)
     assert list(folder.iterdir()) == []
 

@@ -89,6 +89,6 @@ def test_the_step_is_that_of_the_tag_that_is_written_most_often() -> None:
     dice, state = np.random.default_rng(0), RunState()
     for step in range(500):
         tags = dice.choice(["a", "b", "c", "d"], size=int(dice.integers(1, 4)), replace=False)
-        state.take(EventRecord(1.0 + step, step, tuple(Scalar(str(tag), 1.0) for tag in tags)))
+        state.add(EventRecord(1.0 + step, step, tuple(Scalar(str(tag), 1.0) for tag in tags)))
         most = max(state.tags.values(), key=lambda latest: latest.points)
         assert state.step == most.step

@@ -37,7 +37,7 @@ def test_only_what_is_said_after_they_were_read_counts(files: JobFiles) -> None:
     files.log.write_text(refusal(files) + "\n")
     rules = UserRules(files)
     assert rules.objection() == "", "it was not told to read any"
-    rules.told()
+    rules.mark_reload()
     assert rules.objection() == "", "that was about earlier ones"
     with files.log.open("a") as log:
         log.write("level=info msg=well\n")

@@ -34,12 +34,12 @@ def test_any_agent_will_do(agents: list[Agent]) -> None:
     first, second = agents
     lists(first, first.place, second.place)
     targets = Targets(f"http://{first.place}/sd")
-    assert targets.look() == tuple(sorted([first.place, second.place]))
+    assert targets.poll() == tuple(sorted([first.place, second.place]))
     die(first)
     lists(second, second.place, "127.0.0.9:9400")
-    assert targets.look() == tuple(sorted([second.place, "127.0.0.9:9400"]))
+    assert targets.poll() == tuple(sorted([second.place, "127.0.0.9:9400"]))
     die(second)
-    assert targets.look() == tuple(sorted([second.place, "127.0.0.9:9400"])), "the last known"
+    assert targets.poll() == tuple(sorted([second.place, "127.0.0.9:9400"])), "the last known"
 
 
 def test_what_is_no_agent_is_said(agents: list[Agent]) -> None:

@@ -51,15 +51,15 @@ def test_the_last_step_is_found_over_several_looks(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     output.write_text("loading\n")
     tail = OutputTail(tmp_path, None)
-    assert tail.look()
+    assert tail.poll()
     assert tail.step is None
     for text in ("step 7 loss 0.5\n", "saving\n", "step 8 lo", "ss 0.4\n"):
         with output.open("a") as file:
             file.write(text)
-        assert tail.look()
+        assert tail.poll()
     assert tail.step == 8
     with output.open("a") as file:
         file.write("x" * 2 * LAST + "\n")
-    assert tail.look()
+    assert tail.poll()
     assert tail.step == 8, "what is known stays"
     tail.close()

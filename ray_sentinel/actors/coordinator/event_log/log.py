@@ -28,7 +28,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
-from ray_sentinel.logs.salvage import Salvage, told
+from ray_sentinel.logs.salvage import Salvage, damage_text
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import FILE_MODE, keep_private, opener
 from ray_sentinel.progress.rank.own_process import boot_number
@@ -289,12 +289,12 @@ def salvaged_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent], list[st
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     if reader.problem and b"\n" not in data:
-        raise InputError(f"{path}: {told(reader.problem, 'gzip', partly=False)}")
+        raise InputError(f"{path}: {damage_text(reader.problem, 'gzip', partly=False)}")
     problems: list[str] = []
     header, found = _parsed(path, data, problems)
     events = list(found)
     if reader.problem:
-        problems = [f"{path}: {told(reader.problem, 'gzip', partly=True)}", *problems]
+        problems = [f"{path}: {damage_text(reader.problem, 'gzip', partly=True)}", *problems]
     return header, events, problems
 
 

@@ -150,18 +150,18 @@ class RecordedLog:
         if not paths:
             raise InputError(f"{folder}: holds no event log (NNNNNN.jsonl or NNNNNN.jsonl.gz)")
         for path in paths:
-            self._look_at(path)
+            self._read_segment(path)
         if not self._segments:
             raise InputError("; ".join(self.problems[:4]))
 
     @property
-    def told(self) -> list[Incident]:
+    def reported(self) -> list[Incident]:
         """Each incident as it was last reported, oldest first."""
         # Older versions wrote what they reported only into the states.
         known = self._of_states | self._told
         return sorted(known.values(), key=lambda one: (one.suspected_at, one.id))
 
-    def _look_at(self, path: Path) -> None:
+    def _read_segment(self, path: Path) -> None:
         try:
             header, events, problems = salvaged_segment(path)
         except InputError as error:
@@ -187,8 +187,8 @@ class RecordedLog:
     def replay(self, config: Config, only: Incident | None = None) -> Replay:
         """Replay the log, or the part that contains the incident ``only``. Raises ConfigError."""
         first = self._first_of(only) if only is not None else 0
-        told = [only] if only is not None else self.told
-        run = _Run(config, self._segments[first], told if only is None else self.told)
+        told = [only] if only is not None else self.reported
+        run = _Run(config, self._segments[first], told if only is None else self.reported)
         until = math.inf if only is None or only.resolved_at is None else only.resolved_at + AFTER
         problems: list[str] = []
         for index, segment in enumerate(self._segments[first:], start=first):
@@ -198,7 +198,7 @@ class RecordedLog:
             for event in salvaged_segment(segment.path)[1]:
                 if event.time > until and not run.is_open(only):
                     return self._result(run, told, only, problems)
-                run.take(event)
+                run.handle(event)
         return self._result(run, told, only, problems)
 
     def _result(
@@ -278,7 +278,7 @@ class _Run:
         known = {_identity(one): one for one in self._engine.incidents(everything=True)}
         self._before |= {key: one for key, one in known.items() if key not in self._now}
 
-    def take(self, event: AnyEvent) -> None:
+    def handle(self, event: AnyEvent) -> None:
         """Judge one event."""
         self.first = self.first if self.events else event.time
         self.last = event.time

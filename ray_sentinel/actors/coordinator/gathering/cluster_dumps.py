@@ -69,7 +69,7 @@ class ClusterDumps:
         nodes = by_node(ranks)
         answers, problems = self._ask(nodes, form)
         with self._lock:
-            found = self._taken(nodes, form, answers, problems)
+            found = self._by_rank(nodes, form, answers, problems)
         return found, problems
 
     def _ask(
@@ -107,7 +107,7 @@ class ClusterDumps:
         kept = self.kept.get((rank.process, form))
         return kept.digest if kept is not None else b""
 
-    def _taken(
+    def _by_rank(
         self,
         nodes: Mapping[str, Sequence[Rank]],
         form: Form,

@@ -39,7 +39,7 @@ class GroupBook:
         self._known: OrderedDict[tuple[str, int], JobGroups] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, ranks: Iterable[Rank], dumps: Mapping[int, bytes], now: float) -> None:
+    def add(self, ranks: Iterable[Rank], dumps: Mapping[int, bytes], now: float) -> None:
         """Note the groups in the dumps (reduced, by rank) of some ranks of one job."""
         first = next(iter(ranks), None)
         if first is None:
@@ -83,7 +83,7 @@ def kinds_of(dumps: Mapping[int, bytes], world_size: int | None = None) -> tuple
     by_kind: dict[Kind, list[ProcessGroup]] = {}
     for group in identify(found, world_size).groups:
         by_kind.setdefault(group.kind, []).append(group)
-    telling = [some for some in by_kind.values() if _tells(some)]
+    telling = [some for some in by_kind.values() if _is_informative(some)]
     telling.sort(key=lambda some: -len(some))
     names: dict[str, int] = {}
     kinds = []
@@ -100,7 +100,7 @@ def kinds_of(dumps: Mapping[int, bytes], world_size: int | None = None) -> tuple
     return tuple(kinds)
 
 
-def _tells(groups: list[ProcessGroup]) -> bool:
+def _is_informative(groups: list[ProcessGroup]) -> bool:
     members = [rank for group in groups for rank in group.members]
     return (
         len(groups) > 1

@@ -37,12 +37,12 @@ CONNECTION_SECONDS = 3.0
 T = TypeVar("T")
 
 
-def look_at_jobs(ray: Any) -> ClusterPicture:
+def inspect_jobs(ray: Any) -> ClusterPicture:
     """Two rounds of stacks of all jobs of the cluster that ``ray`` is connected to.
 
     Blocks for some seconds. What could not be seen is in ``notes``.
     """
-    return pictured(take_look(ray))
+    return pictured(gather_look(ray))
 
 
 def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
@@ -52,7 +52,7 @@ def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
     return Sampled(facts=tuple(found.values()), problems=tuple(problems))
 
 
-def take_look(
+def gather_look(
     ray: Any, job: str = "", *, times: bool = False, agents: Mapping[str, Any] | None = None
 ) -> RayLook:
     """The same, not yet judged; of only one job if ``job`` (Ray's id, in hex) is given. With
@@ -91,7 +91,7 @@ def take_look(
             if below := _below(answers, connections):
                 wanted = {id_: (*below.get(id_, ()), *pids) for id_, pids in wanted.items()}
                 left = ROUNDS
-    calls = msgspec.structs.replace(calls, environments=tuple(_told(builds)))
+    calls = msgspec.structs.replace(calls, environments=tuple(_with_movement(builds)))
     processes = []
     for node_id, pids in wanted.items():
         address = nodes[node_id].address
@@ -180,7 +180,7 @@ def _environments(ray: Any, asked: _Asked) -> dict[str, NodeEnvironments]:
     }
 
 
-def _told(rounds: Iterable[dict[str, NodeEnvironments]]) -> Iterable[NodeEnvironments]:
+def _with_movement(rounds: Iterable[dict[str, NodeEnvironments]]) -> Iterable[NodeEnvironments]:
     """The facts of the last round, each with whether it has moved since the first round."""
     first, *_, last = rounds
     for node_id, found in last.items():

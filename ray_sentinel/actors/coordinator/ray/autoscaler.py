@@ -53,7 +53,7 @@ def status_of(status: bytes) -> str:
     if types and all(kind == f"node_{node}" for node, kind in types.items()):
         return NO_AUTOSCALER
     launches = sum(report.pending_launches.values()) + len(report.pending_nodes)
-    return _told(launches, len(report.failed_nodes))
+    return _describe(launches, len(report.failed_nodes))
 
 
 def cluster_status_of(reply: Any) -> AutoscalerView | None:
@@ -68,7 +68,9 @@ def cluster_status_of(reply: Any) -> AutoscalerView | None:
     launches = sum(max(0, one.count) for one in requests) + len(state.pending_instances)
     failed = list(islice(state.failed_instance_requests, MAX_NODES))
     last = max(failed, key=lambda one: one.failed_ts, default=None)
-    says = _told(launches, sum(max(1, one.count) for one in failed), last.reason if last else "")
+    says = _describe(
+        launches, sum(max(1, one.count) for one in failed), last.reason if last else ""
+    )
     nodes = [n for n in reply.cluster_resource_state.node_states[:MAX_NODES] if n.status != _GONE]
     if not says and nodes and not any(node.ray_node_type_name for node in nodes):
         says = NO_AUTOSCALER
@@ -86,7 +88,7 @@ def _bundles(requests: Iterable[Any]) -> tuple[dict[str, float], ...]:
     return tuple(amounts(one.resources_bundle) for one in islice(requests, MOST_BUNDLES))
 
 
-def _told(launches: int, failed: int, reason: str = "") -> str:
+def _describe(launches: int, failed: int, reason: str = "") -> str:
     if launches:
         says = f"the autoscaler waits for {launches} new node{'s' * (launches != 1)}"
         # If there is a reason, it has tried again.

@@ -52,7 +52,7 @@ def unfinished_calls(
     ``problem`` and left out.
     """
     with RayStore(address) as store:
-        return ControlStoreCalls(store).look(wall(), job, times=times)
+        return ControlStoreCalls(store).fetch(wall(), job, times=times)
 
 
 def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
@@ -95,7 +95,7 @@ class ControlStoreCalls:
         )
         return self._known
 
-    def look(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
+    def fetch(self, at: float, job: str = "", *, times: bool = False) -> RayCalls:
         """The table with the calls that have not ended, of all jobs or one, and the free resources;
         with ``times`` also how long those that ended successfully took."""
         table = self.table(at)

@@ -73,7 +73,7 @@ _JOB_STATUS: Mapping[str, DeathCause] = {"SUCCEEDED": "finished", "STOPPED": "st
 
 
 class RayDeathWatch:
-    """Compares tables of what lives, and queries why a missing process has ended. ``take_table``
+    """Compares tables of what lives, and queries why a missing process has ended. ``set_table``
     and ``poll`` are called by one thread."""
 
     def __init__(
@@ -98,7 +98,7 @@ class RayDeathWatch:
         self._exits[node_id] = exits
         return any(one not in known for one in exits)
 
-    def take_table(self, table: RayCalls) -> None:
+    def set_table(self, table: RayCalls) -> None:
         """Set what lives now."""
         if table.problem:
             return

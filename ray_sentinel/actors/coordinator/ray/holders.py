@@ -93,7 +93,7 @@ def placement_of(
         scaler = cluster_status_of(held.cluster_status) or scaler
     return Placement(
         total_on=totals,
-        holders=_told(_sure(of_nodes, totals, free_on)),
+        holders=_summed(_sure(of_nodes, totals, free_on)),
         in_groups=tuple(_in_groups(given, placed)),
         labels_on=labels_of(held.nodes, labels) if held.nodes is not None and labels else {},
         autoscaler=scaler.says if scaler else "",
@@ -190,7 +190,7 @@ def _in_groups(given: Iterable[_Given], placed: Sequence[PlacedGroup]) -> Iterat
                 whole[name] += amount
         sure = list(_sure(of[group.id], {group.id: whole}, {group.id: {}}))
         for number in sorted({one.bundle for one in sure}, key=str):
-            for holder in _told(one for one in sure if one.bundle == number):
+            for holder in _summed(one for one in sure if one.bundle == number):
                 yield msgspec.structs.replace(holder, group=group.id, bundle=number)
 
 
@@ -223,7 +223,7 @@ def _sure(
                     yield msgspec.structs.replace(one, holds=holds)
 
 
-def _told(given: Iterable[_Given]) -> tuple[ResourceHolder, ...]:
+def _summed(given: Iterable[_Given]) -> tuple[ResourceHolder, ...]:
     counts: dict[tuple[HolderKind, str, str, str], int] = defaultdict(int)
     holds: dict[tuple[HolderKind, str, str, str], dict[str, float]] = defaultdict(dict)
     for one in given:

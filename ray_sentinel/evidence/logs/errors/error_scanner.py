@@ -119,7 +119,7 @@ class ErrorScanner:
         self.hits = HitList()
         self._exits = ExitHits(out, index, catalogue, self.hits)
 
-    def look(self, chunk: Chunk, start: int, at: int) -> None:
+    def scan_line(self, chunk: Chunk, start: int, at: int) -> None:
         """Examine the line that begins at ``start`` and has a trigger word at ``at``."""
         if chunk.base + start in self._taken:
             return

@@ -120,7 +120,7 @@ def read_traceback(lines: Sequence[ScannedLine], start: int) -> Traceback | None
         line = lines[index]
         if line.origin != head.origin:
             continue
-        verdict = reader.take(line.text, index)
+        verdict = reader.feed(line.text, index)
         if verdict == "end":
             ended_at = index
             break
@@ -155,7 +155,7 @@ class _Reader:
         """The line before said that another traceback follows."""
         self.idle = 0
 
-    def take(self, text: str, index: int) -> str:
+    def feed(self, text: str, index: int) -> str:
         """ "take": the line belongs to the block; "skip": perhaps not, but it may go on; "end"."""
         body = self._body(text)
         if _CHAIN.match(body) or (HEADER in body and (self.open or self.chained)):

@@ -117,7 +117,7 @@ class SplitSteps:
         if _LOOP_BAR in text:
             self._bar = step
 
-    def take(self, text: str) -> ReportedStep | None:
+    def feed(self, text: str) -> ReportedStep | None:
         """The step that the log's next line reports or completes; None if neither."""
         tells, step = self.read(text)
         if not tells:

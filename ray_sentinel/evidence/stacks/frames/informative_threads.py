@@ -87,22 +87,22 @@ def training_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | Non
     """The thread that trains, if it is not the main one and a tool that sees Python shows it."""
     for trace in traces:
         if trace.tool in _SEES_PYTHON:
-            thread = telling_thread(trace.threads, reader)
+            thread = informative_thread(trace.threads, reader)
             if thread is not None and not thread.main and trains(thread):
                 return thread.tid
     return None
 
 
-def telling_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | None:
+def informative_tid(traces: Sequence[StackTrace], reader: StackReader) -> int | None:
     """The informative thread, if it is not the main one and a tool that sees Python shows it."""
     for trace in traces:
         if trace.tool in _SEES_PYTHON and trace.threads:
-            thread = telling_thread(trace.threads, reader)
+            thread = informative_thread(trace.threads, reader)
             return None if thread is None or thread.main else thread.tid
     return None
 
 
-def telling_thread(
+def informative_thread(
     threads: Sequence[ThreadStack], reader: StackReader, tid: int | None = None
 ) -> ThreadStack | None:
     """The thread whose place is the rank's place: the main one, unless it only waits for another.

@@ -104,7 +104,7 @@ class _Text:
         self.pid, self.command, self.state = pid, "", ""
         self.tasks: list[_Task] = []
 
-    def take(self, line: str) -> None:
+    def feed(self, line: str) -> None:
         if match := _PROCESS.match(line):
             self.pid = self.pid or tx.number(match.group(1) or match.group(3))
             self.command = self.command or match.group(2) or ""
@@ -147,7 +147,7 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
     """All tasks in ``text``, as one trace for each process: the kernel log may contain several."""
     said = _Text(process.pid)
     for line in tx.lines(text):
-        said.take(line)
+        said.feed(line)
     return tuple(
         _trace(text, said, pid, tasks, process, at) for pid, tasks in said.processes().items()
     )

@@ -14,7 +14,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks.readers import text as tx
-from ray_sentinel.evidence.stacks.readers.prefixes import said_before, without_prefixes
+from ray_sentinel.evidence.stacks.readers.prefixes import prefix_fields, without_prefixes
 
 # Only what tells where may follow the number: "rank 3 joined the group" and "rank 3 at step 7" are
 # a log's lines. Indented, or bare as ``rank = 3``, it is a debugger's word on a variable.
@@ -65,7 +65,7 @@ def _by_prefix(text: str) -> list[TextPart]:
     said: dict[tuple[str, ...], dict[str, str]] = {}
     ranks: dict[tuple[str, ...], set[str]] = {}
     for line in text.split("\n"):
-        words = said_before(line)
+        words = prefix_fields(line)
         writer = _writer(words)
         lines.setdefault(writer, []).append(line)
         said.setdefault(writer, words)

@@ -117,7 +117,7 @@ def _ends(line: str) -> Iterator[int]:
         yield at
 
 
-def said_before(line: str) -> dict[str, str]:
+def prefix_fields(line: str) -> dict[str, str]:
     """What the prefixes of ``line`` state about who printed it, by the launchers' keywords."""
     said: dict[str, str] = {}
     at = 0

@@ -55,7 +55,7 @@ def looks_like(text: str) -> bool:
     if _VERSION.search(text):
         return True
     headers = _HEADER.finditer(text)
-    return any(found["pid"] or _status(_said(found)) is not None for found in headers)
+    return any(found["pid"] or _status(_state_of(found)) is not None for found in headers)
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
@@ -129,7 +129,7 @@ def _error(threads: list[ThreadStack], text: str) -> str:
 
 
 def _thread(header: re.Match[str], body: str) -> ThreadStack:
-    ident, status, name = header["ident"] or "", _said(header), header["name"] or ""
+    ident, status, name = header["ident"] or "", _state_of(header), header["name"] or ""
     active = _status(status)
     if active and ident.startswith(("0x", "0X")):
         # Without the kernel's thread id py-spy cannot ask for the state, and says "active".
@@ -147,10 +147,10 @@ def _thread(header: re.Match[str], body: str) -> ThreadStack:
 
 def without_threads(text: str) -> str:
     """``text`` without the lines that begin py-spy's threads; those of other tools look alike."""
-    return _HEADER.sub(lambda found: found[0] if _status(_said(found)) is None else "", text)
+    return _HEADER.sub(lambda found: found[0] if _status(_state_of(found)) is None else "", text)
 
 
-def _said(header: re.Match[str]) -> str:
+def _state_of(header: re.Match[str]) -> str:
     """What the header says of the thread's state, with or without an id before it."""
     return header["status"] or header["bare"] or ""
 

@@ -40,13 +40,13 @@ def test_the_status_is_asked_for_at_each_look_and_the_rest_when_it_is_due() -> N
     coordinator, now = Coordinator(), [100.0]
     asker = StatusAsker(coordinator, clock=lambda: now[0])
     for _ in range(30):
-        asker.look()
+        asker.ask_once()
         now[0] += 1.0
     assert coordinator.asked.count("status") == 30
     assert coordinator.asked.count("incidents") == 30 / INCIDENTS_EVERY
     assert coordinator.asked.count("pulse") == 30 / PULSE_EVERY
     asker.hurry()
-    asker.look()
+    asker.ask_once()
     assert coordinator.asked[-3:] == ["status", "incidents", "pulse"]
 
 
@@ -63,21 +63,21 @@ def test_a_coordinator_without_a_pulse_is_shown_all_the_same(error: Exception) -
     coordinator = Coordinator()
     coordinator.fails["pulse"] = error
     asker = StatusAsker(coordinator, clock=lambda: 100.0)
-    asker.look()
+    asker.ask_once()
     assert asker.seen.status is not None
     assert asker.seen.incidents
     assert asker.seen.pulse is None
     assert not asker.seen.error
-    asker.look()
+    asker.ask_once()
     assert coordinator.asked.count("pulse") == 1, "not at each look"
 
 
 def test_what_was_seen_stays_when_nobody_answers() -> None:
     coordinator = Coordinator()
     asker = StatusAsker(coordinator, clock=lambda: 100.0)
-    asker.look()
+    asker.ask_once()
     coordinator.fails["status"] = UnreachableError("the coordinator is gone")
-    asker.look()
+    asker.ask_once()
     assert asker.seen.pulse is not None
     assert asker.seen.status is not None
     assert asker.seen.error == "the coordinator is gone"

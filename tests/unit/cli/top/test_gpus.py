@@ -82,7 +82,7 @@ def test_the_nodes_in_sight_are_asked_and_one_that_is_silent_is_told(node: str) 
 
     async def see(screen: TopScreen) -> tuple[str, str]:
         before = await screen.press("4")
-        asker.look()
+        asker.ask_once()
         return before, await screen.look()
 
     with served_page(told) as (found, _):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.evidence.stacks.readers.parts import TextPart, parts
-from ray_sentinel.evidence.stacks.readers.prefixes import is_folded, said_before
+from ray_sentinel.evidence.stacks.readers.prefixes import is_folded, prefix_fields
 
 DUMP = (
     'Process {pid}: python train.py\nThread {pid} (idle): "MainThread"\n    step (train.py:{pid})\n'
@@ -93,8 +93,8 @@ def test_torch_writes_its_rank_before_some_lines_only() -> None:
 
 
 def test_numbers_of_the_text_do_not_name_its_writer() -> None:
-    assert said_before("[rank3]: 12: text") == {"rank": "3"}
-    assert said_before("node07: 3: text") == {"host": "node07", "task": "3"}
+    assert prefix_fields("[rank3]: 12: text") == {"rank": "3"}
+    assert prefix_fields("node07: 3: text") == {"host": "node07", "task": "3"}
 
 
 def test_frames_that_ray_printed_once_for_several_workers() -> None:
