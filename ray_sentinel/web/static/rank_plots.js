@@ -11,7 +11,7 @@ const UNITS = { steps: (value) => String(Math.round(value)), seconds: duration, 
 export function rankPlots(report, of, width) {
   if (!report?.plots.length) return [];
   const columns = width >= 2 * LEAST + 20 ? 2 : 1, wide = Math.floor((width - 20 * (columns - 1)) / columns);
-  const note = report.assumed ? `GPU ${report.gpus.join(", ")} is meant by the rank's place on its node.` : "";
+  const note = report.assumed ? `GPU ${report.gpus.join(", ")} is assumed from the rank's position on its node.` : "";
   const plots = el("div", { class: "plots" }, ...report.plots.map((plot) => drawn(plot, report, of, wide)));
   plots.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
   return [plots, note ? el("p", { class: "quiet" }, note) : null].filter((one) => one);

@@ -75,7 +75,7 @@ def test_a_rank_shows_its_steps_its_cpus_and_its_gpu(browser: Browser, page: Pag
     browser.until(f"{PLOTS}.length === 6", "all of it is drawn")
     for text in (
         "time per step", "CPUs of its node", "utilisation of GPU 3", "power of GPU 3\n92 W",
-        "61 GB of 85 GB", "GPU 3 is meant by the rank's place on its node",
+        "61 GB of 85 GB", "GPU 3 is assumed from the rank's position on its node",
     ):  # fmt: skip
         shown(browser, "#detail", text)
 
