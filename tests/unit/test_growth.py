@@ -138,6 +138,7 @@ NO_READERS = {
         "store.prometheus.readonly.scratch_folder",
         "store.prometheus.targets.ask",
         "store.windows.parse_window",
+        "_host.dstate.read_task",
         "_kernel_log.patterns.row",
     ),
     "writes text": (

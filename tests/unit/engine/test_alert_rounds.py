@@ -182,7 +182,7 @@ def test_a_job_that_ended_since_its_gpus_were_read_is_not_judged() -> None:
     alerts = engine.state.alerts
     while alerts.round is not None:
         alerts.go_on(engine.view, engine.failures)
-    alerts.look(engine.view, job.now + LOOK_EVERY, engine.failures)
+    alerts.evaluate(engine.view, job.now + LOOK_EVERY, engine.failures)
     while (under_way := alerts.round) is not None and (under_way.jobs is None or under_way.nodes):
         alerts.go_on(engine.view, engine.failures)
     assert alerts.round is not None
@@ -193,7 +193,7 @@ def test_a_job_that_ended_since_its_gpus_were_read_is_not_judged() -> None:
         node = Node(id=host.name, host=host.name, address=f"10.1.1.{number}")
         gone = Snapshot(node=node, time=job.now, sequence=1 << 30)
         # Not by ``handle``, with which the round would go on in between.
-        engine.view.take(gone, job.now)
+        engine.view.apply(gone, job.now)
     (view,) = engine.view.jobs.values()
     assert not view.live
     while alerts.round is not None:

@@ -49,6 +49,6 @@ def test_events_are_taken_while_lines_are_made(monkeypatch: pytest.MonkeyPatch) 
             others.submit(subject.feed, Tick(time=sim.now)).result(timeout=30.0)
             return made(picture)
 
-        monkeypatch.setattr(StatusPicture, "told", while_others_feed)
+        monkeypatch.setattr(StatusPicture, "summary", while_others_feed)
         _, _, (job,) = subject.status()
     assert len(job.ranks) == 6
