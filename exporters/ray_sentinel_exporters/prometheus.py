@@ -1,8 +1,9 @@
 """Serves :9400 to Prometheus: bytes that were made after a collection, never during a scrape.
 
-``/metrics`` has everything of now, in the text format or in OpenMetrics, as the scraper asks;
-``/steps`` has the samples that carry a time of their own, apart, for one that is too old fails the
-whole scrape it comes with; ``/healthz`` says whether collection goes on. The agent adds its own.
+``/metrics`` has all current values, in the text format or in OpenMetrics, as the scraper asks;
+``/steps`` has the samples that carry a time of their own, apart, because one that is too old fails
+the whole scrape that it comes with; ``/healthz`` says whether collection goes on. The agent adds
+its own.
 
 With ``web_config_file`` all of it, ``/healthz`` and ``/sd`` too, is behind TLS and authentication,
 configured as in Prometheus' own exporters (``serving.web_config``).
@@ -74,7 +75,7 @@ when asked for."""
 
 
 class _Ready(msgspec.Struct, frozen=True):
-    """What a scrape is answered with; None where it is not made yet."""
+    """What a scrape is answered with; None if not made yet."""
 
     families: tuple[Family, ...] = ()
     plain: bytes | None = None
@@ -261,7 +262,7 @@ class PrometheusExporter(Exporter):
 
 
 def _access(file: str) -> WebAccess | None:
-    """What lets clients in; None for everybody. Raises ConfigError."""
+    """The check that lets clients in; None if everybody is let in. Raises ConfigError."""
     if not file:
         return None
     from ray_sentinel.http.web_access import WebAccess

@@ -18,8 +18,8 @@ before they believe a word of it, error statuses included:
 What signs depends on what a client has. One that read the page's file has the *secret*, and signs
 the address that it dialled with it: whoever holds another port and passes the request on to the
 real one gets nothing. One that has the token came through a tunnel and cannot know the server's
-address: it leaves that out. The keys that come of the token are others than those of the secret:
-who has the token, and nothing else, cannot pretend to be the server to who has the secret.
+address: it leaves that out. The keys derived from the token differ from those derived from the
+secret: whoever has only the token cannot pretend to be the server to a client that has the secret.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def get(
         if tls is not None:
             handlers.append(urllib.request.HTTPSHandler(context=tls))
         if "Authorization" in (headers or {}):
-            handlers.append(_Stays())  # it would be told to whom we are sent on to
+            handlers.append(_Stays())  # a redirection would pass it on
         with urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer:
             body = bytes(answer.read(most_bytes + 1))
             # A read of a given size does not tell a cut answer from a whole one.
@@ -143,7 +143,7 @@ def exchange(
 
 
 class _Stays(urllib.request.HTTPRedirectHandler):
-    """What was meant for one server is told to no other."""
+    """Follows no redirection: what was meant for one server is sent to no other."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -212,4 +212,4 @@ def _rest(error: urllib.error.HTTPError, most_bytes: int) -> bytes:
     try:
         return error.read(most_bytes)
     except (OSError, http.client.HTTPException):
-        return b""  # the status was said; only its reason is lost
+        return b""  # the status has come; only its reason is lost

@@ -162,9 +162,9 @@ def _residency(data: bytes, at: int | None) -> dict[str, int]:
 def _grown(
     looks: int | None, prochot: int | None, power: int | None, thermal: list[int | None]
 ) -> dict[str, int]:
-    """What is told of counters that grow while a throttler is at work, and of the counter of all
-    looks. Some drivers fill in that one for some throttlers, also of an idle card: as if they had
-    never rested since the card was there. They are not believed."""
+    """The counters that grow while a throttler is at work, by reason. Some drivers fill in the
+    counter of all looks for some throttlers, even on an idle card, as if these had been at work
+    without a pause since the start: such reasons are left out."""
     found = {"prochot": [prochot], "power": [power], "thermal": thermal}
     return {
         reason: sum(total for total in totals if total is not None)

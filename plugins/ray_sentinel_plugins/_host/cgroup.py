@@ -32,7 +32,7 @@ size below 2^63."""
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A line of mountinfo, as far as it matters here."""
+    """The parts of a line of mountinfo that matter here."""
 
     root: str
     point: str
@@ -43,7 +43,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
-    """Everything of this subject; nothing where the agent's cgroup cannot be found."""
+    """All samples of this subject; none if the agent's cgroup cannot be found."""
     membership = files.text(proc / "self/cgroup")
     if not membership:
         # A captured tree may lack it. The root of all cgroups has no such file in v2: where it is,
