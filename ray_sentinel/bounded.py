@@ -109,5 +109,5 @@ class Bounded(Generic[K, V]):
                 values[key] = call.value
 
     def ended_within(self, key: K, call: _Call[V], seconds: float) -> bool:
-        """Whether the call of that key ends within so many seconds: waits for it."""
+        """Wait at most ``seconds`` for the call of that key; whether it has ended."""
         return call.ended.wait(seconds)

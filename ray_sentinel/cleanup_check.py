@@ -21,7 +21,8 @@ _VARIABLES = ("MASTER_PORT", "PET_MASTER_PORT")
 
 
 def ports_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, ...]:
-    """Of torchrun's options, else of the environment; a rendezvous elsewhere is none of ours.
+    """The ports in torchrun's options, else in the environment; a rendezvous on another host is
+    left out.
 
     >>> ports_of(["torchrun", "--master-port=29501", "t.py"], {"MASTER_PORT": "1"})
     (29501,)

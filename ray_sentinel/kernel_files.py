@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def kernel_text(path: Path) -> str:
-    """What such a file says, without white space around it; empty where it cannot be read."""
+    """The text of such a file, without white space around it; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -37,7 +37,7 @@ class PathWalk:
         """Called for each symbolic link on the way."""
 
     def judge_folder(self, handle: int, shown: str, *, last: bool) -> None:
-        """Called for each folder on the way, ``last`` for one that is the aim."""
+        """Called for each folder on the way, ``last`` if it is the destination."""
 
     def shown(self, name: str = "") -> str:
         """The path of ``name`` in the present folder, below the root, links resolved."""

@@ -59,7 +59,7 @@ def send_through(handle: int, pid: int, start: int, number: int) -> bool:
                 signal.pidfd_send_signal(handle, number)
                 return True
             except PermissionError:
-                # So say also filters that do not know the call; kill() tells the two apart.
+                # Filters that do not know the call answer the same; kill() tells the two apart.
                 if start_of(pid) != start:
                     return False
         os.kill(pid, number)

@@ -67,7 +67,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
         return {rank: str(path) for rank, path in self.paths.items()}
 
     def written(self) -> dict[int, float]:
-        """When the files were, in Unix seconds, by rank; without those that cannot be looked at."""
+        """The time of each rank's file, in Unix seconds, except those that cannot be examined."""
         return {rank: stat.st_mtime for rank, path in self.paths.items() if (stat := _stat(path))}
 
     def dumps(self, *, whole: bool = False) -> Mapping[int, bytes]:
@@ -178,7 +178,7 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
 
 
 def _candidates(paths: Sequence[str], ignored: list[str], failed: list[str]) -> Iterator[Path]:
-    """Regular files; of the others it is noted why not."""
+    """The regular files; for each other one, the reason is noted."""
     for text in paths:
         try:
             if is_folder(text):

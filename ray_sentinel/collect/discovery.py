@@ -153,7 +153,7 @@ def collector_classes(path: Path, data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _last_name(base: ast.expr) -> str:
-    """``Collector`` of ``api.Collector``; empty for what is no name."""
+    """``Collector`` of ``api.Collector``; empty for anything but a name."""
     if isinstance(base, ast.Attribute):
         return base.attr
     return base.id if isinstance(base, ast.Name) else ""

@@ -84,7 +84,7 @@ def _options(setup: Setup, kind: type[Collector]) -> Any:
 
 
 def _with_common_keys(complaint: str) -> str:
-    """The complaint about an unknown key, with the keys that every collector has beside its own."""
+    """The complaint about an unknown key, which also lists the keys that every collector has."""
     found = re.search(r"unknown key (?P<key>[^;]*)(?P<hint>; known here: (?P<own>.*))?", complaint)
     if found is None:
         return complaint

@@ -45,7 +45,7 @@ class Machines:
         self.client_address = f"ray://127.0.0.1:{client_port}"
         """Where Ray Client is served, if it is."""
         self.dashboard_url = f"http://127.0.0.1:{dashboard_port}"
-        """Of the dashboard, if there is one."""
+        """Address of the dashboard, if there is one."""
         self._guests = 0
         nodes = sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"] in ADDRESSES)
         self.addresses: list[str] = [node["NodeManagerAddress"] for node in nodes]

@@ -117,7 +117,7 @@ def accused(incidents: tuple[Incident, ...] | list[Incident]) -> list[int]:
 
 
 def judge(plan: TrialPlan, incidents: list[Incident]) -> str:
-    """What is wrong with the incidents, held against what was drawn; empty where nothing is."""
+    """What is wrong with the incidents, held against what was drawn; empty if nothing is."""
     if plan.expected.clock == "healthy":
         told = [f"{i.kind}: {i.summary}" for i in incidents]
         return f"a false alarm: {'; '.join(told)}" if told else ""

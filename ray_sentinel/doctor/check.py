@@ -149,7 +149,7 @@ def warning(seen: str, remedy: str, host: str = "") -> CheckResult:
 
 
 def failure(seen: str, remedy: str, host: str = "") -> CheckResult:
-    """The run cannot work so."""
+    """The run cannot work like this."""
     return CheckResult(outcome="failure", seen=seen, remedy=remedy, host=host)
 
 

@@ -3,7 +3,7 @@
 It holds the page's address and the deployment's secret, is 0600, and lies in a folder that only its
 user can write to: ``/dev/shm/ray_sentinel-<uid>``, else the same name in the temporary folder, else
 ``~/.ray_sentinel``, because anybody can take the first two names. Nothing in a folder or a file of
-another user is believed, and which one that is gets reported.
+another user is believed, and the one in question is reported.
 
 The coordinator holds a lock on its file (``flock``) as long as it lives, also across containers
 that share the folder, and the kernel drops it after SIGKILL too: a file without a lock is what a

@@ -125,9 +125,9 @@ def _written_lately(file: Path, now: float) -> bool:
 
 
 def _page_at(where: str, deadline: float) -> tuple[PageClient, dict[str, Any]] | None:
-    """The coordinator's page at a URL and what it says of itself; None where there is none.
+    """The coordinator's page at a URL and what it says of itself; None if there is none.
 
-    Raises UnprovenError where another answers than the page whose token or file we have, and
+    Raises UnprovenError if the server is not the page whose token or file we have, and
     NoTokenError for a page of which we have neither.
     """
     try:
@@ -199,7 +199,7 @@ def _histories(path: Path) -> list[Path]:
 
 
 def _newest_readable(files: list[Path]) -> HistorySource:
-    """The newest of some histories; of one that is damaged it is said, and the one before taken.
+    """The newest of some histories; a damaged one is reported, and the one before it is taken.
 
     Raises InputError where none can be read.
     """

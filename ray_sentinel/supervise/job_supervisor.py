@@ -55,7 +55,7 @@ class JobSupervisor:
                 self._poll()
                 self._answered = self._clock.monotonic()
             except UnreachableError:
-                # Dashboards are restarted: a job is not dead because nobody tells of it.
+                # Dashboards are restarted: a job is not dead because nobody reports it.
                 if self._clock.monotonic() - self._answered > OUT_OF_REACH_SECONDS:
                     raise
             self._feed(events.TimePassed(time=moment(self._clock)))

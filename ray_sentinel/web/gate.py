@@ -5,7 +5,7 @@ Without proof there is only ``/healthz``. Let in are:
 * our own programs, which sign; their answers, including refusals, are signed
 * ``Authorization: Bearer TOKEN``
 * a browser that has the cookie. It gets it with any path that has ``?token=TOKEN``, and is
-redirected to the same path without the token, so that none stays in its address bar
+  redirected to the same path without the token, so that none stays in its address bar
 
 Cookies know no ports: a browser shows ours to every server on the same host that it visits. So the
 cookie is not the token, is named after the port that the browser dialled, and lets its thief read,

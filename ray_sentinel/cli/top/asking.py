@@ -64,7 +64,7 @@ class StatusAsker:
         self._due.set()
 
     def close(self, seconds: float = 1.0) -> None:
-        """Ask no more; an answer that is still awaited is given so many seconds."""
+        """Stop asking; an answer that is still awaited is given ``seconds``."""
         self._closed.set()
         self._due.set()
         if self._thread.is_alive():

@@ -105,7 +105,7 @@ def _pulse(seen: SeenStatus, job: JobStatus, width: int) -> Iterator[Text]:
 
 
 def chain(seen: SeenStatus) -> Iterator[Text]:
-    """Who waits for whom, from who waits to the root, which is in colour."""
+    """Who waits for whom, down to the root, which is in colour."""
     opened = _opened(seen)
     if opened:
         running = sum(not job.ended for job in seen.status.jobs) if seen.status is not None else 0

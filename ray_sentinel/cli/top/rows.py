@@ -103,21 +103,21 @@ class RowsPane(Widget, can_focus=True):
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """So many rows down."""
+        """Move the cursor down by ``by`` rows."""
         self._cursor += by
         self._settle()
 
     def action_page(self, by: int) -> None:
-        """So many screens down."""
+        """Move the cursor down by ``by`` screens."""
         self.action_move(by * self._room)
 
     def action_choose(self) -> None:
-        """Tell the app which row it is."""
+        """Tell the app which row was chosen."""
         if self._items:
             self.post_message(self.Chosen(self, self.chosen))
 
     def on_click(self, event: events.Click) -> None:
-        """The cursor goes there; a second click chooses."""
+        """Move the cursor there; a second click chooses."""
         if 0 < event.y <= len(self.in_sight):
             self._cursor = self._top + event.y - 1
             self._settle()

@@ -40,7 +40,7 @@ class PortsCheck(Check[PortsFacts]):
         """MASTER_PORT beside those of the plan."""
         wanted = set(plan.ports)
         if master := port_number(here.environ.get("MASTER_PORT", "")):
-            wanted.add(master)  # what is no port, rank-environment says
+            wanted.add(master)  # what is not a port, rank-environment reports
         if not wanted:
             return None
         held = {}

@@ -9,8 +9,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.store.event_files.runs import EventRun
 
 MAX_TOLD = 8
-"""Number of runs left out that are named at most, the newest; of the others only the number is
-told."""
+"""Most left-out runs that are named, the newest ones; of the others only the number is given."""
 
 
 def choose(

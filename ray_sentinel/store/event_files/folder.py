@@ -24,7 +24,7 @@ from ray_sentinel.store.event_files.runs import EventFolder, Points
 
 AWAY_SECONDS = 365 * 86400.0
 """Seconds from the middle of its file beyond which a value was stamped by a wrong clock: no job
-rests so long."""
+pauses that long."""
 JITTER_SECONDS = 1.0
 """Seconds by which the times of threads that write together may be out of order."""
 FEW = 3

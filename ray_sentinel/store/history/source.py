@@ -191,7 +191,7 @@ class HistorySource:
         return time.monotonic() > self._deadline
 
     def _series(self, selector: Selector, start: float, end: float) -> list[list[HistoryPart]]:
-        """The parts of each series that is meant, whatever layouts it was written in.
+        """The parts of each requested series, in whatever layouts it was written.
 
         Blocks that do not touch ``start`` to ``end`` are left out.
         """
@@ -419,14 +419,14 @@ def copied(file: Path, folder: Path) -> Path:
 
 
 def _mark(file: Path) -> tuple[int, int]:
-    # Opened anew: a network file system asks its server then.
+    # Opened again, because then a network file system asks its server.
     with file.open("rb") as stream:
         found = os.fstat(stream.fileno())
         return found.st_size, found.st_mtime_ns
 
 
 def _head(log: Path) -> bytes:
-    """The log's header: its salts change when it begins anew."""
+    """The log's header: its salts change when it begins again."""
     try:
         with log.open("rb") as stream:
             return stream.read(32)

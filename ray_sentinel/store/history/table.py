@@ -151,7 +151,7 @@ def encode(table: HistoryTable, start: float, step: float, rule: Rule) -> tuple[
 def decode(block: tuple[float, float, bytes, bytes], columns: int) -> HistoryTable:
     """The rows of a block (start, step, hosts, values) again.
 
-    Raises ValueError if the bytes are not a block of so many columns.
+    Raises ValueError if the bytes are not a block of ``columns`` columns.
     """
     start, step, hosts, values = block
     numbers = np.frombuffer(hosts, dtype=np.int64)

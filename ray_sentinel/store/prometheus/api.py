@@ -18,7 +18,7 @@ from ray_sentinel.diagnose.series import Floats, Grid, Reduce, Samples, Selector
 from ray_sentinel.errors import InputError
 from ray_sentinel.store.prometheus.http import PrometheusHttp
 
-# First and last sample of a Prometheus, which it does not tell: asked for in ever finer steps.
+# First and last sample of a Prometheus, which it does not report: found in ever finer steps.
 
 MAX_POINTS = 10_000
 """Most points of one series in one range query; Prometheus itself refuses more than 11,000."""
