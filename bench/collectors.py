@@ -7,10 +7,10 @@ The GPUs are the tests' driver library, built here with ``cc``, whose calls cost
 ConnectX-5's; a training writes 30 tags a second for TensorBoard and a log; the rest is this
 machine.
 
-*Cycle*: the collectors run one after the other in one process, so that the sum of their times is
-a whole cycle; on a node they run side by side. NVML's dear calls are made in every cycle here, once
-a minute on a node. *Node*: the runner and the exporter in a Ray actor, as an agent has them, with
-each collector in its own process at its own interval, scraped every five seconds.
+*Cycle*: the collectors run one after the other in one process, so that the sum of their times is a
+whole cycle; on a node they run side by side. NVML's expensive calls are made in every cycle here,
+once a minute on a node. *Node*: the runner and the exporter in a Ray actor, as an agent has them,
+with each collector in its own process at its own interval, scraped every five seconds.
 
 Targets: a cycle of 300 ms, 1 % of a core at 10 s, 250 MB (PSS) of agent and collectors together.
 Exit code 1 if one is missed.
@@ -68,7 +68,7 @@ def measure(folder: Path, cycles: int) -> dict[str, dict[str, float]]:
 
 
 def _collectors(folder: Path) -> list[Any]:
-    """All that are installed, made; what asks to be left out is said."""
+    """All installed collectors; those that ask to be left out are printed."""
     from importlib import metadata
 
     from ray_sentinel.api import Context, Skip
@@ -87,7 +87,7 @@ def _collectors(folder: Path) -> list[Any]:
 
 
 def sample_count(collector: Any) -> int:
-    """How much a collector tells; nothing where it has nothing new, as of a Ray beside us."""
+    """The number of a collector's samples; 0 if it has nothing new, as without a Ray beside us."""
     from ray_sentinel.api import NoData
 
     try:
@@ -190,7 +190,7 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def scrape(ray: Any, actor: Any, seconds: float) -> None:
-    """As a Prometheus does, for so long."""
+    """Scrape as a Prometheus does, for ``seconds``."""
     url = ray.get(actor.about.remote())["url"]
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,5 +1,5 @@
-"""What is asked for again and again in a large cluster: the files of the job's Prometheus, ``/sd``
-and the page.
+"""The cost of what is read again and again in a large cluster: Prometheus' files, ``/sd``, the
+page.
 
     python bench/discovery.py [--nodes 1000]
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def timed(make: Callable[[], T]) -> tuple[T, float]:
-    """What is made, and the milliseconds of CPU at the median."""
+    """The result of ``make``, and the median of its milliseconds of CPU."""
     took = []
     for _ in range(5):
         begun = time.thread_time()

@@ -5,8 +5,9 @@
 Both read the same file of series (node_exporter as a text file, ours through a script plugin)
 beside what they collect themselves, until both serve the same number. Then each is scraped in turn.
 Then a source of each is wedged: both are told to read a FIFO that nobody writes to. CPU is the
-server's own process; ours collects beside the scrapes, so what its collectors take is told apart.
-"floor" is a process that only writes as many bytes back: what the machine itself adds. Prints JSON.
+server's own process; ours collects beside the scrapes, so what its collectors take is given
+separately. "floor" is a process that only writes as many bytes back: what the machine itself adds.
+Prints JSON.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 def _compare(
     servers: dict[str, ExporterProcess], scrapes: int, seconds: float = 60.0
 ) -> dict[str, dict[str, Any]]:
-    """Scrape each in turn; one that does not answer is asked no more in this round."""
+    """Scrape each in turn; one that does not answer is not asked again in this round."""
     times: dict[str, list[float]] = {name: [] for name in servers}
     errors: dict[str, str] = {}
     cpu = {name: _cpu(server) for name, server in servers.items()}

@@ -14,11 +14,11 @@ relays as the real coordinator would make, real ones, which hand the reports on;
 is printed too. In the middle of the run one of them is killed, and started again by Ray; agents
 whose report it does not answer do as real ones do. Printed are the seconds from then until all
 reports that it had were answered, and until it handed on reports again. With ``--whole`` the actor
-that reads is measured once more with reports that tell all, not what has changed.
+that reads is measured once more with reports that contain everything, not only what has changed.
 
 Ten seconds before the end a rank is stopped, and its state is asked for; after the end the
 coordinator is killed, and another one takes its event log over. Printed are the seconds until the
-rank was named, those of a status, and those from the kill until the new one told of the same
+rank was named, those of a status, and those from the kill until the new one reported the same
 incident (Ray's own restart of an actor is the start of a process). ``--plot`` draws how CPU, lag
 and memory grow, by way of relays where there are some.
 """
@@ -184,7 +184,7 @@ class Callers:
 
 
 class MeasuredRelay(Relay):
-    """A relay that says what it takes."""
+    """A relay that reports what it takes."""
 
     async def figures(self) -> tuple[float, float]:
         """Seconds of CPU, MiB."""
@@ -275,8 +275,8 @@ def asked_status(actor: Any) -> str:
 
 
 def relay_killed(found: list[Called], killed_at: float) -> str:
-    """How long after it was killed no report waited for the first relay any more, and how long
-    until it handed on others."""
+    """The seconds from the first relay's kill until no report waited for it any more, and until it
+    handed on others."""
     again = [at for called in found for at in called.again]
     answered = max(again, default=killed_at)
     back = [at for called in found for at in called.relayed[0] if at > answered]
@@ -288,13 +288,13 @@ def relay_killed(found: list[Called], killed_at: float) -> str:
 
 
 def named(actor: Any, stopped_at: float) -> str:
-    """How long after it was stopped the rank was named."""
+    """The seconds from a rank's stop until it was named."""
     at = ray.get(actor.named_at.remote())
     return f"; stopped rank {f'named after {at - stopped_at:.1f} s' if at else 'not named'}"
 
 
 def taken_over(actor: Any, folder: str, interval: float) -> str:
-    """Kill the coordinator; how long after it another one tells of the same incidents."""
+    """Kill the coordinator; the seconds until another one reports the same incidents."""
     before = ray.get(actor.incident_texts.remote())
     begun = time.time()
     ray.kill(actor)
@@ -309,7 +309,7 @@ def taken_over(actor: Any, folder: str, interval: float) -> str:
 
 
 def plotted(path: Path, runs: list[Measured], limits: CoordinatorConfig) -> None:
-    """Of each number of nodes the run that the real coordinator would have."""
+    """Plot, for each number of nodes, the run that is like the real coordinator's."""
     taken = {one.nodes: one for one in runs if not one.idle and not one.relays}
     taken |= {one.nodes: one for one in runs if not one.idle and one.relays}
     unread = {one.nodes: one for one in runs if one.idle and not one.relays}

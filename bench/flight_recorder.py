@@ -9,10 +9,10 @@
 ``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
 temporary folder, explains them in a fresh process as the command line does, and prints seconds and
 peak memory. ``travel`` prints how large a rank's dump is as it was written and in the forms in
-which nodes send it (``--forms``), and what explaining each takes of a process that holds those of
-all ranks, as the coordinator does. ``exact`` explains simulated hangs and prints, for each layout
-and fault, the per cent of exact answers, and in how many sets an innocent was named; ``drawn`` does
-the same for jobs drawn at random by another generator, in several formats. ``beside`` explains
+which nodes send it (``--forms``), and what explaining each costs a process that holds those of all
+ranks, as the coordinator does. ``exact`` explains simulated hangs and prints, for each layout and
+fault, the per cent of exact answers, and in how many sets an innocent was named; ``drawn`` does the
+same for jobs drawn at random by another generator, in several formats. ``beside`` explains
 simulated hangs, and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's
 own analyzer (torch.distributed.flight_recorder.fr_trace), and counts culprits found, innocents
 named, exact answers and seconds of both.
@@ -209,7 +209,7 @@ def explain_one(folder: str) -> None:
 
 
 def travel(world: int, entries: int, forms: list[str]) -> None:
-    """Print bytes a rank, and CPU seconds and memory of who holds the dumps of all."""
+    """Print bytes a rank, and CPU seconds and memory of the process that holds all dumps."""
     print(f"{'form':<10} {'bytes a rank':>13} {'CPU s':>8} {'peak MB':>8}  culprits")
     for form in forms:
         said = subprocess.run(
@@ -274,7 +274,7 @@ def ours(given: dict[int, bytes]) -> set[int]:
 
 
 def theirs(given: dict[int, bytes]) -> set[int]:
-    """The ranks that PyTorch's analyzer names, as missing or as culprits; none where it fails."""
+    """The ranks that PyTorch's analyzer names, as missing or as culprits; none if it fails."""
     from torch.distributed.flight_recorder import fr_trace
 
     said = io.StringIO()
@@ -289,7 +289,7 @@ def theirs(given: dict[int, bytes]) -> set[int]:
         try:
             fr_trace.main([folder, "-p", "trace_"])
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            # It raises whatever it stumbles over: that is its answer then.
+            # It raises whatever it stumbles over: that counts as its answer.
             said.write(f"failed: {error!r}")
         finally:
             signal.alarm(0)

@@ -1,13 +1,14 @@
-"""What a look at Ray's table and its calls costs, by a control store with much to tell.
+"""What a look at Ray's table and its calls costs, with a control store that has much to report.
 
     python bench/ray_calls.py [--actors 10000] [--finished 100000] [--looks 5]
 
 The store is a program of its own with Ray's services. It keeps to the limits that a request names,
-as Ray's does: of 100,000 ended calls it tells 10,000. Prints the median in milliseconds of our CPU,
-and of time, most of which that store takes, which is written in Python; and by how much the peak of
-our memory has grown: for the table of drivers and actors, for a look at the calls, for one that
-asks how long ended calls took too, and for one at a job that waits for its placement group, which
-asks who holds what that lacks: 1,000 groups are placed on as many nodes, where the actors run.
+as Ray's does: of 100,000 ended calls it reports 10,000. Prints the median in milliseconds of our
+CPU, and of time, most of which that store takes, which is written in Python; and by how much the
+peak of our memory has grown: for the table of drivers and actors, for a look at the calls, for one
+that asks how long ended calls took too, and for one at a job that waits for its placement group,
+which asks who holds the resources that the group lacks: 1,000 groups are placed on as many nodes,
+where the actors run.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def measure(what: str, look: Callable[[], Any], looks: int) -> None:
 
 
 def peak() -> int:
-    """KiB."""
+    """The peak of our resident memory, in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

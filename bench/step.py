@@ -3,8 +3,8 @@
     python bench/step.py [--json] [--processes 300] [--ranks 8]
 
 Times are medians over repeated batches on the machine it runs on. ``--processes`` idle processes
-are started so that a pass over /proc has so many to look at, ``--ranks`` real ranks so that a whole
-look of an agent is measured with records, states and exits.
+are started so that a pass over /proc has that many to look at, ``--ranks`` real ranks so that a
+whole look of an agent is measured with records, states and exits.
 """
 
 from __future__ import annotations

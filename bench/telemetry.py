@@ -6,8 +6,8 @@
 Prints, for each size, in milliseconds of CPU: what all events of a second take at the mean, with
 the rules (which look every five seconds) and in an engine without them, a tick at the median, and
 the longest that one tick and one report took. Python's garbage collector comes on top, as it does
-in any event: its longest run is told apart (of both engines together). Windows of rules are up to
-two minutes long: the first 150 seconds do not count.
+in any event: its longest run is given separately (of both engines together). Windows of rules are
+up to two minutes long: the first 150 seconds do not count.
 """
 
 from __future__ import annotations

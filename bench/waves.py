@@ -31,7 +31,7 @@ def cpu(pid: int) -> float:
 
 
 def share(pid: int, seconds: float) -> float:
-    """Of a core, over the next seconds."""
+    """The share of a core that a process takes over the next ``seconds``."""
     before, begun = cpu(pid), time.monotonic()
     time.sleep(seconds)
     return (cpu(pid) - before) / (time.monotonic() - begun)

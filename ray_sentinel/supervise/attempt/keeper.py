@@ -130,8 +130,8 @@ class Keeper:
             self._overwrite(data)
 
     def _overwrite(self, data: bytes) -> None:
-        """On a full disk, into the block that the file already has: how the command ended must be
-        recorded.
+        """Write into the block that the file already has, on a full disk: how the command ended
+        must be recorded.
 
         A reader that comes in between finds no JSON, and looks again.
         """

@@ -17,7 +17,7 @@ export async function ask(path, kind = "json", seconds = TIMEOUT) {
 }
 
 // Asks again and again, each time `seconds` after the last answer, less often while nobody sees the
-// page, and at once when somebody does again. A failure is told to `failed`.
+// page, and at once when somebody does again. A failure is passed to `failed`.
 export async function poll(seconds, look, failed = () => {}) {
   for (;;) {
     await attempt(look, failed);
@@ -25,8 +25,8 @@ export async function poll(seconds, look, failed = () => {}) {
   }
 }
 
-// Tells `take` what the page shows, all of it, each time that it may have changed: by a stream of
-// changes, or where there is none by asking once a second. `take` must leave it as it is.
+// Calls `take` with all that the page shows, each time that it may have changed: by a stream of
+// changes, or without one by asking once a second. `take` must leave it as it is.
 export async function follow(take, failed) {
   let pause = SHORT_SECONDS;
   for (;;) {

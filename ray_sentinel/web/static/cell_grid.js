@@ -1,5 +1,5 @@
-// Cells on a canvas that are pointed at and gone through by the keyboard: over the one that this is
-// about lies a real link, beside it its words.
+// Cells on a canvas that the pointer and the keyboard can reach: a real link lies over the current
+// one, with its words beside it.
 import { el } from "./dom.js";
 import { hit, nearest, rowOf } from "./cell_layout.js";
 

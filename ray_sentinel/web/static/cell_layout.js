@@ -1,4 +1,5 @@
-// Where the cells of groups lie: the largest and best named way that stays within its height.
+// Where the cells of groups lie: the largest cells, with the most names, that stay within the
+// height.
 import { bisect, cutInside } from "./canvas.js";
 
 const NUMBERED = { width: 34, height: 26, gap: 3, round: 4, numbered: true };

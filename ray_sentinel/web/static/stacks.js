@@ -52,7 +52,7 @@ function select(label, rounds, none = "") {
 
 // The stack in one round, and what it was in another, or last elsewhere; null where it was not
 // readable then. In the newest round one stack stands for all that are alike; where the others were
-// before is not told.
+// before is not known.
 function asOf(stack, round, other) {
   if (round === 0 && other === null) return stack;
   const signature = placesIn(stack, round);
