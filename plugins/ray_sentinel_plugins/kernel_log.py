@@ -113,7 +113,7 @@ class KernelLogCollector(Collector):
             )
         if len(found) > MAX_EVENTS:
             self.log.warning(
-                "%d kernel events at once: all are counted, the last %d are told",
+                "%d kernel events at once: all are counted, the last %d are listed",
                 len(found),
                 MAX_EVENTS,
             )

@@ -37,8 +37,8 @@ OPEN = "/healthz"
 NOT_SIGNED = HTTPStatus.NOT_ACCEPTABLE
 BEARER = "Bearer "
 REFUSED = (
-    "This page is shown to who has its link: `ray-sentinel status`, where the job runs, prints it, "
-    "with a token. Programs send it as `Authorization: Bearer TOKEN`.\n"
+    "This page is shown to anyone who has its link: `ray-sentinel status`, where the job runs, "
+    "prints it, with a token. Programs send it as `Authorization: Bearer TOKEN`.\n"
 )
 _REFUSED_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>ray_sentinel</title></head><body>
