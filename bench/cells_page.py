@@ -50,6 +50,7 @@ MOVE = """new Promise((done) => {{
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1024)
     parser.add_argument("--per-node", type=int, default=8)

@@ -105,12 +105,14 @@ def sources(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def timed(work: Callable[[], int]) -> tuple[float, float, int]:
+    """Wall seconds, CPU seconds and the result of ``work``."""
     wall, cpu = time.perf_counter(), time.process_time()
     count = work()
     return time.perf_counter() - wall, time.process_time() - cpu, count
 
 
 def summary(wall: list[float], cpu: list[float]) -> dict[str, float]:
+    """First, median and worst wall milliseconds, and median CPU milliseconds, of some seconds."""
     return {
         "first_ms": wall[0] * 1e3,
         "median_ms": statistics.median(wall) * 1e3,
@@ -211,14 +213,17 @@ def spent(agent: int) -> dict[str, float]:
 
 
 def name_of(pid: int, agent: int) -> str:
+    """The collector's name, or "agent"."""
     return "agent" if pid == agent else command(pid)
 
 
 def rounded(values: dict[str, float]) -> dict[str, float]:
+    """The values to two decimals."""
     return {name: round(value, 2) for name, value in values.items()}
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0, help="to watch the node; 0: not")
@@ -249,6 +254,7 @@ def main() -> int:
 
 
 def show(found: dict[str, Any], *, as_json: bool) -> None:
+    """Print the figures, as JSON or as lines."""
     if as_json:
         print(json.dumps({**found, "load": os.getloadavg()[0]}))
         return

@@ -84,6 +84,7 @@ def answer_of(node: int, nodes: int) -> Connections:
 
 
 def address(node: int) -> str:
+    """The IP address of a node by its number."""
     return f"10.{node >> 16 & 255}.{node >> 8 & 255}.{node & 255}"
 
 
@@ -106,6 +107,7 @@ def at_the_coordinator(nodes: int, looks: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sockets", type=int, nargs="*", default=[0, 3000])
     parser.add_argument("--nodes", type=int, nargs="*", default=[10, 100, 1000])

@@ -144,6 +144,7 @@ def footprint(watched: Watched, empty: int, seconds: float) -> dict[str, dict[st
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60.0, help="to watch the CPU time")

@@ -138,6 +138,7 @@ class Ours(ExporterProcess):
     """The runner with its exporter."""
 
     def wedge(self) -> None:
+        """Add a collector that reads from a FIFO to which nobody writes."""
         plugins = self._file.parent / "plugins"
         os.mkfifo(self._file.parent / "fifo")
         (plugins / "wedged.py").write_text(
@@ -151,6 +152,7 @@ class NodeExporter(ExporterProcess):
     """Debian's node_exporter."""
 
     def wedge(self) -> None:
+        """Add a text file that is a FIFO to which nobody writes."""
         os.mkfifo(self._file.parent / "wedged.prom")
 
 

@@ -95,14 +95,17 @@ class FleetCoordinator:
         self.ticks = Loop(1.0, self.tick, name="ticks")
 
     def act(self, action: AnyAction) -> None:
+        """Note when the stopped rank is first named."""
         if isinstance(action, Publish) and any(s.rank == STOPPED for s in action.incident.suspects):
             self.named_at = self.named_at or time.time()
 
     def tick(self) -> None:
+        """One tick of the engine; notes how long it took."""
         self.loop.tick(lambda: True)
         self.cycles.append(self.loop.cycle_seconds or 0.0)
 
     def answer(self, data: bytes) -> bytes:
+        """Take one report; the packed receipt."""
         report = self.roster.opened(data)
         if report is None:
             return pack(Receipt())
@@ -135,6 +138,7 @@ class FleetCoordinator:
         return pack(mask_record(Status(state=state, verdict=verdict, jobs=jobs, nodes=nodes)))
 
     def close(self) -> None:
+        """Stop the ticks, and close the loop."""
         self.ticks.stop()
         self.loop.close()
 
@@ -145,6 +149,7 @@ def resident() -> float:
 
 
 def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> None:
+    """Run ``count`` nodes for ``seconds``, and print what that takes."""
     coordinator, waits, answered = FleetCoordinator(folder, whole=whole), [], 0
     size = 0
     ours, theirs = multiprocessing.Pipe()
@@ -183,6 +188,7 @@ def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> N
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
     parser.add_argument("--seconds", type=int, default=60)

@@ -86,10 +86,12 @@ class RayCoordinator:
         return await asyncio.to_thread(self._fleet.status)
 
     async def report(self, data: bytes) -> bytes:
+        """Take one report; the packed receipt."""
         self._answered += 1
         return self._nothing if self._fleet is None else self._fleet.answer(data)
 
     async def report_together(self, reports: list[bytes]) -> list[bytes]:
+        """Take the reports of a relay; a receipt for each."""
         return [await self.report(data) for data in reports]
 
     async def figures(self) -> tuple[float, int, float]:
@@ -97,6 +99,7 @@ class RayCoordinator:
         return time.process_time(), self._answered, resident()
 
     async def close(self) -> None:
+        """Close what takes the reports."""
         if self._fleet is not None:
             await asyncio.to_thread(self._fleet.close)
 
@@ -128,6 +131,7 @@ class Callers:
         self._lock = threading.Lock()
 
     def run(self, seconds: int) -> Called:
+        """Report for ``seconds``."""
         start = time.time()
         self._warm_at = start + WARM_SECONDS
         self._told = Called([], start + seconds - LAST_SECONDS, [], [[] for _ in self._relays])
@@ -205,6 +209,7 @@ class Measured(NamedTuple):
 def measure(
     count: int, seconds: int, callers: int, *, idle: bool, relays: int = 0, whole: bool = False
 ) -> Measured:
+    """Run ``count`` nodes over Ray for ``seconds``."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         light = {"num_cpus": 0, "enable_task_events": False, "namespace": NAMESPACE}
         coordinator = ray.remote(RayCoordinator).options(name=COORDINATOR, **light)
@@ -341,6 +346,7 @@ def plotted(path: Path, runs: list[Measured], limits: CoordinatorConfig) -> None
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
     parser.add_argument("--seconds", type=int, default=40)

@@ -270,6 +270,7 @@ def exact(seeds: int, style: str) -> None:
 
 
 def ours(given: dict[int, bytes]) -> set[int]:
+    """The ranks that ray-sentinel names."""
     return {culprit.rank for culprit in explain(given).culprits}
 
 
@@ -371,6 +372,7 @@ def beside(seeds: int, labelled: list[str]) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     fast = commands.add_parser("speed")

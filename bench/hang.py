@@ -94,6 +94,7 @@ class SimulatedAgents:
         """Bytes of the answers, by second."""
 
     def ask(self, method: str, requests: Mapping[str, DumpRequest], seconds: float) -> Answers:
+        """The packed dumps by node; counts their bytes in the second of each node's turn."""
         answers = {}
         for node, request in requests.items():
             told = self._judged if request.judged else self._whole
@@ -112,6 +113,7 @@ def on_disk(sizes: list[int]) -> int:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=20)

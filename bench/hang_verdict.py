@@ -235,6 +235,7 @@ class AgentsByPipe:
     def ask_about(
         self, method: str, ranks: tuple[Rank, ...], seconds: float, late: Late | None = None
     ) -> Answers:
+        """Ask the nodes of these ranks."""
         nodes: dict[str, list[Rank]] = {}
         for rank in ranks:
             nodes.setdefault(rank.node, []).append(rank)
@@ -292,6 +293,7 @@ class HangCoordinator(FleetCoordinator):
         self.executor.feed = self.loop.feed
 
     def act(self, action: AnyAction) -> None:
+        """Note when each state of an incident is first reported."""
         if isinstance(action, Publish):
             incident = action.incident
             spent = time.process_time()
@@ -313,6 +315,7 @@ def most_in_a_second(came: list[tuple[float, int]]) -> int:
 
 
 def measure(count: int, entries: int, alike: bool) -> None:
+    """Run one hang on ``count`` nodes."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     asking, asked = context.Pipe()
@@ -388,6 +391,7 @@ def figures(
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--entries", type=int, default=2000)

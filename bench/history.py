@@ -59,6 +59,7 @@ class Filling:
         self.longest_put = self.busy = 0.0
 
     def run(self, hours: float) -> None:
+        """Pack and write the reports of ``hours``."""
         moment, saved = 0.0, 0.0
         rows: list[Rows] = []
         while moment <= hours * HOUR:
@@ -222,6 +223,7 @@ def compare_ladders(folder: Path) -> None:
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--hours", type=float, default=1.0)

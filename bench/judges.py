@@ -498,6 +498,7 @@ def _short(one: Said) -> str:
 
 
 def main() -> int:
+    """Judge every set, print, and compare with earlier verdicts if asked to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=CORPORA, default=list(CORPORA))

@@ -123,6 +123,7 @@ def took_over(folder: Path, profiled: bool) -> None:
 
 
 def measure(count: int, minutes: float, folder: Path) -> None:
+    """Run ``count`` nodes for ``minutes`` of simulated time, and print what that takes."""
     run = LongRun(count, folder)
     begun = time.perf_counter()
     while run.clock.monotonic() < 60 * minutes:
@@ -144,6 +145,7 @@ def measure(count: int, minutes: float, folder: Path) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=60)

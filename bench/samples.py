@@ -94,6 +94,7 @@ class Spent:
         self.agents = self.coordinator = 0.0
 
     def step(self, second: int) -> None:
+        """One second of reports; the first 15 seconds do not count."""
         begun = time.process_time()
         made = self.known.reports(second, ranks=self.ranks)
         sent = time.process_time()
@@ -142,6 +143,7 @@ def remembering(nodes: int, minutes: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=20)

@@ -46,6 +46,7 @@ PLACES = tuple(
 
 
 def stacks(second: int, nodes: list[SimulatedNode]) -> AnyEvent:
+    """Stacks of all ranks, which stand at one place."""
     facts = tuple(
         StackFact(
             process=rank.process,
@@ -61,6 +62,7 @@ def stacks(second: int, nodes: list[SimulatedNode]) -> AnyEvent:
 
 
 def trained(ranks: int, seconds: int, looks: int = LOOKS) -> Engine:
+    """An engine after ``seconds`` of training and some looks at all stacks."""
     engine = Engine()
     nodes = [SimulatedNode(number, ranks) for number in range(ranks // PER_NODE)]
     for second in range(1, seconds, REPORT_EVERY):
@@ -130,6 +132,7 @@ def publish_cost(engine: Engine) -> tuple[float, int]:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=600)

@@ -54,12 +54,14 @@ class MeasuredEngine:
         self.reports, self.ticks, self.seconds = list[float](), list[float](), list[float]()
 
     def handle(self, event: AnyEvent) -> float:
+        """Milliseconds of CPU that an event takes, without Python's garbage collector."""
         begun, collected = time.process_time(), self._collector.spent
         self.engine.handle(event)
         collected = self._collector.spent - collected
         return 1000 * (time.process_time() - begun - collected)
 
     def second(self, events: list[SnapshotReceived], tick: Tick, *, counts: bool) -> None:
+        """The reports and the tick of one second."""
         reports = [self.handle(event) for event in events]
         ticked = self.handle(tick)
         if counts:
@@ -69,6 +71,7 @@ class MeasuredEngine:
 
 
 def measure(ranks: int, seconds: int) -> None:
+    """Print the figures of one size."""
     off = {name: {"enabled": False} for name in known_rules() if name.startswith(TELEMETRY)}
     collector = CollectorTime()
     with_rules = MeasuredEngine(Config(), collector)
@@ -97,6 +100,7 @@ def measure(ranks: int, seconds: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 512, 8192])
     parser.add_argument("--seconds", type=int, default=240)

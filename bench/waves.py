@@ -38,6 +38,7 @@ def share(pid: int, seconds: float) -> float:
 
 
 def measure(count: int) -> None:
+    """Watch a cluster of ``count`` nodes, and print what that takes."""
     addresses = tuple(f"127.0.1.{number + 1}" for number in range(count - 1))
     cluster = RayCluster(addresses=addresses)
     try:
@@ -61,6 +62,7 @@ def measure(count: int) -> None:
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 16])
     for count in parser.parse_args().nodes:

@@ -64,6 +64,7 @@ class ActorTrialPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> ActorFaultSpec:
+        """The catalogue's row of the fault."""
         return ACTOR_ALL[self.fault]
 
     @property

@@ -53,10 +53,12 @@ class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def right(self) -> bool:
+        """Whether the trial came about, and the verdict is right."""
         return not self.wrong and not self.broken
 
     @property
     def incident(self) -> dict[str, Any] | None:
+        """The first incident; None if there is none."""
         return self.incidents[0] if self.incidents else None
 
 

@@ -72,6 +72,7 @@ class TrialPlan(TrainingScript, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> FaultSpec:
+        """The catalogue's row of the fault."""
         return ALL[self.fault]
 
 

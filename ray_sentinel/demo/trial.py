@@ -49,14 +49,17 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def right(self) -> bool:
+        """Whether the trial came about, and the verdict is right."""
         return not self.wrong and not self.broken
 
     @property
     def attached(self) -> bool:
+        """Whether the script tells the sentinel anything."""
         return bool(self.plan.attach)
 
     @property
     def incident(self) -> Incident | None:
+        """The first incident; None if there is none."""
         return self.incidents[0] if self.incidents else None
 
     @property
@@ -147,6 +150,7 @@ def _until_begun(plan: TrialPlan, job: DemoJob, stage: Stage) -> float:
 
 
 def outlook(plan: TrialPlan) -> str:
+    """What is known beforehand, in words: how many ranks will get stuck, not which."""
     if plan.expected.clock == "healthy":
         return "nothing will go wrong"
     count = {0: "all", 1: "one"}.get(len(plan.ranks), str(len(plan.ranks)))

@@ -66,6 +66,7 @@ class PulseLine(NamedTuple):
 
     @property
     def end(self) -> float:
+        """Unix seconds at which the report ends."""
         return self.report.begin + self.report.places * self.report.width
 
     @property

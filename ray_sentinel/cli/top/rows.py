@@ -45,6 +45,7 @@ class RowsPane(Widget, can_focus=True):
 
         @property
         def control(self) -> RowsPane:
+            """The pane that the message is from."""
             return self.rows
 
     def __init__(
@@ -125,12 +126,15 @@ class RowsPane(Widget, can_focus=True):
                 self.action_choose()
 
     def on_mouse_scroll_down(self) -> None:
+        """Move the cursor down by three rows."""
         self.action_move(3)
 
     def on_mouse_scroll_up(self) -> None:
+        """Move the cursor up by three rows."""
         self.action_move(-3)
 
     def on_resize(self) -> None:
+        """Keep the cursor in sight."""
         self._settle()
 
     def render(self) -> Text:

@@ -137,14 +137,17 @@ class HistorySource:
         return source
 
     def families(self) -> tuple[str, ...]:
+        """As for any source."""
         return tuple(sorted({name for _, keys in self._layouts() for name, _ in keys}))
 
     def span(self) -> tuple[float, float] | None:
+        """As for any source."""
         ends = [*self._read(_SPAN)[0], *self._ends()]
         known = [float(end) for end in ends if end is not None]
         return (min(known), max(known)) if known else None
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
+        """As for any source."""
         return [
             dict(parts[0].labels)
             for parts in self._series(Selector(name), start, end)
@@ -152,6 +155,7 @@ class HistorySource:
         ]
 
     def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
+        """As for any source."""
         found = []
         for parts in self._series(selector, start, end):
             series = _joined(parts)
