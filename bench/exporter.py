@@ -96,7 +96,7 @@ class ExporterProcess:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
 
     def scrape(self) -> bytes:
-        """The exposition, packed; raises OSError where none comes within ten seconds."""
+        """The exposition, packed; raises OSError if none comes within ten seconds."""
         self._connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
         response = self._connection.getresponse()
         body = response.read()

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 def within(seconds: float, work: Callable[[], V]) -> V:
-    """What ``work`` returns; raises what it raises, or TimeoutError where that takes longer.
+    """What ``work`` returns; raises what it raises, or TimeoutError if that takes longer.
 
     Its thread goes on then: it is for calls that are made once, at a start or at an end.
     """

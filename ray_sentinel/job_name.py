@@ -82,7 +82,7 @@ def _trains(job: JobStatus) -> bool:
 
 
 def jobs_on(page: WatchedPage) -> list[JobStatus]:
-    """The jobs that the coordinator knows; none where it does not answer."""
+    """The jobs that the coordinator knows; none if it does not answer."""
     try:
         return msgspec.convert(page.get_json("/api/v1/ranks"), list[JobStatus])
     except (UnreachableError, msgspec.ValidationError):

@@ -14,7 +14,7 @@ def kernel_text(path: Path) -> str:
 
 
 def kernel_number(path: Path) -> int | None:
-    """The number that such a file holds; None where it holds none, or more, or is unreadable."""
+    """The number that such a file holds; None if it holds none, or more, or is unreadable."""
     text = kernel_text(path)
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 40 else None
@@ -38,11 +38,11 @@ def parse_environ(data: bytes, errors: str = "surrogateescape") -> dict[str, str
 
 
 def boot_id(proc: Path = Path("/proc")) -> str:
-    """One per boot of a machine: equal for all processes on it. Empty where it cannot be read."""
+    """One per boot of a machine: equal for all processes on it. Empty if it cannot be read."""
     return kernel_text(proc / "sys/kernel/random/boot_id")
 
 
 def yama_scope(proc: Path = Path("/proc")) -> int | None:
     """``kernel.yama.ptrace_scope``: who may trace whom, 0 as ever, 1 ancestors, 2 administrators,
-    3 nobody. None where there is no Yama."""
+    3 nobody. None if there is no Yama."""
     return kernel_number(proc / "sys/kernel/yama/ptrace_scope")

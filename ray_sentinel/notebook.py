@@ -53,7 +53,7 @@ class IncidentReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_incident(folder: str | Path) -> IncidentReport:
-    """The incident of a bundle. Raises InputError where there is none."""
+    """The incident of a bundle. Raises InputError if there is none."""
     place = Path(folder).expanduser()
     try:
         data = read_regular(place / RECORD, MOST_BYTES)

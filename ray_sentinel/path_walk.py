@@ -46,7 +46,7 @@ class PathWalk:
     def walk(self, path: Path, *, to_folder: bool) -> tuple[int, str]:
         """(a descriptor of the last folder, the name in it to open a file by, which is no link).
 
-        The name is empty where the way is ``to_folder``. Whether the file is there is the caller's
+        The name is empty if the way is ``to_folder``. Whether the file is there is the caller's
         to see: only its folder must be. The descriptor is the caller's to close. Raises OSError,
         and what the judges raise.
         """

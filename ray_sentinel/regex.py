@@ -288,7 +288,7 @@ def _escape(pattern: str, at: int, classes: dict[str, str], inside: bool) -> tup
 
 @functools.lru_cache(maxsize=1)
 def _library() -> Any:
-    """RE2's module, or None where it is missing."""
+    """RE2's module, or None if it is missing."""
     try:
         import re2
     except ImportError:

@@ -34,9 +34,9 @@ class _Stat(NamedTuple):
 
 
 def send(pid: int, start: int, number: int) -> bool:
-    """Signal the process that started at ``start``; False where it has ended.
+    """Signal the process that started at ``start``; False if it has ended.
 
-    Raises PermissionError where it is not ours to signal.
+    Raises PermissionError if it is not ours to signal.
     """
     handle = _open(pid)
     if handle is None:
@@ -77,7 +77,7 @@ def note_child(child: subprocess.Popen[bytes]) -> None:
 
 
 def send_child(child: subprocess.Popen[bytes], number: int) -> bool:
-    """Signal a child of ours alone; False where it has ended."""
+    """Signal a child of ours alone; False if it has ended."""
     if child.returncode is not None:
         return False
     # Nobody has reaped it: the number is its own.
@@ -142,7 +142,7 @@ def session_members(leader: int) -> list[tuple[int, int]]:
 
 
 def start_of(pid: int) -> int | None:
-    """When the process of that number started; None where there is none."""
+    """When the process of that number started; None if there is none."""
     stat = _stat(pid)
     return None if stat is None else stat.start
 
@@ -157,7 +157,7 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _open(pid: int) -> int | None:
-    """A pidfd, -1 where there are none, None where the process has ended."""
+    """A pidfd, -1 where there are none, None if the process has ended."""
     if not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")):
         return _NO_PIDFDS
     try:

@@ -88,7 +88,7 @@ def run(
     is also written to ``terminal``, which is not waited for if it blocks. ``notifier`` notifies
     people; without it, the ``[notify]`` section of the configuration says whom. ``drain_bad_nodes``
     has Ray place nothing more on a node that was found bad, for good. ``policy`` are fields of
-    ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
+    ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError if the command or an
     argument cannot be used, or where somebody supervises the job already.
     """
     rules = make_policy(policy)

@@ -125,7 +125,7 @@ def claim_private_folder(folder: Path) -> str:
     """Make ``folder`` ours alone (0700), where it is missing too; else says why it cannot be.
 
     The folders above it are judged too. One of ours that others could write into is taken only
-    while it is empty: what lies in it may be theirs. Raises OSError where it cannot be made.
+    while it is empty: what lies in it may be theirs. Raises OSError if it cannot be made.
     """
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=stat.S_IRWXU)

@@ -180,12 +180,12 @@ class PrometheusExporter(Exporter):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the web configuration now; empty where nothing is."""
+        """What is wrong with the web configuration now; empty if nothing is."""
         return self._access.problem if self._access is not None else ""
 
     def start(self) -> None:
         """Listen and serve. Raises ConfigError for a public address that was not allowed, or a web
-        configuration that cannot be used, and UnreachableError where no port is free."""
+        configuration that cannot be used, and UnreachableError if no port is free."""
         options = self.options
         ip = check_private(self.address, public=options.public)
         listening = listen(ip, options.port)

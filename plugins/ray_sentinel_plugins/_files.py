@@ -92,7 +92,7 @@ class Files:
         return text[: text.rfind("\n") + 1]
 
     def line(self, path: Path, *, expected: bool = False) -> str | None:
-        """The first line without surrounding blanks, or None where there is none."""
+        """The first line without surrounding blanks, or None if there is none."""
         text = self.text(path, expected=expected, limit=4096)
         if text is None:
             return None

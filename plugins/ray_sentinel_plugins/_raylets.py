@@ -27,7 +27,7 @@ class Raylet(msgspec.Struct, frozen=True):
 
 
 def own_raylet(files: Files, proc: Path, pid: int) -> Raylet | None:
-    """The raylet above a process, or None where there is none or /proc hides it."""
+    """The raylet above a process, or None if there is none or /proc hides it."""
     for _ in range(MAX_ANCESTORS):
         if pid <= 1:
             return None

@@ -32,7 +32,7 @@ MAX_GPUS = 256
 
 
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
-    """All GPUs; nothing where the tree shows none."""
+    """All GPUs; nothing if the tree shows none."""
     driver = nvidia_version(files, proc, sys) or ""
     addresses = files.bounded(nvidia_addresses(files, proc, sys), MAX_GPUS, "NVIDIA's GPUs")
     for index, pci in enumerate(addresses):
@@ -124,7 +124,7 @@ class NvmlCollector(Collector):
             self._xids = XidEvents(self._nvml, context.state_dir, boot_id, self.log)
 
     def collect(self) -> Iterator[Sample | Event]:
-        """All GPUs. Raises NVMLError where the driver itself is gone."""
+        """All GPUs. Raises NVMLError if the driver itself is gone."""
         if not self.context.live:
             yield from read(self._files, self.context.proc, self.context.sys)
             return

@@ -88,7 +88,7 @@ class RayCollector(Collector):
         self._known_dead: set[str] | None = None
 
     def collect(self) -> Iterator[Sample | Event]:
-        """All figures. Raises RuntimeError where the control store does not answer."""
+        """All figures. Raises RuntimeError if the control store does not answer."""
         found = self.context.cluster
         if found is None:
             raise NoData("Ray has not been asked yet")

@@ -45,7 +45,7 @@ class LogTail:
         self._file = (0, 0)
 
     def lines(self) -> list[bytes]:
-        """What is new. Raises OSError where the file cannot be read."""
+        """What is new. Raises OSError if the file cannot be read."""
         handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(handle)

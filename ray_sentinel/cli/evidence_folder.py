@@ -71,7 +71,7 @@ class FolderFiles(msgspec.Struct, kw_only=True):
 
 
 def read_folder(name: str) -> FolderFiles:
-    """Read and explain, kind by kind. Raises InputError where nothing is there to explain."""
+    """Read and explain, kind by kind. Raises InputError if nothing is there to explain."""
     if not is_folder(name):
         raise InputError(f"{name}: is a file; name its folder, or its kind: explain KIND {name}")
     found = FolderFiles(folder=name)

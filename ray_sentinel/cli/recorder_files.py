@@ -152,7 +152,7 @@ def _close(pool: ThreadPoolExecutor, reducers: SimpleQueue[DumpReducer]) -> None
 def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
     """The dumps in files and folders named ``PREFIX<rank>``, with .json, .pickle or no suffix.
 
-    Raises InputError where there is none, or where there is more than one set of them.
+    Raises InputError if there is none, or where there is more than one set of them.
     """
     ignored: list[str] = []
     failed: list[str] = []

@@ -60,7 +60,7 @@ class StackFiles(msgspec.Struct, kw_only=True):
 
 
 def load(paths: Sequence[str]) -> StackFiles:
-    """Read all stacks in files and folders. Raises InputError where there is not one."""
+    """Read all stacks in files and folders. Raises InputError if there is not one."""
     files = StackFiles()
     ranks: dict[tuple[str, int], int] = {}
     seen: dict[tuple[ProcessId, str], int] = {}

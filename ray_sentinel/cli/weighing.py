@@ -37,7 +37,7 @@ class Weighing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def weighing(scores: EvidenceScores | None, named: Collection[int | None]) -> Weighing | None:
-    """What is known, ranks alike told together; None where nothing was weighed."""
+    """What is known, ranks alike told together; None if nothing was weighed."""
     if scores is None:
         return None
     groups: dict[tuple[object, ...], list[tuple[int, float, tuple[EvidenceItem, ...]]]] = {}

@@ -106,7 +106,7 @@ def read_plugin(path: Path, *, to_run_here: bool = True) -> Plugin:
 def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[CollectorSource]:
     """The collectors in a file: a program is one, a Python file has one for each class.
 
-    Raises InputError where there is none, saying why.
+    Raises InputError if there is none, saying why.
     """
     program = data.startswith((b"#!", b"\x7fELF"))
     if program and executable:

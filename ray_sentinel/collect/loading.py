@@ -23,7 +23,7 @@ from ray_sentinel.errors import ConfigError, InputError
 def collector_class(source: CollectorSource) -> type[Collector]:
     """The class that ``source`` names.
 
-    Raises InputError where there is none, and whatever its module raises when imported.
+    Raises InputError if there is none, and whatever its module raises when imported.
     """
     if source.kind == "script":
         from ray_sentinel.collect.script import ScriptCollector

@@ -56,7 +56,7 @@ class ActorJob:
         return self._scripts["x_main"].removesuffix(".py")
 
     def start(self) -> None:
-        """Start the driver, behind what it needs. Raises SentinelError where that does not come."""
+        """Start the driver, behind what it needs. Raises SentinelError if that does not come."""
         if self._plan.how == "oom" and not any(
             os.access(group, os.W_OK) for group in (CGROUP / "memory", CGROUP / "cgroup.procs")
         ):

@@ -90,7 +90,7 @@ def actor_line(outcome: ActorTrialOutcome) -> ActorTrialResult:
 
 def actor_plans(seed: int, only: Iterable[str] = ()) -> Iterator[ActorTrialPlan]:
     """Yields without end: each fault once a round, every round drawn again. ``only`` names faults
-    and layouts. Raises UsageError where no fault is left."""
+    and layouts. Raises UsageError if no fault is left."""
     wanted = set(only)
     layouts = {layout for row in ACTOR_ALL.values() for layout in row.layouts}
     if unknown := wanted - layouts - set(ACTOR_ALL):

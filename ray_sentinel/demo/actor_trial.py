@@ -252,7 +252,7 @@ class ActorTrial:
 
 
 def ask_command(machines: Machines, what: str) -> Any:
-    """What ``ray-sentinel WHAT --json`` prints. Raises SentinelError where it prints nothing."""
+    """What ``ray-sentinel WHAT --json`` prints. Raises SentinelError if it prints nothing."""
     command = process.python_module(
         "ray_sentinel.cli.main", what, "--json", f"--address={machines.gcs_address}"
     )

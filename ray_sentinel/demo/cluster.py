@@ -55,7 +55,7 @@ class Machines:
         """One more node for a while; yields its address. Any thread may call.
 
         It has ``resources`` of its own, and an object store of ``store`` bytes (Ray's choice if
-        0). Raises SentinelError where the node does not come up.
+        0). Raises SentinelError if the node does not come up.
         """
         address = f"127.0.0.{FIRST_GUEST + self._guests}"
         self._guests += 1

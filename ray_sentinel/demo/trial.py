@@ -73,7 +73,7 @@ def play(
 ) -> TrialOutcome:
     """Write the program, run it, wait for the verdict and end it.
 
-    With ``report`` also wait for the bundle. Raises SentinelError where the training does not come
+    With ``report`` also wait for the bundle. Raises SentinelError if the training does not come
     to the place of the trouble.
     """
     write_scripts(folder, plan)
@@ -216,7 +216,7 @@ def _resize(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
 
 
 def _end_all(job: DemoJob, stage: Stage, note: str) -> None:
-    """Ask all ranks to end, and wait until they have. Raises SentinelError where they do not."""
+    """Ask all ranks to end, and wait until they have. Raises SentinelError if they do not."""
     job.signal(signal.SIGTERM)
     if not stage.until(30, note, lambda: len(job.ended()) >= job.world):
         raise SentinelError("the ranks do not end when they are asked to")

@@ -73,7 +73,7 @@ def get(
 ) -> bytes:
     """The body of an answer; ``data`` makes it a POST, ``tls`` is for an ``https`` address.
 
-    Raises UnreachableError where there is no answer within ``seconds`` (of the connection, and of
+    Raises UnreachableError if there is no answer within ``seconds`` (of the connection, and of
     each read), one that is no HTTP, or more than ``most_bytes``; RefusedError for an error status.
     """
     if address(url) is None:

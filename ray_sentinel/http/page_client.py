@@ -54,7 +54,7 @@ class PageClient:
     def get(self, path: str, *, seconds: float, most_bytes: int = MOST_BYTES) -> bytes:
         """The body of what the page answers to a path of its own, which begins with a slash.
 
-        Raises UnreachableError where nobody answers within ``seconds``; UnprovenError where
+        Raises UnreachableError if nobody answers within ``seconds``; UnprovenError where
         somebody else does; RefusedError where the page itself answers with an error status.
         """
         deadline = time.monotonic() + seconds
@@ -156,7 +156,7 @@ def page_client(
     """The client for the page at ``link``, which may hold its token.
 
     Else with ``token``; else, where the page is one of this user on this machine, with its file;
-    else with what the environment has. Raises NoTokenError where there is none of these, and
+    else with what the environment has. Raises NoTokenError if there is none of these, and
     UsageError for an invalid token.
     """
     root, in_link = split_link(link)

@@ -96,7 +96,7 @@ class Server:
     they must return at once.
 
     ``tls`` is asked for each connection, so that a renewed certificate is used at once; it raises
-    OSError where there is none, and that connection is cut. ``headers`` are added to each answer.
+    OSError if there is none, and that connection is cut. ``headers`` are added to each answer.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class Server:
 async def _first_byte(connection: socket.socket) -> bytes:
     """The first bytes of a connection, which remain to be read; empty if it was closed.
 
-    Raises TimeoutError where nothing comes.
+    Raises TimeoutError if nothing comes.
     """
     loop = asyncio.get_running_loop()
     arrived = asyncio.Event()
@@ -308,7 +308,7 @@ async def _first_byte(connection: socket.socket) -> bytes:
 async def _open(
     connection: socket.socket, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The streams of a connection, after its handshake. Raises OSError where that fails."""
+    """The streams of a connection, after its handshake. Raises OSError if that fails."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_REQUEST)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -398,6 +398,6 @@ def _head(response: Response, *lines: str, keep: bool) -> bytes:
 
 
 async def _send_in_time(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Send it. Raises TimeoutError where the client does not take it, OSError where it has gone."""
+    """Send it. Raises TimeoutError if the client does not take it, OSError if it has gone."""
     writer.write(data)
     await asyncio.wait_for(writer.drain(), REQUEST_SECONDS)

@@ -165,7 +165,7 @@ def _errors(file: Path) -> Iterator[str]:
 
 
 def _modules(folder: Path) -> int | None:
-    """Modules that XLA dumped; None where it dumped none."""
+    """Modules that XLA dumped; None if it dumped none."""
     dump = folder / "xla_dump"
     if not dump.is_dir():
         return None

@@ -71,7 +71,7 @@ def open_source(
 
 
 def _events_alone(path: Path, files: list[Path], run: str, why: str = "") -> TimeSeries:
-    """The series of event files of a job without any others. Raises InputError where none are."""
+    """The series of event files of a job without any others. Raises InputError if none are."""
     events = load_events(files, run=run)
     if events.span() is None:
         raise InputError("; ".join([why or f"{path} holds no scalars", *events.notes[:3]]))
@@ -201,7 +201,7 @@ def _histories(path: Path) -> list[Path]:
 def _newest_readable(files: list[Path]) -> HistorySource:
     """The newest of some histories; a damaged one is reported, and the one before it is taken.
 
-    Raises InputError where none can be read.
+    Raises InputError if none can be read.
     """
     notes: list[str] = []
     for place in reversed(range(len(files))):

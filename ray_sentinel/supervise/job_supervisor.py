@@ -172,7 +172,7 @@ class JobSupervisor:
             self._parts.say(str(error))
 
     def _submitted(self, config: dict[str, Any], action: actions.Launch) -> str:
-        """The new job's id. Raises UnreachableError where the dashboard has gone for good."""
+        """The new job's id. Raises UnreachableError if the dashboard has gone for good."""
         wished, since = new_id(), self._clock.monotonic()
         name, tried = self._first.name, False
         while True:

@@ -138,7 +138,7 @@ class Live:
         return picture if picture and time.monotonic() - picture.at < FRESH_SECONDS else None
 
     async def _next(self) -> Picture | None:
-        """What the next look finds; None where it fails or takes too long."""
+        """What the next look finds; None if it fails or takes too long."""
         try:
             await asyncio.wait_for(self._news.wait(), SILENT_SECONDS)
         except (asyncio.TimeoutError, TimeoutError):

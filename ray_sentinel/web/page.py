@@ -79,7 +79,7 @@ class Page:
 
     @property
     def link(self) -> str:
-        """The page's URL with its token: for people, not for logs. Empty where it is not served."""
+        """The page's URL with its token: for people, not for logs. Empty if it is not served."""
         return link_of(self.url, self._owner.secret)
 
     @property

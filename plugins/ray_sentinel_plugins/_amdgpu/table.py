@@ -33,7 +33,7 @@ _TYPES = "BbHhIiQq"
 def read_attributes(data: bytes) -> Mapping[int, tuple[int, ...]]:
     """The values of each attribute by its number, without those that are not filled.
 
-    Raises ValueError where the table ends before its attributes do. An attribute of an unknown type
+    Raises ValueError if the table ends before its attributes do. An attribute of an unknown type
     has an unknown length: it and those behind it are left out.
     """
     try:
@@ -98,7 +98,7 @@ class MetricsTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(data: bytes, device: str) -> MetricsTable | None:
-    """The table of a card with that device id (``0x740f``), or None where it is of a revision that
+    """The table of a card with that device id (``0x740f``), or None if it is of a revision that
     we do not know, or not whole."""
     if len(data) < 4:
         return None

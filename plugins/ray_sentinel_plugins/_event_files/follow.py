@@ -148,7 +148,7 @@ class FollowedFolder:
         self._corrupt_in_gone = 0
 
     def scan(self) -> None:
-        """Find new files. Raises OSError where the folder cannot be listed."""
+        """Find new files. Raises OSError if the folder cannot be listed."""
         changed = os.stat(self.path).st_mtime_ns
         if changed == self._listed:
             return

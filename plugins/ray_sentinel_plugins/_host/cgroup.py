@@ -127,7 +127,7 @@ def _folders(
 
 
 def below(path: str, root: str) -> str | None:
-    """``path`` as seen from ``root``, or None where it lies outside.
+    """``path`` as seen from ``root``, or None if it lies outside.
 
     A cgroup outside the namespace shows as ``/../other``: it has no place below any mount.
 

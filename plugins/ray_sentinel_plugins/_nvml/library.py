@@ -58,7 +58,7 @@ class Nvml:
     def ask(self, function: str, *args: Any) -> Any:
         """The function's result, or None if this card or driver does not support it.
 
-        Raises GpuLost where the GPU is gone, NVMLError where the driver is.
+        Raises GpuLost if the GPU is gone, NVMLError if the driver is.
         """
         try:
             return getattr(pynvml, function)(*args)

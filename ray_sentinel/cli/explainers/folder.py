@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print. Raises InputError where nothing can be explained."""
+    """Explain and print. Raises InputError if nothing can be explained."""
     try:
         found = read_folder(args.folder)
     except InputError as error:

@@ -74,7 +74,7 @@ class RowsPane(Widget, can_focus=True):
 
     @property
     def chosen(self) -> Any | None:
-        """The item under the cursor; None where there is none."""
+        """The item under the cursor; None if there is none."""
         return self._items[self._cursor] if self._items else None
 
     @property

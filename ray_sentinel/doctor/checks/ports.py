@@ -14,7 +14,7 @@ from ray_sentinel.text import one_line, port_number
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who listens on a port. ``pid`` is None where it belongs to another user or container."""
+    """Who listens on a port. ``pid`` is None if it belongs to another user or container."""
 
     port: int
     address: str

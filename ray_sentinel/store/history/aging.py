@@ -126,7 +126,7 @@ def used_bytes(base: sqlite3.Connection) -> int:
 
 
 def _give(base: sqlite3.Connection) -> bool:
-    """Make the oldest of what takes most space coarser, or drop it; False where nothing is left."""
+    """Make the oldest of what takes most space coarser, or drop it; False if nothing is left."""
     edge = 0.0
     for step, size, first, last in base.execute(_SIZES).fetchall():
         if size is None:

@@ -348,7 +348,7 @@ def _spread(row: Floats, times: Floats, part: HistoryPart, growing: bool) -> Non
 
 
 def _check_header(file: Path) -> None:
-    """Raises InputError where it does not begin as a file of SQLite's does."""
+    """Raises InputError if it does not begin as a file of SQLite's does."""
     try:
         with file.open("rb") as stream:
             begins = stream.read(len(_MAGIC))
