@@ -77,7 +77,7 @@ class RayCoordinator:
         return tuple(f"{one.id} {[who.rank for who in one.suspects]}" for one in found)
 
     async def named_at(self) -> float | None:
-        """When the stopped rank was."""
+        """When the stopped rank was named, in Unix seconds."""
         return self._fleet.named_at if self._fleet is not None else None
 
     async def status(self) -> bytes:

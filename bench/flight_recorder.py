@@ -67,7 +67,7 @@ def large_job(world: int, entries: int) -> Iterator[tuple[int, bytes]]:
 def large_job_trees(
     world: int, entries: int, only: Iterable[int] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same before PyTorch pickles it; ``only``: of these ranks."""
+    """The same before PyTorch pickles it; ``only``: for these ranks."""
     names = {"world": ("0", "default_pg", list(range(world)))}
     for base in range(0, world, TP):
         names[f"tp{base}"] = (str(1 + base // TP), "TENSOR", list(range(base, base + TP)))

@@ -78,7 +78,7 @@ ANSWER = struct.Struct("<IId")
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Some agents are asked at once."""
+    """One question to several agents at once."""
 
     number: int
     method: str
@@ -276,7 +276,7 @@ class AgentsByPipe:
 
 
 class HangCoordinator(FleetCoordinator):
-    """With an executor, whose agents are asked by a pipe."""
+    """A coordinator with an executor, which asks the agents by a pipe."""
 
     def __init__(self, folder: Path, pipe: Connection) -> None:
         config = Config(log_dir=str(folder))

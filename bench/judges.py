@@ -120,7 +120,8 @@ def _dumps(folder: Path) -> dict[int, bytes]:
 
 
 def recorder_real(_: int) -> Iterator[Said]:
-    """Of real jobs that hang or failed, and simulated ones in which an innocent was once named."""
+    """Recorders of real jobs that hang or failed, and of simulated ones in which an innocent was
+    once named."""
     for folder in sorted((FIXTURES / "flight_recorder").glob("gloo_*")):
         name, given = folder.name, _dumps(folder)
         if name in FALLEN:
@@ -139,7 +140,8 @@ def recorder_real(_: int) -> Iterator[Said]:
 
 
 def recorder_made(seeds: int) -> Iterator[Said]:
-    """Of simulated jobs: layouts by a list, and drawn at random by another generator."""
+    """Recorders of simulated jobs: layouts from a list, and drawn at random by another
+    generator."""
     for layout in LAYOUTS:
         for fault in FAULTS:
             for seed in range(seeds):
@@ -165,7 +167,7 @@ REAL_STACKS = {
 
 
 def stacks_real(_: int) -> Iterator[Said]:
-    """Of real jobs, once and twice; and of single processes, of which none must be named."""
+    """Stacks of real jobs, once and twice; and of single processes, of which none must be named."""
     for job, (pid, kind) in REAL_STACKS.items():
         for folder in sorted((FIXTURES / "stacks" / job).glob("[!g]*")):
             facts = [fact for path in sorted(folder.iterdir()) for fact in _facts(path)]
@@ -206,7 +208,7 @@ def _of_processes(
 
 
 def ras_made(seeds: int) -> Iterator[Said]:
-    """Of simulated jobs, polled once and twice, as text and as JSON."""
+    """RAS answers of simulated jobs, polled once and twice, as text and as JSON."""
     layouts = [(2, 4, "dp"), (4, 8, "dp"), (2, 4, "tp"), (4, 8, "tp"), (1, 8, "dp")]
     styles: dict[str, Callable[[RasJob], str]] = {"json": as_json, "text": as_text}
     for fault in PERSISTENT:
@@ -231,7 +233,7 @@ def ras_made(seeds: int) -> Iterator[Said]:
 
 
 def ras_real(_: int) -> Iterator[Said]:
-    """Of answers as they were published."""
+    """RAS answers as they were published."""
     for path in sorted((FIXTURES / "nccl_ras").iterdir()):
         yield _of_ras("ras: published", path.name, {"1": path.read_bytes()}, None, None)
 

@@ -20,7 +20,7 @@ from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Sn
 START = 1_750_000_000.0
 PER_NODE = 8
 STEPS = tuple(1.0 + 0.01 * (step * 7919 % 10_007) / 10_007 for step in range(5_000))
-"""How long a rank's steps take, from a place of its own on."""
+"""Seconds of a rank's steps; each rank begins at a place of its own."""
 RING = 16
 
 GPU = ("gpu",)

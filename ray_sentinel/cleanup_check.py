@@ -98,7 +98,7 @@ class CleanupCheck:
 
 
 def _used() -> dict[str, int]:
-    """GPU → bytes in use; empty if there are none, or where the driver does not answer."""
+    """GPU → bytes in use; empty if there are none, or if the driver does not answer."""
     try:
         answer = nvidia_smi.ask()
     except SentinelError:

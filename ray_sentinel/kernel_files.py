@@ -24,7 +24,7 @@ def parse_environ(data: bytes, errors: str = "surrogateescape") -> dict[str, str
     """The variables in a ``/proc/<pid>/environ``: NUL-separated, see ``man 5 proc``.
 
     Of two with one name the first counts, as for getenv(3) and ``os.environ``, and what has no
-    name or no ``=`` is none. ``errors`` is what becomes of bytes that are no UTF-8.
+    name or no ``=`` is none. ``errors`` says how bytes that are not UTF-8 are handled.
 
     >>> parse_environ(b"RANK=1\\0RANK=2\\0no equals\\0A=b=c\\0")
     {'RANK': '1', 'A': 'b=c'}

@@ -58,7 +58,7 @@ class LineWriter:
         """Names that lines were written for last."""
         self._error = ""
         self._refused: dict[str, int] = {}
-        """By name, lines that could not be written since others were."""
+        """By name, the number of lines that could not be written since others were."""
         self._thread: threading.Thread | None = None
         self.dropped = 0
         """Lines that were lost so far."""
@@ -137,7 +137,8 @@ class LineWriter:
         return lines
 
     def _hand_on(self, lines: list[tuple[str, bytes]], dropped: int) -> None:
-        # Where nothing else is to be written, the loss is told where it was, or lines went last.
+        # If nothing else waits to be written, the loss is noted where it happened, or where the
+        # last lines went.
         silent = dict.fromkeys(self._refused or self._last)
         texts: dict[str, list[bytes]] = {} if lines else {name: [] for name in silent}
         for name, data in lines:
@@ -155,7 +156,7 @@ class LineWriter:
                     self.dropped += len(parts)
                 self._refused[name] = refused + len(parts) + dropped
                 error = getattr(failure, "strerror", None) or str(failure)
-        # As long as there is a file that does not tell of its loss it is tried again.
+        # As long as a file does not show its loss, writing is tried again.
         self._error = error or (self._error if self._refused else "")
 
 

@@ -1,6 +1,6 @@
 """A path walked part by part, each opened in the folder before it, so that each can be judged.
 
-The kernel's own walk follows every link on the way, and says nothing of who made it. Here links are
+The kernel's own walk follows every link on the way, and does not show who made it. Here links are
 read and resolved by us; those of ``/proc`` (``cwd``, ``fd/3``) lead where their text says, not
 where the kernel would jump. Nothing can be put into the place of what was judged: the next part is
 opened in the descriptor of that folder.

@@ -230,7 +230,7 @@ def explain(folder: Path, state: State) -> Failure | None:
         text = f"{plain.text}; what it printed was not understood: {error}"
         return msgspec.structs.replace(plain, text=mask(text))
     except SentinelError:
-        return plain  # it printed nothing, or what is no text
+        return plain  # it printed nothing, or something other than text
     said = answer.exception
     exception = normalised(f"{said.kind}: {said.message}") if said else ""
     sure = answer.confidence >= SURE and answer.kind not in (
@@ -297,7 +297,7 @@ def _ahead(page: WatchedPage) -> float:
 
 
 def incident_records(incidents: Sequence[dict[str, Any]]) -> list[Incident]:
-    """Those that can be read: a coordinator of another version may say other things."""
+    """The incidents that can be read: a coordinator of another version may say other things."""
     made = []
     for one in incidents:
         try:

@@ -83,7 +83,7 @@ def read_trusted(
     in_closed_folder: bool = False,
     uids: Collection[int] | None = None,
 ) -> TrustedFile:
-    """Read a file that is to be run or obeyed, ``most`` bytes at most.
+    """Read a file that will be run or obeyed, ``most`` bytes at most.
 
     ``uids`` are the users to be trusted beside root and us, instead of those that the environment
     names. Raises UntrustedPathError, for a larger file too; OSError where it cannot be read.

@@ -62,7 +62,8 @@ class WatchedPage:
         return self._client
 
     def _found(self) -> PageClient:
-        """Found anew each time: the cluster's own coordinator may come when another is there."""
+        """Find the page again each time: the cluster's own coordinator may come while another is
+        there."""
         entries, problems = pages()
         for problem in problems:
             self._say_once(problem)
@@ -81,7 +82,8 @@ class WatchedPage:
 
 
 def best(entries: Sequence[PageEntry], cluster: str, port: int) -> Sequence[PageEntry]:
-    """Those of the named cluster, of these those of the configured port, where there are any.
+    """The pages of the named cluster, and among these those of the configured port, if there are
+    any.
 
     A host has several names: where none is the named cluster's to the letter, those whose control
     store has its port may be. ``auto`` and addresses of other kinds name no cluster.

@@ -94,7 +94,7 @@ class CachedExposition:
         self._plain_wanted = self._packed_wanted = 0
 
     def publish(self, families: tuple[Family, ...]) -> None:
-        """Take what is to be served from now on."""
+        """Take the families to serve from now on."""
         self._plain_wanted -= 1
         self._packed_wanted -= 1
         with self._making:

@@ -170,7 +170,7 @@ class TensorboardCollector(Collector):
         return by_hand or time.time() - run.followed.written < limit
 
     def _clashes(self, runs: dict[Path, EventFileRun]) -> frozenset[str]:
-        """Names that more than one tag has: their series are told apart by a label."""
+        """Names that more than one tag has: a label distinguishes their series."""
         tags: dict[str, set[str]] = defaultdict(set)
         for run in runs.values():
             for tag in run.state.tags:

@@ -256,7 +256,7 @@ def _sample(writer: LogOwner, name: str, value: float) -> Sample:
 
 
 def loading(text: str) -> dict[str, float]:
-    """How much of the weights is loaded, 0 to 1, if the line tells.
+    """How much of the weights is loaded, 0 to 1, if the line says so.
 
     >>> loading("Multi-thread loading shards:  40% Completed | 2/5 [00:01<00:02]")
     {'shards_loaded_ratio': 0.4}

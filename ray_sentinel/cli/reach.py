@@ -70,7 +70,7 @@ class Asked(Protocol):
         """The page's link with its token; empty if it is not known here."""
 
     def renew(self) -> None:
-        """Find the coordinator anew: another one may be in its place. Raises UnreachableError."""
+        """Find the coordinator again: another one may be in its place. Raises UnreachableError."""
 
 
 class CoordinatorConnection:
@@ -94,7 +94,7 @@ class CoordinatorConnection:
         return deploy.page_link(self.ray, self._handle)
 
     def renew(self) -> None:
-        """Find the coordinator anew: another one may be in its place. Raises UnreachableError."""
+        """Find the coordinator again: another one may be in its place. Raises UnreachableError."""
         from ray_sentinel.actors.deployment import deploy
 
         self._handle = deploy.find(self.ray)

@@ -50,7 +50,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
     library's."""
 
     def unread(self, named: Sequence[str], read: Collection[int]) -> list[str]:
-        """Of the files that the line names, those that are no dump; ``read`` are the ranks whose
+        """The files named on the command line that are no dump; ``read`` are the ranks whose
         dumps could be read."""
         dumps = {path: rank for rank, path in self.paths.items()}
         bad = [name for name in named if dumps.get(Path(name), -1) not in (-1, *read)]
@@ -58,7 +58,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
 
     @property
     def world_size(self) -> int:
-        """As far as the files' names tell: the highest rank and one."""
+        """The number of ranks by the files' names: the highest rank plus one."""
         return max(self.paths) + 1
 
     @property
@@ -152,7 +152,7 @@ def _close(pool: ThreadPoolExecutor, reducers: SimpleQueue[DumpReducer]) -> None
 def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
     """The dumps in files and folders named ``PREFIX<rank>``, with .json, .pickle or no suffix.
 
-    Raises InputError if there is none, or where there is more than one set of them.
+    Raises InputError if there is none, or more than one set of them.
     """
     ignored: list[str] = []
     failed: list[str] = []

@@ -1,4 +1,4 @@
-"""``incidents replay``: which event logs are meant, and what came of judging them anew."""
+"""``incidents replay``: which event logs are meant, and the result of judging them again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Wanted(NamedTuple):
 
 
 def replay(name: str, source: str, *, job: str, as_json: bool, why: bool = False) -> int:
-    """Judge anew, print, and return the exit code. Raises InputError, UsageError, ConfigError."""
+    """Judge again, print, and return the exit code. Raises InputError, UsageError, ConfigError."""
     settings = config.load()
     wanted = _wanted(name, source, settings)
     results: list[Replay] = []

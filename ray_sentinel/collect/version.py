@@ -45,7 +45,7 @@ class LastResult:
         self.misconfigured = False
         """Whether the last run failed because of its settings."""
         self.outcome: Outcome | None = None
-        """Of the last run that was answered."""
+        """The outcome of the last run that was answered."""
         self._last_families: tuple[Family, ...] = ()
         """The last families: "nothing new" means that they still hold."""
         self._fresh_at = 0.0

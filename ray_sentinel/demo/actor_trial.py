@@ -110,7 +110,7 @@ class ActorTrial:
             self._second = ActorJob(drawn, machines, other)
         self._started = time.time()
         self._names: set[str] = set()
-        """Of the jobs that its ranks form."""
+        """Names of the jobs that its ranks form."""
         self._well = ""
 
     def play(self, *, report: bool = False) -> ActorTrialOutcome:

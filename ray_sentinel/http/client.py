@@ -49,7 +49,7 @@ def address(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a bracket that is not closed, a port that is none
+    except ValueError:  # a bracket that is not closed, an invalid port
         return None
     return parts if good else None
 
@@ -89,7 +89,7 @@ def get(
             handlers.append(_Stays())  # a redirection would pass it on
         with urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer:
             body = bytes(answer.read(most_bytes + 1))
-            # A read of a given size does not tell a cut answer from a whole one.
+            # A read of a given size does not distinguish a cut answer from a whole one.
             if len(body) <= most_bytes and answer.length:
                 raise http.client.IncompleteRead(body, answer.length)
     except urllib.error.HTTPError as error:

@@ -54,8 +54,8 @@ class PageClient:
     def get(self, path: str, *, seconds: float, most_bytes: int = MOST_BYTES) -> bytes:
         """The body of what the page answers to a path of its own, which begins with a slash.
 
-        Raises UnreachableError if nobody answers within ``seconds``; UnprovenError where
-        somebody else does; RefusedError where the page itself answers with an error status.
+        Raises UnreachableError if nobody answers within ``seconds``; UnprovenError if somebody else
+        does; RefusedError if the page itself answers with an error status.
         """
         deadline = time.monotonic() + seconds
         for last in (False, True):

@@ -376,7 +376,7 @@ async def _send_stream(
     response: Response,
     stream: Callable[[], AsyncGenerator[bytes, None]],
 ) -> None:
-    """Without a length: it ends with its connection (RFC 9112, 6.3)."""
+    """Send a stream, without a length: it ends with its connection (RFC 9112, 6.3)."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
     async with contextlib.aclosing(stream()) as pieces:

@@ -120,7 +120,8 @@ def _coordinators(
 
 
 def _written_lately(file: Path, now: float) -> bool:
-    """Of a coordinator on another machine, a file of that name here is another one."""
+    """Whether the file was written lately; if the coordinator is on another machine, a file of that
+    name here is not the coordinator's."""
     return now - newest(file) < LATELY_SECONDS
 
 

@@ -59,7 +59,7 @@ def caught(stop: Callable[[int], None], pass_on: Callable[[int], None]) -> Itera
     def on_other(number: int, frame: FrameType | None) -> None:
         pass_on(number)
 
-    # What nohup had ignored stays so: the run is to outlive its terminal.
+    # What nohup had ignored stays so: the run must outlive its terminal.
     stopping = [
         number
         for number in STOPPING

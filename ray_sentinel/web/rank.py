@@ -96,7 +96,7 @@ class OutputReader:
     def _found(self, rank: RankAsked) -> dict[str, object]:
         try:
             output = self._read(rank)
-        except Exception:  # another part's failure: it is told, and the page goes on
+        except Exception:  # another part's failure: it is reported, and the page goes on
             log.exception("the output of rank %d cannot be read", rank.rank)
             return {"error": "it cannot be read; the coordinator's log says why"}
         if output is None:

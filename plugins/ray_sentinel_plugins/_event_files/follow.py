@@ -77,7 +77,7 @@ class FollowedFile:
         seen = (status.st_size, status.st_mtime_ns)
         self.written = status.st_mtime
         if status.st_size < self.offset:
-            # Cut or written anew: what was counted before stays counted.
+            # Cut or rewritten: what was counted before stays counted.
             self.offset = 0
         elif seen == self._seen:
             self.caught_up = True

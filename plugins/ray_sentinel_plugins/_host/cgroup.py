@@ -27,8 +27,8 @@ OOM_KILLS = Metric(
 METRICS = (USED, LIMIT, OOM_KILLS)
 
 UNLIMITED = 1 << 62
-"""Bytes from which on a limit is none: v1 writes "no limit" as the largest multiple of the page
-size below 2^63."""
+"""Bytes from which on a limit counts as none: v1 writes "no limit" as the largest multiple of the
+page size below 2^63."""
 
 
 class Mount(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ KILOBYTE = 1024
 
 
 def throughput(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
-    """Over PCIe, in both directions. Raises GpuLost."""
+    """The throughput over PCIe, in both directions. Raises GpuLost."""
     for metric, direction in (
         (gpu_metrics.PCIE_RX, pynvml.NVML_PCIE_UTIL_RX_BYTES),
         (gpu_metrics.PCIE_TX, pynvml.NVML_PCIE_UTIL_TX_BYTES),

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _beginnings(paths: list[str]) -> tuple[str, ...]:
-    """How the reader's word on a named file that is no answer of RAS begins."""
+    """The beginning of the reader's message about a named file that is no answer of RAS."""
     return tuple(f"{Path(path)}: " for path in paths)
 
 

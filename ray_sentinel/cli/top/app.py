@@ -296,7 +296,8 @@ class TopApp(App[None]):
         self._to_pane()
 
     def _to_pane(self) -> None:
-        """It gets the keys at once: with ``focus()`` one typed fast goes to the pane before."""
+        """The pane gets the keys at once: with ``focus()`` one typed fast goes to the previous
+        pane."""
         self.screen_stack[0].set_focus(self.pane)
 
     def _only(self, wanted: str) -> None:

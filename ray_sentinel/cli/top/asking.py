@@ -111,7 +111,7 @@ class StatusAsker:
         try:
             self._found.renew()
         except SentinelError:
-            pass  # said already: it is not there
+            pass  # reported already: it is not there
         except failures() as error:
             self.seen = msgspec.structs.replace(self.seen, error=one_line(str(error), 300))
 

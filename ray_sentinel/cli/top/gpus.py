@@ -23,7 +23,7 @@ PREFIX = "hw_gpu_"
 
 
 class GpuSight(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU; what its node does not tell is None."""
+    """One GPU; what its node does not report is None."""
 
     gpu: str
     name: str = ""
@@ -90,7 +90,7 @@ class GpuAsker:
         self._thread = threading.Thread(target=self._run, name="gpu-asker", daemon=True)
         self._pool = ThreadPoolExecutor(AT_ONCE, "gpus-of-a-node")
         self.told: dict[str, NodeGpus] = {}
-        """By the URL of a node's metrics; written by our thread, read by others."""
+        """Answers by the URL of a node's metrics; written by our thread, read by others."""
 
     def want(self, urls: Sequence[str]) -> None:
         """Ask only these from now on; none if it is empty."""

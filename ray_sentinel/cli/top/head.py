@@ -54,7 +54,7 @@ def _jobs(seen: SeenStatus, status: Status, width: int) -> Iterator[Text]:
 
 
 def seen_ago(seen: SeenStatus, now: float) -> str:
-    """How old what is shown is."""
+    """The age of what is shown."""
     return f"seen {age(now - seen.at)} ago" if seen.status is not None else ""
 
 

@@ -112,7 +112,7 @@ def _of_place(host: str, place: FolderReading, need: int) -> Iterator[CheckResul
 
 
 def _nearly_full(place: FolderReading) -> bool:
-    """As the rule host.disk_full and the alert DiskFull have it."""
+    """By the same limits as the rule host.disk_full and the alert DiskFull."""
     free, total = place.free_bytes, place.total_bytes
     if free is None or not total:
         return False

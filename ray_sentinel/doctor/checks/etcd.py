@@ -86,7 +86,7 @@ class EtcdCheck(Check[EtcdFacts]):
         )
 
     def judge(self, case: CheckInput[EtcdFacts]) -> Iterable[CheckResult]:
-        """It does not answer, is unhealthy, or holds keys of an earlier run."""
+        """Fails if it does not answer, is unhealthy, or holds keys of an earlier run."""
         if not case.seen:
             yield skipped("the rendezvous is no etcd")
         for facts in case.seen.values():
@@ -175,13 +175,13 @@ def _old_contents(url: str) -> tuple[str, bool, list[str]]:
 
 
 def _new_keys(url: str) -> list[str]:
-    """Those of the v3 API."""
+    """The keys of the v3 API."""
     keys: list[str] = []
     for prefix in PREFIXES:
         try:
             keys += _range(url, prefix + "/")
         except (UnreachableError, ValueError, KeyError):
-            pass  # no v3 gateway here; what v2 said stands
+            pass  # no v3 gateway here; the answer of v2 stands
     return sorted(set(keys))
 
 

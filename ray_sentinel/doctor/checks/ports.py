@@ -1,4 +1,4 @@
-"""The ports that the run will listen on are free; who holds them is named."""
+"""The ports that the run will listen on are free; whoever holds one is named."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _run(flags: Bools) -> int:
 MAX_TIME = 1e11
 """Latest valid time, in Unix seconds."""
 LEAST_POINTS = 3
-"""Fewest values from which two files can be told to have been written at the same time."""
+"""Fewest values from which one can see that two files were written at the same time."""
 
 
 def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:

@@ -112,7 +112,7 @@ def _plain(values: Floats) -> Floats:
 
 
 def _marked(values: Floats) -> Floats:
-    """The other way."""
+    """The reverse of ``_plain``."""
     return np.where(np.isnan(values), BITS(ABSENT), values.view(BITS)).view(np.float64)
 
 

@@ -29,7 +29,7 @@ _NO_BRACKETS = b'[]" \n'
 def find_span(http: PrometheusHttp, names: Sequence[str]) -> tuple[float, float] | None:
     """First and last sample of a Prometheus, found by queries of finer and finer ranges.
 
-    ``/api/v1/status/tsdb`` tells the range of the head block only, and nothing at all of a
+    ``/api/v1/status/tsdb`` gives the range of the head block only, and nothing at all of a
     database that holds finished blocks alone.
     """
     if not names:

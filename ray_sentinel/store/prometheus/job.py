@@ -272,7 +272,7 @@ class JobPrometheus:
         )
 
     def _write_files(self) -> bool:
-        """Write what it is to read; False if the folder cannot be written."""
+        """Write the files that it reads; False if the folder cannot be written."""
         try:
             keep_private(self.files.folder)
             keep_private(self.files.data)
