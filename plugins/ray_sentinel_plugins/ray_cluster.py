@@ -123,7 +123,8 @@ class RayCollector(Collector):
         return list(self._files.bounded(order, MAX_RESOURCES, "the resources of the Ray cluster"))
 
     def _deaths(self, dead: tuple[DeadActor, ...]) -> Iterator[Event]:
-        """Actors that died unintentionally since the last collection."""
+        """Actors that died since the last collection, neither by intent nor because of another
+        death."""
         known, self._known_dead = self._known_dead, {actor.id for actor in dead}
         if known is None:
             return

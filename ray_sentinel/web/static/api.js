@@ -64,7 +64,7 @@ function rest(seconds) {
   });
 }
 
-// Runs one of the streams that this browser may have; null where others have them, or where it
+// Runs one of the streams that this browser may have; null if others have them, or where it
 // cannot be known.
 async function inTurn(run) {
   for (let number = 0; navigator.locks && number < STREAMS; number++) {
@@ -74,7 +74,7 @@ async function inTurn(run) {
   return null;
 }
 
-// Until it ends, or nothing is heard of it: `told` says whether anything came.
+// Runs until the stream ends or falls silent: `told` says whether anything came.
 function stream(take) {
   return new Promise((done) => {
     const source = new EventSource("/api/v1/live");

@@ -24,7 +24,7 @@ export function cut(context, text, room) {
   return shortened(context, text, room, (kept) => `${text.slice(0, kept)}…`);
 }
 
-// The same with its end, by which names of nodes differ.
+// The same, but keeping the end too, by which names of nodes differ.
 export function cutInside(context, text, room) {
   return shortened(context, text, room, (kept) => `${text.slice(0, kept >> 1)}…${text.slice(text.length - ((kept + 1) >> 1))}`);
 }

@@ -29,7 +29,7 @@ export function nodesLayout(groups, width) {
   return best(groups, width, LAST);
 }
 
-// Of what is told by its colour alone, GPUs say: one after another, however many there are.
+// For things shown by colour alone, such as GPUs: one after another, however many there are.
 export function streamLayout(groups, width) {
   return { ...stream(groups, width, TINY), size: TINY };
 }
