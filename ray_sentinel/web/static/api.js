@@ -64,7 +64,7 @@ function rest(seconds) {
   });
 }
 
-// Runs one of the streams that this browser may have; null if others have them, or where it
+// Runs one of the streams that this browser may have; null if others have them, or if it
 // cannot be known.
 async function inTurn(run) {
   for (let number = 0; navigator.locks && number < STREAMS; number++) {
