@@ -2,11 +2,11 @@
 
     python bench/cells_page.py [--nodes 1024] [--per-node 8] [--seconds 10]
 
-Each second the page is told of another step, and cells are drawn anew; meanwhile its lanes are
-zoomed and the pointer moves over the cells, once a frame. What counts as a frame, and as one that
-was dropped, is what the browser's own trace says. Prints the time between two frames that were
-presented at the median and at the 95th percentile, how many were dropped, what drawing all cells
-and all GPUs and ports took, and the longest tasks of the page.
+Each second the page is sent another step, and cells are drawn again; meanwhile its lanes are zoomed
+and the pointer moves over the cells, once a frame. The browser's own trace says what counts as a
+frame, and as a dropped one. Prints the time between two frames that were presented at the median
+and at the 95th percentile, how many were dropped, what drawing all cells and all GPUs and ports
+took, and the longest tasks of the page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.page_nodes import moving
 from tests.support.page_pulse import report as pulse
 
 LANES = 72
-"""As many as there are of thousands of ranks: of groups, and of those that do another thing."""
+"""As many as a job of thousands of ranks has: of groups, and of ranks that do something else."""
 MOVE = """new Promise((done) => {{
   const node = document.querySelector('.cells'), canvas = node.querySelector('canvas');
   const [out, into] = document.querySelectorAll('.zoom button');
@@ -50,6 +50,7 @@ MOVE = """new Promise((done) => {{
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1024)
     parser.add_argument("--per-node", type=int, default=8)

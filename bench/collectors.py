@@ -7,10 +7,10 @@ The GPUs are the tests' driver library, built here with ``cc``, whose calls cost
 ConnectX-5's; a training writes 30 tags a second for TensorBoard and a log; the rest is this
 machine.
 
-*Cycle*: the collectors run one after the other in one process, so that the sum of their times is
-a whole cycle; on a node they run side by side. NVML's dear calls are made in every cycle here, once
-a minute on a node. *Node*: the runner and the exporter in a Ray actor, as an agent has them, with
-each collector in its own process at its own interval, scraped every five seconds.
+*Cycle*: the collectors run one after the other in one process, so that the sum of their times is a
+whole cycle; on a node they run side by side. NVML's expensive calls are made in every cycle here,
+once a minute on a node. *Node*: the runner and the exporter in a Ray actor, as an agent has them,
+with each collector in its own process at its own interval, scraped every five seconds.
 
 Targets: a cycle of 300 ms, 1 % of a core at 10 s, 250 MB (PSS) of agent and collectors together.
 Exit code 1 if one is missed.
@@ -68,7 +68,7 @@ def measure(folder: Path, cycles: int) -> dict[str, dict[str, float]]:
 
 
 def _collectors(folder: Path) -> list[Any]:
-    """All that are installed, made; what asks to be left out is said."""
+    """All installed collectors; those that ask to be left out are printed."""
     from importlib import metadata
 
     from ray_sentinel.api import Context, Skip
@@ -87,7 +87,7 @@ def _collectors(folder: Path) -> list[Any]:
 
 
 def sample_count(collector: Any) -> int:
-    """How much a collector tells; nothing where it has nothing new, as of a Ray beside us."""
+    """The number of a collector's samples; 0 if it has nothing new, as without a Ray beside us."""
     from ray_sentinel.api import NoData
 
     try:
@@ -105,12 +105,14 @@ def sources(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def timed(work: Callable[[], int]) -> tuple[float, float, int]:
+    """Wall seconds, CPU seconds and the result of ``work``."""
     wall, cpu = time.perf_counter(), time.process_time()
     count = work()
     return time.perf_counter() - wall, time.process_time() - cpu, count
 
 
 def summary(wall: list[float], cpu: list[float]) -> dict[str, float]:
+    """First, median and worst wall milliseconds, and median CPU milliseconds, of some seconds."""
     return {
         "first_ms": wall[0] * 1e3,
         "median_ms": statistics.median(wall) * 1e3,
@@ -190,7 +192,7 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def scrape(ray: Any, actor: Any, seconds: float) -> None:
-    """As a Prometheus does, for so long."""
+    """Scrape as a Prometheus does, for ``seconds``."""
     url = ray.get(actor.about.remote())["url"]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -211,14 +213,17 @@ def spent(agent: int) -> dict[str, float]:
 
 
 def name_of(pid: int, agent: int) -> str:
+    """The collector's name, or "agent"."""
     return "agent" if pid == agent else command(pid)
 
 
 def rounded(values: dict[str, float]) -> dict[str, float]:
+    """The values to two decimals."""
     return {name: round(value, 2) for name, value in values.items()}
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0, help="to watch the node; 0: not")
@@ -249,6 +254,7 @@ def main() -> int:
 
 
 def show(found: dict[str, Any], *, as_json: bool) -> None:
+    """Print the figures, as JSON or as lines."""
     if as_json:
         print(json.dumps({**found, "load": os.getloadavg()[0]}))
         return

@@ -1,12 +1,12 @@
-"""What it costs to ask who awaits an answer over a connection of its own.
+"""What it costs to find out who awaits an answer over a connection of its own.
 
     python bench/connections.py [--sockets 0 3000] [--nodes 10 100 1000] [--looks 5]
 
 First on one node, beside as many more connected sockets as ``--sockets`` says, half of which await
 an answer: the CPU time of an agent that is asked for the connections of one process, and of all
 that it has started. Then at the coordinator, for as many nodes as ``--nodes`` says, with eight
-processes each, every one of which awaits answers of four processes on other nodes: the bytes that
-the agents answer, and the CPU time until it is known who awaits an answer of whom. Medians.
+processes each, every one of which awaits answers from four processes on other nodes: the bytes that
+the agents answer, and the CPU time until it is known who awaits an answer from whom. Medians.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOW = 1_800_000_000.0
 
 
 def milliseconds(what: Callable[[], object], times: int) -> float:
-    """Of CPU, the median."""
+    """Milliseconds of CPU of one call, the median."""
     spent = []
     for _ in range(times):
         begun = time.process_time()
@@ -45,7 +45,7 @@ def milliseconds(what: Callable[[], object], times: int) -> float:
 
 
 def on_a_node(more: int, looks: int) -> None:
-    """An agent's part."""
+    """The part of an agent."""
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:
         ends = []
         for number in range(more // 2):
@@ -84,11 +84,12 @@ def answer_of(node: int, nodes: int) -> Connections:
 
 
 def address(node: int) -> str:
+    """The IP address of a node by its number."""
     return f"10.{node >> 16 & 255}.{node >> 8 & 255}.{node & 255}"
 
 
 def at_the_coordinator(nodes: int, looks: int) -> None:
-    """Its part."""
+    """The part of the coordinator."""
     answers = {str(node): pack_masked(answer_of(node, nodes)) for node in range(nodes)}
     ports = {(str(node), 1000 + n): 30_000 for node in range(nodes) for n in range(PROCESSES)}
 
@@ -106,6 +107,7 @@ def at_the_coordinator(nodes: int, looks: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sockets", type=int, nargs="*", default=[0, 3000])
     parser.add_argument("--nodes", type=int, nargs="*", default=[10, 100, 1000])

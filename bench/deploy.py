@@ -1,5 +1,5 @@
-"""How long it takes to watch a cluster of three nodes, how long a killed agent is away, and what
-all that is ours takes of memory and CPU, beside an actor of Ray's that does nothing.
+"""How long it takes to watch a cluster of three nodes, how long a killed agent is away, and how
+much memory and CPU our processes take, compared with an actor of Ray's that does nothing.
 
     python bench/deploy.py [--rounds N] [--seconds S] [--json]
 
@@ -68,7 +68,7 @@ def away(watched: Watched) -> float:
 
 
 def processes(watched: Watched) -> dict[int, tuple[str, str]]:
-    """Pid → (node's address, part) of all that is ours."""
+    """Pid → (node's address, part) of all our processes."""
     roots = {agent.pid: (agent.address, "agent") for agent in watched.agents().values()}
     roots[watched.ask("describe", Description).pid] = ("head", "coordinator")
     parents: dict[int, int] = {}
@@ -112,7 +112,7 @@ class Nothing:
     """An actor that does nothing: what Ray takes for each, and ours with it."""
 
     async def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return os.getpid()
 
 
@@ -144,6 +144,7 @@ def footprint(watched: Watched, empty: int, seconds: float) -> dict[str, dict[st
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60.0, help="to watch the CPU time")

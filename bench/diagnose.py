@@ -5,9 +5,9 @@
 
 A job with a bad link is generated (10 s between samples), kept in a TSDB made by promtool or in an
 embedded history as a coordinator writes it, and diagnosed whole and over 30 minutes around the
-onset, each in a process of its own. Prometheus's own time is stated apart. ``--growth`` repeats it
-with a quarter of the hosts and of the hours. Targets, at 24 hosts and 24 hours: 60 s and 2 GB for
-the whole, 5 s for the 30 minutes, and the right host. Exit code 1 if one is missed.
+onset, each in a process of its own. Prometheus's own time is given separately. ``--growth`` repeats
+it with a quarter of the hosts and of the hours. Targets, at 24 hosts and 24 hours: 60 s and 2 GB
+for the whole, 5 s for the 30 minutes, and the right host. Exit code 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WHOLE_SECONDS, WINDOW_SECONDS, MEGABYTES = 60.0, 5.0, 2048
 
 
 def measure(args: argparse.Namespace, source: str, hosts: int, hours: float) -> bool:
-    """One job; whether the targets are kept to."""
+    """Measure one job; whether the targets are met."""
     planted = scenario("hang-network-trigger")
     job = type(planted)(planted.name, planted.build, minutes=60 * hours, hosts=hosts)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,4 @@
-"""What is asked for again and again in a large cluster: the files of the job's Prometheus, ``/sd``
-and the page.
+"""The cost of what a large cluster reads again and again: Prometheus' files, ``/sd`` and the page.
 
     python bench/discovery.py [--nodes 1000]
 
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 def timed(make: Callable[[], T]) -> tuple[T, float]:
-    """What is made, and the milliseconds of CPU at the median."""
+    """The result of ``make``, and the median of its milliseconds of CPU."""
     took = []
     for _ in range(5):
         begun = time.thread_time()
@@ -47,11 +46,13 @@ def timed(make: Callable[[], T]) -> tuple[T, float]:
 
 
 def costs(make: Callable[[], bytes]) -> str:
+    """Size and CPU time of one answer, as text."""
     made, took = timed(make)
     return f"{len(made) / 1000:.1f} kB, {took:.1f} ms"
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1000)
     count = parser.parse_args().nodes

@@ -5,8 +5,9 @@
 Both read the same file of series (node_exporter as a text file, ours through a script plugin)
 beside what they collect themselves, until both serve the same number. Then each is scraped in turn.
 Then a source of each is wedged: both are told to read a FIFO that nobody writes to. CPU is the
-server's own process; ours collects beside the scrapes, so what its collectors take is told apart.
-"floor" is a process that only writes as many bytes back: what the machine itself adds. Prints JSON.
+server's own process; ours collects beside the scrapes, so what its collectors take is given
+separately. "floor" is a process that only writes as many bytes back: what the machine itself adds.
+Prints JSON.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class ExporterProcess:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
 
     def scrape(self) -> bytes:
-        """The exposition, packed; raises OSError where none comes within ten seconds."""
+        """The exposition, packed; raises OSError if none comes within ten seconds."""
         self._connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
         response = self._connection.getresponse()
         body = response.read()
@@ -137,6 +138,7 @@ class Ours(ExporterProcess):
     """The runner with its exporter."""
 
     def wedge(self) -> None:
+        """Add a collector that reads from a FIFO to which nobody writes."""
         plugins = self._file.parent / "plugins"
         os.mkfifo(self._file.parent / "fifo")
         (plugins / "wedged.py").write_text(
@@ -150,6 +152,7 @@ class NodeExporter(ExporterProcess):
     """Debian's node_exporter."""
 
     def wedge(self) -> None:
+        """Add a text file that is a FIFO to which nobody writes."""
         os.mkfifo(self._file.parent / "wedged.prom")
 
 
@@ -201,7 +204,7 @@ def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 def _compare(
     servers: dict[str, ExporterProcess], scrapes: int, seconds: float = 60.0
 ) -> dict[str, dict[str, Any]]:
-    """Scrape each in turn; one that does not answer is asked no more in this round."""
+    """Scrape each in turn; one that does not answer is not asked again in this round."""
     times: dict[str, list[float]] = {name: [] for name in servers}
     errors: dict[str, str] = {}
     cpu = {name: _cpu(server) for name, server in servers.items()}

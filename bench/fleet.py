@@ -4,11 +4,11 @@
 
 Eight ranks and 131 series a node, which reports as often as the coordinator asks for. The agents
 are simulated in a process of their own; what the reports come by is a pipe, so what Ray's calls
-cost comes on top. With ``--whole`` each is measured once more with reports that tell all, not what
-has changed. Prints, for each number of nodes: the coordinator's share of a core, how many reports a
-second it answered, of how many bytes, and how long they waited, what a tick took at most, its
-memory at the end, what it wrote into its event log, and how long it took to name a rank that was
-stopped ten seconds before the end.
+cost comes on top. With ``--whole`` each is measured once more with reports that contain everything,
+not only what has changed. Prints, for each number of nodes: the coordinator's share of a core, how
+many reports a second it answered, of how many bytes, and how long they waited, what a tick took at
+most, its memory at the end, what it wrote into its event log, and how long it took to name a rank
+that was stopped ten seconds before the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ray_sentinel.model.status import Status
 
 WARM_SECONDS = 15
 LAST_SECONDS = 10
-"""So long before the end a rank is stopped."""
+"""Seconds before the end at which a rank is stopped."""
 STOPPED = 3
 SENT = struct.Struct("<d")
 
@@ -86,7 +86,7 @@ class FleetCoordinator:
     """What the actor does with a report, and its ticks."""
 
     def __init__(self, folder: Path, engine: Engine | None = None, *, whole: bool = False) -> None:
-        """``engine``: of an earlier one, to go on with; ``whole``: reports are to come whole."""
+        """``engine``: of an earlier one, to go on with; ``whole``: reports must come whole."""
         self.whole = whole
         self.named_at: float | None = None
         self.cycles: list[float] = []
@@ -95,14 +95,17 @@ class FleetCoordinator:
         self.ticks = Loop(1.0, self.tick, name="ticks")
 
     def act(self, action: AnyAction) -> None:
+        """Note when the stopped rank is first named."""
         if isinstance(action, Publish) and any(s.rank == STOPPED for s in action.incident.suspects):
             self.named_at = self.named_at or time.time()
 
     def tick(self) -> None:
+        """One tick of the engine; notes how long it took."""
         self.loop.tick(lambda: True)
         self.cycles.append(self.loop.cycle_seconds or 0.0)
 
     def answer(self, data: bytes) -> bytes:
+        """Take one report; the packed receipt."""
         report = self.roster.opened(data)
         if report is None:
             return pack(Receipt())
@@ -124,7 +127,7 @@ class FleetCoordinator:
         )
 
     def status(self) -> bytes:
-        """As the actor answers it, but for what parts say that are not here."""
+        """The status as the actor gives it, without that of parts that are not here."""
         state, verdict, jobs = self.loop.status()
         known = self.roster.agents(time.time())
         living = {
@@ -135,6 +138,7 @@ class FleetCoordinator:
         return pack(mask_record(Status(state=state, verdict=verdict, jobs=jobs, nodes=nodes)))
 
     def close(self) -> None:
+        """Stop the ticks, and close the loop."""
         self.ticks.stop()
         self.loop.close()
 
@@ -145,6 +149,7 @@ def resident() -> float:
 
 
 def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> None:
+    """Run ``count`` nodes for ``seconds``, and print what that takes."""
     coordinator, waits, answered = FleetCoordinator(folder, whole=whole), [], 0
     size = 0
     ours, theirs = multiprocessing.Pipe()
@@ -183,6 +188,7 @@ def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> N
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
     parser.add_argument("--seconds", type=int, default=60)

@@ -14,11 +14,11 @@ relays as the real coordinator would make, real ones, which hand the reports on;
 is printed too. In the middle of the run one of them is killed, and started again by Ray; agents
 whose report it does not answer do as real ones do. Printed are the seconds from then until all
 reports that it had were answered, and until it handed on reports again. With ``--whole`` the actor
-that reads is measured once more with reports that tell all, not what has changed.
+that reads is measured once more with reports that contain everything, not only what has changed.
 
 Ten seconds before the end a rank is stopped, and its state is asked for; after the end the
 coordinator is killed, and another one takes its event log over. Printed are the seconds until the
-rank was named, those of a status, and those from the kill until the new one told of the same
+rank was named, those of a status, and those from the kill until the new one reported the same
 incident (Ray's own restart of an actor is the start of a process). ``--plot`` draws how CPU, lag
 and memory grow, by way of relays where there are some.
 """
@@ -77,7 +77,7 @@ class RayCoordinator:
         return tuple(f"{one.id} {[who.rank for who in one.suspects]}" for one in found)
 
     async def named_at(self) -> float | None:
-        """When the stopped rank was."""
+        """When the stopped rank was named, in Unix seconds."""
         return self._fleet.named_at if self._fleet is not None else None
 
     async def status(self) -> bytes:
@@ -86,10 +86,12 @@ class RayCoordinator:
         return await asyncio.to_thread(self._fleet.status)
 
     async def report(self, data: bytes) -> bytes:
+        """Take one report; the packed receipt."""
         self._answered += 1
         return self._nothing if self._fleet is None else self._fleet.answer(data)
 
     async def report_together(self, reports: list[bytes]) -> list[bytes]:
+        """Take the reports of a relay; a receipt for each."""
         return [await self.report(data) for data in reports]
 
     async def figures(self) -> tuple[float, int, float]:
@@ -97,6 +99,7 @@ class RayCoordinator:
         return time.process_time(), self._answered, resident()
 
     async def close(self) -> None:
+        """Close what takes the reports."""
         if self._fleet is not None:
             await asyncio.to_thread(self._fleet.close)
 
@@ -128,6 +131,7 @@ class Callers:
         self._lock = threading.Lock()
 
     def run(self, seconds: int) -> Called:
+        """Report for ``seconds``."""
         start = time.time()
         self._warm_at = start + WARM_SECONDS
         self._told = Called([], start + seconds - LAST_SECONDS, [], [[] for _ in self._relays])
@@ -184,7 +188,7 @@ class Callers:
 
 
 class MeasuredRelay(Relay):
-    """A relay that says what it takes."""
+    """A relay that reports what it takes."""
 
     async def figures(self) -> tuple[float, float]:
         """Seconds of CPU, MiB."""
@@ -205,6 +209,7 @@ class Measured(NamedTuple):
 def measure(
     count: int, seconds: int, callers: int, *, idle: bool, relays: int = 0, whole: bool = False
 ) -> Measured:
+    """Run ``count`` nodes over Ray for ``seconds``."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         light = {"num_cpus": 0, "enable_task_events": False, "namespace": NAMESPACE}
         coordinator = ray.remote(RayCoordinator).options(name=COORDINATOR, **light)
@@ -275,8 +280,8 @@ def asked_status(actor: Any) -> str:
 
 
 def relay_killed(found: list[Called], killed_at: float) -> str:
-    """How long after it was killed no report waited for the first relay any more, and how long
-    until it handed on others."""
+    """The seconds from the first relay's kill until no report waited for it any more, and until it
+    handed on others."""
     again = [at for called in found for at in called.again]
     answered = max(again, default=killed_at)
     back = [at for called in found for at in called.relayed[0] if at > answered]
@@ -288,13 +293,13 @@ def relay_killed(found: list[Called], killed_at: float) -> str:
 
 
 def named(actor: Any, stopped_at: float) -> str:
-    """How long after it was stopped the rank was named."""
+    """The seconds from a rank's stop until it was named."""
     at = ray.get(actor.named_at.remote())
     return f"; stopped rank {f'named after {at - stopped_at:.1f} s' if at else 'not named'}"
 
 
 def taken_over(actor: Any, folder: str, interval: float) -> str:
-    """Kill the coordinator; how long after it another one tells of the same incidents."""
+    """Kill the coordinator; the seconds until another one reports the same incidents."""
     before = ray.get(actor.incident_texts.remote())
     begun = time.time()
     ray.kill(actor)
@@ -309,7 +314,7 @@ def taken_over(actor: Any, folder: str, interval: float) -> str:
 
 
 def plotted(path: Path, runs: list[Measured], limits: CoordinatorConfig) -> None:
-    """Of each number of nodes the run that the real coordinator would have."""
+    """Plot, for each number of nodes, the run that is like the real coordinator's."""
     taken = {one.nodes: one for one in runs if not one.idle and not one.relays}
     taken |= {one.nodes: one for one in runs if not one.idle and one.relays}
     unread = {one.nodes: one for one in runs if one.idle and not one.relays}
@@ -341,6 +346,7 @@ def plotted(path: Path, runs: list[Measured], limits: CoordinatorConfig) -> None
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
     parser.add_argument("--seconds", type=int, default=40)

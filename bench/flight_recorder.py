@@ -9,10 +9,10 @@
 ``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
 temporary folder, explains them in a fresh process as the command line does, and prints seconds and
 peak memory. ``travel`` prints how large a rank's dump is as it was written and in the forms in
-which nodes send it (``--forms``), and what explaining each takes of a process that holds those of
-all ranks, as the coordinator does. ``exact`` explains simulated hangs and prints, for each layout
-and fault, the per cent of exact answers, and in how many sets an innocent was named; ``drawn`` does
-the same for jobs drawn at random by another generator, in several formats. ``beside`` explains
+which nodes send it (``--forms``), and what explaining each costs a process that holds those of all
+ranks, as the coordinator does. ``exact`` explains simulated hangs and prints, for each layout and
+fault, the per cent of exact answers, and in how many sets an innocent was named; ``drawn`` does the
+same for jobs drawn at random by another generator, in several formats. ``beside`` explains
 simulated hangs, and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's
 own analyzer (torch.distributed.flight_recorder.fr_trace), and counts culprits found, innocents
 named, exact answers and seconds of both.
@@ -67,7 +67,7 @@ def large_job(world: int, entries: int) -> Iterator[tuple[int, bytes]]:
 def large_job_trees(
     world: int, entries: int, only: Iterable[int] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same before PyTorch pickles it; ``only``: of these ranks."""
+    """The same before PyTorch pickles it; ``only``: for these ranks."""
     names = {"world": ("0", "default_pg", list(range(world)))}
     for base in range(0, world, TP):
         names[f"tp{base}"] = (str(1 + base // TP), "TENSOR", list(range(base, base + TP)))
@@ -209,7 +209,7 @@ def explain_one(folder: str) -> None:
 
 
 def travel(world: int, entries: int, forms: list[str]) -> None:
-    """Print bytes a rank, and CPU seconds and memory of who holds the dumps of all."""
+    """Print bytes a rank, and CPU seconds and memory of the process that holds all dumps."""
     print(f"{'form':<10} {'bytes a rank':>13} {'CPU s':>8} {'peak MB':>8}  culprits")
     for form in forms:
         said = subprocess.run(
@@ -270,11 +270,12 @@ def exact(seeds: int, style: str) -> None:
 
 
 def ours(given: dict[int, bytes]) -> set[int]:
+    """The ranks that ray-sentinel names."""
     return {culprit.rank for culprit in explain(given).culprits}
 
 
 def theirs(given: dict[int, bytes]) -> set[int]:
-    """The ranks that PyTorch's analyzer names, as missing or as culprits; none where it fails."""
+    """The ranks that PyTorch's analyzer names, as missing or as culprits; none if it fails."""
     from torch.distributed.flight_recorder import fr_trace
 
     said = io.StringIO()
@@ -289,7 +290,7 @@ def theirs(given: dict[int, bytes]) -> set[int]:
         try:
             fr_trace.main([folder, "-p", "trace_"])
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            # It raises whatever it stumbles over: that is its answer then.
+            # It raises whatever it stumbles over: that counts as its answer.
             said.write(f"failed: {error!r}")
         finally:
             signal.alarm(0)
@@ -371,6 +372,7 @@ def beside(seeds: int, labelled: list[str]) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     fast = commands.add_parser("speed")

@@ -52,7 +52,7 @@ def _laid_out(panel: Panel) -> LinePlot | None:
     numbers = _numbers(panel)
     nan = float("nan")
     series = tuple(
-        # The axis begins at nothing, so that who looks sees whether it is a straight line.
+        # The axis begins at 0, so that one sees whether it is a straight line.
         (name, (nan, *(values.get(number, nan) for number in numbers)))
         for name, values in panel.lines.items()
         if values

@@ -1,12 +1,12 @@
-"""What the evidence of a hang of many ranks brings into the coordinator, and onto its disk.
+"""How much evidence a hang of many ranks brings into the coordinator, and onto its disk.
 
     python bench/hang.py [--nodes 1024] [--threads 20] [--entries 2000]
 
 Eight ranks a node stand in a collective, one stands elsewhere. The stacks are py-spy's texts, one a
 rank; the flight recorders are reduced as nodes reduce them, whole and to be judged, and sent by all
-in turn. What explaining both takes is told three times. Agents are simulated: when an answer comes
-is what the coordinator asks for. Neither Ray nor the engine is in it: ``bench/hang_verdict.py``
-tells the seconds to a verdict.
+in turn. What explaining both takes is printed three times. Agents are simulated: when an answer
+comes is what the coordinator asks for. Neither Ray nor the engine is in it:
+``bench/hang_verdict.py`` measures the seconds to a verdict.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def recorders(world: int, entries: int, ranks: Sequence[int], form: Form = "whol
 
 
 def every_recorder(world: int, entries: int, form: Form = "whole") -> list[bytes]:
-    """Reduced, of all ranks. Those of two tensor groups, the hung one and the next, are made; all
-    others are the next one's with the names of their own group."""
+    """The reduced recorders of all ranks. Those of two tensor groups, the hung one and the next,
+    are made; all others are the next one's with the names of their own group."""
     hung = CULPRIT // TP * TP
     made = recorders(world, entries, range(hung, hung + 2 * TP), form)
     found = [of_group(made[TP + rank % TP], rank // TP * TP) for rank in range(world)]
@@ -77,8 +77,8 @@ def of_group(data: bytes, base: int) -> bytes:
 
 
 def python_only(text: str) -> bytes:
-    """As py-spy writes it that is to stop nobody: without native frames, and their addresses, and
-    without threads that have no others."""
+    """The text as py-spy writes it when it must stop nobody: without native frames and their
+    addresses, and without threads that have no other frames."""
     lines = [line for line in text.splitlines(keepends=True) if ".so" not in line]
     told = pairwise([*lines, ""])
     empty = (line.startswith("Thread ") and after[:1] != " " for line, after in told)
@@ -86,14 +86,15 @@ def python_only(text: str) -> bytes:
 
 
 class SimulatedAgents:
-    """Answer in the second in which they are to."""
+    """Answer in the second in which they should."""
 
     def __init__(self, whole: list[bytes], judged: list[bytes]) -> None:
         self._whole, self._judged = whole, judged
         self.came: Counter[int] = Counter()
-        """Bytes by second."""
+        """Bytes of the answers, by second."""
 
     def ask(self, method: str, requests: Mapping[str, DumpRequest], seconds: float) -> Answers:
+        """The packed dumps by node; counts their bytes in the second of each node's turn."""
         answers = {}
         for node, request in requests.items():
             told = self._judged if request.judged else self._whole
@@ -107,11 +108,12 @@ class SimulatedAgents:
 
 
 def on_disk(sizes: list[int]) -> int:
-    """Bytes in blocks of 4 KiB."""
+    """Bytes that files of these sizes take, in blocks of 4 KiB."""
     return sum(-(-size // 4096) * 4096 for size in sizes)
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=20)

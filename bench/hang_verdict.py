@@ -10,7 +10,7 @@ as in ``bench/fleet.py``, and give stacks, recorders and captures when they are 
 seconds that tools need for them (``TAKES``), recorders later by the turns that the coordinator
 gives them. All of it comes by pipes, so what Ray's calls cost comes on top.
 
-Every rank has a recorder that tells of its own groups, reduced as nodes reduce them. Prints, for
+Every rank has a recorder of its own groups, reduced as nodes reduce them. Prints, for
 each number of nodes: seconds from the last step until the hang was suspected, from then until
 somebody was named, until recorders came and until the bundle was there; the most that was sent to
 the coordinator in a second, how long reports waited for it and what a tick took at most; its CPU
@@ -68,7 +68,7 @@ from ray_sentinel.model.stacks import StackFact
 
 TRAINS_SECONDS = 25
 FOLLOWED_SECONDS = 90
-"""After the last step; less where the bundle is there before."""
+"""Seconds that are followed after the last step; fewer if the bundle is there before."""
 TAKES = {"sample": 0.5, "nccl_ras": 0.1, "flight_recorder": 2.0, "rank_output": 1.0, "capture": 3.0}
 """Seconds of an agent's tools for its eight ranks; those of a rank's recorder are its companion's
 half a second, and 50 ms to reduce it."""
@@ -78,19 +78,19 @@ ANSWER = struct.Struct("<IId")
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Some agents are asked at once."""
+    """One question to several agents at once."""
 
     number: int
     method: str
     requests: dict[int, bytes]
-    """By number of the node."""
+    """The requests, by number of the node."""
 
 
 class SimulatedEvidence:
     """What the agents answer when they are asked."""
 
     def __init__(self, world: int, entries: int, alike: bool) -> None:
-        """``alike``: all stacks are."""
+        """``alike``: whether all stacks are alike."""
         self._world, self._entries = world, entries
         self._whole = every_recorder(world, entries)
         self._judged = every_recorder(world, entries, "judged")
@@ -99,7 +99,7 @@ class SimulatedEvidence:
         self._facts = {odd: _fact(text) for odd, text in self._texts.items()}
 
     def answer(self, method: str, data: bytes) -> tuple[float, bytes]:
-        """Seconds that it is sent after it was asked for, at least, and the answer."""
+        """The fewest seconds from the question until the answer is sent, and the answer."""
         seconds = TAKES[method]
         if method == "flight_recorder":
             request = unpack(data, DumpRequest)
@@ -218,7 +218,7 @@ def agents(reports: Connection, asked: Connection, count: int, entries: int, ali
 
 
 class AgentsByPipe:
-    """What the executor asks: the other process."""
+    """The agents as the executor asks them: the other process."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -235,6 +235,7 @@ class AgentsByPipe:
     def ask_about(
         self, method: str, ranks: tuple[Rank, ...], seconds: float, late: Late | None = None
     ) -> Answers:
+        """Ask the nodes of these ranks."""
         nodes: dict[str, list[Rank]] = {}
         for rank in ranks:
             nodes.setdefault(rank.node, []).append(rank)
@@ -275,7 +276,7 @@ class AgentsByPipe:
 
 
 class HangCoordinator(FleetCoordinator):
-    """With an executor, whose agents are asked by a pipe."""
+    """A coordinator with an executor, which asks the agents by a pipe."""
 
     def __init__(self, folder: Path, pipe: Connection) -> None:
         config = Config(log_dir=str(folder))
@@ -287,11 +288,12 @@ class HangCoordinator(FleetCoordinator):
             agents=cast(Agents, self.agents),
         )
         self.told: dict[str, tuple[float, float, Incident]] = {}
-        """By state: when it was told, CPU seconds until then, and what."""
+        """By state: when it was reported, CPU seconds until then, and what."""
         super().__init__(folder / "events")
         self.executor.feed = self.loop.feed
 
     def act(self, action: AnyAction) -> None:
+        """Note when each state of an incident is first reported."""
         if isinstance(action, Publish):
             incident = action.incident
             spent = time.process_time()
@@ -301,7 +303,7 @@ class HangCoordinator(FleetCoordinator):
 
 
 def most_in_a_second(came: list[tuple[float, int]]) -> int:
-    """Bytes; sorted by time."""
+    """Most bytes in one second; ``came`` is sorted by time."""
     most = held = first = 0
     for at, size in came:
         held += size
@@ -313,6 +315,7 @@ def most_in_a_second(came: list[tuple[float, int]]) -> int:
 
 
 def measure(count: int, entries: int, alike: bool) -> None:
+    """Run one hang on ``count`` nodes."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     asking, asked = context.Pipe()
@@ -388,6 +391,7 @@ def figures(
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--entries", type=int, default=2000)

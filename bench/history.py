@@ -4,11 +4,11 @@
     python bench/history.py --formats
     python bench/history.py --ladders
 
-Some hours of what so many nodes are asked to send are packed and written as fast as possible; the
-times are the samples'. Targets: 200 MiB more of resident memory, 4 % of a core, a file that keeps
-to its size and holds all of it. Exit code 1 if one is missed. ``--formats`` compares ways to store
-older samples in SQLite (``ray_sentinel/store/history/table.py``), ``--ladders`` how often they are
-made coarser (``ray_sentinel/store/history/aging.py``).
+What ``--nodes`` nodes are asked to send in some hours is packed and written as fast as possible;
+the times are the samples'. Targets: 200 MiB more of resident memory, 4 % of a core, a file that
+keeps to its size and holds all of it. Exit code 1 if one is missed. ``--formats`` compares ways to
+store older samples in SQLite (``ray_sentinel/store/history/table.py``), ``--ladders`` how often
+they are made coarser (``ray_sentinel/store/history/aging.py``).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Filling:
         self.longest_put = self.busy = 0.0
 
     def run(self, hours: float) -> None:
+        """Pack and write the reports of ``hours``."""
         moment, saved = 0.0, 0.0
         rows: list[Rows] = []
         while moment <= hours * HOUR:
@@ -184,7 +185,7 @@ AGES = {"2 h": 2 * HOUR, "12 h": 12 * HOUR, "3 d": 3 * DAY, "28 d": 28 * DAY}
 
 
 def hour_of_rows(dice: np.random.Generator, begin: float, counted: np.ndarray) -> list[Rows]:
-    """Of each node 24 gauges that make noise, 8 counters and 8 constants."""
+    """For each node 24 gauges that make noise, 8 counters and 8 constants."""
     gpus = range(8)
     gauges = [f'hw_gpu_{name}{{gpu="{i}"}}' for name in ("power", "heat", "clock") for i in gpus]
     counters = [f'hw_gpu_errors_total{{gpu="{i}"}}' for i in gpus]
@@ -203,7 +204,7 @@ def hour_of_rows(dice: np.random.Generator, begin: float, counted: np.ndarray) -
 
 
 def compare_ladders(folder: Path) -> None:
-    """The same days of the same nodes, made coarser in each way; nothing is short of room."""
+    """The same days of the same nodes, made coarser in each way; none is short of space."""
     print(f"{'roll-ups':20} {'MiB':>6} {'CPU s':>6}  a cell at the age of {', '.join(AGES)}")
     for number, (name, ladder) in enumerate(LADDERS.items()):
         dice, counted = np.random.default_rng(1), np.zeros((LADDER_NODES, 8))
@@ -222,6 +223,7 @@ def compare_ladders(folder: Path) -> None:
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--hours", type=float, default=1.0)

@@ -1,13 +1,13 @@
-"""What every judge says of everything that the repository has, and what a change of them changes.
+"""What every judge says about every case in the repository, and what a change of a judge changes.
 
     python bench/judges.py [--seeds 2] [--only recorder ray] [--save FILE] [--against FILE]
 
 Sets are recorder dumps (of real jobs, listed and drawn), stacks, answers of NCCL RAS, logs, stories
 of jobs of ranks and of Ray jobs played through the engine, and recorded event logs. Printed for
-each corpus: how many sets, in how many exactly the culprits were named, in how many an innocent,
-of how many the kind was right (where the truth is known), and in how many nobody was named.
+each corpus: how many sets, in how many exactly the culprits were named, in how many an innocent, of
+how many the kind was right (where the truth is known), and in how many nobody was named.
 ``--against`` a file that ``--save`` wrote with other code prints every set whose culprits, kind,
-confidence, reasons or next steps are others than then, and ends with 1 if there is one.
+confidence, reasons or next steps differ from then, and ends with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FIXTURES = ROOT / "tests/fixtures"
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """One set: what was said of it, and what is true, where that is known."""
+    """One set: the verdict on it, and the truth, if that is known."""
 
     corpus: str
     name: str
@@ -110,7 +110,7 @@ FALLEN = {
     "gloo_failed_ahead": (7,),
     "gloo_failed_routed": (1, 2, 3, 6, 7),
 }
-"""Whom gloo ended for what it was sent; rank 4 sent it, or as ``WRONG`` says."""
+"""The ranks that gloo ended for what they were sent; rank 4 sent it, or as ``WRONG`` says."""
 WRONG = {"gloo_failed_ahead": 6}
 
 
@@ -120,7 +120,8 @@ def _dumps(folder: Path) -> dict[int, bytes]:
 
 
 def recorder_real(_: int) -> Iterator[Said]:
-    """Of real jobs that hang or failed, and simulated ones in which an innocent was once named."""
+    """Recorders of real jobs that hang or failed, and of simulated ones in which an innocent was
+    once named."""
     for folder in sorted((FIXTURES / "flight_recorder").glob("gloo_*")):
         name, given = folder.name, _dumps(folder)
         if name in FALLEN:
@@ -139,7 +140,8 @@ def recorder_real(_: int) -> Iterator[Said]:
 
 
 def recorder_made(seeds: int) -> Iterator[Said]:
-    """Of simulated jobs: layouts by a list, and drawn at random by another generator."""
+    """Recorders of simulated jobs: layouts from a list, and drawn at random by another
+    generator."""
     for layout in LAYOUTS:
         for fault in FAULTS:
             for seed in range(seeds):
@@ -165,7 +167,7 @@ REAL_STACKS = {
 
 
 def stacks_real(_: int) -> Iterator[Said]:
-    """Of real jobs, once and twice; and of single processes, of which nobody is to be named."""
+    """Stacks of real jobs, once and twice; and of single processes, of which none must be named."""
     for job, (pid, kind) in REAL_STACKS.items():
         for folder in sorted((FIXTURES / "stacks" / job).glob("[!g]*")):
             facts = [fact for path in sorted(folder.iterdir()) for fact in _facts(path)]
@@ -192,7 +194,7 @@ def _of_stacks(
 def _of_processes(
     corpus: str, name: str, found: Any, text: list[str], truth: list[str] | None, kinds: Any
 ) -> Said:
-    """Where a judge names processes: they are told apart by their pids."""
+    """For judges that name processes: they are distinguished by their pids."""
     return Said(
         corpus=corpus,
         name=name,
@@ -206,7 +208,7 @@ def _of_processes(
 
 
 def ras_made(seeds: int) -> Iterator[Said]:
-    """Of simulated jobs, polled once and twice, as text and as JSON."""
+    """RAS answers of simulated jobs, polled once and twice, as text and as JSON."""
     layouts = [(2, 4, "dp"), (4, 8, "dp"), (2, 4, "tp"), (4, 8, "tp"), (1, 8, "dp")]
     styles: dict[str, Callable[[RasJob], str]] = {"json": as_json, "text": as_text}
     for fault in PERSISTENT:
@@ -231,7 +233,7 @@ def ras_made(seeds: int) -> Iterator[Said]:
 
 
 def ras_real(_: int) -> Iterator[Said]:
-    """Of answers as they were published."""
+    """RAS answers as they were published."""
     for path in sorted((FIXTURES / "nccl_ras").iterdir()):
         yield _of_ras("ras: published", path.name, {"1": path.read_bytes()}, None, None)
 
@@ -280,7 +282,7 @@ def _of_logs(corpus: str, name: str, root: Path, now: float, true: Any) -> Said:
     return Said(
         corpus=corpus,
         name=name,
-        # Who is named first: the others are no innocents, but what fell with it.
+        # The first one named: the others are not innocent, but fell with it.
         named=[str(first.rank)] if first is not None else [],
         kind=answer.kind,
         confidence=answer.confidence,
@@ -373,9 +375,9 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "ranks_wait": (["Rollout 0"], "actor-stuck"),
     "one_of_many": (["Rollout 0"], "actor-stuck"),
 }
-"""Where the truth is written down; the others count with what is said of them alone."""
+"""Stories whose truth is written down; the others count only by the verdict on them."""
 NO_STORIES = ("rollouts", "with_ranks")
-"""How others begin."""
+"""How the names of those that are no stories begin."""
 
 
 def stories_of_ray(_: int) -> Iterator[Said]:
@@ -397,7 +399,7 @@ RECORDED: dict[str, tuple[list[str], str]] = {
 
 
 def event_logs(_: int) -> Iterator[Said]:
-    """What coordinators wrote, played through the engine anew."""
+    """What coordinators wrote, played through the engine again."""
     for name, (truth, kind) in RECORDED.items():
         place = FIXTURES / "events" / name
         files = sorted(place.glob("*.jsonl.gz")) or [place.with_name(f"{name}.jsonl.gz")]
@@ -478,7 +480,7 @@ def table(said: list[Said]) -> Iterator[str]:
 
 
 def changes(before: list[Said], now: list[Said]) -> Iterator[str]:
-    """What is said otherwise, or no longer, or anew; name by name."""
+    """The verdicts that are different, missing or new; name by name."""
     old = {(one.corpus, one.name): one for one in before}
     new = {(one.corpus, one.name): one for one in now}
     for key in {**old, **new}:
@@ -498,6 +500,7 @@ def _short(one: Said) -> str:
 
 
 def main() -> int:
+    """Judge every set, print, and compare with earlier verdicts if asked to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=CORPORA, default=list(CORPORA))

@@ -56,6 +56,7 @@ def busy(lanes: int, stretches: int, of_roles: bool) -> LanesReport:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lanes", type=int, default=72)
     parser.add_argument("--stretches", type=int, default=8192)

@@ -5,9 +5,9 @@
 Eight ranks and 131 series a node. The clock is a stepped one: every node reports as often as it
 samples, which brings to the series all that an hour does. Then reports come as often as the
 coordinator asks for, until the newest segment of its event log is as long as one gets, and another
-process makes the engine anew from it. Prints the memory at the end (resident, at most, and what the
-series count for), the state and the tail of the log, and the seconds that this took. There is no
-Ray in it: to start the actor comes on top.
+process rebuilds the engine from it. Prints the memory at the end (resident, at most, and what
+the series count for), the state and the tail of the log, and the seconds that this took. There is
+no Ray in it: the start of the actor comes on top.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LongRun:
         self.interval = math.ceil(max(1.0, count / CoordinatorConfig().reports_per_second))
         """Seconds between two reports of an agent."""
         self.sampled = self.interval * math.ceil(SAMPLE_SECONDS / self.interval)
-        """Between two that bring samples."""
+        """Seconds between two reports that bring samples."""
 
     def pass_time(self, seconds: int) -> None:
         """Step on; each node reports once, as what its agent sends every ``seconds``."""
@@ -99,7 +99,7 @@ class LongRun:
 
 
 def took_over(folder: Path, profiled: bool) -> None:
-    """Make the engine anew from the log in ``folder``; prints what that took."""
+    """Rebuild the engine from the log in ``folder``; prints what that took."""
     newest = segments(folder)[-1]
     header = read_header(newest)
     state = len(unpacked_state(header))
@@ -123,6 +123,7 @@ def took_over(folder: Path, profiled: bool) -> None:
 
 
 def measure(count: int, minutes: float, folder: Path) -> None:
+    """Run ``count`` nodes for ``minutes`` of simulated time, and print what that takes."""
     run = LongRun(count, folder)
     begun = time.perf_counter()
     while run.clock.monotonic() < 60 * minutes:
@@ -144,6 +145,7 @@ def measure(count: int, minutes: float, folder: Path) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=60)

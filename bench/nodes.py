@@ -20,7 +20,7 @@ from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Sn
 START = 1_750_000_000.0
 PER_NODE = 8
 STEPS = tuple(1.0 + 0.01 * (step * 7919 % 10_007) / 10_007 for step in range(5_000))
-"""How long a rank's steps take, from a place of its own on."""
+"""Seconds of a rank's steps; each rank begins at a place of its own."""
 RING = 16
 
 GPU = ("gpu",)
@@ -47,7 +47,7 @@ OF_HOST = {"hw_procs_running": 20.0, "hw_mem_total_bytes": 1e12, "hw_mem_availab
 
 
 def hardware(second: int) -> tuple[Family, ...]:
-    """131 series: what the collectors of a healthy node tell."""
+    """131 series: what the collectors of a healthy node report."""
     places = range(PER_NODE)
     found = [
         Family(INFO, tuple(INFO(1.0, str(gpu), "NVIDIA H100 80GB HBM3") for gpu in places)),
@@ -73,7 +73,7 @@ NAMES = [name for name in KEY_SERIES if name.startswith("hw_")]
 
 
 def devices(series: int, second: int) -> tuple[Family, ...]:
-    """So many key series with a device each, all of whose values move."""
+    """``series`` key series with a device each, all of whose values move."""
     each = -(-series // len(NAMES))
     found = []
     for place, name in enumerate(NAMES):

@@ -122,6 +122,7 @@ def interval(ratios: list[float]) -> str:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

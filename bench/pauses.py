@@ -73,6 +73,7 @@ class BenchRank:
         return self._child.stdout.readline()
 
     def end(self) -> None:
+        """Kill the process."""
         self._child.kill()
         self._child.wait()
 

@@ -1,13 +1,14 @@
-"""What a look at Ray's table and its calls costs, by a control store with much to tell.
+"""What a look at Ray's table and its calls costs, with a control store that has much to report.
 
     python bench/ray_calls.py [--actors 10000] [--finished 100000] [--looks 5]
 
 The store is a program of its own with Ray's services. It keeps to the limits that a request names,
-as Ray's does: of 100,000 ended calls it tells 10,000. Prints the median in milliseconds of our CPU,
-and of time, most of which that store takes, which is written in Python; and by how much the peak of
-our memory has grown: for the table of drivers and actors, for a look at the calls, for one that
-asks how long ended calls took too, and for one at a job that waits for its placement group, which
-asks who holds what that lacks: 1,000 groups are placed on as many nodes, where the actors run.
+as Ray's does: of 100,000 ended calls it reports 10,000. Prints the median in milliseconds of our
+CPU, and of time, most of which that store takes, which is written in Python; and by how much the
+peak of our memory has grown: for the table of drivers and actors, for a look at the calls, for one
+that asks how long ended calls took too, and for one at a job that waits for its placement group,
+which asks who holds the resources that the group lacks: 1,000 groups are placed on as many nodes,
+where the actors run.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class FullStore(
         self._finished = [call(number, "RUNNING", "FINISHED") for number in range(finished)]
 
     def GetAllJobInfo(self, request: Any, context: Any) -> Any:
+        """The two jobs."""
         told = [
             gcs_pb2.JobTableData(
                 job_id=job, driver_pid=7, driver_ip_address="10.0.0.1", entrypoint="python train.py"
@@ -61,16 +63,19 @@ class FullStore(
         return gcs_service_pb2.GetAllJobInfoReply(job_info_list=told)
 
     def GetAllActorInfo(self, request: Any, context: Any) -> Any:
+        """The live actors, up to the request's limit; none in other states."""
         alive = request.filters.state == gcs_pb2.ActorTableData.ActorState.Value("ALIVE")
         told = self._actors[: request.limit] if alive else []
         return gcs_service_pb2.GetAllActorInfoReply(actor_table_data=told)
 
     def GetAllPlacementGroup(self, request: Any, context: Any) -> Any:
+        """One placed group for each node, and one that waits."""
         told = [group(number, JOB, "CREATED") for number in range(NODES)]
         told.append(group(NODES, WAITING, "PENDING"))
         return gcs_service_pb2.GetAllPlacementGroupReply(placement_group_table_data=told)
 
     def GetAllAvailableResources(self, request: Any, context: Any) -> Any:
+        """What each node has free."""
         reply = gcs_service_pb2.GetAllAvailableResourcesReply()
         for number in range(NODES):
             node = reply.resources_list.add(node_id=id_of(number, 28))
@@ -78,6 +83,7 @@ class FullStore(
         return reply
 
     def GetAllTotalResources(self, request: Any, context: Any) -> Any:
+        """What each node has."""
         reply = gcs_service_pb2.GetAllTotalResourcesReply()
         for number in range(NODES):
             node = reply.resources_list.add(node_id=id_of(number, 28))
@@ -85,9 +91,11 @@ class FullStore(
         return reply
 
     def InternalKVExists(self, request: Any, context: Any) -> Any:
+        """No key exists."""
         return gcs_service_pb2.InternalKVExistsReply()
 
     def GetTaskEvents(self, request: Any, context: Any) -> Any:
+        """The ended or the running calls, up to the request's limit."""
         if request.filters.task_name_filters:
             return gcs_service_pb2.GetTaskEventsReply()
         equal = gcs_service_pb2.FilterPredicate.Value("EQUAL")
@@ -99,10 +107,12 @@ class FullStore(
 
 
 def id_of(number: int, length: int) -> bytes:
+    """An id of ``length`` bytes."""
     return number.to_bytes(length, "little")
 
 
 def actor(number: int) -> Any:
+    """One live actor."""
     made = gcs_pb2.ActorTableData(
         actor_id=id_of(number, 16),
         job_id=JOB,
@@ -119,6 +129,7 @@ def actor(number: int) -> Any:
 
 
 def group(number: int, job: bytes, state: str) -> Any:
+    """One placement group of two bundles."""
     made = gcs_pb2.PlacementGroupTableData(
         placement_group_id=id_of(number, 18),
         creator_job_id=job,
@@ -167,6 +178,7 @@ def serve(actors: int, finished: int) -> None:
 
 
 def measure(what: str, look: Callable[[], Any], looks: int) -> None:
+    """Print what one kind of look takes, and by how much the peak of memory grows."""
     before = peak()
     cpu, wall = list[float](), list[float]()
     for _ in range(looks):
@@ -185,11 +197,12 @@ def measure(what: str, look: Callable[[], Any], looks: int) -> None:
 
 
 def peak() -> int:
-    """KiB."""
+    """The peak of our resident memory, in KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--actors", type=int, default=10_000)
     parser.add_argument("--finished", type=int, default=100_000)

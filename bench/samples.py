@@ -3,10 +3,10 @@
     python bench/samples.py [--series 300] [--nodes 20] [--minutes 30]
 
 Prints, for a node with ``--series`` series and 12 collectors, with eight ranks that train and with
-none, and for
-reports that tell all and that tell what has changed: the bytes of a report, one a second; the CPU
-of the agent for it, and of the coordinator (reading it, the engine, its line of the event log); and
-what the coordinator's memory grows by, for each node, in ``--minutes`` of 400 series.
+none, and for reports that contain everything and that contain what has changed: the bytes of a
+report, one a second; the CPU of the agent for it, and of the coordinator (reading it, the engine,
+its line of the event log); and what the coordinator's memory grows by, for each node, in
+``--minutes`` of 400 series.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLLECTORS = 12
 
 
 def collectors(second: int) -> tuple[CollectorStatus, ...]:
-    """How a node's fare, each of which ran last at a moment of its own."""
+    """The states of a node's collectors, each of which ran last at a moment of its own."""
     return tuple(
         CollectorStatus(
             name=f"collector-{number}",
@@ -94,6 +94,7 @@ class Spent:
         self.agents = self.coordinator = 0.0
 
     def step(self, second: int) -> None:
+        """One second of reports; the first 15 seconds do not count."""
         begun = time.process_time()
         made = self.known.reports(second, ranks=self.ranks)
         sent = time.process_time()
@@ -107,7 +108,7 @@ class Spent:
 
 
 def reporting(nodes: int, series: int) -> None:
-    """By turns, so that what else the machine does meets all alike."""
+    """In turns, so that other load on the machine affects all alike."""
     runs = {
         f"{PER_NODE if ranks else 'no'} ranks, {'all' if whole else 'changes'} told": Spent(
             Nodes(nodes, series, whole=whole), ranks=ranks
@@ -142,6 +143,7 @@ def remembering(nodes: int, minutes: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=20)

@@ -2,10 +2,10 @@
 
     python bench/snapshot.py [--ranks 1000] [--seconds 600] [--looks 12]
 
-A job of ``--ranks`` ranks, eight to a node, each with a GPU that tells of itself, trains for
+A job of ``--ranks`` ranks, eight to a node, each with a GPU that reports, trains for
 ``--seconds``; its stacks were taken ``--looks`` times. A segment of the event log begins with it:
 the engine's lock is held while what can change is copied, and events come in while the copy is
-packed. Also what it costs to tell an incident, whose log has begun already: how long the engine's
+packed. Also what it costs to report an incident, whose log has begun already: how long the engine's
 lock is held, and how many segments of the log begin with it.
 """
 
@@ -46,6 +46,7 @@ PLACES = tuple(
 
 
 def stacks(second: int, nodes: list[SimulatedNode]) -> AnyEvent:
+    """Stacks of all ranks, which stand at one place."""
     facts = tuple(
         StackFact(
             process=rank.process,
@@ -61,6 +62,7 @@ def stacks(second: int, nodes: list[SimulatedNode]) -> AnyEvent:
 
 
 def trained(ranks: int, seconds: int, looks: int = LOOKS) -> Engine:
+    """An engine after ``seconds`` of training and some looks at all stacks."""
     engine = Engine()
     nodes = [SimulatedNode(number, ranks) for number in range(ranks // PER_NODE)]
     for second in range(1, seconds, REPORT_EVERY):
@@ -103,7 +105,7 @@ def begun(engine: Engine) -> tuple[float, float, float, float]:
             first = first or number
             waits.append(1000 * (time.perf_counter() - now))
             time.sleep(0.001)
-            # From the moment at which it is due: who packs keeps the interpreter at times.
+            # From the moment at which it is due: packing keeps the interpreter busy at times.
             now += 0.001 + waits[-1] / 1000
         took = 1000 * (time.perf_counter() - start)
         loop.close()
@@ -111,7 +113,7 @@ def begun(engine: Engine) -> tuple[float, float, float, float]:
 
 
 def publish_cost(engine: Engine) -> tuple[float, int]:
-    """Milliseconds for which telling an incident holds the engine's lock, and the segments of the
+    """Milliseconds for which reporting an incident holds the engine's lock, and the segments of the
     log that it begins."""
     with tempfile.TemporaryDirectory() as name:
         loop = EngineLoop(engine, SystemClock(), lambda action: None, Path(name), 1 << 30)
@@ -130,6 +132,7 @@ def publish_cost(engine: Engine) -> tuple[float, int]:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=600)

@@ -3,8 +3,8 @@
     python bench/step.py [--json] [--processes 300] [--ranks 8]
 
 Times are medians over repeated batches on the machine it runs on. ``--processes`` idle processes
-are started so that a pass over /proc has so many to look at, ``--ranks`` real ranks so that a whole
-look of an agent is measured with records, states and exits.
+are started so that a pass over /proc has that many to look at, ``--ranks`` real ranks so that a
+whole look of an agent is measured with records, states and exits.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def median(call: Callable[[], object], number: int, repeat: int = 25) -> float:
 
 
 def in_the_rank(folder: Path) -> dict[str, float]:
+    """What each call in a rank takes, by a name with its unit."""
     started = time.perf_counter()
     writer = ProgressWriter.open(who.resolve("bench"), [folder])
     life = lifecycle.watch_over(writer)
@@ -79,6 +80,7 @@ def in_the_rank(folder: Path) -> dict[str, float]:
 
 @contextmanager
 def idle(count: int) -> Iterator[None]:
+    """Run idle processes in the block."""
     processes = [subprocess.Popen(["sleep", "600"]) for _ in range(count)]
     yield
     for process in processes:
@@ -88,6 +90,7 @@ def idle(count: int) -> Iterator[None]:
 
 @contextmanager
 def ranks(count: int, folder: Path) -> Iterator[list[int]]:
+    """Run ranks with records in the block; yields their pids."""
     environ = {**os.environ, "RAY_SENTINEL_RECORD_DIR": str(folder), "RAY_SENTINEL_JOB": "bench"}
     processes = [
         subprocess.Popen(
@@ -107,6 +110,7 @@ def ranks(count: int, folder: Path) -> Iterator[list[int]]:
 
 
 def in_the_agent(folder: Path, pids: list[int]) -> dict[str, float]:
+    """What each part of an agent's look takes, by a name with its unit."""
     reader = RecordReader([folder])
     views = reader.scan()
     table = ProcessTable()
@@ -151,6 +155,7 @@ def in_the_agent(folder: Path, pids: list[int]) -> dict[str, float]:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--processes", type=int, default=300)

@@ -38,12 +38,12 @@ def command(folder: Path, *options: str) -> list[str]:
 
 
 def environ(folder: Path) -> dict[str, str]:
-    """Everything below the folder."""
+    """The environment, with everything of ours below the folder."""
     return {**os.environ, "RAY_SENTINEL_LOG_DIR": str(folder / "log")}
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of one process, with its children that it has waited for left out."""
+    """CPU seconds of one process, without the children that it has waited for."""
     return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).cpu_seconds
 
 

@@ -6,8 +6,8 @@
 Prints, for each size, in milliseconds of CPU: what all events of a second take at the mean, with
 the rules (which look every five seconds) and in an engine without them, a tick at the median, and
 the longest that one tick and one report took. Python's garbage collector comes on top, as it does
-in any event: its longest run is told apart (of both engines together). Windows of rules are up to
-two minutes long: the first 150 seconds do not count.
+in any event: its longest run is given separately (of both engines together). Windows of rules are
+up to two minutes long: the first 150 seconds do not count.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ class MeasuredEngine:
         self.reports, self.ticks, self.seconds = list[float](), list[float](), list[float]()
 
     def handle(self, event: AnyEvent) -> float:
+        """Milliseconds of CPU that an event takes, without Python's garbage collector."""
         begun, collected = time.process_time(), self._collector.spent
         self.engine.handle(event)
         collected = self._collector.spent - collected
         return 1000 * (time.process_time() - begun - collected)
 
     def second(self, events: list[SnapshotReceived], tick: Tick, *, counts: bool) -> None:
+        """The reports and the tick of one second."""
         reports = [self.handle(event) for event in events]
         ticked = self.handle(tick)
         if counts:
@@ -69,6 +71,7 @@ class MeasuredEngine:
 
 
 def measure(ranks: int, seconds: int) -> None:
+    """Print the figures of one size."""
     off = {name: {"enabled": False} for name in known_rules() if name.startswith(TELEMETRY)}
     collector = CollectorTime()
     with_rules = MeasuredEngine(Config(), collector)
@@ -97,6 +100,7 @@ def measure(ranks: int, seconds: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 512, 8192])
     parser.add_argument("--seconds", type=int, default=240)

@@ -29,6 +29,7 @@ def one(machines: Machines, fault: str, seed: int, attach: bool) -> tuple[float,
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--fault", action="append", choices=SHOWN)

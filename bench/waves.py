@@ -31,13 +31,14 @@ def cpu(pid: int) -> float:
 
 
 def share(pid: int, seconds: float) -> float:
-    """Of a core, over the next seconds."""
+    """The share of a core that a process takes over the next ``seconds``."""
     before, begun = cpu(pid), time.monotonic()
     time.sleep(seconds)
     return (cpu(pid) - before) / (time.monotonic() - begun)
 
 
 def measure(count: int) -> None:
+    """Watch a cluster of ``count`` nodes, and print what that takes."""
     addresses = tuple(f"127.0.1.{number + 1}" for number in range(count - 1))
     cluster = RayCluster(addresses=addresses)
     try:
@@ -61,6 +62,7 @@ def measure(count: int) -> None:
 
 
 def main() -> int:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 16])
     for count in parser.parse_args().nodes:

@@ -80,6 +80,6 @@ class BenchTraining:
                     return
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._stop.set()
         self._thread.join(10.0)

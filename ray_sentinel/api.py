@@ -69,7 +69,7 @@ class NoData(Exception):
 
 
 class Absent(NoData):
-    """The same where there is nothing to be measured now: the last values are dropped."""
+    """The same if there is nothing to be measured now: the last values are dropped."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -157,7 +157,7 @@ class Exporter(abc.ABC):
 
     @property
     def url(self) -> str:
-        """Where it serves, or empty."""
+        """The address at which it serves, or empty."""
         return ""
 
     def close(self) -> None:  # noqa: B027

@@ -27,7 +27,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Share of a delay that is drawn at random, up or down: many must not return at once."""
 
     def delay(self, failures: int, draw: Callable[[], float] = random.random) -> float:
-        """Seconds to wait after so many failures in a row; ``draw`` gives 0 to 1.
+        """Seconds to wait after ``failures`` failures in a row; ``draw`` gives 0 to 1.
 
         >>> [Backoff(first=2.0, most=10.0).delay(failures) for failures in (1, 2, 3, 4)]
         [2.0, 4.0, 8.0, 10.0]

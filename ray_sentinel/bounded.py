@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 def within(seconds: float, work: Callable[[], V]) -> V:
-    """What ``work`` returns; raises what it raises, or TimeoutError where that takes longer.
+    """What ``work`` returns; raises what it raises, or TimeoutError if that takes longer.
 
     Its thread goes on then: it is for calls that are made once, at a start or at an end.
     """
@@ -109,5 +109,5 @@ class Bounded(Generic[K, V]):
                 values[key] = call.value
 
     def ended_within(self, key: K, call: _Call[V], seconds: float) -> bool:
-        """Whether the call of that key ends within so many seconds: waits for it."""
+        """Wait at most ``seconds`` for the call of that key; whether it has ended."""
         return call.ended.wait(seconds)

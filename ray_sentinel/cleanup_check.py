@@ -21,7 +21,8 @@ _VARIABLES = ("MASTER_PORT", "PET_MASTER_PORT")
 
 
 def ports_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, ...]:
-    """Of torchrun's options, else of the environment; a rendezvous elsewhere is none of ours.
+    """The ports in torchrun's options, else in the environment; a rendezvous on another host is
+    left out.
 
     >>> ports_of(["torchrun", "--master-port=29501", "t.py"], {"MASTER_PORT": "1"})
     (29501,)
@@ -41,7 +42,7 @@ def ports_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, ...]
 
 
 def listened_on(ports: Sequence[int]) -> str:
-    """One sentence about the first port that is held; empty where all are free."""
+    """One sentence about the first port that is held; empty if all are free."""
     for entry in psutil.net_connections("tcp") if ports else ():
         if entry.status == psutil.CONN_LISTEN and entry.laddr and entry.laddr[1] in ports:
             who = f"pid {entry.pid}" if entry.pid else "a process that is not visible here"
@@ -71,7 +72,7 @@ class CleanupCheck:
         self._before = _used()
 
     def problem(self, state: State) -> str:
-        """One sentence about what is still held; empty where all is free."""
+        """One sentence about what is still held; empty if all is free."""
         alive = descendants(state.keeper)
         if alive:
             return f"pid {alive[0].pid} ({alive[0].command}) of the old attempt still runs"
@@ -97,7 +98,7 @@ class CleanupCheck:
 
 
 def _used() -> dict[str, int]:
-    """GPU → bytes in use; empty where there are none, or where the driver does not answer."""
+    """GPU → bytes in use; empty if there are none, or if the driver does not answer."""
     try:
         answer = nvidia_smi.ask()
     except SentinelError:

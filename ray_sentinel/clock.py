@@ -29,7 +29,7 @@ class Clock(Protocol):
         """Seconds that never go back; only differences mean something."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait so many seconds; a fake clock only advances."""
+        """Wait ``seconds``; a fake clock only advances."""
 
 
 def moment(clock: Clock) -> Moment:
@@ -49,7 +49,7 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so many seconds."""
+        """Wait ``seconds``."""
         time.sleep(seconds)
 
 
@@ -108,7 +108,7 @@ class SteadyClock:
         return self._clock.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so many seconds."""
+        """Wait ``seconds``."""
         self._clock.sleep(seconds)
 
     @property
@@ -197,7 +197,7 @@ class FakeClock:
         return self._monotonic
 
     def sleep(self, seconds: float) -> None:
-        """Advance by so many seconds, at once."""
+        """Advance by ``seconds``, at once."""
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
@@ -206,5 +206,5 @@ class FakeClock:
         self._monotonic += seconds
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock forward by so many seconds, while no time passes."""
+        """Set the wall clock forward by ``seconds``, while no time passes."""
         self._now += seconds

@@ -201,7 +201,7 @@ class PrometheusConfig(Section, frozen=True):
 
 
 class ScrapeConfig(Section, frozen=True):
-    """How our own Prometheus reads :9400 where that has a ``web_config_file``. All are paths, on
+    """How our own Prometheus reads :9400 if that has a ``web_config_file``. All are paths, on
     the coordinator's node, but for the names."""
 
     ca_file: str = ""
@@ -357,7 +357,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(data: bytes, parser: Any) -> dict[str, Any]:
-    """A TOML file with ``tomllib`` or ``tomli``; raises ValueError for whatever is none.
+    """A TOML file with ``tomllib`` or ``tomli``; raises ValueError for anything else.
 
     Both parsers take hours for a key of a hundred thousand parts, and raise RecursionError for
     brackets in brackets.

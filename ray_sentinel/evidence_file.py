@@ -34,7 +34,7 @@ def uid_of(pid: int, proc: str = "/proc") -> int:
     """The user by which a process makes files (the file-system uid), as we see users' numbers.
 
     Not the owner of ``/proc/<pid>``, which is root for a process that may not be dumped. Raises
-    OSError where the process is not there.
+    OSError if the process is not there.
     """
     return _numbers(pid, proc)["Uid"][3]
 
@@ -66,7 +66,7 @@ def open_evidence(path: Path, owner: int, *, root: str = "/") -> int:
     """A descriptor for reading of a regular file of user ``owner``'s.
 
     ``root`` is where the path begins: ``/proc/<pid>/root`` for a process in a container. Raises
-    ForeignFileError for what is not the owner's, OSError where it cannot be opened.
+    ForeignFileError for what is not the owner's, OSError if it cannot be opened.
     """
     return _Walk(owner, root).open(path, READ_FILE, stat.S_IFREG)
 
@@ -84,7 +84,7 @@ def open_descriptor(pid: int, number: int, owner: int, *, proc: str = "/proc") -
     ``number``, wherever it lies and whether its name is still there.
 
     The process may have been handed another user's file: that is refused as by ``open_evidence``.
-    Raises ForeignFileError, and OSError where it cannot be opened.
+    Raises ForeignFileError, and OSError if it cannot be opened.
     """
     link = Path(f"{proc}/{pid}/fd/{number}")
     walk = _Walk(owner, "/")

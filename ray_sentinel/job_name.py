@@ -1,4 +1,4 @@
-"""Under which name the coordinator knows the job that a run supervises."""
+"""The name under which the coordinator knows the job that a run supervises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_SECONDS = 10.0
 
 
 class JobName:
-    """Mostly the run's own, which ranks are told by ``RAY_SENTINEL_JOB``.
+    """Mostly the run's own name, which ranks get from ``RAY_SENTINEL_JOB``.
 
     The workers of a Ray cluster that runs already are not: a run of Ray Train, and actors that call
     ``attach(job=...)``, have names of their own. So where the coordinator knows no job of the run's
@@ -29,8 +29,8 @@ class JobName:
     def __init__(
         self, job: str, page: WatchedPage | None, say: Callable[[str], None], file: Path
     ) -> None:
-        """``page`` is the coordinator's; None for none. ``say`` is told another name, and
-        ``file`` keeps it for a supervisor that takes the run up again."""
+        """``page`` is the coordinator's; None for none. ``say`` is called if the name is another,
+        and ``file`` keeps it for a supervisor that takes the run up again."""
         self._job, self._page, self._say, self._file = job, page, say, file
         self._found = _read(file)
         self._others = self._live() - {job, self._found}
@@ -38,11 +38,11 @@ class JobName:
 
     @property
     def last(self) -> str:
-        """As it was known at the last look."""
+        """The name as of the last look."""
         return self._found or self._job
 
     def now(self) -> str:
-        """As it is known; asks the coordinator now and then."""
+        """The name as now known; asks the coordinator now and then."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._refresh()
         return self.last
@@ -77,12 +77,12 @@ def _read(file: Path) -> str:
 
 
 def _trains(job: JobStatus) -> bool:
-    """It has not ended, and is more than an inference engine that a training started."""
+    """Whether it has not ended, and is more than an inference engine that a training started."""
     return not job.ended and any(rank.role != "engine" for rank in job.ranks)
 
 
 def jobs_on(page: WatchedPage) -> list[JobStatus]:
-    """The jobs that the coordinator knows; none where it does not answer."""
+    """The jobs that the coordinator knows; none if it does not answer."""
     try:
         return msgspec.convert(page.get_json("/api/v1/ranks"), list[JobStatus])
     except (UnreachableError, msgspec.ValidationError):

@@ -58,7 +58,7 @@ def check_job_status(job_id: str, address: str = "") -> JobState:
 
 
 def get_current_step(job_id: str, address: str = "") -> int | None:
-    """The last step that the job's output tells of. Raises UsageError, UnreachableError."""
+    """The last step reported in the job's output. Raises UsageError, UnreachableError."""
     return Jobs(address).step(job_id)
 
 
@@ -99,7 +99,7 @@ def supervise_job(
 ) -> tuple[RunResult, str]:
     """Follow a submitted job, restart it as ``run`` does a command; the result and the last id.
 
-    ``config`` says who is told (``[notify]``) and which port the coordinator has.
+    ``config`` says who is notified (``[notify]``) and which port the coordinator has.
     """
     settings = config or load()
     where = watched_page(page, settings, os.environ, say)
@@ -120,7 +120,7 @@ def supervise_job(
 def follow(
     jobs: Jobs, task: JobTask, policy: Policy, parts: JobParts, settings: Config
 ) -> tuple[RunResult, str]:
-    """``supervise_job`` for jobs wherever they are; ``settings`` say who is told."""
+    """``supervise_job`` for jobs wherever they are; ``settings`` say who is notified."""
     notifier, say = Notifier(settings_of(settings.notify)), parts.say
     parts = msgspec.structs.replace(
         parts, notify=lambda event, text: notifier.notify(run_notice(task.job_id, event, text))
@@ -134,7 +134,7 @@ def follow(
 
 
 def explain_output(output: str) -> Failure:
-    """The failure that a job's output tells of."""
+    """The failure that a job's output shows."""
     with tempfile.TemporaryDirectory(prefix="ray_sentinel-job-") as folder:
         (Path(folder) / "output.log").write_text(output, encoding="utf-8", errors="replace")
         state = State(keeper=0, keeper_start=0, code=1, ended_at=time.time())

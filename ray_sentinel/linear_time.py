@@ -52,7 +52,7 @@ _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 
 
 def is_linear(pattern: str | bytes, flags: int = 0, *, anchored: bool = False) -> bool:
-    """Whether the rule proves it of ``pattern``. Raises ``re.error`` for no expression.
+    """Whether the rule proves it for ``pattern``. Raises ``re.error`` for an invalid expression.
 
     ``anchored``: for ``match`` and ``fullmatch`` only, which make one attempt.
     """

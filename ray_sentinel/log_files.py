@@ -44,7 +44,7 @@ class LineWriter:
         batch_bytes: int = BATCH_BYTES,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """``where`` is what people know the place by."""
+        """``where`` is the name by which people know the place."""
         self._retry = retry_seconds
         self._append, self._where, self._most = append, where, waiting_bytes
         self._batch = batch_bytes
@@ -58,7 +58,7 @@ class LineWriter:
         """Names that lines were written for last."""
         self._error = ""
         self._refused: dict[str, int] = {}
-        """By name, lines that could not be written since others were."""
+        """By name, the number of lines that could not be written since others were."""
         self._thread: threading.Thread | None = None
         self.dropped = 0
         """Lines that were lost so far."""
@@ -97,7 +97,7 @@ class LineWriter:
         return f"{dropped} lines of log were lost: {self._where} was slow" if dropped else ""
 
     def close(self, seconds: float = 1.0) -> None:
-        """Take no more lines, and wait so long for those that wait to be written."""
+        """Take no more lines, and wait at most ``seconds`` for the queued ones to be written."""
         with self._change:
             self._closed = True
             self._change.notify_all()
@@ -121,7 +121,7 @@ class LineWriter:
                 self._bytes -= sum(len(data) - 1 + LINE_OVERHEAD for _, data in lines)
 
     def _wait(self) -> None:
-        """Until there is something to be written, or the disk is to be tried again."""
+        """Wait until there is something to write, or the disk must be tried again."""
         if self._error:
             self._change.wait_for(lambda: self._lines or self._closed, self._retry)
         else:
@@ -137,7 +137,8 @@ class LineWriter:
         return lines
 
     def _hand_on(self, lines: list[tuple[str, bytes]], dropped: int) -> None:
-        # Where nothing else is to be written, the loss is told where it was, or lines went last.
+        # If nothing else waits to be written, the loss is noted where it happened, or where the
+        # last lines went.
         silent = dict.fromkeys(self._refused or self._last)
         texts: dict[str, list[bytes]] = {} if lines else {name: [] for name in silent}
         for name, data in lines:
@@ -155,7 +156,7 @@ class LineWriter:
                     self.dropped += len(parts)
                 self._refused[name] = refused + len(parts) + dropped
                 error = getattr(failure, "strerror", None) or str(failure)
-        # As long as there is a file that does not tell of its loss it is tried again.
+        # As long as a file does not show its loss, writing is tried again.
         self._error = error or (self._error if self._refused else "")
 
 
@@ -174,7 +175,8 @@ class LogFiles(LineWriter):
         backups: int = 1,
         waiting_bytes: int = WAITING_BYTES,
     ) -> None:
-        """``max_bytes`` of one file, of which so many ``backups`` are kept."""
+        """``max_bytes`` is the size of one file, ``backups`` the number of older ones that are
+        kept."""
         batch = min(BATCH_BYTES, max_bytes // 2)
         super().__init__(
             self._append_to, str(folder), waiting_bytes=waiting_bytes, batch_bytes=batch

@@ -42,7 +42,7 @@ class IncidentReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the job's time series say; None if that is not known."""
 
     def frames(self) -> dict[str, pandas.DataFrame]:
-        """As ``frames`` of the series around the incident."""
+        """The series around the incident, as by ``frames``."""
         return frames(self.diagnosis.plots if self.diagnosis is not None else ())
 
     def _repr_html_(self) -> str:
@@ -53,7 +53,7 @@ class IncidentReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_incident(folder: str | Path) -> IncidentReport:
-    """The incident of a bundle. Raises InputError where there is none."""
+    """The incident of a bundle. Raises InputError if there is none."""
     place = Path(folder).expanduser()
     try:
         data = read_regular(place / RECORD, MOST_BYTES)

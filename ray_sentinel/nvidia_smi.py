@@ -20,7 +20,7 @@ SECONDS = 8.0
 
 
 def ask() -> SmiAnswer | None:
-    """Ask the driver now; None where there is no ``nvidia-smi``. Raises SentinelError."""
+    """Ask the driver now; None if there is no ``nvidia-smi``. Raises SentinelError."""
     program = shutil.which("nvidia-smi")
     return _run(program) if program else None
 

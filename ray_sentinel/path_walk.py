@@ -1,6 +1,6 @@
 """A path walked part by part, each opened in the folder before it, so that each can be judged.
 
-The kernel's own walk follows every link on the way, and says nothing of who made it. Here links are
+The kernel's own walk follows every link on the way, and does not show who made it. Here links are
 read and resolved by us; those of ``/proc`` (``cwd``, ``fd/3``) lead where their text says, not
 where the kernel would jump. Nothing can be put into the place of what was judged: the next part is
 opened in the descriptor of that folder.
@@ -37,7 +37,7 @@ class PathWalk:
         """Called for each symbolic link on the way."""
 
     def judge_folder(self, handle: int, shown: str, *, last: bool) -> None:
-        """Called for each folder on the way, ``last`` for one that is the aim."""
+        """Called for each folder on the way, ``last`` if it is the destination."""
 
     def shown(self, name: str = "") -> str:
         """The path of ``name`` in the present folder, below the root, links resolved."""
@@ -46,7 +46,7 @@ class PathWalk:
     def walk(self, path: Path, *, to_folder: bool) -> tuple[int, str]:
         """(a descriptor of the last folder, the name in it to open a file by, which is no link).
 
-        The name is empty where the way is ``to_folder``. Whether the file is there is the caller's
+        The name is empty if the way is ``to_folder``. Whether the file is there is the caller's
         to see: only its folder must be. The descriptor is the caller's to close. Raises OSError,
         and what the judges raise.
         """

@@ -34,7 +34,7 @@ def make_private(folder: Path) -> None:
 
 def keep_private(folder: Path) -> None:
     """Make a folder of ours, or take the rights of others from one that is there (of an earlier
-    version, say). Raises OSError where it cannot be made."""
+    version, say). Raises OSError if it cannot be made."""
     make_private(folder)
     tighten(folder)
 
@@ -66,7 +66,7 @@ def opener(path: str, flags: int) -> int:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """A regular file's first bytes; empty where there is none, or a link, a pipe, a device."""
+    """A regular file's first bytes; empty if there is none, or a link, a pipe, a device."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

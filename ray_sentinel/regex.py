@@ -148,7 +148,7 @@ class AnchoredPattern(Protocol[AnyStr]):
 def compile(pattern: AnyStr, flags: int = 0) -> Pattern[AnyStr]:
     """``pattern`` ready to use; the engine is chosen, and compiles, at the first use.
 
-    That raises ``error`` for what is no expression and for one that cannot run in linear time:
+    That raises ``error`` for an invalid expression and for one that cannot run in linear time:
     ``check`` those of users.
     """
     return cast("Pattern[AnyStr]", LazyPattern(pattern, flags, False))
@@ -288,7 +288,7 @@ def _escape(pattern: str, at: int, classes: dict[str, str], inside: bool) -> tup
 
 @functools.lru_cache(maxsize=1)
 def _library() -> Any:
-    """RE2's module, or None where it is missing."""
+    """RE2's module, or None if it is missing."""
     try:
         import re2
     except ImportError:

@@ -4,7 +4,7 @@ A process is a number and its start time (clock ticks since boot, field 22 of ``
 It is opened as a pidfd, the start time is compared after that, and the signal goes through the
 pidfd, which means that process for ever (``man 2 pidfd_send_signal``, Linux 5.3). Where there are
 no pidfds (old kernels, gVisor, some seccomp filters) the start time is compared right before
-``kill``: a number is then mistaken only if it is given anew within microseconds.
+``kill``: a number is then mistaken only if it is given to another process within microseconds.
 
 A group has no pidfd. It is signalled by number only while its leader is a child of ours that nobody
 has reaped: until then the kernel gives the number to nobody. Otherwise its members are signalled,
@@ -34,9 +34,9 @@ class _Stat(NamedTuple):
 
 
 def send(pid: int, start: int, number: int) -> bool:
-    """Signal the process that started at ``start``; False where it has ended.
+    """Signal the process that started at ``start``; False if it has ended.
 
-    Raises PermissionError where it is not ours to signal.
+    Raises PermissionError if it is not ours to signal.
     """
     handle = _open(pid)
     if handle is None:
@@ -59,7 +59,7 @@ def send_through(handle: int, pid: int, start: int, number: int) -> bool:
                 signal.pidfd_send_signal(handle, number)
                 return True
             except PermissionError:
-                # So say also filters that do not know the call; kill() tells the two apart.
+                # Filters that do not know the call answer the same; kill() tells the two apart.
                 if start_of(pid) != start:
                     return False
         os.kill(pid, number)
@@ -69,15 +69,15 @@ def send_through(handle: int, pid: int, start: int, number: int) -> bool:
 
 
 def note_child(child: subprocess.Popen[bytes]) -> None:
-    """Remember when a child started, right after it has: should anybody reap it behind Popen's
-    back, its number is still told from a later process's."""
+    """Remember when a child started, right after it has: if anybody reaps it behind Popen's back,
+    its number can still be distinguished from a later process's."""
     start = start_of(child.pid)
     if start is not None:
         _starts[child] = start
 
 
 def send_child(child: subprocess.Popen[bytes], number: int) -> bool:
-    """Signal a child of ours alone; False where it has ended."""
+    """Signal a child of ours alone; False if it has ended."""
     if child.returncode is not None:
         return False
     # Nobody has reaped it: the number is its own.
@@ -142,7 +142,7 @@ def session_members(leader: int) -> list[tuple[int, int]]:
 
 
 def start_of(pid: int) -> int | None:
-    """When the process of that number started; None where there is none."""
+    """When the process of that number started; None if there is none."""
     stat = _stat(pid)
     return None if stat is None else stat.start
 
@@ -157,7 +157,7 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _open(pid: int) -> int | None:
-    """A pidfd, -1 where there are none, None where the process has ended."""
+    """A pidfd; -1 if the system has none, None if the process has ended."""
     if not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")):
         return _NO_PIDFDS
     try:

@@ -54,8 +54,8 @@ NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall", 
 """Kinds of incidents that a restart would not cure, or that end by themselves."""
 ENDS = frozenset({"rank-dead", "actor-dead", "driver-dead", "oom-killed", "node-lost"})
 PATIENCE = 30.0
-"""Seconds that a launcher has to end by itself after one of its ranks did: what it says then tells
-more."""
+"""Seconds that a launcher has to end by itself after one of its ranks did: what it prints then
+tells more."""
 DRAIN_SECONDS = 60.0
 """Seconds for joining the Ray cluster and asking it to drain a node."""
 SURE = 0.5
@@ -84,11 +84,11 @@ def run(
     """Start ``command``, watch it, restart it from its latest good checkpoint; blocks.
 
     ``checkpoint_dir`` may be several places, the fastest first. ``page`` is the link to the
-    coordinator's ("" for none; None for the one of this user on this machine). ``terminal`` is
-    shown the command's output; one that stands still is not waited for. ``notifier`` tells people;
-    else the ``[notify]`` section of the configuration says whom. ``drain_bad_nodes`` has Ray place
-    nothing more on a node that was found bad, for good. ``policy`` are fields of
-    ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
+    coordinator's ("" for none; None for the one of this user on this machine). The command's output
+    is also written to ``terminal``, which is not waited for if it blocks. ``notifier`` notifies
+    people; without it, the ``[notify]`` section of the configuration says whom. ``drain_bad_nodes``
+    has Ray place nothing more on a node that was found bad, for good. ``policy`` are fields of
+    ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError if the command or an
     argument cannot be used, or where somebody supervises the job already.
     """
     rules = make_policy(policy)
@@ -164,14 +164,15 @@ def checkpoint_folders(
 def watched_page(
     page: str | None, settings: Config, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> WatchedPage | None:
-    """Where the coordinator is asked; None for nowhere. Raises UsageError for no URL."""
+    """The page at which the coordinator is asked; None for none. Raises UsageError for anything but
+    a URL."""
     if page == "":
         return None
     return WatchedPage(page or "", port=settings.coordinator.port, environ=environ, say=say)
 
 
 def watch_by(page: WatchedPage, job: Callable[[], str]) -> Callable[[float], Sighting]:
-    """What the page says of a job, which may have another name later, since a time."""
+    """What the page says about a job, which may have another name later, since a time."""
     return lambda since: poll_page(page, job(), since)
 
 
@@ -229,7 +230,7 @@ def explain(folder: Path, state: State) -> Failure | None:
         text = f"{plain.text}; what it printed was not understood: {error}"
         return msgspec.structs.replace(plain, text=mask(text))
     except SentinelError:
-        return plain  # it printed nothing, or what is no text
+        return plain  # it printed nothing, or something other than text
     said = answer.exception
     exception = normalised(f"{said.kind}: {said.message}") if said else ""
     sure = answer.confidence >= SURE and answer.kind not in (
@@ -258,8 +259,8 @@ def _how_it_ended(state: State) -> str:
 
 
 def poll_page(page: WatchedPage, job: str, since: float, now: float | None = None) -> Sighting:
-    """What the coordinator says of a job since then, on our wall clock as it is now. One that does
-    not answer, or does not prove who it is, says nothing."""
+    """What the coordinator says about a job since then, on our wall clock as it is now. One that
+    does not answer, or does not prove who it is, says nothing."""
     try:
         found = page.get_json("/api/v1/incidents")
     except UnreachableError:
@@ -296,7 +297,7 @@ def _ahead(page: WatchedPage) -> float:
 
 
 def incident_records(incidents: Sequence[dict[str, Any]]) -> list[Incident]:
-    """Those that can be read: a coordinator of another version may say other things."""
+    """The incidents that can be read: a coordinator of another version may say other things."""
     made = []
     for one in incidents:
         try:

@@ -83,7 +83,7 @@ def read_trusted(
     in_closed_folder: bool = False,
     uids: Collection[int] | None = None,
 ) -> TrustedFile:
-    """Read a file that is to be run or obeyed, ``most`` bytes at most.
+    """Read a file that will be run or obeyed, ``most`` bytes at most.
 
     ``uids`` are the users to be trusted beside root and us, instead of those that the environment
     names. Raises UntrustedPathError, for a larger file too; OSError where it cannot be read.
@@ -125,7 +125,7 @@ def claim_private_folder(folder: Path) -> str:
     """Make ``folder`` ours alone (0700), where it is missing too; else says why it cannot be.
 
     The folders above it are judged too. One of ours that others could write into is taken only
-    while it is empty: what lies in it may be theirs. Raises OSError where it cannot be made.
+    while it is empty: what lies in it may be theirs. Raises OSError if it cannot be made.
     """
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=stat.S_IRWXU)

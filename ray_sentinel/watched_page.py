@@ -24,7 +24,8 @@ PAGE_SECONDS = 3.0
 
 
 class WatchedPage:
-    """One that was named, or else this user's on this machine, which may come and go meanwhile."""
+    """The page that was named, or else this user's on this machine, which may come and go
+    meanwhile."""
 
     def __init__(
         self,
@@ -36,7 +37,8 @@ class WatchedPage:
     ) -> None:
         """``link`` is the page's URL, with its token or without; "" for the one that is found, and
         among several the one of the cluster that ``environ`` names, or of the configured ``port``.
-        ``say`` is told once what was not believed. Raises UsageError for what is no link.
+        ``say`` is called once with each thing that was not believed. Raises UsageError for anything
+        but a link.
         """
         self._link, self._port, self._environ, self._say = link, port, environ, say
         self._said: set[str] = set()
@@ -45,7 +47,7 @@ class WatchedPage:
             PageCredential.of_token(token, "what the page's link holds")
 
     def get_json(self, path: str) -> Any:
-        """What the page answers. Raises UnreachableError, also where nobody proves to be it."""
+        """The page's answer. Raises UnreachableError, also if no server proves to be the page."""
         try:
             client = self._client or (self._named() if self._link else self._found())
             return client.get_json(path, seconds=PAGE_SECONDS)
@@ -60,7 +62,8 @@ class WatchedPage:
         return self._client
 
     def _found(self) -> PageClient:
-        """Found anew each time: the cluster's own coordinator may come when another is there."""
+        """Find the page again each time: the cluster's own coordinator may come while another is
+        there."""
         entries, problems = pages()
         for problem in problems:
             self._say_once(problem)
@@ -79,7 +82,8 @@ class WatchedPage:
 
 
 def best(entries: Sequence[PageEntry], cluster: str, port: int) -> Sequence[PageEntry]:
-    """Those of the named cluster, of these those of the configured port, where there are any.
+    """The pages of the named cluster, and among these those of the configured port, if there are
+    any.
 
     A host has several names: where none is the named cluster's to the letter, those whose control
     store has its port may be. ``auto`` and addresses of other kinds name no cluster.

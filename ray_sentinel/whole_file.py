@@ -11,7 +11,7 @@ from ray_sentinel.private_files import FILE_MODE
 def write_whole(path: Path, data: bytes, *, durable: bool = False, mode: int = FILE_MODE) -> None:
     """Write a file so that it is there whole or not at all. Raises OSError.
 
-    ``mode`` is that of ``open``: the umask takes its part of it.
+    ``mode`` is that of ``open``: the umask applies to it.
     With ``durable`` that holds for a host that loses its power too; it waits for the disk.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")

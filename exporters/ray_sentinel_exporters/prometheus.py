@@ -1,8 +1,9 @@
 """Serves :9400 to Prometheus: bytes that were made after a collection, never during a scrape.
 
-``/metrics`` has everything of now, in the text format or in OpenMetrics, as the scraper asks;
-``/steps`` has the samples that carry a time of their own, apart, for one that is too old fails the
-whole scrape it comes with; ``/healthz`` says whether collection goes on. The agent adds its own.
+``/metrics`` has all current values, in the text format or in OpenMetrics, as the scraper asks;
+``/steps`` has the samples that carry a time of their own, apart, because one that is too old fails
+the whole scrape that it comes with; ``/healthz`` says whether collection goes on. The agent adds
+its own.
 
 With ``web_config_file`` all of it, ``/healthz`` and ``/sd`` too, is behind TLS and authentication,
 configured as in Prometheus' own exporters (``serving.web_config``).
@@ -74,7 +75,7 @@ when asked for."""
 
 
 class _Ready(msgspec.Struct, frozen=True):
-    """What a scrape is answered with; None where it is not made yet."""
+    """What a scrape is answered with; None if not made yet."""
 
     families: tuple[Family, ...] = ()
     plain: bytes | None = None
@@ -93,7 +94,7 @@ class CachedExposition:
         self._plain_wanted = self._packed_wanted = 0
 
     def publish(self, families: tuple[Family, ...]) -> None:
-        """Take what is to be served from now on."""
+        """Take the families to serve from now on."""
         self._plain_wanted -= 1
         self._packed_wanted -= 1
         with self._making:
@@ -179,12 +180,12 @@ class PrometheusExporter(Exporter):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the web configuration now; empty where nothing is."""
+        """What is wrong with the web configuration now; empty if nothing is."""
         return self._access.problem if self._access is not None else ""
 
     def start(self) -> None:
         """Listen and serve. Raises ConfigError for a public address that was not allowed, or a web
-        configuration that cannot be used, and UnreachableError where no port is free."""
+        configuration that cannot be used, and UnreachableError if no port is free."""
         options = self.options
         ip = check_private(self.address, public=options.public)
         listening = listen(ip, options.port)
@@ -261,7 +262,7 @@ class PrometheusExporter(Exporter):
 
 
 def _access(file: str) -> WebAccess | None:
-    """What lets clients in; None for everybody. Raises ConfigError."""
+    """The check that lets clients in; None if everybody is let in. Raises ConfigError."""
     if not file:
         return None
     from ray_sentinel.http.web_access import WebAccess

@@ -22,7 +22,7 @@ from ray_sentinel.api import Context
 T = TypeVar("T")
 
 MAX_BYTES = 4 << 20
-"""Most bytes that are read of a file: nothing that we read is so long unless it is broken."""
+"""Most bytes that are read of a file: no file that we read is that long unless it is broken."""
 MAX_LABEL = 128
 """Most characters of a label's value; a longer one is cut off with an ellipsis."""
 MAX_SAID = 200
@@ -38,7 +38,7 @@ def files_of(context: Context, log: logging.Logger) -> Files:
 
 
 class Files:
-    """A tolerant reader. What cannot be read is None, and is said once in the log.
+    """A tolerant reader. What cannot be read is None, and is logged once.
 
     ``live`` trees belong to the running kernel, whose files are never cut. ``roots`` of a captured
     tree show whether its files have newlines at all.
@@ -54,7 +54,7 @@ class Files:
         self._newlines = False
 
     def complain(self, path: Path | str, why: str) -> None:
-        """Say once that ``path`` cannot be used, and why."""
+        """Log once that ``path`` cannot be used, and why."""
         words = f"{path}: {why}"
         if words in self._said:
             return
@@ -92,7 +92,7 @@ class Files:
         return text[: text.rfind("\n") + 1]
 
     def line(self, path: Path, *, expected: bool = False) -> str | None:
-        """The first line without surrounding blanks, or None where there is none."""
+        """The first line without surrounding blanks, or None if there is none."""
         text = self.text(path, expected=expected, limit=4096)
         if text is None:
             return None
@@ -122,7 +122,7 @@ class Files:
             return error.errno in _REFUSED
 
     def word(self, path: Path, pattern: str) -> str | None:
-        """The first line, if all of it is as ``pattern`` says, else None."""
+        """The first line if all of it matches ``pattern``, else None."""
         line = self.line(path)
         if line is not None and not re.fullmatch(pattern, line):
             self.complain(path, f"is not what it should be: {clean(line)[:60]!r}")
@@ -130,7 +130,7 @@ class Files:
         return line
 
     def sound(self, path: Path, found: T, keys: Iterable[object] = ()) -> T:
-        """``found`` as parsed from ``path``; what should be in it and is not is said once."""
+        """Return ``found``; log once each expected key that is missing."""
         if not found:
             self.complain(path, "holds nothing of what it should")
         elif isinstance(found, Collection):
@@ -141,7 +141,7 @@ class Files:
         return found
 
     def names(self, folder: Path, *, expected: bool = False) -> list[str]:
-        """What a folder holds, in natural order (card2 before card10); empty where unreadable."""
+        """What a folder holds, in natural order (card2 before card10); empty if unreadable."""
         try:
             found = os.listdir(folder)
         except OSError as error:
@@ -170,7 +170,7 @@ class Files:
             return False
 
     def bounded(self, items: Sequence[T], most: int, what: str) -> Sequence[T]:
-        """At most ``most`` of the items; that some are left out is said once."""
+        """At most ``most`` of the items; if some are left out, that is logged once."""
         if len(items) > most:
             self.complain(what, f"there are more than {most}; the rest is left out")
         return items[:most]

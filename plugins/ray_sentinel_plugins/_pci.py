@@ -20,7 +20,7 @@ FILES = (
 
 
 def read_aer(files: Files, device: Path, gpu: str) -> Iterator[Sample]:
-    """The totals of one device; nothing where the platform does not report errors."""
+    """The totals of one device; nothing if the platform does not report errors."""
     for name, total, metric in FILES:
         if text := files.text(device / name):
             number = parse_aer(text, total)

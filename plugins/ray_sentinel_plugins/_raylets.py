@@ -1,4 +1,4 @@
-"""Which cluster this process belongs to: told by the command lines of raylets.
+"""Which cluster this process belongs to, as the command lines of raylets show.
 
 A raylet is started with ``--gcs-address=HOST:PORT``, and with ``--head`` on the head node.
 """
@@ -19,7 +19,7 @@ MAX_COMMAND = 1 << 16
 
 class Raylet(msgspec.Struct, frozen=True):
     """A raylet: the address of its control store, whether its node is the head, and where it writes
-    its output (``raylet.out``), if that is told."""
+    its output (``raylet.out``), if that is known."""
 
     address: str
     is_head: bool
@@ -27,7 +27,7 @@ class Raylet(msgspec.Struct, frozen=True):
 
 
 def own_raylet(files: Files, proc: Path, pid: int) -> Raylet | None:
-    """The raylet above a process, or None where there is none or /proc hides it."""
+    """The raylet above a process, or None if there is none or /proc hides it."""
     for _ in range(MAX_ANCESTORS):
         if pid <= 1:
             return None
@@ -54,7 +54,7 @@ def _raylet(files: Files, proc: Path, pid: int) -> Raylet | None:
 
 
 def parse_raylet(command: bytes) -> Raylet | None:
-    """What a command line tells, if it is a raylet's.
+    """The facts in a command line, if it is a raylet's.
 
     >>> parse_raylet(b"/ray/raylet/raylet\\0--gcs-address=10.0.0.1:6379\\0--head\\0")
     Raylet(address='10.0.0.1:6379', is_head=True, output='')

@@ -34,14 +34,14 @@ class AmdgpuOptions(Options, frozen=True):
 
 
 class Readings(msgspec.Struct, frozen=True):
-    """One GPU but for its error counts."""
+    """The samples of one GPU, except its error counts."""
 
     samples: list[Sample]
     table: table.MetricsTable | None
 
 
 class AmdgpuCollector(Collector):
-    """Every GPU of AMD's."""
+    """Collects from every AMD GPU."""
 
     name = "amdgpu"
     Options = AmdgpuOptions
@@ -86,7 +86,7 @@ class AmdgpuCollector(Collector):
             yield from ras.samples(found, known, gpu)
 
     def close(self) -> None:
-        """Give amdsmi back."""
+        """Release amdsmi."""
         if self._smi is not None:
             self._smi.close()
 

@@ -51,7 +51,7 @@ class HostCollector(Collector):
         self._mounts = Mounts(options.mounts, options.mount_deadline)
 
     def collect(self) -> Iterator[Sample]:
-        """One sample for each fact that can be read. Raises NoData where there is none at all."""
+        """One sample for each fact that can be read. Raises NoData if there is none at all."""
         files, proc, sys = self._files, self.context.proc, self.context.sys
         samples = [
             *network.read(files, proc),

@@ -39,7 +39,7 @@ REMEDY = (
 
 
 class KernelLogCollector(Collector):
-    """Counts what is in the log and tells each error as an event with its time."""
+    """Counts what is in the log and reports each error as an event with its time."""
 
     name = "kernel_log"
     interval = 1.0  # An Xid names a rank at once; nothing new costs 30 µs.
@@ -63,7 +63,7 @@ class KernelLogCollector(Collector):
             raise Skip(f"{self._path} cannot be read ({error.strerror}): {REMEDY}") from None
 
     def close(self) -> None:
-        """Give /dev/kmsg back."""
+        """Close /dev/kmsg."""
         if self._follower is not None:
             self._follower.close()
             self._follower = None
@@ -113,7 +113,7 @@ class KernelLogCollector(Collector):
             )
         if len(found) > MAX_EVENTS:
             self.log.warning(
-                "%d kernel events at once: all are counted, the last %d are told",
+                "%d kernel events at once: all are counted, the last %d are listed",
                 len(found),
                 MAX_EVENTS,
             )
@@ -175,7 +175,7 @@ class KernelLogCollector(Collector):
 
 
 def boot_time(files: Files, context: Context) -> float | None:
-    """When the machine was started, in Unix seconds, or None where nothing tells.
+    """When the machine was started, in Unix seconds, or None if that is not known.
 
     Records carry the time since boot. On a live host the difference of the two clocks now is used,
     which knows how the clock was set since.
@@ -190,7 +190,7 @@ def boot_time(files: Files, context: Context) -> float | None:
 
 
 def _time(record: KernelRecord, boot: float | None) -> float:
-    """Unix seconds; seconds since boot where nothing tells when that was."""
+    """Unix seconds; seconds since boot if the time of the boot is not known."""
     if record.wall is not None:
         return record.wall
     return (record.monotonic or 0.0) + (boot or 0.0)

@@ -1,8 +1,8 @@
 """NVIDIA GPUs, through NVML.
 
 The library is the driver's own and cannot be interrupted: a call that never returns is ended with
-this process by the runner's deadline. A GPU that is lost loses its series and is told once; the
-others go on.
+this process by the runner's deadline. A lost GPU loses its series and is reported once; the others
+go on.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ray_sentinel_plugins._nvml.library import GpuLost, Nvml
 from ray_sentinel_plugins._nvml.xid_events import XidEvents, log_is_readable
 from ray_sentinel_plugins._pci import read_aer, sysfs_address
 
-# What a captured tree tells of NVIDIA's GPUs without their driver: identity and PCIe errors.
+# What a captured tree shows of NVIDIA's GPUs without their driver: identity and PCIe errors.
 
 MAX_GPUS = 256
 
 
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
-    """All GPUs; nothing where the tree shows none."""
+    """All GPUs; nothing if the tree shows none."""
     driver = nvidia_version(files, proc, sys) or ""
     addresses = files.bounded(nvidia_addresses(files, proc, sys), MAX_GPUS, "NVIDIA's GPUs")
     for index, pci in enumerate(addresses):
@@ -45,7 +45,7 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
 def parse_information(text: str | None) -> dict[str, str]:
     """``/proc/driver/nvidia/gpus/<address>/information``: a name, a colon, blanks, a value.
 
-    A UUID that the driver has not read yet is written with question marks: it is none.
+    A UUID that the driver has not read yet is written with question marks, and is left out.
 
     >>> parse_information("Model: \\t\\t NVIDIA H100\\nGPU UUID: \\t GPU-????????-????\\n")
     {'Model': 'NVIDIA H100'}
@@ -124,7 +124,7 @@ class NvmlCollector(Collector):
             self._xids = XidEvents(self._nvml, context.state_dir, boot_id, self.log)
 
     def collect(self) -> Iterator[Sample | Event]:
-        """All GPUs. Raises NVMLError where the driver itself is gone."""
+        """All GPUs. Raises NVMLError if the driver itself is gone."""
         if not self.context.live:
             yield from read(self._files, self.context.proc, self.context.sys)
             return
@@ -146,7 +146,7 @@ class NvmlCollector(Collector):
             yield from self._xids.read(known, time.time())
 
     def close(self) -> None:
-        """Give NVML back."""
+        """Release NVML."""
         if self.context.live:
             self._nvml.close()
 
@@ -162,7 +162,7 @@ class NvmlCollector(Collector):
         )
 
     def _one(self, index: int, dear_now: bool, now: float) -> Iterator[Sample | Event]:
-        """One GPU, whole or not at all."""
+        """All samples of one GPU, or none."""
         try:
             handle = self._nvml.handle(index)
             gpu = self._gpus.get(index)

@@ -1,7 +1,7 @@
-"""The Ray cluster: resources that there are, that are used and asked for; nodes and dead actors.
+"""The Ray cluster: existing, used and requested resources; nodes and dead actors.
 
 Ray's control store is asked by the head's agent, which is a process of Ray's; this collector is
-told what it said, and is light.
+handed its answer, and is light.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ALWAYS = ("CPU", "GPU", "TPU")
 MAX_RESOURCES = 32
 """Most kinds of resources that are served: users make up their own."""
 OLD_SECONDS = 45.0
-"""Seconds after which what the control store said is not true any more."""
+"""Seconds after which what the control store said is no longer taken as true."""
 INTENDED = frozenset(
     {
         "",
@@ -88,7 +88,7 @@ class RayCollector(Collector):
         self._known_dead: set[str] | None = None
 
     def collect(self) -> Iterator[Sample | Event]:
-        """All figures. Raises RuntimeError where the control store does not answer."""
+        """All figures. Raises RuntimeError if the control store does not answer."""
         found = self.context.cluster
         if found is None:
             raise NoData("Ray has not been asked yet")
@@ -123,7 +123,8 @@ class RayCollector(Collector):
         return list(self._files.bounded(order, MAX_RESOURCES, "the resources of the Ray cluster"))
 
     def _deaths(self, dead: tuple[DeadActor, ...]) -> Iterator[Event]:
-        """Actors that died since the last collection, and that nobody wanted dead."""
+        """Actors that died since the last collection, neither by intent nor because of another
+        death."""
         known, self._known_dead = self._known_dead, {actor.id for actor in dead}
         if known is None:
             return

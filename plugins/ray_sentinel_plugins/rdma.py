@@ -146,7 +146,7 @@ def _read_counter(files: Files, path: Path) -> int | str | None:
 
 
 def parse_counter(line: str) -> int | str | None:
-    """A counter, or "n/a" where the device has no such counter, or None where it is garbled.
+    """A counter, or "n/a" where the device has no such counter, or None if it is garbled.
 
     The core prints ``N/A (no PMA)`` where the port's management agent does not answer.
 

@@ -126,7 +126,7 @@ class TensorboardCollector(Collector):
         return [rank.process.pid for rank in self.context.ranks]
 
     def _reads(self, folder: Path, run: EventFileRun) -> bool:
-        """Whether it is on us to read the run; by hand, everything is read."""
+        """Whether this agent is the one to read the run; when run by hand, every run is read."""
         if self._by_hand or not self.context.live:
             return True
         try:
@@ -162,7 +162,7 @@ class TensorboardCollector(Collector):
             yield Family(metric, tuple(samples))
 
     def _is_current(self, run: EventFileRun) -> bool:
-        """All of it was read, and it is still written to; by hand, the newest is what there is."""
+        """Whether all of it was read and it is still being written to; when run by hand, always."""
         if not run.followed.caught_up and not self._by_hand:
             return False
         limit = self.context.options.stale_seconds if self.context.options else 3600.0
@@ -170,7 +170,7 @@ class TensorboardCollector(Collector):
         return by_hand or time.time() - run.followed.written < limit
 
     def _clashes(self, runs: dict[Path, EventFileRun]) -> frozenset[str]:
-        """Names that more than one tag has: their series are told apart by a label."""
+        """Names that more than one tag has: a label distinguishes their series."""
         tags: dict[str, set[str]] = defaultdict(set)
         for run in runs.values():
             for tag in run.state.tags:

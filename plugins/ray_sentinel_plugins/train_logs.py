@@ -1,4 +1,4 @@
-"""What a training's own log says of its steps: step, loss, seconds, tokens per second.
+"""What a training's own log says about its steps: step, loss, seconds, tokens per second.
 
 The logs are those that the ranks write their output to (Ray's worker logs among them), and files
 that are named. The lines of common frameworks are known; ``patterns`` adds the user's own.
@@ -45,7 +45,7 @@ class LogTail:
         self._file = (0, 0)
 
     def lines(self) -> list[bytes]:
-        """What is new. Raises OSError where the file cannot be read."""
+        """What is new. Raises OSError if the file cannot be read."""
         handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(handle)
@@ -98,7 +98,7 @@ shards``."""
 
 
 class LogOwner(msgspec.Struct, frozen=True):
-    """Whose log it is, where that is known."""
+    """Whose log it is, if known."""
 
     job: str = ""
     rank: int | None = None
@@ -147,7 +147,7 @@ class TrainLogsCollector(Collector):
         self._search_due = 0.0
 
     def collect(self) -> Iterator[Sample]:
-        """The newest numbers of each log. Absent where no log says any."""
+        """The newest numbers of each log. Raises Absent if no log has any."""
         now = time.monotonic()
         if now >= self._search_due:
             self._search()
@@ -229,7 +229,8 @@ class TrainLogsCollector(Collector):
                         yield _sample(writer, name, value)
 
     def _raylet(self) -> Iterator[Sample]:
-        """Of the raylet above this process, or of this machine's when run by hand."""
+        """The sample of the raylet above this process, or of any on this machine when run by
+        hand."""
         if not self.context.live:
             return
         raylet = own_raylet(self._files, self.context.proc, os.getpid())
@@ -255,7 +256,7 @@ def _sample(writer: LogOwner, name: str, value: float) -> Sample:
 
 
 def loading(text: str) -> dict[str, float]:
-    """How much of the weights is loaded, 0 to 1, if the line tells.
+    """How much of the weights is loaded, 0 to 1, if the line says so.
 
     >>> loading("Multi-thread loading shards:  40% Completed | 2/5 [00:01<00:02]")
     {'shards_loaded_ratio': 0.4}
@@ -267,7 +268,7 @@ def loading(text: str) -> dict[str, float]:
 
 def _numbers(step: ReportedStep | None) -> dict[str, float]:
     """The numbers that a step's lines give. A bar that stands at 0, and a line that gives no more
-    than a number, tell of no step."""
+    than a number, do not report a step."""
     if step is None or step.bare:
         return {}
     found = {name: getattr(step, name) for name in GROUPS}

@@ -19,7 +19,7 @@ USUAL_QUERIES = 60
 
 @contextmanager
 def progress_bar(*, enabled: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr that shows what is being read; nothing where nobody looks."""
+    """A bar on stderr that shows what is being read; nothing if nobody looks."""
     console = Console(stderr=True)
     if not enabled or not console.is_terminal:
         yield lambda _: None

@@ -71,7 +71,7 @@ class FolderFiles(msgspec.Struct, kw_only=True):
 
 
 def read_folder(name: str) -> FolderFiles:
-    """Read and explain, kind by kind. Raises InputError where nothing is there to explain."""
+    """Read and explain, kind by kind. Raises InputError if nothing is there to explain."""
     if not is_folder(name):
         raise InputError(f"{name}: is a file; name its folder, or its kind: explain KIND {name}")
     found = FolderFiles(folder=name)
@@ -165,7 +165,7 @@ def _add_incident(found: FolderFiles, paths: Iterable[Path]) -> None:
 
 
 def _processes(record: Incident) -> dict[int, ProcessId]:
-    """Whoever the record tells the process of."""
+    """The process of each rank for which the record gives one."""
     found = {one.rank: ProcessId(one.host, one.pid) for one in record.logs if one.rank is not None}
     for fact in record.verdict.stacks if record.verdict is not None else ():
         if fact.rank is not None:

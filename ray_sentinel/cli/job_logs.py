@@ -19,7 +19,7 @@ SURE = 0.5
 
 
 def gather(folder: Path | None, progress: Callable[[str], None]) -> LogFacts:
-    """Facts from the logs in a job's folder; empty where there are none."""
+    """Facts from the logs in a job's folder; empty if there are none."""
     if folder is None or not folder.is_dir():
         return LogFacts()
     progress("logs")

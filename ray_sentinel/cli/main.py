@@ -109,12 +109,12 @@ def _failed(message: str, code: int, *, as_json: bool = False) -> int:
 
 
 def _flush() -> None:
-    """Now, and not when the interpreter ends, where a failure could only be lost."""
+    """Flush now, and not when the interpreter ends, where a failure could only be lost."""
     sys.stdout.flush()
 
 
 def _let_go() -> None:
-    """What is still to be written goes nowhere."""
+    """Discard what is still to be written."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # no stream, or none of a file
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -43,7 +43,7 @@ def regular(path: str | os.PathLike[str]) -> None:
 
 def exit_code(code: int, failed: Sequence[str]) -> int:
     """``code``, but 2 instead of 0 where something that was named could not be read (``failed``,
-    which is said on stderr): half of the evidence must not pass for all of it."""
+    which is reported on stderr): half of the evidence must not pass for all of it."""
     for reason in failed:
         print_error(reason)
     return code or (2 if failed else 0)

@@ -54,8 +54,8 @@ def _describe(entry: CommandEntry) -> str:
 
 
 def unknown(word: str, names: Iterable[str]) -> str:
-    """What to say of a command that there is none of."""
-    import difflib  # 5 ms, which nobody else is to wait for
+    """The message for an unknown command."""
+    import difflib  # 5 ms, for which nobody else should wait
 
     near = difflib.get_close_matches(word.lower()[:40], list(names), n=1)
     meant = f"did you mean {near[0]}? " if near else ""

@@ -38,7 +38,7 @@ def push(
 def _install(
     ray: Any, nodes: tuple[NodeStatus, ...], file_name: str, data: bytes, timeout: float
 ) -> list[str]:
-    """What went wrong on each node; empty where nothing did."""
+    """What went wrong on each node; empty if nothing did."""
     pending = [_begin(ray, node, file_name, data) for node in nodes]
     waiting = [reference for reference in pending if reference is not None]
     ready: list[Any] = []
@@ -48,7 +48,7 @@ def _install(
 
 
 def _begin(ray: Any, node: NodeStatus, file_name: str, data: bytes) -> Any:
-    """A reference to the agent's answer; None where the node has no agent."""
+    """A reference to the agent's answer; None if the node has no agent."""
     from ray_sentinel.actors.names import NAMESPACE, agent_name
 
     try:

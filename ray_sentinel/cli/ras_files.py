@@ -19,7 +19,7 @@ def load(paths: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
     """(the files' bytes by name, in the order in which they are given, of folders all by name; what
     was named and cannot be read, with the reason).
 
-    Raises InputError where there is no file at all that can be read.
+    Raises InputError if there is no file at all that can be read.
     """
     found: dict[str, bytes] = {}
     failed: list[str] = []
@@ -65,7 +65,7 @@ def rank_table(path: str) -> dict[tuple[str, int], int]:
     """(host, pid) → world rank, from ``ray-sentinel status --json``, an incident's
     ``incident.json``, or a list of objects with ``host``, ``pid`` and ``rank``.
 
-    Raises InputError where the file cannot be read or has no such table.
+    Raises InputError if the file cannot be read or has no such table.
     """
     try:
         data: Any = json.loads(Path(path).read_bytes()[:MAX_BYTES])

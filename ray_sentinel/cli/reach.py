@@ -67,10 +67,10 @@ class Asked(Protocol):
         """Call a method and decode its answer. Raises UnreachableError."""
 
     def page_link(self) -> str:
-        """The page's link with its token; empty where it is not known here."""
+        """The page's link with its token; empty if it is not known here."""
 
     def renew(self) -> None:
-        """Find the coordinator anew: another one may be in its place. Raises UnreachableError."""
+        """Find the coordinator again: another one may be in its place. Raises UnreachableError."""
 
 
 class CoordinatorConnection:
@@ -88,13 +88,13 @@ class CoordinatorConnection:
         return msgspec.msgpack.decode(raw, type=kind)
 
     def page_link(self) -> str:
-        """The page's link with its token; empty where there is no page, or an older version."""
+        """The page's link with its token; empty if there is no page, or an older version."""
         from ray_sentinel.actors.deployment import deploy
 
         return deploy.page_link(self.ray, self._handle)
 
     def renew(self) -> None:
-        """Find the coordinator anew: another one may be in its place. Raises UnreachableError."""
+        """Find the coordinator again: another one may be in its place. Raises UnreachableError."""
         from ray_sentinel.actors.deployment import deploy
 
         self._handle = deploy.find(self.ray)

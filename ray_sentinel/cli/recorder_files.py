@@ -50,7 +50,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
     library's."""
 
     def unread(self, named: Sequence[str], read: Collection[int]) -> list[str]:
-        """Of the files that the line names, those that are no dump; ``read`` are the ranks whose
+        """The files named on the command line that are no dump; ``read`` are the ranks whose
         dumps could be read."""
         dumps = {path: rank for rank, path in self.paths.items()}
         bad = [name for name in named if dumps.get(Path(name), -1) not in (-1, *read)]
@@ -58,7 +58,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
 
     @property
     def world_size(self) -> int:
-        """As far as the files' names tell: the highest rank and one."""
+        """The number of ranks by the files' names: the highest rank plus one."""
         return max(self.paths) + 1
 
     @property
@@ -67,7 +67,7 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
         return {rank: str(path) for rank, path in self.paths.items()}
 
     def written(self) -> dict[int, float]:
-        """When the files were, in Unix seconds, by rank; without those that cannot be looked at."""
+        """The time of each rank's file, in Unix seconds, except those that cannot be examined."""
         return {rank: stat.st_mtime for rank, path in self.paths.items() if (stat := _stat(path))}
 
     def dumps(self, *, whole: bool = False) -> Mapping[int, bytes]:
@@ -152,7 +152,7 @@ def _close(pool: ThreadPoolExecutor, reducers: SimpleQueue[DumpReducer]) -> None
 def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
     """The dumps in files and folders named ``PREFIX<rank>``, with .json, .pickle or no suffix.
 
-    Raises InputError where there is none, or where there is more than one set of them.
+    Raises InputError if there is none, or more than one set of them.
     """
     ignored: list[str] = []
     failed: list[str] = []
@@ -178,7 +178,7 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
 
 
 def _candidates(paths: Sequence[str], ignored: list[str], failed: list[str]) -> Iterator[Path]:
-    """Regular files; of the others it is noted why not."""
+    """The regular files; for each other one, the reason is noted."""
     for text in paths:
         try:
             if is_folder(text):

@@ -33,7 +33,7 @@ class RemoteCoordinator:
     """Answers like a connection to the coordinator's actor, as far as its page can."""
 
     def __init__(self, url: str, token: str = "") -> None:
-        """``url`` may hold the page's token. Raises UsageError for no URL, and NoTokenError where
+        """``url`` may hold the page's token. Raises UsageError for no URL, and NoTokenError if
         there is no token and the page does not belong to this user on this machine."""
         link = url if "//" in url else f"http://{url}"
         if address(link) is None:

@@ -1,4 +1,4 @@
-"""``incidents replay``: which event logs are meant, and what came of judging them anew."""
+"""``incidents replay``: which event logs are meant, and the result of judging them again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Wanted(NamedTuple):
 
 
 def replay(name: str, source: str, *, job: str, as_json: bool, why: bool = False) -> int:
-    """Judge anew, print, and return the exit code. Raises InputError, UsageError, ConfigError."""
+    """Judge again, print, and return the exit code. Raises InputError, UsageError, ConfigError."""
     settings = config.load()
     wanted = _wanted(name, source, settings)
     results: list[Replay] = []
@@ -198,7 +198,7 @@ def _print(results: list[Replay], problems: list[str], *, why: bool) -> None:
             "dim",
         )
         if not result.incidents:
-            say("  no incident was told, and none is told now")
+            say("  no incident was reported, and none is reported now")
         for one in result.incidents:
             _print_one(one, say)
             if why:
@@ -213,9 +213,9 @@ def _print_one(one: ReplayedIncident, say: Printer) -> None:
     incident, differs = _either(one), one.differences
     said = "the same" if not differs else f"differs in {', '.join(differs)}"
     if one.then is None:
-        said = "was not told then, is told now"
+        said = "was not reported then, is reported now"
     elif one.now is None:
-        said = "was told then, is not told now"
+        said = "was reported then, is not reported now"
     elif not differs and one.notes:
         said = "the same, as far as it could be judged anew"
     say(f"\nincident {incident.id} of {incident.job}: {said}", "bold red" if differs else "bold")

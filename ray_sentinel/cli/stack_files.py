@@ -60,7 +60,7 @@ class StackFiles(msgspec.Struct, kw_only=True):
 
 
 def load(paths: Sequence[str]) -> StackFiles:
-    """Read all stacks in files and folders. Raises InputError where there is not one."""
+    """Read all stacks in files and folders. Raises InputError if there is not one."""
     files = StackFiles()
     ranks: dict[tuple[str, int], int] = {}
     seen: dict[tuple[ProcessId, str], int] = {}
@@ -110,7 +110,7 @@ def _on(trace: StackTrace, host: str, pid: int) -> StackTrace:
 
 
 def _is_informative(trace: StackTrace) -> bool:
-    """It says something of its process, and is not just the word that a tool failed."""
+    """Whether it says something about its process, and not only that a tool failed."""
     return bool(trace.threads or trace.kernels or trace.kernels_listed or trace.state)
 
 
@@ -249,7 +249,8 @@ def _of_part(
 
 
 def _by_part(trace: StackTrace, part: TextPart) -> StackTrace:
-    """``trace``, with the pid that the launcher wrote, or in a place of its own, if without one."""
+    """``trace`` with the pid that the launcher wrote; without a pid, with a host name that only its
+    part has."""
     if trace.process.pid:
         return trace
     if part.pid:
@@ -271,9 +272,8 @@ def _with_equal_stacks(path: Path, text: str) -> str:
 
 
 def _of_one_host(path: Path, text: str, stems: Counter[str]) -> str:
-    """A host's name from that of the file, where pids may come again in other files.
-
-    So they may if it is a kernel's log, of which each node has one, or names no process.
+    """The host's name taken from the file's name, if the same pids may occur in other files:
+    if it is a kernel's log, of which each node has one, or names no process; otherwise empty.
     """
     traces = parse(text, ProcessId("", 0))
     if any(trace.tool == "kernel" for trace in traces) and kernel.is_log(text):
@@ -294,7 +294,7 @@ def _of_torchrun(path: Path) -> str:
 def _ranked(
     trace: StackTrace, said: Iterable[int | None], ranks: dict[tuple[str, int], int]
 ) -> StackTrace:
-    """``trace`` with its rank: of the table, or the first that was said."""
+    """``trace`` with its rank: from the table, or else the first one that was given."""
     known = (ranks.get(_key(trace)), *said)
     return _numbered(trace, next((rank for rank in known if rank is not None), None))
 

@@ -54,7 +54,7 @@ def status_view(status: Status, link: str = "") -> RenderableType:
     ]
     parts += [Text(f"note: {clean(note)}", style="dim") for note in status.notes]
     if link or status.page:
-        # In one piece also where it is longer than the terminal is wide: it is to be copied.
+        # In one piece, even if it is longer than the terminal is wide, so that it can be copied.
         shown = clean(link or status.page)
         parts.append(Text(f"page: {shown}", style="dim", no_wrap=True, overflow="ignore"))
     if status.log_dir:

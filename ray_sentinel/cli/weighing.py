@@ -16,7 +16,7 @@ MOST_SHOWN = 12
 
 
 class WeighedRanks(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks of which the same is known."""
+    """Ranks about which the same is known."""
 
     ranks: tuple[int, ...]
     score: float
@@ -31,13 +31,13 @@ class Weighing(msgspec.Struct, frozen=True, kw_only=True):
     named_from: float
     """Score from which a rank may be named."""
     ranks: tuple[WeighedRanks, ...]
-    """Groups of ranks of which the same is known, the most suspected first."""
+    """Groups of ranks about which the same is known, the most suspected first."""
     context: tuple[EvidenceItem, ...]
     """What was observed that counts for or against no rank in particular."""
 
 
 def weighing(scores: EvidenceScores | None, named: Collection[int | None]) -> Weighing | None:
-    """What is known, ranks alike told together; None where nothing was weighed."""
+    """What is known, ranks alike told together; None if nothing was weighed."""
     if scores is None:
         return None
     groups: dict[tuple[object, ...], list[tuple[int, float, tuple[EvidenceItem, ...]]]] = {}

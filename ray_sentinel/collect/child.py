@@ -239,7 +239,7 @@ def _problems_of(collector: Collector) -> list[str]:
 
 
 def _made(channel: Channel, setup: Setup) -> CollectorLoop | None:
-    """The worker; None where the collector could not be made, which the runner is told."""
+    """The worker; None if the collector could not be made, which is reported to the runner."""
     warnings = _Warnings()
     logging.getLogger().addHandler(warnings)
     try:

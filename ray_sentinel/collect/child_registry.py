@@ -138,7 +138,7 @@ def members(group: SpawnedGroup) -> list[Key]:
 
 
 def _orphans(group: SpawnedGroup, stats: Mapping[int, Stat]) -> list[Key]:
-    """Of the group's family, those whose ancestors have all ended.
+    """The members of the group's family whose ancestors have all ended.
 
     They are children of a process above us by now. So may ranks be: their environments lie behind
     a lock that a thread which hangs in the kernel may hold, and are read aside, each once.
@@ -165,7 +165,8 @@ class _Families:
         self.reads: Bounded[Key, bytes] = Bounded(PATIENCE, MOST_HANGING)
         self._known: dict[Key, str] = {}
         self._first: dict[Key, float] = {}
-        """When a process was seen first: until it runs its program it has its parent's."""
+        """When a process was seen first: until it runs its program it has its parent's
+        environment."""
         self._lock = threading.Lock()
 
     def of(self, keys: Iterable[Key]) -> dict[Key, str]:

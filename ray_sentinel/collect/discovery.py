@@ -106,7 +106,7 @@ def read_plugin(path: Path, *, to_run_here: bool = True) -> Plugin:
 def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[CollectorSource]:
     """The collectors in a file: a program is one, a Python file has one for each class.
 
-    Raises InputError where there is none, saying why.
+    Raises InputError if there is none, saying why.
     """
     program = data.startswith((b"#!", b"\x7fELF"))
     if program and executable:
@@ -153,7 +153,7 @@ def collector_classes(path: Path, data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _last_name(base: ast.expr) -> str:
-    """``Collector`` of ``api.Collector``; empty for what is no name."""
+    """``Collector`` of ``api.Collector``; empty for anything but a name."""
     if isinstance(base, ast.Attribute):
         return base.attr
     return base.id if isinstance(base, ast.Name) else ""

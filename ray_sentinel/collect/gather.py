@@ -19,7 +19,7 @@ from ray_sentinel.model.metrics import Event, Family, Labels, Metric, MetricKind
 class Gathering:
     """What one run has yielded so far.
 
-    ``metrics`` are the declared families by name. ``on_event`` is told each event at once.
+    ``metrics`` are the declared families by name. ``on_event`` is called with each event at once.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from ray_sentinel.errors import ConfigError, InputError
 def collector_class(source: CollectorSource) -> type[Collector]:
     """The class that ``source`` names.
 
-    Raises InputError where there is none, and whatever its module raises when imported.
+    Raises InputError if there is none, and whatever its module raises when imported.
     """
     if source.kind == "script":
         from ray_sentinel.collect.script import ScriptCollector
@@ -84,7 +84,7 @@ def _options(setup: Setup, kind: type[Collector]) -> Any:
 
 
 def _with_common_keys(complaint: str) -> str:
-    """The complaint about an unknown key, with the keys that every collector has beside its own."""
+    """The complaint about an unknown key, which also lists the keys that every collector has."""
     found = re.search(r"unknown key (?P<key>[^;]*)(?P<hint>; known here: (?P<own>.*))?", complaint)
     if found is None:
         return complaint

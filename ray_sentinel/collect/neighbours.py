@@ -51,7 +51,7 @@ class _Neighbours:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The judged module of that name; None where there is none. Raises ImportError."""
+        """The judged module of that name; None if there is none. Raises ImportError."""
         spec = PathFinder.find_spec(name, self._places(path), target)
         if spec is None or spec.origin is None:
             return spec

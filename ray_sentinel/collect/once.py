@@ -102,7 +102,7 @@ def host_of(roots: Roots) -> str:
 
 
 def _stored_name(path: Path) -> str:
-    """The first part of the host name in a captured tree; empty where there is none. There may be
+    """The first part of the host name in a captured tree; empty if there is none. There may be
     anything in its place: a FIFO is not waited for."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

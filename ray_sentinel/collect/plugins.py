@@ -146,7 +146,7 @@ class PluginFolders:
 
 
 def _copied(plugin: Plugin) -> bool:
-    """Its copies are still there: a machine that tidies /tmp may have taken them."""
+    """Whether its copies are still there: a machine that tidies /tmp may have removed them."""
     return all(os.path.exists(source.target) for source in plugin.sources)
 
 

@@ -38,7 +38,7 @@ STUCK_CHECK_SECONDS = 2.0
 
 
 class ScheduleStep(Enum):
-    """What is to be done now."""
+    """What must be done now."""
 
     SPAWN = "spawn"
     ASK = "ask"
@@ -80,7 +80,7 @@ class Schedule:
         self._at = now
         """When the phase wants something."""
         self._due = now
-        """When the collector is to be asked."""
+        """When the collector must be asked."""
         self._asked = now
         self._killed = now
         self._for_good = False

@@ -38,7 +38,7 @@ class CollectorSlot:
         self._settings, self._around = settings, around
         self._retired: list[Version] = []
         self._timeouts = self._restarts = 0
-        """Of versions that ended: the sums never fall."""
+        """Counts of versions that ended: the sums never fall."""
         self._tried_digest = source.digest
         self._waiting: CollectorSource | None = None
         """To be tried once the old one's process can be killed."""

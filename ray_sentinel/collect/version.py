@@ -32,7 +32,7 @@ class LastResult:
 
     def __init__(self) -> None:
         self.tried = False
-        """A run has ended, well or not."""
+        """Whether a run has ended, well or not."""
         self.success: bool | None = None
         self.seconds: float | None = None
         self.last_success: float | None = None
@@ -43,9 +43,9 @@ class LastResult:
         self.error = ""
         """What the last run raised."""
         self.misconfigured = False
-        """The last run failed because of its settings."""
+        """Whether the last run failed because of its settings."""
         self.outcome: Outcome | None = None
-        """Of the last run that was answered."""
+        """The outcome of the last run that was answered."""
         self._last_families: tuple[Family, ...] = ()
         """The last families: "nothing new" means that they still hold."""
         self._fresh_at = 0.0
@@ -278,7 +278,7 @@ class Version:
             self.schedule.hello(self._around.clock.monotonic(), self._timing(message))
         elif isinstance(message, RunAnswer) and message.sequence == self._expected(phase):
             self._on_answer(message)
-        # One that is asked each second says the same for days: that is nothing to be served anew.
+        # One that is asked each second answers the same for days: that need not be served again.
         quiet = phase == "running" and self.last.success and self.last.gist == before
         self.changed = self.changed or not quiet
 

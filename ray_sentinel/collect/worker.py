@@ -155,7 +155,7 @@ class CollectorProcess:
         except FrameError as error:
             why = str(error)
         if why or not data:
-            # What it said last is in the log by now: its stderr closes after, or with, its stdout.
+            # Its last output is in the log by now: its stderr closes after, or with, its stdout.
             self._log.read()
             self._stdout.close()
             self._handlers.closed(why)

@@ -19,9 +19,9 @@ ActorLayout = Literal[
 ]  # fmt: skip
 
 ACTOR_LIMITS: dict[ActorClock, float] = {"hard": 5.0, "silence": 20.0, "start-up": 90.0}
-"""Seconds from the trouble until the culprit must be named, for each clock. A wait is told from a
-long call after max(15 s, 3 x the usual call), and five seconds later it has been looked at; no call
-of these jobs usually takes 5 s. A fault of the clock "slow" need not be reported at all."""
+"""Seconds from the trouble until the culprit must be named, for each clock. A wait is distinguished
+from a long call after max(15 s, 3 x the usual call), and five seconds later it has been looked at;
+no call of these jobs usually takes 5 s. A fault of the clock "slow" need not be reported at all."""
 
 ROLES: dict[ActorLayout, tuple[str, ...]] = {
     "rl-sync": ("rollout", "reward", "trainer"),
@@ -75,8 +75,8 @@ class ActorFaultSpec(msgspec.Struct, frozen=True, kw_only=True):
 def _stuck(
     what: str, way: str, rank_kind: FaultKind, *, hard: bool = False, also: bool = True
 ) -> ActorFaultSpec:
-    """A member that stands still. Where it is no rank, nobody knows that it should not until a
-    call to it is overdue, whatever else is known of it."""
+    """A member that stands still. If it is not a rank, nobody knows that it should not until a call
+    to it is overdue, whatever else is known of it."""
     kinds: tuple[FaultKind, ...] = ("actor-stuck", rank_kind) if also else ("actor-stuck",)
     return ActorFaultSpec(
         what=what,

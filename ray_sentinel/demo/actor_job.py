@@ -52,11 +52,11 @@ class ActorJob:
 
     @property
     def script(self) -> str:
-        """What the driver's program is called, without its ending."""
+        """The name of the driver's program, without its suffix."""
         return self._scripts["x_main"].removesuffix(".py")
 
     def start(self) -> None:
-        """Start the driver, behind what it needs. Raises SentinelError where that does not come."""
+        """Start the driver, behind what it needs. Raises SentinelError if that does not come."""
         if self._plan.how == "oom" and not any(
             os.access(group, os.W_OK) for group in (CGROUP / "memory", CGROUP / "cgroup.procs")
         ):
@@ -134,7 +134,7 @@ class ActorJob:
         return max(*(moment for moment in found if moment), moved or 0.0)
 
     def noted(self, name: str) -> float | None:
-        """A number that the program has written down; None where it has not."""
+        """A number that the program has written down; None if it has not."""
         try:
             return float((self._folder / name).read_text())
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""One job of Ray actors and what goes wrong in it: drawn at random, or told."""
+"""One job of Ray actors and what goes wrong in it: drawn at random, or given."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ class ActorTrialPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> ActorFaultSpec:
+        """The catalogue's row of the fault."""
         return ACTOR_ALL[self.fault]
 
     @property
@@ -74,7 +75,7 @@ class ActorTrialPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> float | None:
-        """Seconds; None where nothing need be told."""
+        """Seconds; None if nothing need be reported."""
         return ACTOR_LIMITS.get(self.clock)
 
     @property
@@ -101,7 +102,7 @@ class ActorTrialPlan(msgspec.Struct, frozen=True, kw_only=True):
 def draw_actors(
     fault: str = "", seed: int | None = None, *, layout: str = "", attach: Attach | None = None
 ) -> ActorTrialPlan:
-    """What was not told is drawn; the same ``seed`` draws the same. Raises UsageError."""
+    """What is not given is drawn; the same ``seed`` draws the same. Raises UsageError."""
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 31)
     if fault and fault not in ACTOR_ALL:
@@ -136,7 +137,7 @@ def draw_actors(
 
 
 def draw_shown(fault: str = "", seed: int | None = None, attach: Attach = "") -> ActorTrialPlan:
-    """A synchronous RL job for the demo: where no fault is told, one of its rollouts stands still
+    """A synchronous RL job for the demo: if no fault is given, one of its rollouts stands still
     in its reward function. Raises UsageError."""
     plan = draw_actors(fault or "sleep", seed, layout="rl-sync", attach=attach)
     if fault:

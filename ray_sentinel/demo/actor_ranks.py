@@ -16,7 +16,7 @@ class RankActor:
     """One rank. Its variables are those of its worker's runtime environment."""
 
     def pid(self) -> int:
-        """Of the worker."""
+        """The process id of the worker."""
         return os.getpid()
 
     def train(self, folder: str, script: str) -> None:

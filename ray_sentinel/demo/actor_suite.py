@@ -89,8 +89,8 @@ def actor_line(outcome: ActorTrialOutcome) -> ActorTrialResult:
 
 
 def actor_plans(seed: int, only: Iterable[str] = ()) -> Iterator[ActorTrialPlan]:
-    """Without end: each fault once a round, every round drawn anew. ``only`` names faults and
-    layouts. Raises UsageError where no fault is left."""
+    """Yields without end: each fault once a round, every round drawn again. ``only`` names faults
+    and layouts. Raises UsageError if no fault is left."""
     wanted = set(only)
     layouts = {layout for row in ACTOR_ALL.values() for layout in row.layouts}
     if unknown := wanted - layouts - set(ACTOR_ALL):
@@ -122,7 +122,7 @@ def needs_dashboard(plans: Iterable[ActorTrialPlan]) -> bool:
 
 
 def actor_trial(plan: ActorTrialPlan, machines: Machines) -> ActorTrialOutcome:
-    """One trial in a folder of its own; what comes to nothing is told, not raised."""
+    """One trial in a folder of its own; what comes to nothing is reported, not raised."""
     with tempfile.TemporaryDirectory(prefix="fault-") as folder:
         try:
             return ActorTrial(plan, machines, Stage(machines.ray), Path(folder)).play()

@@ -53,17 +53,19 @@ class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def right(self) -> bool:
+        """Whether the trial came about, and the verdict is right."""
         return not self.wrong and not self.broken
 
     @property
     def incident(self) -> dict[str, Any] | None:
+        """The first incident; None if there is none."""
         return self.incidents[0] if self.incidents else None
 
 
 class TrialScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells the incidents of one trial from those of others on the machine: they are named
-    after its programs or are about its processes. Two trials may draw one name, and the later one
-    has none of the incidents before it."""
+    """What distinguishes the incidents of one trial from those of others on the machine: they are
+    named after its programs or are about its processes. Two trials may draw one name, and the later
+    one has none of the incidents before it."""
 
     since: float
     """Unix time at which the trial began."""
@@ -108,11 +110,12 @@ class ActorTrial:
             self._second = ActorJob(drawn, machines, other)
         self._started = time.time()
         self._names: set[str] = set()
-        """Of the jobs that its ranks form."""
+        """Names of the jobs that its ranks form."""
         self._well = ""
 
     def play(self, *, report: bool = False) -> ActorTrialOutcome:
-        """To the verdict, and a little longer. Raises SentinelError where it comes to nothing."""
+        """Run up to the verdict, and a little longer. Raises SentinelError if it comes to
+        nothing."""
         self._started = time.time()
         try:
             self._job.start()
@@ -193,8 +196,8 @@ class ActorTrial:
         self._stage.until(seconds + 5, note, ready)
 
     def _listen(self, status: Status | None, began: float) -> None:
-        """Nobody may say that a job is well that has stood still for longer than it takes to tell.
-        Where the driver has ended there is none."""
+        """Nobody may say that a job is well if it has stood still for longer than it takes to
+        notice. After the driver's end there is no such job."""
         limit = self._plan.limit
         late = limit is not None and status is not None and status.time > began + limit
         if late and status is not None and not self._well and self._job.ended() is None:
@@ -249,7 +252,7 @@ class ActorTrial:
 
 
 def ask_command(machines: Machines, what: str) -> Any:
-    """What ``ray-sentinel WHAT --json`` prints. Raises SentinelError where it prints nothing."""
+    """What ``ray-sentinel WHAT --json`` prints. Raises SentinelError if it prints nothing."""
     command = process.python_module(
         "ray_sentinel.cli.main", what, "--json", f"--address={machines.gcs_address}"
     )
@@ -261,7 +264,7 @@ def ask_command(machines: Machines, what: str) -> Any:
 
 
 def accused(incidents: Sequence[Mapping[str, Any]], members: Mapping[int, str]) -> list[str]:
-    """The members that any of the incidents names; what is none is told by its pid or label.
+    """The members that any of the incidents names; anything else is given by its pid or label.
 
     >>> accused([{"culprits": [{"pid": 7}, {"pid": 8, "host": "n"}]}], {7: "rollout-1"})
     ['pid 8 on n', 'rollout-1']
@@ -278,7 +281,7 @@ def accused(incidents: Sequence[Mapping[str, Any]], members: Mapping[int, str]) 
 def judge_actors(
     plan: ActorTrialPlan, incidents: Sequence[Mapping[str, Any]], named: Sequence[str]
 ) -> str:
-    """What is wrong with the incidents, held against what was drawn; empty where nothing is."""
+    """What is wrong with the incidents, held against what was drawn; empty if nothing is."""
     if plan.clock == "healthy":
         told = [f"{one['kind']}: {one['summary']}" for one in incidents]
         return f"a false alarm: {'; '.join(told)}" if told else ""

@@ -18,9 +18,9 @@ LAYOUTS: tuple[Layout, ...] = ("data", "ddp", "tensor", "pipeline", "experts")
 DATA: tuple[Layout, ...] = ("data", "ddp")
 
 LIMITS: dict[Clock, float] = {"hard": 5.0, "silence": 15.0, "start-up": 90.0, "outside": 75.0}
-"""Seconds from the trouble until the culprit must be named, or until it must be said that there is
-none, for each clock. Silence is told from a slow step after max(10 s, 3 steps); none of the
-trainings has steps of 3 s."""
+"""Seconds from the trouble until the culprit must be named, or until the report must say that there
+is none, for each clock. Silence is distinguished from a slow step after max(10 s, 3 steps); none of
+the trainings has steps of 3 s."""
 
 
 class FaultSpec(msgspec.Struct, frozen=True, kw_only=True):

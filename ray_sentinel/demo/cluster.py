@@ -45,7 +45,7 @@ class Machines:
         self.client_address = f"ray://127.0.0.1:{client_port}"
         """Where Ray Client is served, if it is."""
         self.dashboard_url = f"http://127.0.0.1:{dashboard_port}"
-        """Of the dashboard, if there is one."""
+        """Address of the dashboard, if there is one."""
         self._guests = 0
         nodes = sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"] in ADDRESSES)
         self.addresses: list[str] = [node["NodeManagerAddress"] for node in nodes]
@@ -55,7 +55,7 @@ class Machines:
         """One more node for a while; yields its address. Any thread may call.
 
         It has ``resources`` of its own, and an object store of ``store`` bytes (Ray's choice if
-        0). Raises SentinelError where the node does not come up.
+        0). Raises SentinelError if the node does not come up.
         """
         address = f"127.0.0.{FIRST_GUEST + self._guests}"
         self._guests += 1

@@ -123,7 +123,7 @@ class DemoJob:
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        # Newer PyTorch records by itself, older ones only where they are told to.
+        # Newer PyTorch records by itself, older ones only if told to.
         variables["TORCH_FR_BUFFER_SIZE"] = "2000" if self._recorder else "0"
         if self._answers:
             port = free_port()

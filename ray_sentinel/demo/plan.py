@@ -1,4 +1,4 @@
-"""One training and what goes wrong in it: drawn at random, or told."""
+"""One training and what goes wrong in it: drawn at random, or given."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ class TrialPlan(TrainingScript, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> FaultSpec:
+        """The catalogue's row of the fault."""
         return ALL[self.fault]
 
 
@@ -84,7 +85,7 @@ def draw(
     attach: Attach | None = None,
     world: int = 0,
 ) -> TrialPlan:
-    """What was not told is drawn; the same ``seed`` draws the same. Raises UsageError."""
+    """What is not given is drawn; the same ``seed`` draws the same. Raises UsageError."""
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 31)
     if fault and fault not in ALL:

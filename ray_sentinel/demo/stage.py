@@ -76,7 +76,7 @@ class Stage:
         return True
 
     def wait_for_agents(self, count: int) -> None:
-        """Until so many nodes are watched. Raises SentinelError where they are not in time."""
+        """Wait until ``count`` nodes are watched. Raises SentinelError if they are not in time."""
         note = "starting an agent on each node"
         if not self.until(AGENTS_SECONDS, note, lambda: self._nodes() >= count):
             raise SentinelError("not all nodes are watched: see `ray-sentinel status`")

@@ -24,7 +24,7 @@ def watched_machines(
     """A cluster with an agent on each node; ``folder`` takes the sentinel's ``log_dir``. Its head
     serves Ray Client, and has a dashboard, only if asked to.
 
-    Raises SentinelError where the agents do not start.
+    Raises SentinelError if the agents do not start.
     """
     config = Config(job="demo", log_dir=str(folder / "ray_sentinel"))
     with start_machines(client=client, dashboard=dashboard) as machines:
@@ -39,7 +39,7 @@ def watched_machines(
 def run(plan: TrialPlan, folder: Path, *, tell: Tell) -> TrialOutcome:
     """Play it. ``folder`` takes the scripts, the ranks' logs and the sentinel's ``log_dir``.
 
-    Raises SentinelError where the cluster or the job does not start.
+    Raises SentinelError if the cluster or the job does not start.
     """
     tell(None, "starting a Ray cluster of three nodes")
     with watched_machines(folder, tell) as machines:

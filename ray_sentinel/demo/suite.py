@@ -99,8 +99,8 @@ def line(outcome: TrialOutcome) -> TrialResult:
 
 
 def plans(faults: Iterable[str], seed: int) -> Iterator[TrialPlan]:
-    """Without end: each fault once a round, every round drawn anew; attached two times of three,
-    and each fault once in every way of attaching in any three rounds."""
+    """Yields without end: each fault once a round, every round drawn again; attached two times of
+    three, and each fault once in every way of attaching in any three rounds."""
     names = list(faults)
     for number in count():
         turn, place = divmod(number, len(names))
@@ -109,7 +109,7 @@ def plans(faults: Iterable[str], seed: int) -> Iterator[TrialPlan]:
 
 
 def trial(plan: TrialPlan, machines: Machines) -> TrialOutcome:
-    """One trial in a folder of its own; what comes to nothing is told, not raised."""
+    """One trial in a folder of its own; what comes to nothing is reported, not raised."""
     with tempfile.TemporaryDirectory(prefix="fault-") as folder:
         try:
             return play(plan, machines, Stage(machines.ray), Path(folder))

@@ -49,14 +49,17 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def right(self) -> bool:
+        """Whether the trial came about, and the verdict is right."""
         return not self.wrong and not self.broken
 
     @property
     def attached(self) -> bool:
+        """Whether the script tells the sentinel anything."""
         return bool(self.plan.attach)
 
     @property
     def incident(self) -> Incident | None:
+        """The first incident; None if there is none."""
         return self.incidents[0] if self.incidents else None
 
     @property
@@ -70,7 +73,7 @@ def play(
 ) -> TrialOutcome:
     """Write the program, run it, wait for the verdict and end it.
 
-    With ``report`` also wait for the bundle. Raises SentinelError where the training does not come
+    With ``report`` also wait for the bundle. Raises SentinelError if the training does not come
     to the place of the trouble.
     """
     write_scripts(folder, plan)
@@ -117,7 +120,7 @@ def accused(incidents: tuple[Incident, ...] | list[Incident]) -> list[int]:
 
 
 def judge(plan: TrialPlan, incidents: list[Incident]) -> str:
-    """What is wrong with the incidents, held against what was drawn; empty where nothing is."""
+    """What is wrong with the incidents, held against what was drawn; empty if nothing is."""
     if plan.expected.clock == "healthy":
         told = [f"{i.kind}: {i.summary}" for i in incidents]
         return f"a false alarm: {'; '.join(told)}" if told else ""
@@ -147,6 +150,7 @@ def _until_begun(plan: TrialPlan, job: DemoJob, stage: Stage) -> float:
 
 
 def outlook(plan: TrialPlan) -> str:
+    """What is known beforehand, in words: how many ranks will get stuck, not which."""
     if plan.expected.clock == "healthy":
         return "nothing will go wrong"
     count = {0: "all", 1: "one"}.get(len(plan.ranks), str(len(plan.ranks)))
@@ -212,7 +216,7 @@ def _resize(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
 
 
 def _end_all(job: DemoJob, stage: Stage, note: str) -> None:
-    """Ask all ranks to end, and wait until they have. Raises SentinelError where they do not."""
+    """Ask all ranks to end, and wait until they have. Raises SentinelError if they do not."""
     job.signal(signal.SIGTERM)
     if not stage.until(30, note, lambda: len(job.ended()) >= job.world):
         raise SentinelError("the ranks do not end when they are asked to")

@@ -131,7 +131,7 @@ class Check(abc.ABC, Generic[F]):
 
     @abc.abstractmethod
     def look(self, plan: RunPlan, here: Here) -> F | None:
-        """The facts of this node; None where there is nothing to look at."""
+        """The facts of this node; None if there is nothing to look at."""
 
     @abc.abstractmethod
     def judge(self, case: CheckInput[F]) -> Iterable[CheckResult]:
@@ -149,7 +149,7 @@ def warning(seen: str, remedy: str, host: str = "") -> CheckResult:
 
 
 def failure(seen: str, remedy: str, host: str = "") -> CheckResult:
-    """The run cannot work so."""
+    """The run cannot work like this."""
     return CheckResult(outcome="failure", seen=seen, remedy=remedy, host=host)
 
 

@@ -69,7 +69,7 @@ class Examiner:
         return msgspec.msgpack.encode(Examined(looks=looks, place=place, problem=problem))
 
     def _address(self) -> str:
-        """Of the interface that the ranks will use, else the one that Ray uses."""
+        """The address of the interface that the ranks will use, else of the one that Ray uses."""
         wish = self._plan.interface or self._here.environ.get("NCCL_SOCKET_IFNAME", "")
         named = chosen(wish, interfaces()) if wish else ()
         found = [address for item in named for address in item.addresses]
@@ -139,7 +139,7 @@ def describe(ray: Any, address: str) -> Cluster:
 
 
 def _unique(nodes: Sequence[Joined]) -> tuple[Joined, ...]:
-    """Nodes of one machine are told apart by their address, and then by their id."""
+    """Nodes of one machine are distinguished by their address, and then by their id."""
     by_host = Counter(node.host for node in nodes)
     by_place = Counter((node.host, node.address) for node in nodes)
 

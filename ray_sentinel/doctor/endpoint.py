@@ -40,7 +40,7 @@ def meeting_point(plan: RunPlan, environ: Mapping[str, str]) -> MeetingPoint:
     host, _, port = bare.rpartition(":")
     if not host or (port and "]" in port):
         host, port = bare, ""
-    # An endpoint on etcd's port is one, whoever did not say the backend.
+    # An endpoint on etcd's port is an etcd, even if nobody named the backend.
     if not backend:
         backend = "etcd-v2" if port == "2379" else "c10d"
     number = port_number(port) if port else DEFAULT_PORTS.get(backend, C10D_PORT)

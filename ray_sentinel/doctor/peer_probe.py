@@ -1,8 +1,8 @@
 """Nodes probe each other: can they connect on the chosen interface, and do their clocks agree?
 
-Each node listens for a moment; whoever connects is told the time, as one double. From the moments
-before and after follows how far the clocks are apart, as in NTP (RFC 5905, section 8), give or take
-half of the round trip.
+Each node listens for a moment, and sends the time, as one double, to whoever connects. How far the
+clocks are apart follows from the moments before and after, as in NTP (RFC 5905, section 8), give or
+take half of the round trip.
 """
 
 from __future__ import annotations

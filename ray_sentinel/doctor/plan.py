@@ -54,5 +54,5 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that one check may take on one node."""
 
     def wants(self, name: str) -> bool:
-        """Whether the check of this name is to run."""
+        """Whether the check of this name must run."""
         return name not in self.skip and (not self.only or name in self.only)

@@ -1,6 +1,6 @@
 """Explains mistakes in YAML files: what was meant, where the parser only says where it stopped.
 
-PyYAML parses. Written here is only what it does not tell. yamllint, which is under the GPL, stops
+PyYAML parses; only what it does not report is written here. yamllint, which is under the GPL, stops
 where PyYAML stops and says the same there; ruamel.yaml is a fork of PyYAML with the same messages.
 """
 
@@ -60,7 +60,7 @@ def read(text: str) -> Read:
         text = "it is nested too deeply to be read"
         return Read(mistakes=(Mistake(line=None, text=text, remedy="flatten it"),))
     except ValueError as error:
-        # A date such as 2024-13-45 looks like one to the parser, and is none.
+        # A date such as 2024-13-45 looks like one to the parser, but is not.
         remedy = "put quotes around what is no number and no date"
         return Read(mistakes=(Mistake(line=None, text=str(error), remedy=remedy),))
     return Read(data=data, mistakes=(*loader.odd, *_missing_spaces(text, data)))
@@ -158,7 +158,7 @@ def _unreadable(error: yaml.YAMLError) -> Mistake:
 
 
 def _missing_spaces(text: str, data: Any) -> Iterator[Mistake]:
-    """``lr:1e-4`` alone is a text, and no key: loads, and means nothing."""
+    """``lr:1e-4`` alone is a text, not a key: it loads, and means nothing."""
     scalars = set(_scalars(data))
     told = 0
     for number, line in enumerate(text.splitlines(), 1):

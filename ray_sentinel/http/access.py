@@ -3,8 +3,8 @@
 Any user of a node can listen on a port of loopback and answer there, and can ask whoever listens.
 So each deployment has a secret, 32 random bytes, from which all else is derived by HMAC-SHA256:
 
-* the *token* is in the page's link. Who holds it may read.
-* the *cookie* is what a browser keeps in its place. Who holds it may read.
+* the *token* is in the page's link. Whoever holds it may read.
+* the *cookie* is what a browser keeps in its place. Whoever holds it may read.
 
 Programs of ours never send either. They sign what they ask, and check a signature of the answer
 before they believe a word of it, error statuses included:
@@ -18,8 +18,8 @@ before they believe a word of it, error statuses included:
 What signs depends on what a client has. One that read the page's file has the *secret*, and signs
 the address that it dialled with it: whoever holds another port and passes the request on to the
 real one gets nothing. One that has the token came through a tunnel and cannot know the server's
-address: it leaves that out. The keys that come of the token are others than those of the secret:
-who has the token, and nothing else, cannot pretend to be the server to who has the secret.
+address: it leaves that out. The keys derived from the token differ from those derived from the
+secret: whoever has only the token cannot pretend to be the server to a client that has the secret.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _answer_signature(
 
 
 def _signature(key: bytes, *fields: bytes) -> bytes:
-    """Over the fields with their lengths: no two lists of fields look the same."""
+    """The signature of the fields with their lengths: no two lists of fields look the same."""
     signed = hmac.new(key, digestmod=hashlib.sha256)
     for field in fields:
         signed.update(len(field).to_bytes(8, "big") + field)

@@ -49,7 +49,7 @@ def address(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a bracket that is not closed, a port that is none
+    except ValueError:  # a bracket that is not closed, an invalid port
         return None
     return parts if good else None
 
@@ -73,7 +73,7 @@ def get(
 ) -> bytes:
     """The body of an answer; ``data`` makes it a POST, ``tls`` is for an ``https`` address.
 
-    Raises UnreachableError where there is no answer within ``seconds`` (of the connection, and of
+    Raises UnreachableError if there is no answer within ``seconds`` (of the connection, and of
     each read), one that is no HTTP, or more than ``most_bytes``; RefusedError for an error status.
     """
     if address(url) is None:
@@ -86,10 +86,10 @@ def get(
         if tls is not None:
             handlers.append(urllib.request.HTTPSHandler(context=tls))
         if "Authorization" in (headers or {}):
-            handlers.append(_Stays())  # it would be told to whom we are sent on to
+            handlers.append(_Stays())  # a redirection would pass it on
         with urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer:
             body = bytes(answer.read(most_bytes + 1))
-            # A read of a given size does not tell a cut answer from a whole one.
+            # A read of a given size does not distinguish a cut answer from a whole one.
             if len(body) <= most_bytes and answer.length:
                 raise http.client.IncompleteRead(body, answer.length)
     except urllib.error.HTTPError as error:
@@ -143,7 +143,7 @@ def exchange(
 
 
 class _Stays(urllib.request.HTTPRedirectHandler):
-    """What was meant for one server is told to no other."""
+    """Follows no redirection: what was meant for one server is sent to no other."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -212,4 +212,4 @@ def _rest(error: urllib.error.HTTPError, most_bytes: int) -> bytes:
     try:
         return error.read(most_bytes)
     except (OSError, http.client.HTTPException):
-        return b""  # the status was said; only its reason is lost
+        return b""  # the status has come; only its reason is lost

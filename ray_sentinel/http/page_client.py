@@ -1,4 +1,4 @@
-"""Asking the coordinator's page so that it and we prove who we are; see ``access``."""
+"""Asking the coordinator's page so that both sides prove who they are; see ``access``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOW_TO_GET_IN = (
 
 
 class UnprovenError(UnreachableError):
-    """Somebody answers, and does not prove to be the page: nothing of the answer is believed."""
+    """Somebody answers without proving to be the page: nothing of the answer is believed."""
 
 
 class NoTokenError(UnreachableError):
@@ -44,7 +44,7 @@ class PageClient:
         self.root = root.rstrip("/")
         self._credential, self._proxy = credential, proxy
         self._ahead = 0.0
-        """Seconds by which the server's clock is ahead of ours, once it said so."""
+        """Seconds by which the server's clock is ahead of ours, once it has told its time."""
 
     @property
     def is_bound(self) -> bool:
@@ -54,8 +54,8 @@ class PageClient:
     def get(self, path: str, *, seconds: float, most_bytes: int = MOST_BYTES) -> bytes:
         """The body of what the page answers to a path of its own, which begins with a slash.
 
-        Raises UnreachableError where nobody answers within ``seconds``; UnprovenError where
-        somebody else does; RefusedError where the page itself answers with an error status.
+        Raises UnreachableError if nobody answers within ``seconds``; UnprovenError if somebody else
+        does; RefusedError if the page itself answers with an error status.
         """
         deadline = time.monotonic() + seconds
         for last in (False, True):
@@ -82,7 +82,7 @@ class PageClient:
         return answer.body
 
     def get_json(self, path: str, *, seconds: float, most_bytes: int = MOST_BYTES) -> Any:
-        """The same, decoded. Raises UnreachableError also for what is no JSON."""
+        """The same, decoded. Raises UnreachableError also if the answer is not JSON."""
         body = self.get(path, seconds=seconds, most_bytes=most_bytes)
         try:
             return json.loads(body)
@@ -99,9 +99,9 @@ class PageClient:
 
 
 def split_link(link: str) -> tuple[str, str]:
-    """A page's URL without a query, and the token in that; empty where it has none.
+    """A page's URL without a query, and the token in that; empty if there is none.
 
-    Raises UsageError for what is no URL, without saying the token.
+    Raises UsageError for anything but a URL, without revealing the token.
     """
     if address(link) is None:
         raise UsageError(f"{link.partition('?')[0]!r} is no address of a page: http://HOST:PORT is")
@@ -113,12 +113,12 @@ def split_link(link: str) -> tuple[str, str]:
 
 
 def without_token(link: str) -> str:
-    """To be shown; what is no URL as it is."""
+    """The link to be shown, without its token; anything but a URL is unchanged."""
     return split_link(link)[0] if "token=" in link and address(link) is not None else link
 
 
 def is_page(link: str, seconds: float) -> bool:
-    """Whether whoever answers there says that it is a page that wants a token."""
+    """Whether the server there describes itself as a page that requires a token."""
     try:
         answer = exchange(f"{split_link(link)[0]}/api/v1/status", seconds=seconds, proxy=True)
     except UnreachableError:
@@ -153,11 +153,11 @@ def token_in(path: Path) -> str:
 def page_client(
     link: str, environ: Mapping[str, str] = os.environ, *, token: str = "", proxy: bool = False
 ) -> PageClient:
-    """Who asks the page at ``link``, which may hold its token.
+    """The client for the page at ``link``, which may hold its token.
 
     Else with ``token``; else, where the page is one of this user on this machine, with its file;
-    else with what the environment has. Raises NoTokenError where there is none of these, and
-    UsageError for a token that is none.
+    else with what the environment has. Raises NoTokenError if there is none of these, and
+    UsageError for an invalid token.
     """
     root, in_link = split_link(link)
     if in_link:

@@ -2,8 +2,8 @@
 
 It holds the page's address and the deployment's secret, is 0600, and lies in a folder that only its
 user can write to: ``/dev/shm/ray_sentinel-<uid>``, else the same name in the temporary folder, else
-``~/.ray_sentinel``, for the first two names can be taken by anybody. Nothing in a folder or a file
-of another user is believed, and it is said which that is.
+``~/.ray_sentinel``, because anybody can take the first two names. Nothing in a folder or a file of
+another user is believed, and the one in question is reported.
 
 The coordinator holds a lock on its file (``flock``) as long as it lives, also across containers
 that share the folder, and the kernel drops it after SIGKILL too: a file without a lock is what a
@@ -217,7 +217,7 @@ def _names(directory: int) -> list[str]:
 
 
 def _read(directory: int, name: str) -> PageEntry | None:
-    """What a file says; None where its coordinator has gone.
+    """The content of a file; None if its coordinator has gone.
 
     Raises OSError, and _UntrustedError for a file that is not ours alone or says nothing.
     """

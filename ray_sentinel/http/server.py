@@ -4,12 +4,12 @@ One thread with an event loop of its own serves all connections, so none can hol
 each is bounded: in the bytes of its request, in the time it takes to send it or to take the answer,
 and in their number. Only GET and HEAD are answered, and no request may have a body.
 
-An answer may be a stream: its pieces come when there is something to tell, each is to be taken in
-the time that an answer has, and its connection ends with it.
+An answer may be a stream: its pieces are sent when there is something new, the client must take
+each within the time that an answer has, and the connection ends with the stream.
 
-With ``tls`` all of it goes through TLS: a handshake is bounded like a request, and who speaks plain
-HTTP is told so. ``authenticate`` is asked before anything is told, the paths that there are
-included.
+With ``tls`` all of it goes through TLS: a handshake is bounded like a request, and a client that
+speaks plain HTTP is told so. ``authenticate`` is asked before anything is revealed, including which
+paths exist.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class BadRequestError(Exception):
-    """The client sent what cannot be answered; the connection is closed."""
+    """The request cannot be answered; the connection is closed."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)
@@ -96,7 +96,7 @@ class Server:
     they must return at once.
 
     ``tls`` is asked for each connection, so that a renewed certificate is used at once; it raises
-    OSError where there is none, and that connection is cut. ``headers`` are added to each answer.
+    OSError if there is none, and that connection is cut. ``headers`` are added to each answer.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="http-server", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve. Raises what the system raises where it cannot."""
+        """Begin to serve. Raises the system's error if that fails."""
         self._thread.start()
         self._started.result(timeout=10)
 
@@ -162,7 +162,7 @@ class Server:
             connection, _ = self._socket.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                # It would be said again at once, and take all of a core.
+                # It would be reported again at once, and take all of a core.
                 loop.remove_reader(self._socket)
                 loop.call_later(_FULL_SECONDS, self._accept_again)
             return  # else the client has gone already
@@ -291,9 +291,9 @@ class Server:
 
 
 async def _first_byte(connection: socket.socket) -> bytes:
-    """What a connection begins with, which stays to be read; empty where it was closed.
+    """The first bytes of a connection, which remain to be read; empty if it was closed.
 
-    Raises TimeoutError where nothing comes.
+    Raises TimeoutError if nothing comes.
     """
     loop = asyncio.get_running_loop()
     arrived = asyncio.Event()
@@ -308,7 +308,7 @@ async def _first_byte(connection: socket.socket) -> bytes:
 async def _open(
     connection: socket.socket, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The streams of a connection, after its handshake. Raises OSError where that fails."""
+    """The streams of a connection, after its handshake. Raises OSError if that fails."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_REQUEST)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -322,7 +322,7 @@ async def _open(
 
 
 async def _close_tls(writer: asyncio.StreamWriter) -> None:
-    """Hand over what is left in the buffer, and say that this was all of it (RFC 8446, 6.1)."""
+    """Hand over what is left in the buffer, and announce the end of the data (RFC 8446, 6.1)."""
     writer.close()
     await asyncio.wait_for(writer.wait_closed(), REQUEST_SECONDS)
 
@@ -341,7 +341,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
 def parse(head: bytes) -> tuple[Request, bool]:
     """A request from its head, and whether the connection is kept open (RFC 9112).
 
-    Raises BadRequestError for what is no request, or has a body.
+    Raises BadRequestError for anything that is not a request, or has a body.
     """
     lines = head.decode("latin-1").lstrip("\r\n").rstrip("\r\n").split("\r\n")
     parts = lines[0].split(" ")
@@ -376,7 +376,7 @@ async def _send_stream(
     response: Response,
     stream: Callable[[], AsyncGenerator[bytes, None]],
 ) -> None:
-    """Without a length: it ends with its connection (RFC 9112, 6.3)."""
+    """Send a stream, without a length: it ends with its connection (RFC 9112, 6.3)."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
     async with contextlib.aclosing(stream()) as pieces:
@@ -398,6 +398,6 @@ def _head(response: Response, *lines: str, keep: bool) -> bytes:
 
 
 async def _send_in_time(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Send it. Raises TimeoutError where the client does not take it, OSError where it has gone."""
+    """Send it. Raises TimeoutError if the client does not take it, OSError if it has gone."""
     writer.write(data)
     await asyncio.wait_for(writer.drain(), REQUEST_SECONDS)

@@ -51,7 +51,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 class WebAccess:
     """The TLS context, headers and authentication of one server, for ``serving.server.Server``.
 
-    Raises ConfigError where the file cannot be used at the start; later, ``problem`` says what is
+    Raises ConfigError if the file cannot be used at the start; later, ``problem`` says what is
     wrong with it, and what was good before stays.
     """
 

@@ -7,7 +7,7 @@ it. What the format knows and this server cannot do is refused, like any unknown
 was asked for is left out in silence.
 
 File, certificates and token are looked at once a second on a thread of their own; what cannot be
-used is said, and what was good before stays in use.
+used is reported, and the last usable settings stay in use.
 """
 
 from __future__ import annotations

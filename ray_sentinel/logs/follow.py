@@ -40,7 +40,7 @@ class ViewLine(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     mark: str = ""
     kind: str = ""
-    """The failure class of the signature that the line matches; empty where it matches none."""
+    """The failure class of the signature that the line matches; empty if it matches none."""
     repeated: int = 1
 
 
@@ -187,7 +187,7 @@ def _drop_first(lines: list[bytes]) -> None:
 
 
 def _damaged(item: Described, problem: str) -> Shown:
-    """A line that tells of trouble with the file itself."""
+    """A line that reports trouble with the file itself."""
     return _noted(item, problem, "error")
 
 

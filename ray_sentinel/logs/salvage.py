@@ -14,7 +14,7 @@ than these."""
 
 
 def damage_text(problem: str, packed: str, *, partly: bool) -> str:
-    """What a reader is told about a damaged file, and what to do; ``packed`` is as in
+    """The message for people about a damaged file, with what to do; ``packed`` is as in
     ``compression``."""
     again = "; copy it again from where it was packed" if packed else ""
     if problem.startswith(ENDLESS):

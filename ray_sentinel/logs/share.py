@@ -108,7 +108,7 @@ def _read_here(
 
 
 def _ask(group: list[Piece], catalogues: Sequence[Path]) -> list[tuple[int, FileAnswer]] | None:
-    """The helper's answers; None where it failed."""
+    """The helper's answers; None if it failed."""
     task = ReadTask(pieces=group, catalogues=[str(path) for path in catalogues])
     done = process.run(
         process.python_module("ray_sentinel.logs.share"),

@@ -23,7 +23,7 @@ from ray_sentinel.logs.share import Piece, helpers_for, read_shared
 from ray_sentinel.model.triage import Triage
 
 Progress = Callable[[int, int, str], None]
-"""A function that is told the bytes done, the bytes in all, and the file's label."""
+"""A function that is called with the bytes done, the bytes in all, and the file's label."""
 
 _CLOSE = 8 << 20
 """Bytes that are looked at closely in a job larger than ``WHOLE``, spread over its files."""

@@ -25,7 +25,7 @@ MEMORY = 2 << 30
 """Most bytes of address space that the reading process may have."""
 _MAX_ANSWER = 64 << 20
 _NOTHING_TO_READ = 3
-"""The exit status of the program where there is nothing to read."""
+"""The exit status of the program if there is nothing to read."""
 
 
 class UnreadError(InputError):
@@ -33,8 +33,8 @@ class UnreadError(InputError):
 
 
 def triage_in_process(root: Path, *, seconds: float, memory: int = MEMORY) -> Triage:
-    """As ``triage.triage_path``, in a process that is killed after so many seconds, and that may
-    use so many bytes of ``memory``.
+    """As ``triage.triage_path``, in a process that is killed after ``seconds``, and that may use
+    ``memory`` bytes.
 
     Raises InputError if there is nothing to read, UnreadError if it did not end normally: the
     message says how.

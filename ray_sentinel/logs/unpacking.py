@@ -94,8 +94,8 @@ class _Limited:
 
 
 class _Unpacking(io.RawIOBase):
-    """A file being unpacked. Going back begins anew: a frame has no index. ``broken`` is what the
-    library raises for damage, where that is no OSError."""
+    """A file being unpacked. Going back starts from the beginning: a frame has no index. ``broken``
+    is what the library raises for damage, where that is no OSError."""
 
     def __init__(
         self, opener: Callable[[], IO[bytes]], broken: tuple[type[Exception], ...] = ()

@@ -24,7 +24,7 @@ def window_start(stop: float, job_since: float | None) -> float:
 
 
 def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
-    """From half an hour before the last progress, or the job's begin, to a quarter of an hour after
+    """From half an hour before the last progress, or the job's start, to a quarter of an hour after
     the end.
 
     Raises InputError if the job's folder has no such incident.

@@ -132,7 +132,7 @@ def read_ends(file: Path, head: int = HEAD, tail: int = TAIL) -> Iterator[str]:
             stream.seek(size - tail, os.SEEK_SET)
             yield from _lines(stream.read(tail).partition(b"\n")[2])
     except OSError:
-        # A log that cannot be read is as one that is not there; the series are still told.
+        # A log that cannot be read counts as missing; the series are still diagnosed.
         return
 
 
@@ -165,7 +165,7 @@ def _errors(file: Path) -> Iterator[str]:
 
 
 def _modules(folder: Path) -> int | None:
-    """Modules that XLA dumped; None where it dumped none."""
+    """Modules that XLA dumped; None if it dumped none."""
     dump = folder / "xla_dump"
     if not dump.is_dir():
         return None

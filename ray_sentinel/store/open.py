@@ -71,7 +71,7 @@ def open_source(
 
 
 def _events_alone(path: Path, files: list[Path], run: str, why: str = "") -> TimeSeries:
-    """The series of event files of a job without any others. Raises InputError where none are."""
+    """The series of event files of a job without any others. Raises InputError if none are."""
     events = load_events(files, run=run)
     if events.span() is None:
         raise InputError("; ".join([why or f"{path} holds no scalars", *events.notes[:3]]))
@@ -120,14 +120,15 @@ def _coordinators(
 
 
 def _written_lately(file: Path, now: float) -> bool:
-    """Of a coordinator on another machine, a file of that name here is another one."""
+    """Whether the file was written lately; if the coordinator is on another machine, a file of that
+    name here is not the coordinator's."""
     return now - newest(file) < LATELY_SECONDS
 
 
 def _page_at(where: str, deadline: float) -> tuple[PageClient, dict[str, Any]] | None:
-    """The coordinator's page at a URL and what it says of itself; None where there is none.
+    """The coordinator's page at a URL and what it says of itself; None if there is none.
 
-    Raises UnprovenError where another answers than the page whose token or file we have, and
+    Raises UnprovenError if the server is not the page whose token or file we have, and
     NoTokenError for a page of which we have neither.
     """
     try:
@@ -199,9 +200,9 @@ def _histories(path: Path) -> list[Path]:
 
 
 def _newest_readable(files: list[Path]) -> HistorySource:
-    """The newest of some histories; of one that is damaged it is said, and the one before taken.
+    """The newest of some histories; a damaged one is reported, and the one before it is taken.
 
-    Raises InputError where none can be read.
+    Raises InputError if none can be read.
     """
     notes: list[str] = []
     for place in reversed(range(len(files))):

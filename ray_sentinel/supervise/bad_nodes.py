@@ -63,7 +63,8 @@ def of_incident(incident: Incident) -> tuple[BadNode, ...]:
 
 
 def _fault_of_node(verdict: Verdict, culprit: Culprit) -> str:
-    """What is wrong with the culprit's node or its device; empty where nothing is known to be."""
+    """What is wrong with the culprit's node or its device; empty if nothing is known to be
+    wrong."""
     if verdict.kind == "node-lost" or culprit.gpu:
         return culprit.reason
     if verdict.kind == "network" and (culprit.pid is None or culprit is verdict.culprits[0]):
@@ -98,7 +99,7 @@ def of_triage(answer: Triage) -> tuple[BadNode, ...]:
 
 
 def _named(host: str, why: str, at: float | None = None) -> tuple[BadNode, ...]:
-    """None where the name is no name: it comes from logs, and goes to a launcher."""
+    """None if the name is not a valid one: it comes from logs, and goes to a launcher."""
     name = host.strip().rstrip(".,:;")
     fits = _HOST.fullmatch(name) is not None and name != "localhost"
     return (BadNode(host=name, why=" ".join(why.split())[:300], at=at),) if fits else ()

@@ -84,7 +84,8 @@ def _at_the_start(failure: Failure) -> str:
 
 
 def _same(one: Failure, other: Failure) -> bool:
-    """Where the steps are not known, only a start is one place."""
+    """Whether both are one failure: the same exception at one place. If the steps are not known,
+    only a start counts as one place."""
     at_one_place = one.step == other.step and (
         one.step is not None or not (one.began or other.began)
     )

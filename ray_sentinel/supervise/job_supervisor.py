@@ -55,7 +55,7 @@ class JobSupervisor:
                 self._poll()
                 self._answered = self._clock.monotonic()
             except UnreachableError:
-                # Dashboards are restarted: a job is not dead because nobody tells of it.
+                # Dashboards are restarted: a job is not dead because nobody reports it.
                 if self._clock.monotonic() - self._answered > OUT_OF_REACH_SECONDS:
                     raise
             self._feed(events.TimePassed(time=moment(self._clock)))
@@ -172,7 +172,7 @@ class JobSupervisor:
             self._parts.say(str(error))
 
     def _submitted(self, config: dict[str, Any], action: actions.Launch) -> str:
-        """The new job's id. Raises UnreachableError where the dashboard has gone for good."""
+        """The new job's id. Raises UnreachableError if the dashboard has gone for good."""
         wished, since = new_id(), self._clock.monotonic()
         name, tried = self._first.name, False
         while True:

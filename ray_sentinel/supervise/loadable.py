@@ -50,7 +50,7 @@ def _files(path: Path) -> Iterator[Path]:
 def _problem(file: Path) -> str:
     size = file.stat().st_size
     if size == 0:
-        # Of DCP's files single ones may be: a rank, or a writing thread of it, had nothing to save.
+        # Single files of DCP may be empty: a rank, or a writing thread of it, had nothing to save.
         return "" if file.suffix == ".distcp" else "is empty"
     with file.open("rb") as data:
         begin = data.read(8)

@@ -211,8 +211,8 @@ class Jobs:
 
 
 def _is_ours(error: str) -> bool:
-    """Whether it was asked for what is not there. The client tells so by words only; it sets the
-    answer's status before the answer (``dashboard/modules/dashboard_sdk.py``)."""
+    """Whether the request was for something that does not exist. The client says so in words only;
+    it sets the answer's status before the answer (``dashboard/modules/dashboard_sdk.py``)."""
     if answered := re.match(r"Request failed with status code (\d+)", error):
         return answered[1] in ("400", "404")
     return re.search(r"not exist|does not", error) is not None
@@ -235,7 +235,7 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _entrypoint(config: Mapping[str, Any]) -> str:
-    """Raises UsageError where there is none, or beside it what no job has."""
+    """Raises UsageError if there is none, or if there is a key that no job has."""
     entrypoint = config.get("entrypoint")
     if not isinstance(entrypoint, str) or not entrypoint.strip():
         raise UsageError("the job's config needs an entrypoint, such as 'python train.py'")

@@ -231,7 +231,7 @@ class RestartStateMachine:
             return self._stopped()
         failure = event.failure
         if failure is None:
-            # While its evidence is taken it may come to its end after all.
+            # While its evidence is taken it may end after all.
             if not self._hang or self.phase == "capturing":
                 return self._finish(True, "the command ended with status 0")
             failure = Failure(kind="hang", text=self._hang, step=self._step)
@@ -249,7 +249,7 @@ class RestartStateMachine:
         return self._failed(failure, event.time)
 
     def _began(self, event: Exited) -> bool:
-        """Whether the attempt got through its start, though no step is known of it."""
+        """Whether the attempt got through its start, even if none of its steps is known."""
         since, longest = self.ledger.attempt_started, self.policy.startup_threshold
         return (event.last_saved or 0.0) > since or 0.0 < longest < event.time.wall - since
 

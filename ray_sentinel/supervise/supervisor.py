@@ -59,7 +59,7 @@ def caught(stop: Callable[[int], None], pass_on: Callable[[int], None]) -> Itera
     def on_other(number: int, frame: FrameType | None) -> None:
         pass_on(number)
 
-    # What nohup had ignored stays so: the run is to outlive its terminal.
+    # What nohup had ignored stays so: the run must outlive its terminal.
     stopping = [
         number
         for number in STOPPING
@@ -234,7 +234,7 @@ class Supervisor:
             # A ledger that could not be written, or read, does not know of it.
             ledger.attempt = running
         elif told is None or told.result is not None or told.argv != self._task.argv:
-            # What ended was somebody else's, or was told to the end.
+            # What ended was another run's, or its end was recorded.
             self._machine = RestartStateMachine(self._policy)
             self._machine.ledger.attempt = self._folder.next_attempt()
             return False
@@ -354,7 +354,7 @@ class Supervisor:
             self._explaining_since = now
             self._first_sight_of_end(state)
         elif self._stopping or now - self._explaining_since > EXPLAIN_SECONDS:
-            # Its files hang; what the exit alone says is enough.
+            # Its files hang; the exit status alone must do.
             plain = None if state.code == 0 else Failure(kind="exit", text="it ended")
             self._feed(events.Exited(time=moment(self._clock), failure=plain))
 

@@ -21,7 +21,7 @@ class RunTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was submitted to Ray and is to be followed."""
+    """A job that was submitted to Ray and must be followed."""
 
     job_id: str
     checkpoint_dirs: tuple[Path, ...] = ()

@@ -1,4 +1,5 @@
-"""What changed between two tellings of the same, for who has the earlier one (``changes.js``).
+"""The differences between two successive states, for a client that has the earlier one
+(``changes.js``).
 
 A change is ``[path, value]``, which puts a value into its place, or ``[path, gaps, values]``, which
 puts values into some places of a list: the first ``gaps[0]`` from its beginning, each of the next
@@ -16,7 +17,7 @@ Path = tuple[str | int, ...]
 
 
 def changes(before: Any, after: Any) -> list[Change]:
-    """From one to the other, each of dicts, lists and what is told whole."""
+    """The changes from one state to the other, both made of dicts, lists and values sent whole."""
     return list(_changes((), before, after))
 
 

@@ -1,12 +1,12 @@
 """The status as the page gets it: ranks, members and nodes as columns (``columns.js``).
 
-Of many ranks that is half as large when it is packed: like stands beside like, ranks and their pids
-are differences, which are small, a node's address is not repeated in its URL, and what the
-collectors of nodes say is told once for all nodes that say the same. What the page does not show of
-a node stays away.
+For many ranks that is half as large when compressed: similar values stand side by side, ranks and
+their pids are sent as differences, which are small, a node's address is not repeated in its URL,
+and what collectors report is sent once for all nodes that report the same. What the page does not
+show of a node is left out.
 
-When a rank last stepped is told as how much earlier that was than the last step of its job: while
-nobody steps that stays as it is, which an age does not.
+The time of a rank's last step is sent as how much earlier it was than the last step of its job:
+while nobody steps, that stays the same, which an age would not.
 """
 
 from __future__ import annotations

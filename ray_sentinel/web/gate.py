@@ -1,11 +1,11 @@
 """The page's door: who is let in, and how a browser gets in by the link; see ``http.access``.
 
-Without proof there is only ``/healthz``. In get:
+Without proof there is only ``/healthz``. Let in are:
 
-* our own programs, which sign; what they are answered, refusals included, is signed
+* our own programs, which sign; their answers, including refusals, are signed
 * ``Authorization: Bearer TOKEN``
-* a browser that has the cookie. It gets it with any path that has ``?token=TOKEN``, and is sent on
-  to the same path without the token, so that none stays in its address bar
+* a browser that has the cookie. It gets it with any path that has ``?token=TOKEN``, and is
+  redirected to the same path without the token, so that none stays in its address bar
 
 Cookies know no ports: a browser shows ours to every server on the same host that it visits. So the
 cookie is not the token, is named after the port that the browser dialled, and lets its thief read,
@@ -37,8 +37,8 @@ OPEN = "/healthz"
 NOT_SIGNED = HTTPStatus.NOT_ACCEPTABLE
 BEARER = "Bearer "
 REFUSED = (
-    "This page is shown to who has its link: `ray-sentinel status`, where the job runs, prints it, "
-    "with a token. Programs send it as `Authorization: Bearer TOKEN`.\n"
+    "This page is shown to anyone who has its link: `ray-sentinel status`, where the job runs, "
+    "prints it, with a token. Programs send it as `Authorization: Bearer TOKEN`.\n"
 )
 _REFUSED_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>ray_sentinel</title></head><body>

@@ -1,7 +1,7 @@
 """Incidents as the page gets them, in a form of its own.
 
-Each second it gets, in brief, those that are open and the last of those that are over. The rest it
-asks for in parts, as rows, so that ten thousand of them are no burden to anybody.
+Each second it gets, in brief, the open ones and the last of the closed ones. It asks for the rest
+in parts, as rows, so that ten thousand of them are a burden to nobody.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def whole(incident: Incident) -> dict[str, Any]:
 
 
 class UnknownQuestion(ValueError):
-    """What was asked for says nothing that can be looked for; the text says what can."""
+    """The question names nothing that can be looked for; the text says what can."""
 
 
 def rows(incidents: Sequence[Incident], query: str) -> dict[str, Any]:
     """A part of the list, newest first, for ``before=ID&limit=N&job=J&kind=K&state=S``, each of
     which may be left out; ``state`` may be ``open`` and ``over`` too. ``more`` says whether older
-    ones fit, ``jobs`` and ``kinds`` which there are at all. Raises ``UnknownQuestion``."""
+    ones match, ``jobs`` and ``kinds`` which exist at all. Raises ``UnknownQuestion``."""
     asked = _asked(query)
     limit = _limit(asked.pop("limit", ""))
     before = asked.pop("before", "")

@@ -1,11 +1,11 @@
-"""What the page shows, told to all open tabs as it changes: server-sent events.
+"""What the page shows, sent to all open tabs as it changes: server-sent events.
 
-The first event of a stream, ``whole``, is all of it; once a second then ``change`` is what changed
-since the event before (``changes``), also where nothing did, so that silence means that nobody
-looks any more. Who was too slow for one of them is told the whole again.
+The first event of a stream, ``whole``, has all of it; after that, once a second, ``change`` has
+what changed since the event before (``changes``), even if nothing did, so that silence means that
+nobody looks any more. A client that was too slow for one of them is sent the whole again.
 
 One thread looks and compares, once for all streams and only while there are any, and rests for as
-long as it worked: whoever holds what it looks at has that for himself at least half of the time.
+long as it worked: the owner of what it looks at has it undisturbed for at least half of the time.
 Each event is packed once too. A packed stream is one gzip member whose blocks refer to nothing
 outside their own event, so that the same bytes fit behind any others.
 """
@@ -57,19 +57,19 @@ class StreamEvent:
 
 
 class Picture:
-    """What was told at one moment, and how it differs from the picture before."""
+    """What was sent at one moment, and how it differs from the picture before."""
 
     def __init__(self, number: int, told: Any, at: float, before: Picture | None = None) -> None:
         self.number, self.told, self.at = number, told, at
         self._before = before.number if before is not None else None
-        # Also where nobody is new: what cannot be encoded fails here, where that is seen to.
+        # Even if no client is new: what cannot be encoded fails here, where failures are handled.
         self._whole = StreamEvent("whole", told)
         self._change = StreamEvent(
             "change", changes(before.told if before is not None else told, told)
         )
 
     def event(self, known: int | None) -> StreamEvent:
-        """For who was told the picture of that number last."""
+        """The event for a client that was last sent the picture of that number."""
         return self._change if known is not None and known == self._before else self._whole
 
 
@@ -99,7 +99,7 @@ class Live:
         )
 
     def close(self) -> None:
-        """Look no more. The streams end with their server."""
+        """Stop looking. The streams end with their server."""
         self._closing.set()
         self._wanted.set()
         if self._thread.is_alive():
@@ -138,7 +138,7 @@ class Live:
         return picture if picture and time.monotonic() - picture.at < FRESH_SECONDS else None
 
     async def _next(self) -> Picture | None:
-        """What the next look finds; None where it fails or takes too long."""
+        """What the next look finds; None if it fails or takes too long."""
         try:
             await asyncio.wait_for(self._news.wait(), SILENT_SECONDS)
         except (asyncio.TimeoutError, TimeoutError):

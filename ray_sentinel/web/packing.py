@@ -32,6 +32,6 @@ def packed(response: Response, request: Request) -> Response:
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Whether the client says so."""
+    """Whether the client accepts gzip."""
     taken = request.headers.get("accept-encoding", "").replace(" ", "").lower().split(",")
     return "gzip" in taken

@@ -32,17 +32,17 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def alone(cls) -> Owner:
-        """Of a page that belongs to no deployment."""
+        """The owner of a page that belongs to no deployment."""
         secret = new_secret()
         return cls(deployment=secret[:8].hex(), secret=secret)
 
 
 class Page:
-    """Serves from its making to ``close``. That it cannot is no reason to stop watching: ``url`` is
-    empty then, and ``notes`` say why."""
+    """Serves from its creation until ``close``. If it cannot, watching goes on: ``url`` is empty
+    then, and ``notes`` say why."""
 
     def __init__(self, source: PageSource, port: int, owner: Owner | None = None) -> None:
-        """Without ``owner`` the page is one of its own."""
+        """Without ``owner`` the page belongs to no deployment."""
         self.url = ""
         self._note = ""
         self._owner = owner or Owner.alone()
@@ -79,12 +79,12 @@ class Page:
 
     @property
     def link(self) -> str:
-        """The page's URL with its token: for people, not for logs. Empty where it is not served."""
+        """The page's URL with its token: for people, not for logs. Empty if it is not served."""
         return link_of(self.url, self._owner.secret)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know of it."""
+        """What people should know about it."""
         told = [self._note, *(self._file.problems if self._file is not None else ())]
         if self._file is not None and self._file.path is None:
             told.append(
@@ -94,7 +94,7 @@ class Page:
         return tuple(filter(None, told))
 
     def keep(self) -> None:
-        """Make the page's file again where it was removed."""
+        """Make the page's file again if it was removed."""
         if self._file is not None:
             self._file.keep()
 

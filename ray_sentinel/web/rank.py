@@ -25,10 +25,10 @@ from ray_sentinel.web.packing import JSON
 log = logging.getLogger(__name__)
 
 MOST_READERS = 2
-"""Of outputs at one time: each keeps a thread, and a node's files, busy."""
+"""Most outputs that are read at one time: each keeps a thread, and a node's files, busy."""
 MOST_DIGITS = 9
 SHOWN_BYTES = 64 << 10
-"""Of the output's end."""
+"""Most bytes that are shown of the output's end."""
 
 _BUSY: dict[str, object] = {"error": "the output of others is being read; ask again"}
 _GONE: dict[str, object] = {"error": "there is no such rank any more"}
@@ -58,7 +58,7 @@ def series(ask: Callable[[RankAsked], RankSeries | None], request: Request) -> R
 
 
 class OutputReader:
-    """Answers what ranks wrote last. Belongs to the server's event loop."""
+    """Answers what ranks wrote last. Used on the server's event loop only."""
 
     def __init__(self, read: Callable[[RankAsked], RankOutput | None]) -> None:
         """``read`` may block for seconds."""
@@ -85,7 +85,8 @@ class OutputReader:
         yield msgspec.json.encode(await asyncio.to_thread(self._read_once, rank))
 
     def _read_once(self, rank: RankAsked) -> dict[str, object]:
-        """Its thread reads on where the client's connection is cut: it counts until it ends."""
+        """Its thread goes on reading even if the client's connection is cut: it counts until it
+        ends."""
         try:
             return self._found(rank)
         finally:
@@ -95,7 +96,7 @@ class OutputReader:
     def _found(self, rank: RankAsked) -> dict[str, object]:
         try:
             output = self._read(rank)
-        except Exception:  # another part's failure: it is told, and the page goes on
+        except Exception:  # another part's failure: it is reported, and the page goes on
             log.exception("the output of rank %d cannot be read", rank.rank)
             return {"error": "it cannot be read; the coordinator's log says why"}
         if output is None:

@@ -99,18 +99,19 @@ class PageSource(msgspec.Struct, frozen=True):
     ports: Callable[[], PortMap] = PortMap
     groups: Callable[[], GroupsReport] = GroupsReport
     rank: Callable[[RankAsked], RankSeries | None] = lambda _rank: None
-    """None where there is no such rank; as the next."""
+    """None if there is no such rank; the same holds for ``output``."""
     output: Callable[[RankAsked], RankOutput | None] | None = None
-    """What a rank wrote last; asks its node, for some seconds."""
+    """What a rank wrote last; asks its node, which may take seconds."""
 
 
 def shown(source: PageSource) -> dict[str, Any]:
-    """What the page shows of its own accord, in columns."""
+    """What the page shows without being asked, in columns."""
     return {"status": in_columns(source.status()), **in_brief(source.incidents())}
 
 
 def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
-    """Path → handler, for a ``Server``; ``live`` tells what is ``shown``, where it is told so."""
+    """Path → handler, for a ``Server``; with ``live``, what is ``shown`` is also sent as it
+    changes."""
     plain: dict[str, Callable[[], Any]] = {
         "/api/v1/page": lambda: shown(source),
         "/api/v1/status": source.status,

@@ -50,10 +50,10 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, dict[str, int]]
     """Counts of errors of each block that answered, by kind."""
     blocks: frozenset[str]
-    """Names of all blocks that there are."""
+    """Names of all existing blocks."""
     pages: dict[str, int] | None = None
     """Number of pages in each state (R retired, P pending, F failed); None if the driver does not
-    tell."""
+    report it."""
 
 
 def read(files: Files, device: Path) -> Reliability:
@@ -112,7 +112,7 @@ def block_of(name: str) -> str | None:
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """``ue: 0``, ``ce: 12`` → counts by kind; empty where it is none of that."""
+    """``ue: 0``, ``ce: 12`` → counts by kind; empty for a text of any other form."""
     counts = {}
     for kind, number in re.findall(r"^(ue|ce|de): *(\d+)$", text, re.MULTILINE):
         value = counter(number)

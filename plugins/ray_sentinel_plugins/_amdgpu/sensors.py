@@ -28,7 +28,7 @@ MICRO = 1_000_000
 
 
 def read(files: Files, device: Path, gpu: str) -> Iterator[Sample]:
-    """Everything of this subject that the card has."""
+    """All samples of this subject that the card provides."""
     for name, metric in PERCENT:
         percent = files.count(device / name)
         if percent is not None and percent > 100:

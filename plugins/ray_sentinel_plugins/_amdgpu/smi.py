@@ -1,4 +1,4 @@
-"""What only AMD's own library tells: energy. Used where ``amdsmi`` happens to be installed.
+"""What only AMD's own library reports: energy. Used where ``amdsmi`` happens to be installed.
 
 It is imported here, in the collector's own process, and nowhere else: without its native library
 the package breaks the import of others.
@@ -19,7 +19,7 @@ MICROJOULE = 1e-6
 
 
 class AmdSmi:
-    """The library, opened; ``open`` gives None where it cannot be had."""
+    """The library, opened; ``open`` gives None if it is not available."""
 
     def __init__(self, module: ModuleType, handles: dict[str, Any]) -> None:
         self._module = module
@@ -64,7 +64,7 @@ class AmdSmi:
             yield gpu_metrics.ENERGY(ticks * resolution * MICROJOULE, gpu)
 
     def close(self) -> None:
-        """Give the library back."""
+        """Release the library."""
         try:
             self._module.amdsmi_shut_down()
         except self._module.AmdSmiException:

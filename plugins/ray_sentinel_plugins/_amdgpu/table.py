@@ -33,7 +33,7 @@ _TYPES = "BbHhIiQq"
 def read_attributes(data: bytes) -> Mapping[int, tuple[int, ...]]:
     """The values of each attribute by its number, without those that are not filled.
 
-    Raises ValueError where the table ends before its attributes do. An attribute of an unknown type
+    Raises ValueError if the table ends before its attributes do. An attribute of an unknown type
     has an unknown length: it and those behind it are left out.
     """
     try:
@@ -98,7 +98,7 @@ class MetricsTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(data: bytes, device: str) -> MetricsTable | None:
-    """The table of a card with that device id (``0x740f``), or None where it is of a revision that
+    """The table of a card with that device id (``0x740f``), or None if it is of a revision that
     we do not know, or not whole."""
     if len(data) < 4:
         return None
@@ -162,9 +162,9 @@ def _residency(data: bytes, at: int | None) -> dict[str, int]:
 def _grown(
     looks: int | None, prochot: int | None, power: int | None, thermal: list[int | None]
 ) -> dict[str, int]:
-    """What is told of counters that grow while a throttler is at work, and of the counter of all
-    looks. Some drivers fill in that one for some throttlers, also of an idle card: as if they had
-    never rested since the card was there. They are not believed."""
+    """The counters that grow while a throttler is at work, by reason. Some drivers fill in the
+    counter of all looks for some throttlers, even on an idle card, as if these had been at work
+    without a pause since the start: such reasons are left out."""
     found = {"prochot": [prochot], "power": [power], "thermal": thermal}
     return {
         reason: sum(total for total in totals if total is not None)

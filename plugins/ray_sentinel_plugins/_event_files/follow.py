@@ -37,7 +37,7 @@ class FileName(msgspec.Struct, frozen=True, order=True):
 
 
 def parse_name(name: str) -> FileName | None:
-    """What the name of an event file says; None for another file.
+    """The parts of an event file's name; None for any other file.
 
     >>> parse_name("events.out.tfevents.1700000000.node1.77.0").host
     'node1'
@@ -67,17 +67,17 @@ class FollowedFile:
         """When it was last written to, in Unix seconds."""
         self.caught_up = False
         self.bad_tail = False
-        """It ends in what is no record; a good one may follow yet."""
+        """Whether its end is no valid record; a valid one may still follow."""
         self._seen = (-1, -1)
         self._lost = False
 
     def read(self) -> list[EventRecord]:
-        """The next events, of a chunk at most; none where nothing is new. Raises OSError."""
+        """The next events, from one chunk at most; none if nothing is new. Raises OSError."""
         status = os.stat(self.path)
         seen = (status.st_size, status.st_mtime_ns)
         self.written = status.st_mtime
         if status.st_size < self.offset:
-            # Cut or written anew: what was counted before stays counted.
+            # Cut or rewritten: what was counted before stays counted.
             self.offset = 0
         elif seen == self._seen:
             self.caught_up = True
@@ -148,7 +148,7 @@ class FollowedFolder:
         self._corrupt_in_gone = 0
 
     def scan(self) -> None:
-        """Find new files. Raises OSError where the folder cannot be listed."""
+        """Find new files. Raises OSError if the folder cannot be listed."""
         changed = os.stat(self.path).st_mtime_ns
         if changed == self._listed:
             return
@@ -169,8 +169,8 @@ class FollowedFolder:
     def _attempt(self, name: FileName) -> int:
         """Counts the processes that wrote, from 0, in the order in which they began.
 
-        A process numbers its files from 0 on. In a container that was started again the training
-        may have the pid that it had before: numbers that begin anew tell.
+        A process numbers its files from 0 on. In a restarted container the training may have the
+        same pid as before: file numbers that begin again at 0 show that it is another process.
         """
         writer = f"{name.host} {name.pid}" if name.pid else name.name
         attempt, last = self._writers.get(writer, (-1, -1))
@@ -181,12 +181,12 @@ class FollowedFolder:
 
     @property
     def written(self) -> float:
-        """When any of the files was last written to, as far as was looked; 0 before."""
+        """When any of the files was last written to, as of the last look; 0 before the first."""
         return max((file.written or 0.0 for file in self.files.values()), default=0.0)
 
     @property
     def caught_up(self) -> bool:
-        """All that is in the files was read."""
+        """Whether all that is in the files has been read."""
         return all(file.caught_up for file in self.files.values())
 
     @property

@@ -47,7 +47,7 @@ def run_labels(folders: Iterable[Path], root: Path | None) -> dict[Path, str]:
 
 
 class Readership:
-    """Of all agents that see a shared folder, one reads a run.
+    """Chooses, among all agents that see a shared folder, the one that reads a run.
 
     It is the one of the host that the newest file's name gives; of several agents on that machine,
     the one that takes the lock in the machine's temporary folder. Where the name gives no host, it

@@ -38,15 +38,16 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class FileAuthor(msgspec.Struct, frozen=True):
-    """Who wrote an event file: the how-manieth process that did, and its host, if the file's name
-    tells. The host is part of the series, so that they stay the same whichever agent reads."""
+    """Who wrote an event file: the process's number, in the order in which they began, and its
+    host, if the file's name gives it. The host is part of the series, so that they stay the same
+    whichever agent reads."""
 
     attempt: int
     host: str = ""
 
     @property
     def labels(self) -> Labels:
-        """What its values are told apart by."""
+        """The labels that distinguish its values from other writers'."""
         attempt = ("attempt", str(self.attempt))
         return (("host", clean(self.host.split(".")[0])), attempt) if self.host else (attempt,)
 
@@ -89,7 +90,7 @@ class EventFileRun:
             self._batches.popleft()
 
     def read(self, until: float, history: bool, files: Files) -> None:
-        """Read what is new, until the monotonic moment; what cannot be read is said."""
+        """Read what is new, until the monotonic moment; what cannot be read is logged."""
         try:
             self.followed.scan()
         except OSError as error:

@@ -27,12 +27,12 @@ OOM_KILLS = Metric(
 METRICS = (USED, LIMIT, OOM_KILLS)
 
 UNLIMITED = 1 << 62
-"""Bytes from which on a limit is none: v1 writes "no limit" as the largest multiple of the page
-size below 2^63."""
+"""Bytes from which on a limit counts as none: v1 writes "no limit" as the largest multiple of the
+page size below 2^63."""
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A line of mountinfo, as far as it matters here."""
+    """The parts of a line of mountinfo that matter here."""
 
     root: str
     point: str
@@ -43,7 +43,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
-    """Everything of this subject; nothing where the agent's cgroup cannot be found."""
+    """All samples of this subject; none if the agent's cgroup cannot be found."""
     membership = files.text(proc / "self/cgroup")
     if not membership:
         # A captured tree may lack it. The root of all cgroups has no such file in v2: where it is,
@@ -127,7 +127,7 @@ def _folders(
 
 
 def below(path: str, root: str) -> str | None:
-    """``path`` as seen from ``root``, or None where it lies outside.
+    """``path`` as seen from ``root``, or None if it lies outside.
 
     A cgroup outside the namespace shows as ``/../other``: it has no place below any mount.
 

@@ -36,7 +36,7 @@ class DiskCounters(msgspec.Struct, frozen=True):
 
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
-    """Everything of this subject: whole disks only, so that a sum over them is the machine's."""
+    """All samples of this subject: whole disks only, so that a sum over them is the machine's."""
     if not (text := files.text(path := proc / "diskstats")):
         return
     found = files.sound(path, parse_diskstats(text))

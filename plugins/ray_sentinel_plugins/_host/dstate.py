@@ -30,7 +30,7 @@ UNKNOWN = "unknown"
 
 
 def read(files: Files, proc: Path, ranks: Collection[int]) -> Iterator[Sample]:
-    """Everything of this subject. ``ranks``: pids whose threads are looked at one by one."""
+    """All samples of this subject. ``ranks``: pids whose threads are looked at one by one."""
     waiting: Counter[str] = Counter()
     for name in _processes(files, proc):
         folder = proc / name
@@ -75,7 +75,7 @@ def _blocked_thread(folder: Path) -> str | None:
 
 
 def read_task(path: str) -> bytes:
-    """The head of a file of a process; empty where it is gone or may not be read."""
+    """The first bytes of a file of a process; empty if it is gone or may not be read."""
     # Thousands of these in a row: a process that ends meanwhile is no news.
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

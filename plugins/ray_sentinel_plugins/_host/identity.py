@@ -21,7 +21,7 @@ OS_RELEASE = (Path("/etc/os-release"), Path("/usr/lib/os-release"))
 
 
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
-    """One sample. The distribution is no part of /proc or /sys: only a live host tells it."""
+    """One sample. The distribution is no part of /proc or /sys: it is known only on a live host."""
     kernel = kernel_release(files, proc)
     if kernel is None and (line := files.line(path := proc / "version")):
         kernel = files.sound(path, parse_version(line))

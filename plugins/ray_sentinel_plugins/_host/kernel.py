@@ -31,7 +31,7 @@ METRICS = (CPU, *STAT.values(), LOAD1, OOM_KILLS, *MEMORY.values())
 
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
-    """Everything of this subject."""
+    """All samples of this subject."""
     if text := files.text(path := proc / "stat"):
         for mode, ticks in files.sound(path, parse_cpu(text)).items():
             yield CPU(ticks / USER_HZ, mode)

@@ -51,7 +51,7 @@ class Mounts:
         proc: Path,
         ask: Callable[[str], os.statvfs_result] = os.statvfs,
     ) -> Iterator[Sample]:
-        """Everything of this subject; on a captured tree nothing: its mounts are not here."""
+        """All samples of this subject; none on a captured tree: its mounts are not here."""
         if not files.live:
             return
         points = self._wanted or watched(parse_mountinfo(files.text(proc / "self/mountinfo") or ""))

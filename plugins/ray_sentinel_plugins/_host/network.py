@@ -50,7 +50,7 @@ METRICS = (*DEVICE.values(), *SNMP.values(), *NETSTAT.values())
 
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
-    """Everything of this subject. ``/proc/net`` is ``/proc/self/net``: the agent's namespace."""
+    """All samples of this subject. ``/proc/net`` is ``/proc/self/net``: the agent's namespace."""
     folder = proc / "net" if files.is_folder(proc / "net") else proc / "self/net"
     if not files.live and not files.is_folder(folder):
         folder = _copied(files, proc)
@@ -67,8 +67,8 @@ def read(files: Files, proc: Path) -> Iterator[Sample]:
 
 
 def _copied(files: Files, proc: Path) -> Path:
-    """Of a tree that was copied, ``self`` leads to whatever process did it. Where that is the only
-    one whose tables were kept, as in sosreport's archives, they are the machine's."""
+    """In a copied tree, ``self`` leads to the process that copied it. If that is the only one whose
+    tables were kept, as in sosreport's archives, they are the machine's."""
     kept = [
         proc / name / "net"
         for name in files.names(proc)

@@ -38,7 +38,7 @@ METRICS = tuple(PRESSURE.values())
 
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
-    """Everything of this subject; nothing where the kernel was started with ``psi=0``."""
+    """All samples of this subject; none if the kernel was started with ``psi=0``."""
     for resource in ("cpu", "memory", "io"):
         if text := files.text(path := proc / "pressure" / resource):
             wanted = {key[1:]: metric for key, metric in PRESSURE.items() if key[0] == resource}

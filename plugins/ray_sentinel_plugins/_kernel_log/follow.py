@@ -39,7 +39,7 @@ class KmsgFollower:
         self._handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def read(self) -> Batch:
-        """All that is new. Raises OSError if the device fails."""
+        """All new records. Raises OSError if the device fails."""
         records: list[KernelRecord] = []
         lost = 0
         for _ in range(MAX_READS):
@@ -66,7 +66,7 @@ class KmsgFollower:
         return Batch(records, lost)
 
     def close(self) -> None:
-        """Give the device back."""
+        """Close the device."""
         os.close(self._handle)
 
 

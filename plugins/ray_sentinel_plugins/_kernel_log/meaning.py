@@ -62,7 +62,8 @@ class KernelLogState(msgspec.Struct, kw_only=True):
     """What must be remembered from one batch to the next, across restarts too."""
 
     falls: dict[str, tuple[float, bool]] = {}
-    """For each lost GPU: when it was last said to have fallen off, and whether an Xid said so."""
+    """For each lost GPU: when it was last reported to have fallen off, and whether an Xid reported
+    it."""
     error: str = ""
     """The beginning of the last hardware error's lines; ``error_at`` is when the last one came."""
     error_at: float = 0.0
@@ -81,7 +82,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def happenings(records: list[KernelRecord], memory: KernelLogState) -> Iterator[Happening]:
-    """Everything that the records tell, each thing once. Changes ``memory``."""
+    """All facts in the records, each once. Changes ``memory``."""
     error: list[tuple[KernelRecord, str]] = []
     for record, whole in lines(records):
         line = whole[:MAX_LINE]

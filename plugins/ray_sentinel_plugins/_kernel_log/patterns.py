@@ -31,7 +31,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """Kind of the event."""
     needs: str
-    """A text that the line must hold, so that most rows of the table cost nothing."""
+    """A text that the line must contain, so that most rows of the table cost nothing."""
     regex: re.Pattern[str]
     unless: re.Pattern[str] | None = None
     """Pattern of lines that match but mean something else; None if there are none."""

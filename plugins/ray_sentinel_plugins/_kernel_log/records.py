@@ -38,7 +38,8 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class KernelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. ``monotonic`` is seconds since boot, ``wall`` Unix seconds, as far as told."""
+    """One message. ``monotonic`` is seconds since boot, ``wall`` Unix seconds; None if the record
+    does not say."""
 
     text: str
     level: int | None = None
@@ -48,7 +49,7 @@ class KernelRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_kmsg(data: str) -> KernelRecord | None:
-    """One record as /dev/kmsg gives it, or None where it is none."""
+    """One record as /dev/kmsg gives it, or None if it is not one."""
     found = _KMSG.match(data)
     if found is None:
         return None

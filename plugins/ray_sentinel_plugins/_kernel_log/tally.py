@@ -33,7 +33,7 @@ class Tally(msgspec.Struct, kw_only=True):
     memory: KernelLogState = msgspec.field(default_factory=KernelLogState)
 
     def add(self, happening: Happening) -> None:
-        """Count one happening."""
+        """Count one occurrence."""
         fact = happening.fact
         if fact.counted:
             self.counts[fact.counted] = self.counts.get(fact.counted, 0) + 1
@@ -51,7 +51,8 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 def load(folder: Path | None, boot_id: str, log: logging.Logger) -> Tally:
-    """The counters of this boot, or empty ones. A file that is broken is said and left behind."""
+    """The counters of this boot, or empty ones. A file that cannot be used is logged, and counting
+    begins again."""
     fresh = Tally(boot_id=boot_id)
     if folder is None:
         return fresh
@@ -68,7 +69,7 @@ def load(folder: Path | None, boot_id: str, log: logging.Logger) -> Tally:
 
 
 def save(tally: Tally, folder: Path | None, log: logging.Logger) -> None:
-    """Write the counters whole or not at all; a full disk is said and costs nothing else."""
+    """Write the counters whole or not at all; a failure, such as a full disk, is only logged."""
     if folder is None:
         return
     path = folder / FILE

@@ -1,5 +1,6 @@
-"""Calls that cost milliseconds, made at a slower rate: PCIe throughput 40 ms a GPU (the driver
-measures for 20 ms in each direction), the list of processes 4.5 ms, all NVLinks some milliseconds.
+"""Expensive calls, of some milliseconds each, made at a slower rate: PCIe throughput 40 ms a GPU
+(the driver measures for 20 ms in each direction), the list of processes 4.5 ms, all NVLinks some
+milliseconds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ KILOBYTE = 1024
 
 
 def throughput(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
-    """Over PCIe, in both directions. Raises GpuLost."""
+    """The throughput over PCIe, in both directions. Raises GpuLost."""
     for metric, direction in (
         (gpu_metrics.PCIE_RX, pynvml.NVML_PCIE_UTIL_RX_BYTES),
         (gpu_metrics.PCIE_TX, pynvml.NVML_PCIE_UTIL_TX_BYTES),
@@ -51,8 +52,8 @@ def links(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
 def processes(nvml: Nvml, handle: Any) -> dict[int, int | None] | None:
     """Processes that compute on a GPU, with their device memory where it is known, in bytes.
 
-    None where the driver does not tell. In a container without the host's pids these are pids of
-    another namespace.
+    None if the driver does not report them. In a container without the host's pids these are pids
+    of another namespace.
     """
     for version in ("_v3", "_v2"):
         found = nvml.ask(f"nvmlDeviceGetComputeRunningProcesses{version}", handle)

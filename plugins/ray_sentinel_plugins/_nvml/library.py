@@ -30,7 +30,7 @@ class GpuLost(Exception):
 
 
 class Nvml:
-    """NVML, opened. Raises Skip where there is no NVIDIA GPU to be seen."""
+    """NVML, opened. Raises Skip if no NVIDIA GPU is visible."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -52,13 +52,13 @@ class Nvml:
             raise Skip("/dev/nvidia* may not be opened by this user") from None
 
     def count(self) -> int:
-        """How many GPUs there are."""
+        """The number of GPUs."""
         return int(pynvml.nvmlDeviceGetCount())
 
     def ask(self, function: str, *args: Any) -> Any:
-        """The function's result, or None where this card or driver does not tell.
+        """The function's result, or None if this card or driver does not support it.
 
-        Raises GpuLost where the GPU is gone, NVMLError where the driver is.
+        Raises GpuLost if the GPU is gone, NVMLError if the driver is.
         """
         try:
             return getattr(pynvml, function)(*args)
@@ -77,7 +77,7 @@ class Nvml:
             return None
 
     def handle(self, index: int) -> Any:
-        """A GPU's handle. Raises GpuLost where there is none any more."""
+        """A GPU's handle. Raises GpuLost if the GPU is gone."""
         handle = self.ask("nvmlDeviceGetHandleByIndex", index)
         if handle is None:
             raise GpuLost("it has no handle any more")
@@ -85,7 +85,7 @@ class Nvml:
 
     @staticmethod
     def close() -> None:
-        """Give the library back."""
+        """Release the library."""
         try:
             pynvml.nvmlShutdown()
         except pynvml.NVMLError:

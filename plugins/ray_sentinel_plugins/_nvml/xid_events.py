@@ -1,7 +1,7 @@
 """Xids from NVML's event set, for hosts where the kernel log cannot be read.
 
-NVML tells only what happens after we asked, and not every Xid: the log is better where it can be
-had, and an error must not be counted by both.
+NVML reports only what happens after we asked, and not every Xid: the log is better where it is
+available, and an error must not be counted by both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class XidEvents:
         self._tally = tally.load(folder, boot_id, log)
         self._set = nvml.ask("nvmlEventSetCreate")
         self._uuids: dict[int, str] = {}
-        """By handle: a GPU that is lost, as many are that have an Xid, tells its own no more."""
+        """UUIDs by handle: a lost GPU, as many are after an Xid, no longer reports its own."""
 
     def watch(self, handle: Any, uuid: str) -> None:
         """Ask for the Xids of one GPU."""
@@ -85,5 +85,5 @@ class XidEvents:
 
 
 def _number(handle: Any) -> int:
-    """What NVML knows a device by: handles are pointers, and the same as long as it is loaded."""
+    """NVML's own identifier of a device: handles are pointers, the same as long as it is loaded."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0

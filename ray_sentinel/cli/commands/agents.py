@@ -78,7 +78,7 @@ def _incarnation(found: CoordinatorConnection, node_id: str) -> str:
 
 
 def _wait(found: CoordinatorConnection, node_id: str, before: str, seconds: float) -> bool:
-    """Until another process than before reports from the node."""
+    """Wait until another process than before reports from the node."""
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:
         time.sleep(0.05)

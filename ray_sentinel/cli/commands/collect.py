@@ -159,8 +159,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cluster() -> RayCluster | None:
-    """What the control store of the Ray cluster of this machine says now; None where there is
-    none."""
+    """What the control store of this machine's Ray cluster says now; None if there is none."""
     from ray_sentinel.actors.coordinator.ray.control_store import ask
     from ray_sentinel.actors.raylets import address_here
 

@@ -127,7 +127,7 @@ def _side(
 
 
 def _logs_alone(job: str, name: str, title: str, progress: Callable[[str], None]) -> Side:
-    """A job without series. Raises InputError where nothing else is known of it either."""
+    """A job without series. Raises InputError if nothing else is known of it either."""
     notes: list[str] = []
     parameters = hparams_alone(Path(job), name, notes)
     logs = with_parameters(gather(Path(job), progress), parameters)

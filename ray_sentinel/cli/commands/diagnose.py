@@ -147,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Diagnose; 0 healthy, 1 something found or not to be told."""
+    """Diagnose; 0 healthy, 1 something found, or too few data to tell."""
     started = time.monotonic()
     chosen = named(args.playbook) if args.playbook else None
     where = named_paths.source(args.source or str(config.load().directory()))
@@ -205,7 +205,7 @@ def _options(args: argparse.Namespace, opened: Opened) -> DiagnoseOptions:
 
 
 def _rendered(path: Path, report: DiagnosisReport) -> str:
-    """The report in the format that the file's name tells. Raises InputError for another."""
+    """The report in the format that the file's name asks for. Raises InputError for another."""
     formats = {".md": markdown, ".html": diagnosis_html}
     suffix = path.suffix.lower()
     if suffix == ".json":

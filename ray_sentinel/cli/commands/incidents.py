@@ -5,11 +5,11 @@
     ray-sentinel incidents replay 0003
     ray-sentinel incidents replay DIR --why
 
-`replay` judges the recorded events again with the installed version, and shows what was told then
-beside what would be told now. DIR is a log_dir, a folder of events, or an incident's folder in a
-log_dir; an ID is looked for in --from, or else in the configured log_dir. It needs no Ray, so a
-copy of the log_dir can be judged on any machine. The rules' settings are those that are configured
-on this machine.
+`replay` judges the recorded events again with the installed version, and shows what was reported
+then beside what would be reported now. DIR is a log_dir, a folder of events, or an incident's
+folder in a log_dir; an ID is looked for in --from, or else in the configured log_dir. It needs no
+Ray, so a copy of the log_dir can be judged on any machine. The rules' settings are those that are
+configured on this machine.
 
 Exit codes: 0 nothing is wrong now; 1 an incident is open; 2 wrong usage, or an unknown ID; 3 no
 coordinator can be reached. For replay: 0 all is the same; 1 something differs, or could not be

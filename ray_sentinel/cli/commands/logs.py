@@ -111,7 +111,7 @@ def _of_node(args: argparse.Namespace, wanted: LineFilter) -> int:
     try:
         session = live_session(args.temp_dir)
     except UnreachableError:
-        session = None  # a machine that is none of the cluster's nodes
+        session = None  # a machine that is not one of the cluster's nodes
     anywhere = msgspec.structs.replace(wanted, node="")
     with fetched(session, args.node, args.address) as (folder, other):
         for problem in other.problems:

@@ -160,5 +160,5 @@ def _may_be_used(path: Path) -> bool:
         sys.stderr.write(f"{clean(error.about(path))}\n")
         return False
     except OSError:
-        pass  # who reads it says what is wrong with it
+        pass  # its reader reports what is wrong with it
     return True

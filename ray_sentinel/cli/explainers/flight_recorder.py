@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print. Raises InputError where nothing can be read."""
+    """Explain and print. Raises InputError if nothing can be read."""
     files = find(args.paths, args.prefix)
     earlier = find([args.earlier], args.prefix).dumps() if args.earlier else None
     facts = explain(

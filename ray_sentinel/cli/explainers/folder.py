@@ -66,7 +66,7 @@ class FolderWitness(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finds(self) -> bool:
-        """Something is wrong, by this evidence alone."""
+        """Whether something is wrong by this evidence alone."""
         return bool(self.ranks) or self.kind not in _WELL.get(self.source, ())
 
 
@@ -85,7 +85,7 @@ class FolderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: list[FolderWitness]
     contradictions: list[str]
     reservation: str
-    """Why the live engine would wait before it tells this; empty if it would not wait."""
+    """Why the live engine would wait before it reports this; empty if it would not wait."""
     why: Weighing | None = None
     """What was weighed; None if it was not asked for, or there was nothing to weigh."""
 
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print. Raises InputError where nothing can be explained."""
+    """Explain and print. Raises InputError if nothing can be explained."""
     try:
         found = read_folder(args.folder)
     except InputError as error:
@@ -318,7 +318,7 @@ def _print(answer: FolderAnswer, found: FolderFiles) -> None:
 
 
 def _print_left_out(found: FolderFiles, say: Printer) -> None:
-    """What of the folder is not in the answer."""
+    """The parts of the folder that are not in the answer."""
     for problem in found.problems[:20]:
         say(f"problem: {problem}", "yellow")
     if len(found.problems) > 20:

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print. Raises InputError where nothing can be read."""
+    """Explain and print. Raises InputError if nothing can be read."""
     ranks = rank_table(args.ranks) if args.ranks else None
     polls, failed = _load(args.paths)
     facts = explain_in_process(polls, ranks=ranks, seconds=SECONDS)
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _beginnings(paths: list[str]) -> tuple[str, ...]:
-    """How the reader's word on a named file that is no answer of RAS begins."""
+    """The beginning of the reader's message about a named file that is no answer of RAS."""
     return tuple(f"{Path(path)}: " for path in paths)
 
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print. Raises InputError where nothing can be read."""
+    """Explain and print. Raises InputError if nothing can be read."""
     files = load(args.paths)
     rounds = files.facts()
     found = explain(rounds)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print. Raises InputError where nothing can be read."""
+    """Explain and print. Raises InputError if nothing can be read."""
     files = find(args.paths, args.prefix)
     table = rank_table(args.ranks) if args.ranks else {}
     hosts = {rank: host for (host, _), rank in table.items()}

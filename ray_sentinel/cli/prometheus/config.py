@@ -152,7 +152,7 @@ def _discovery(args: argparse.Namespace) -> TargetDiscovery:
 def from_cluster(address: str) -> tuple[str, dict[str, str]]:
     """An agent's ``/sd`` and the nodes' names, from the coordinator.
 
-    Raises UnreachableError where nobody watches, or no agent serves yet.
+    Raises UnreachableError if nobody watches, or no agent serves yet.
     """
     from ray_sentinel.cli.reach import coordinator
     from ray_sentinel.model.status import Status

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _downloaded(*, wanted: bool) -> str:
-    """The option that names the program; empty where it is found without."""
+    """The option that names the program; empty if it is found without."""
     from ray_sentinel.store.prometheus.binary import find_program
     from ray_sentinel.store.prometheus.download import download
 

@@ -89,7 +89,7 @@ class DetailsScreen(ModalScreen[None]):
         self._draw()
 
     def on_mount(self) -> None:
-        """Show what was told while it was made."""
+        """Show the text that was set before the screen existed."""
         self._draw()
 
     def _draw(self) -> None:
@@ -253,7 +253,7 @@ class TopApp(App[None]):
         base.query_one("#keys", Static).update(for_terminal(shortened(keys, room)))
 
     def on_resize(self, _: events.Resize) -> None:
-        """Another size has room for another head."""
+        """Draw the head again: another size has room for another one."""
         self._second = -1
 
     def action_pane(self, number: int) -> None:
@@ -268,7 +268,7 @@ class TopApp(App[None]):
         self.action_pane((names.index(self.pane.id or "") + by) % len(names))
 
     def action_help(self) -> None:
-        """The keys."""
+        """Show the keys."""
         self.push_screen(DetailsScreen(Text(HELP)))
 
     def action_ask(self) -> None:
@@ -282,7 +282,7 @@ class TopApp(App[None]):
         line.focus()
 
     def action_all(self) -> None:
-        """Without a filter."""
+        """Remove the filter."""
         self._only("")
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -296,7 +296,8 @@ class TopApp(App[None]):
         self._to_pane()
 
     def _to_pane(self) -> None:
-        """It gets the keys at once: with ``focus()`` one typed fast goes to the pane before."""
+        """The pane gets the keys at once: with ``focus()`` one typed fast goes to the previous
+        pane."""
         self.screen_stack[0].set_focus(self.pane)
 
     def _only(self, wanted: str) -> None:

@@ -64,7 +64,7 @@ class StatusAsker:
         self._due.set()
 
     def close(self, seconds: float = 1.0) -> None:
-        """Ask no more; an answer that is still awaited is given so many seconds."""
+        """Stop asking; an answer that is still awaited is given ``seconds``."""
         self._closed.set()
         self._due.set()
         if self._thread.is_alive():
@@ -111,7 +111,7 @@ class StatusAsker:
         try:
             self._found.renew()
         except SentinelError:
-            pass  # said already: it is not there
+            pass  # reported already: it is not there
         except failures() as error:
             self.seen = msgspec.structs.replace(self.seen, error=one_line(str(error), 300))
 

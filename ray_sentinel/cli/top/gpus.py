@@ -23,7 +23,7 @@ PREFIX = "hw_gpu_"
 
 
 class GpuSight(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU; what its node does not tell is None."""
+    """One GPU; what its node does not report is None."""
 
     gpu: str
     name: str = ""
@@ -90,10 +90,10 @@ class GpuAsker:
         self._thread = threading.Thread(target=self._run, name="gpu-asker", daemon=True)
         self._pool = ThreadPoolExecutor(AT_ONCE, "gpus-of-a-node")
         self.told: dict[str, NodeGpus] = {}
-        """By the URL of a node's metrics; written by our thread, read by others."""
+        """Answers by the URL of a node's metrics; written by our thread, read by others."""
 
     def want(self, urls: Sequence[str]) -> None:
-        """Ask these from now on; nothing where it is empty."""
+        """Ask only these from now on; none if it is empty."""
         self._wanted = tuple(dict.fromkeys(filter(None, urls)))
 
     def start(self) -> None:
@@ -101,7 +101,7 @@ class GpuAsker:
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more; what is awaited ends by its own deadline."""
+        """Stop asking; what is awaited ends by its own deadline."""
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -54,7 +54,7 @@ def _jobs(seen: SeenStatus, status: Status, width: int) -> Iterator[Text]:
 
 
 def seen_ago(seen: SeenStatus, now: float) -> str:
-    """How old what is shown is."""
+    """The age of what is shown."""
     return f"seen {age(now - seen.at)} ago" if seen.status is not None else ""
 
 
@@ -105,7 +105,7 @@ def _pulse(seen: SeenStatus, job: JobStatus, width: int) -> Iterator[Text]:
 
 
 def chain(seen: SeenStatus) -> Iterator[Text]:
-    """Who waits for whom, from who waits to the root, which is in colour."""
+    """Who waits for whom, down to the root, which is in colour."""
     opened = _opened(seen)
     if opened:
         running = sum(not job.ended for job in seen.status.jobs) if seen.status is not None else 0

@@ -164,7 +164,7 @@ def gpu_lines(nodes: Iterable[NodeStatus], told: dict[str, NodeGpus], now: float
 
 
 def matching(items: Iterable[Any], wanted: str, *fields: str) -> list[Any]:
-    """Those in one of whose ``fields`` stands ``wanted``, which is in lower case."""
+    """Items that contain ``wanted`` (lower case) in one of their ``fields``."""
     return [
         item
         for item in items

@@ -32,6 +32,7 @@ class ProcessLine(NamedTuple):
 
     @property
     def in_trouble(self) -> bool:
+        """Whether an incident names it, or its state is not a good one."""
         return self.accused or self.state not in WELL
 
     def matches(self, wanted: str) -> bool:

@@ -66,6 +66,7 @@ class PulseLine(NamedTuple):
 
     @property
     def end(self) -> float:
+        """Unix seconds at which the report ends."""
         return self.report.begin + self.report.places * self.report.width
 
     @property
@@ -100,7 +101,7 @@ def pulse_lines(
 
 
 def main_lane(lines: Iterable[PulseLine]) -> PulseLine | None:
-    """The lane in which most of the time went; None where there is none."""
+    """The lane in which most of the time went; None if there is none."""
     return max(
         lines, key=lambda one: sum(point[1] * point[2] for point in one.lane.points), default=None
     )
@@ -144,7 +145,7 @@ def sparkline(line: PulseLine) -> Text:
 
 
 def _column(line: PulseLine, at: float, width: int) -> int | None:
-    """In which column a time falls; None where it is not drawn."""
+    """In which column a time falls; None if it is not drawn."""
     share = (at - (line.end - line.window)) / line.window
     return min(int(share * width), width - 1) if 0.0 <= share <= 1.0 else None
 

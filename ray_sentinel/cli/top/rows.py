@@ -45,6 +45,7 @@ class RowsPane(Widget, can_focus=True):
 
         @property
         def control(self) -> RowsPane:
+            """The pane that the message is from."""
             return self.rows
 
     def __init__(
@@ -73,7 +74,7 @@ class RowsPane(Widget, can_focus=True):
 
     @property
     def chosen(self) -> Any | None:
-        """The item under the cursor; None where there is none."""
+        """The item under the cursor; None if there is none."""
         return self._items[self._cursor] if self._items else None
 
     @property
@@ -103,21 +104,21 @@ class RowsPane(Widget, can_focus=True):
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """So many rows down."""
+        """Move the cursor down by ``by`` rows."""
         self._cursor += by
         self._settle()
 
     def action_page(self, by: int) -> None:
-        """So many screens down."""
+        """Move the cursor down by ``by`` screens."""
         self.action_move(by * self._room)
 
     def action_choose(self) -> None:
-        """Tell the app which row it is."""
+        """Tell the app which row was chosen."""
         if self._items:
             self.post_message(self.Chosen(self, self.chosen))
 
     def on_click(self, event: events.Click) -> None:
-        """The cursor goes there; a second click chooses."""
+        """Move the cursor there; a second click chooses."""
         if 0 < event.y <= len(self.in_sight):
             self._cursor = self._top + event.y - 1
             self._settle()
@@ -125,12 +126,15 @@ class RowsPane(Widget, can_focus=True):
                 self.action_choose()
 
     def on_mouse_scroll_down(self) -> None:
+        """Move the cursor down by three rows."""
         self.action_move(3)
 
     def on_mouse_scroll_up(self) -> None:
+        """Move the cursor up by three rows."""
         self.action_move(-3)
 
     def on_resize(self) -> None:
+        """Keep the cursor in sight."""
         self._settle()
 
     def render(self) -> Text:

@@ -24,7 +24,7 @@ seconds."""
 
 
 def taker(found: Asked) -> TakeStack | None:
-    """How stacks are taken; None where Ray is not reached: the page only reads."""
+    """How stacks are taken; None if Ray is not reached: the page only reads."""
     if not isinstance(found, CoordinatorConnection):
         return None
     ray = found.ray

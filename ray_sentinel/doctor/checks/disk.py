@@ -23,7 +23,8 @@ from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES, FILES_LOW, STORAGE_SLOW
 
 TEST_BYTES = 4 << 20
-"""Written to each folder, and removed; the table's limit of slow storage is of so many."""
+"""Bytes that are written to each folder, and removed; the table's limit for slow storage is for as
+many."""
 
 
 class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +55,7 @@ class DiskCheck(Check[DiskFacts]):
     facts = DiskFacts
 
     def look(self, plan: RunPlan, here: Here) -> DiskFacts | None:
-        """Try each folder that is no object store's."""
+        """Try each folder that is not in an object store."""
         folders = [path for path in plan.checkpoints if "://" not in path]
         return (
             DiskFacts(tuple(_try(os.path.expanduser(path)) for path in folders))
@@ -111,7 +112,7 @@ def _of_place(host: str, place: FolderReading, need: int) -> Iterator[CheckResul
 
 
 def _nearly_full(place: FolderReading) -> bool:
-    """As the rule host.disk_full and the alert DiskFull have it."""
+    """By the same limits as the rule host.disk_full and the alert DiskFull."""
     free, total = place.free_bytes, place.total_bytes
     if free is None or not total:
         return False

@@ -86,7 +86,7 @@ class EtcdCheck(Check[EtcdFacts]):
         )
 
     def judge(self, case: CheckInput[EtcdFacts]) -> Iterable[CheckResult]:
-        """It does not answer, is unhealthy, or holds keys of an earlier run."""
+        """Fails if it does not answer, is unhealthy, or holds keys of an earlier run."""
         if not case.seen:
             yield skipped("the rendezvous is no etcd")
         for facts in case.seen.values():
@@ -130,7 +130,7 @@ def _of(facts: EtcdFacts, plan: RunPlan) -> Iterator[CheckResult]:
 
 
 def _run(key: str, facts: EtcdFacts) -> tuple[str, str] | None:
-    """(The path of the run that is to come, what follows it) where the key is one of its own."""
+    """(The coming run's path, what follows it) if the key is one of that run's own."""
     words = key.split("/")
     for at, word in enumerate(words):
         if facts.run_id and word in (facts.run_id, f"run_{facts.run_id}"):
@@ -139,13 +139,14 @@ def _run(key: str, facts: EtcdFacts) -> tuple[str, str] | None:
 
 
 def _removal(url: str, path: str, below: str) -> str:
-    """Of one key, or of all below a path; a prefix without its ``/`` is another run's, too."""
+    """The command for one key, or for all below a path; a prefix without its ``/`` matches other
+    runs, too."""
     what = f"--prefix {shlex.quote(path + '/')}" if below else shlex.quote(path)
     return f"etcdctl --endpoints {url} del {what}"
 
 
 def _old_removal(url: str, path: str) -> str:
-    """``etcdctl`` of today does not see what the v2 API holds."""
+    """The command for a key of the v2 API, which today's ``etcdctl`` does not see."""
     return f"curl -X DELETE {shlex.quote(f'{url}/v2/keys{path}?recursive=true')}"
 
 
@@ -174,13 +175,13 @@ def _old_contents(url: str) -> tuple[str, bool, list[str]]:
 
 
 def _new_keys(url: str) -> list[str]:
-    """Those of the v3 API."""
+    """The keys of the v3 API."""
     keys: list[str] = []
     for prefix in PREFIXES:
         try:
             keys += _range(url, prefix + "/")
         except (UnreachableError, ValueError, KeyError):
-            pass  # no v3 gateway here; what v2 said stands
+            pass  # no v3 gateway here; the answer of v2 stands
     return sorted(set(keys))
 
 

@@ -47,7 +47,7 @@ class ExposureCheck(Check[ExposureFacts]):
     facts = ExposureFacts
 
     def look(self, plan: RunPlan, here: Here) -> ExposureFacts | None:
-        """Who of Ray listens where; None on a node that runs neither server."""
+        """Which of Ray's servers listens where; None on a node that runs neither."""
         offers = set()
         for entry in psutil.net_connections("tcp"):
             if entry.status != psutil.CONN_LISTEN or not entry.laddr or entry.pid is None:
@@ -60,7 +60,7 @@ class ExposureCheck(Check[ExposureFacts]):
         return ExposureFacts(found, tuple(sorted(public_addresses())))
 
     def judge(self, case: CheckInput[ExposureFacts]) -> Iterable[CheckResult]:
-        """Who listens on a public address, or on all where one is public, is a failure."""
+        """A server that listens on a public address, or on all if one is public, is a failure."""
         if not case.seen:
             yield skipped("no control store or dashboard of Ray's is here")
             return

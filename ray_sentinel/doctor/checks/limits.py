@@ -90,7 +90,7 @@ def _soft(kind: int) -> int | None:
 
 
 def _pids_left(here: Here) -> int | None:
-    """The least of our control group and all above it, as far as they are to be seen."""
+    """The smallest limit of our control group and all above it, as far as they are visible."""
     left = []
     for group in ControlGroups("pids", here.proc, here.sys.parent).up("self"):
         most, now = kernel_number(group / "pids.max"), kernel_number(group / "pids.current")

@@ -105,7 +105,7 @@ def _command(program: str, url: str) -> Sequence[str]:
         key = parts.path.strip("/")
         command = ["aws", "s3api", "list-objects-v2", "--bucket", parts.netloc, "--max-items", "1"]
         return [*command, *(["--prefix", key + "/"] if key else [])]
-    # Objects, not the bucket: roles for objects do not tell of the bucket itself.
+    # Objects, not the bucket: roles for objects do not cover the bucket itself.
     below = f"gs://{parts.netloc}/{parts.path.strip('/')}".rstrip("/") + "/**"
     if program == "gcloud":
         return ["gcloud", "storage", "objects", "list", below, "--limit=1", "--format=value(name)"]

@@ -1,4 +1,4 @@
-"""The ports that the run will listen on are free; who holds them is named."""
+"""The ports that the run will listen on are free; whoever holds one is named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ray_sentinel.text import one_line, port_number
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who listens on a port. ``pid`` is None where it belongs to another user or container."""
+    """Who listens on a port. ``pid`` is None if it belongs to another user or container."""
 
     port: int
     address: str
@@ -40,7 +40,7 @@ class PortsCheck(Check[PortsFacts]):
         """MASTER_PORT beside those of the plan."""
         wanted = set(plan.ports)
         if master := port_number(here.environ.get("MASTER_PORT", "")):
-            wanted.add(master)  # what is no port, rank-environment says
+            wanted.add(master)  # what is not a port, rank-environment reports
         if not wanted:
             return None
         held = {}

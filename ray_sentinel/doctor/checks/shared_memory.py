@@ -13,7 +13,7 @@ from ray_sentinel.model.thresholds import SHARED_MEMORY_FULL, SHARED_MEMORY_SMAL
 
 
 class SharedMemoryFacts(msgspec.Struct, frozen=True):
-    """Bytes of /dev/shm; both None where there is none."""
+    """Bytes of /dev/shm; both None if there is none."""
 
     size: int | None
     free: int | None

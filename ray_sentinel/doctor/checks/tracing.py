@@ -24,7 +24,7 @@ class TracingFacts(msgspec.Struct, frozen=True, kw_only=True):
     py_spy: str
     """Path of py-spy; empty if it is missing."""
     allowed: bool | None
-    """Whether the kernel lets us look into another process; None if that could not be told."""
+    """Whether the kernel lets us look into another process; None if that could not be found out."""
     yama: int | None
     """The value of ``kernel.yama.ptrace_scope``; None if there is no Yama."""
     cuda_gdb: bool

@@ -9,8 +9,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.store.event_files.runs import EventRun
 
 MAX_TOLD = 8
-"""Number of runs left out that are named at most, the newest; of the others only the number is
-told."""
+"""Most left-out runs that are named, the newest ones; of the others only the number is given."""
 
 
 def choose(
@@ -31,7 +30,8 @@ def choose(
 
 
 def _named(runs: Sequence[EventRun], root: Path, name: str) -> EventRun:
-    """By the name that is shown, or by the end of its path; an attempt means its whole run."""
+    """The run that ``name`` means: the name that is shown, or the end of its path; an attempt means
+    its whole run."""
     paths = {path: run for run in runs for path in (*run.parts, run.name)}
     found = {path: run for path, run in paths.items() if name in {_name(path, root), str(path)}}
     parts = Path(name).parts

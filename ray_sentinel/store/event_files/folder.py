@@ -24,7 +24,7 @@ from ray_sentinel.store.event_files.runs import EventFolder, Points
 
 AWAY_SECONDS = 365 * 86400.0
 """Seconds from the middle of its file beyond which a value was stamped by a wrong clock: no job
-rests so long."""
+pauses that long."""
 JITTER_SECONDS = 1.0
 """Seconds by which the times of threads that write together may be out of order."""
 FEW = 3
@@ -85,7 +85,7 @@ def _run(flags: Bools) -> int:
 MAX_TIME = 1e11
 """Latest valid time, in Unix seconds."""
 LEAST_POINTS = 3
-"""Fewest values from which two files can be told to have been written at the same time."""
+"""Fewest values from which one can see that two files were written at the same time."""
 
 
 def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:

@@ -45,7 +45,7 @@ _Loader.add_multi_constructor("!", _other)
 def read_hparams(folder: Path, notes: list[str]) -> dict[str, str]:
     """Parameters of the run in a folder, nested ones as ``optimizer.lr``; empty without a file.
 
-    Damage is said in ``notes``.
+    Damage is reported in ``notes``.
     """
     file = folder / NAME
     try:

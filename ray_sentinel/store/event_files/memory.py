@@ -30,9 +30,11 @@ class MemorySource:
             self._series.setdefault(name, []).append(samples)
 
     def families(self) -> tuple[str, ...]:
+        """As for any source."""
         return tuple(sorted(self._series))
 
     def span(self) -> tuple[float, float] | None:
+        """As for any source."""
         ends = [
             (float(series.times[0]), float(series.times[-1]))
             for family in self._series.values()
@@ -41,6 +43,7 @@ class MemorySource:
         return (min(a for a, _ in ends), max(b for _, b in ends)) if ends else None
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
+        """As for any source."""
         return [
             dict(series.labels)
             for series in self._series.get(name, ())
@@ -48,6 +51,7 @@ class MemorySource:
         ]
 
     def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
+        """As for any source."""
         found = []
         for series in self._series.get(selector.name, ()):
             inside = (series.times > start) & (series.times <= end)
@@ -58,6 +62,7 @@ class MemorySource:
     def query_range(
         self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
     ) -> Grid:
+        """As for any source."""
         times = axis(start, end, step)
         series = self.samples(selector, times[0] - step, times[-1])
         values = [bucketed(one, times, step, reduce) for one in series]

@@ -23,7 +23,7 @@ from ray_sentinel.diagnose.runs import evaluates
 Points = list[tuple[float, float]]
 """Pairs of Unix seconds and value, in the order in which they were written."""
 Slot = tuple[int, str]
-"""The part of a run that a folder holds, as rank and role; the rank is -1 if no folder tells
+"""The part of a run that a folder holds, as rank and role; the rank is -1 if no folder gives
 one."""
 
 _RANK = re.compile(

@@ -129,23 +129,28 @@ class WithEvents:
         return float(getattr(self._source, "seconds_waiting", 0.0))
 
     def families(self) -> tuple[str, ...]:
+        """As for any source."""
         theirs = (
             name for name in self._source.families() if name != "tb_metrics_plugin_staleness_fill"
         )
         return tuple(sorted({*theirs, *self._ours}))
 
     def span(self) -> tuple[float, float] | None:
+        """As for any source."""
         return self._source.span() or self._events.span()
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
+        """As for any source."""
         return self._of(name).label_sets(name, start, end)
 
     def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
+        """As for any source."""
         return self._of(selector.name).samples(selector, start, end)
 
     def query_range(
         self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
     ) -> Grid:
+        """As for any source."""
         return self._of(selector.name).query_range(selector, start, end, step, reduce)
 
     def _of(self, name: str) -> TimeSeries:

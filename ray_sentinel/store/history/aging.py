@@ -17,8 +17,8 @@ two: 30 s, 8 min                 3.6    5.5     30 s, 30 s, 8 min, 8 min
 two: 10 s, 2 min                 11.0   12.7    10 s, 10 s, 2 min, 2 min
 ================================ ====== ======= ==========================================
 
-Two coarse ones save a third of the room and show the last hours and days, about which most people
-ask, three and four times as coarsely; two fine ones take twice the room, and fall further behind
+Two coarse ones save a third of the space and show the last hours and days, about which most people
+ask, three and four times as coarsely; two fine ones take twice the space, and fall further behind
 with each day. The time is 0.0007 % of a core at most.
 """
 
@@ -126,7 +126,7 @@ def used_bytes(base: sqlite3.Connection) -> int:
 
 
 def _give(base: sqlite3.Connection) -> bool:
-    """Make the oldest of what takes most space coarser, or drop it; False where nothing is left."""
+    """Make the oldest of what takes most space coarser, or drop it; False if nothing is left."""
     edge = 0.0
     for step, size, first, last in base.execute(_SIZES).fetchall():
         if size is None:

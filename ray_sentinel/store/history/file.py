@@ -197,8 +197,8 @@ class HistoryFile:
 
 
 def open_history(path: Path, max_bytes: int) -> History:
-    """The history at ``path``, begun where there is none. Raises InputError, OSError."""
-    # SQLite would let the umask say who may read it; its log gets the same mode.
+    """The history at ``path``, created if there is none. Raises InputError, OSError."""
+    # SQLite would leave it to the umask who may read it; its log gets the same mode.
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
     try:
         return History(path, max_bytes=max_bytes, alone=True)

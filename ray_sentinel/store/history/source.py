@@ -137,14 +137,17 @@ class HistorySource:
         return source
 
     def families(self) -> tuple[str, ...]:
+        """As for any source."""
         return tuple(sorted({name for _, keys in self._layouts() for name, _ in keys}))
 
     def span(self) -> tuple[float, float] | None:
+        """As for any source."""
         ends = [*self._read(_SPAN)[0], *self._ends()]
         known = [float(end) for end in ends if end is not None]
         return (min(known), max(known)) if known else None
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
+        """As for any source."""
         return [
             dict(parts[0].labels)
             for parts in self._series(Selector(name), start, end)
@@ -152,6 +155,7 @@ class HistorySource:
         ]
 
     def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
+        """As for any source."""
         found = []
         for parts in self._series(selector, start, end):
             series = _joined(parts)
@@ -191,7 +195,7 @@ class HistorySource:
         return time.monotonic() > self._deadline
 
     def _series(self, selector: Selector, start: float, end: float) -> list[list[HistoryPart]]:
-        """The parts of each series that is meant, whatever layouts it was written in.
+        """The parts of each requested series, in whatever layouts it was written.
 
         Blocks that do not touch ``start`` to ``end`` are left out.
         """
@@ -344,7 +348,7 @@ def _spread(row: Floats, times: Floats, part: HistoryPart, growing: bool) -> Non
 
 
 def _check_header(file: Path) -> None:
-    """Raises InputError where it does not begin as a file of SQLite's does."""
+    """Raises InputError if it does not begin as a file of SQLite's does."""
     try:
         with file.open("rb") as stream:
             begins = stream.read(len(_MAGIC))
@@ -419,14 +423,14 @@ def copied(file: Path, folder: Path) -> Path:
 
 
 def _mark(file: Path) -> tuple[int, int]:
-    # Opened anew: a network file system asks its server then.
+    # Opened again, because then a network file system asks its server.
     with file.open("rb") as stream:
         found = os.fstat(stream.fileno())
         return found.st_size, found.st_mtime_ns
 
 
 def _head(log: Path) -> bytes:
-    """The log's header: its salts change when it begins anew."""
+    """The log's header: its salts change when it begins again."""
     try:
         with log.open("rb") as stream:
             return stream.read(32)

@@ -112,7 +112,7 @@ def _plain(values: Floats) -> Floats:
 
 
 def _marked(values: Floats) -> Floats:
-    """The other way."""
+    """The reverse of ``_plain``."""
     return np.where(np.isnan(values), BITS(ABSENT), values.view(BITS)).view(np.float64)
 
 
@@ -151,7 +151,7 @@ def encode(table: HistoryTable, start: float, step: float, rule: Rule) -> tuple[
 def decode(block: tuple[float, float, bytes, bytes], columns: int) -> HistoryTable:
     """The rows of a block (start, step, hosts, values) again.
 
-    Raises ValueError if the bytes are not a block of so many columns.
+    Raises ValueError if the bytes are not a block of ``columns`` columns.
     """
     start, step, hosts, values = block
     numbers = np.frombuffer(hosts, dtype=np.int64)

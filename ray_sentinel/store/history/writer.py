@@ -179,7 +179,7 @@ class History:
             self._base.backup(copy)
 
     def shrink(self, most_bytes: int) -> None:
-        """Drop the least useful samples until the file has at most so many bytes. Raises
+        """Drop the least useful samples until the file has at most ``most_bytes``. Raises
         sqlite3.Error."""
         with self._lock:
             if aging.used_bytes(self._base) > most_bytes:

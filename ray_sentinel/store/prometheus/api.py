@@ -18,7 +18,7 @@ from ray_sentinel.diagnose.series import Floats, Grid, Reduce, Samples, Selector
 from ray_sentinel.errors import InputError
 from ray_sentinel.store.prometheus.http import PrometheusHttp
 
-# First and last sample of a Prometheus, which it does not tell: asked for in ever finer steps.
+# First and last sample of a Prometheus, which it does not report: found in ever finer steps.
 
 MAX_POINTS = 10_000
 """Most points of one series in one range query; Prometheus itself refuses more than 11,000."""
@@ -29,7 +29,7 @@ _NO_BRACKETS = b'[]" \n'
 def find_span(http: PrometheusHttp, names: Sequence[str]) -> tuple[float, float] | None:
     """First and last sample of a Prometheus, found by queries of finer and finer ranges.
 
-    ``/api/v1/status/tsdb`` tells the range of the head block only, and nothing at all of a
+    ``/api/v1/status/tsdb`` gives the range of the head block only, and nothing at all of a
     database that holds finished blocks alone.
     """
     if not names:
@@ -121,12 +121,14 @@ class PrometheusSource:
         return self._http.seconds_waiting
 
     def families(self) -> tuple[str, ...]:
+        """As for any source."""
         if self._families is None:
             answer = self._http.data("/api/v1/label/__name__/values")
             self._families = tuple(sorted(str(name) for name in answer))
         return self._families
 
     def span(self) -> tuple[float, float] | None:
+        """As for any source."""
         if self._span is None:
             self._span = find_span(self._http, self.families())
         return self._span
@@ -142,12 +144,14 @@ class PrometheusSource:
             self._span = min(a for a, _ in ends), max(b for _, b in ends)
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
+        """As for any source."""
         rows = self._http.data(
             "/api/v1/series", {"match[]": name, "start": stamp(start), "end": stamp(end)}
         )
         return [{k: v for k, v in row.items() if k != "__name__"} for row in rows]
 
     def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
+        """As for any source."""
         milliseconds = max(round((end - start) * 1000), 1)
         query = {"query": f"{selector}[{milliseconds}ms]", "time": stamp(end)}
         found = []
@@ -159,6 +163,7 @@ class PrometheusSource:
     def query_range(
         self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
     ) -> Grid:
+        """As for any source."""
         times = axis(start, end, step)
         expression = f"{_OVER_TIME[reduce]}({selector}[{round(step * 1000)}ms])"
         rows: dict[tuple[tuple[str, str], ...], Floats] = {}

@@ -119,7 +119,7 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> None:
 
 
 def _check(file: IO[bytes], checksum: str, where: str) -> None:
-    """Raises InputError where the file has another checksum."""
+    """Raises InputError if the file has another checksum."""
     file.seek(0)
     digest = hashlib.sha256()
     while data := file.read(CHUNK):

@@ -30,8 +30,8 @@ from ray_sentinel.store.prometheus.tsdb import lock_holder
 
 # The user's own rules for a job's Prometheus: used while they are good, read again when changed.
 #
-# Prometheus does not start with a rule that is none, and keeps the old ones when it is told to
-# read such a one while it runs.
+# Prometheus does not start with an invalid rule, and keeps the old ones if it is told to read an
+# invalid one while it runs.
 
 
 class UserRules:
@@ -41,7 +41,7 @@ class UserRules:
         self._files = files
         self._seen = files.user_rules()
         self.untrusted = files.untrusted_rules()
-        """Why they are left alone: others can have written them; empty where not."""
+        """Why they are left alone: others can have written them; empty if they cannot."""
         self.used = not self.untrusted
         """Whether Prometheus is given them."""
         self._since: int | None = None
@@ -209,7 +209,7 @@ class JobPrometheus:
         self.restarts += 1
 
     def _mend(self, words: str) -> None:
-        """Take away what it said it cannot start with."""
+        """Remove what it cannot start with, by its own log."""
         self._rules.refused(words)
         try:
             moved = self.files.set_aside(words)
@@ -221,7 +221,7 @@ class JobPrometheus:
         self._aside += moved
 
     def _reload_rules(self) -> None:
-        """Have it read the user's rules again when they were changed."""
+        """Have it read the user's rules again if they have changed."""
         if self._child is None:
             self._rules.changed()
             return
@@ -272,7 +272,7 @@ class JobPrometheus:
         )
 
     def _write_files(self) -> bool:
-        """Write what it is to read; False where the folder cannot be written."""
+        """Write the files that it reads; False if the folder cannot be written."""
         try:
             keep_private(self.files.folder)
             keep_private(self.files.data)

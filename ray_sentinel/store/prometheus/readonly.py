@@ -144,7 +144,7 @@ def _arguments(program: str, scratch: Path, port: int) -> list[str]:
 
 
 def _wait_ready(url: str, child: subprocess.Popen[bytes], log: Path) -> str:
-    """Empty once it answers; else what it said last."""
+    """Empty once it answers; else its last message."""
     give_up = time.monotonic() + START_DEADLINE
     while time.monotonic() < give_up:
         if child.poll() is not None:

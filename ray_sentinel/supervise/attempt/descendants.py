@@ -19,7 +19,7 @@ _TITLES = ("ray-dashboard-",)
 
 
 class Descendant(msgspec.Struct, frozen=True):
-    """One process; ``start`` tells it from a later one with its pid."""
+    """One process; ``start`` distinguishes it from a later one with its pid."""
 
     pid: int
     start: int

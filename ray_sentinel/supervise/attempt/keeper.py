@@ -130,7 +130,8 @@ class Keeper:
             self._overwrite(data)
 
     def _overwrite(self, data: bytes) -> None:
-        """On a full disk: in the block that the file has, for how the command ended must be told.
+        """Write into the block that the file already has, on a full disk: how the command ended
+        must be recorded.
 
         A reader that comes in between finds no JSON, and looks again.
         """
@@ -142,7 +143,7 @@ class Keeper:
             sys.stderr.write(f"{self._folder}: {error.strerror}\n")
 
     def _watch(self) -> int:
-        """Until the command has ended; its wait status."""
+        """Wait until the command has ended; returns its wait status."""
         while True:
             self._pump(1.0 if self._kill_at is None else 0.1)
             status = self._reap()
@@ -164,7 +165,7 @@ class Keeper:
         signals.send_pinned_group(self._child, number)
 
     def _pump(self, seconds: float) -> None:
-        """Write what the command says, for at most so long."""
+        """Copy the command's output for at most ``seconds``."""
         watched = [fd for fd in (self._pipe, self._wake) if fd >= 0]
         ready, _, _ = select.select(watched, [], [], seconds)
         if self._wake in ready:
@@ -185,7 +186,7 @@ class Keeper:
         return True
 
     def _drain(self) -> None:
-        """What is in the pipe; what it left behind may hold it open for ever."""
+        """Copy what is in the pipe; processes that it left behind may hold it open for ever."""
         until = time.monotonic() + DRAIN_SECONDS
         while self._pipe >= 0 and time.monotonic() < until and self._read():
             pass

@@ -36,7 +36,7 @@ def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> 
         for stat in stats.values()
         if stat.state not in ("Z", "X") and stat.start >= since and stat.pid not in spared
     ]
-    # Of a process that hangs with its memory locked nobody learns whose it is: it is left.
+    # It cannot be learned whose a process is that hangs with its memory locked: it is left alone.
     environs = memory_files((stat.pid for stat in asked), "environ", proc)
     ours = [stat for stat in asked if told.items() <= _variables(environs, stat.pid).items()]
     lines = {stat.pid: _line(stat.pid, stats) for stat in ours}

@@ -29,7 +29,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """One event to notify about."""
 
     key: str
-    """Identifies what must be told only once, such as an incident's id and state."""
+    """Identifies what must be sent only once, such as an incident's id and state."""
     event: str
     """What happened: "suspected", "confirmed", ..., "resolved" of an incident; "hang", "bad-node",
     "restart", "failed", "success", "stopped" of a supervised run."""

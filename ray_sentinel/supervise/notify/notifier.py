@@ -177,7 +177,7 @@ class Notifier:
             self._known.update(dict.fromkeys(keys))
 
     def close(self, seconds: float = 5.0) -> bool:
-        """Send what is queued, for at most so long. Returns whether all was sent."""
+        """Send what is queued, for at most ``seconds``. Returns whether all was sent."""
         with self._change:
             sent = self._change.wait_for(lambda: not self._waiting and not self._busy, seconds)
             self._closed.set()
@@ -263,7 +263,7 @@ class Notifier:
             return
         if done.returncode == UNKNOWN:
             raise UsageError("no service of Apprise's has such an address: see its documentation")
-        # What it printed is not said: it may hold the address.
+        # What it printed is not logged: it may hold the address.
         why = f"its process ended with status {done.returncode}"
         if done.timed_out:
             why = f"it took longer than {APPRISE_SECONDS:.0f} s"
@@ -284,7 +284,7 @@ class Notifier:
 
 
 def _public(name: str) -> str:
-    """A webhook's address holds its secret: only its host is said."""
+    """A webhook's address as it is shown: only its host, because the rest holds the secret."""
     parts = address(name)
     if parts is None and (scheme := _SCHEME.match(name)):
         return f"{scheme[0]}..."

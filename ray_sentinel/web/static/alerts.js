@@ -1,5 +1,5 @@
 // What telemetry shows to be wrong with jobs, hosts and devices now, the worst first; a line for
-// each job and each rule, for a fault of a switch may be told of a thousand ports.
+// each job and each rule, because one fault of a switch may be reported for a thousand ports.
 import { el } from "./dom.js";
 import { ago } from "./times.js";
 

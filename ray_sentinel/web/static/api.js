@@ -17,7 +17,7 @@ export async function ask(path, kind = "json", seconds = TIMEOUT) {
 }
 
 // Asks again and again, each time `seconds` after the last answer, less often while nobody sees the
-// page, and at once when somebody does again. A failure is told to `failed`.
+// page, and at once when somebody does again. A failure is passed to `failed`.
 export async function poll(seconds, look, failed = () => {}) {
   for (;;) {
     await attempt(look, failed);
@@ -25,8 +25,8 @@ export async function poll(seconds, look, failed = () => {}) {
   }
 }
 
-// Tells `take` what the page shows, all of it, each time that it may have changed: by a stream of
-// changes, or where there is none by asking once a second. `take` must leave it as it is.
+// Calls `take` with all that the page shows, each time that it may have changed: by a stream of
+// changes, or without one by asking once a second. `take` must leave it as it is.
 export async function follow(take, failed) {
   let pause = SHORT_SECONDS;
   for (;;) {
@@ -64,7 +64,7 @@ function rest(seconds) {
   });
 }
 
-// Runs one of the streams that this browser may have; null where others have them, or where it
+// Runs one of the streams that this browser may have; null if others have them, or if it
 // cannot be known.
 async function inTurn(run) {
   for (let number = 0; navigator.locks && number < STREAMS; number++) {
@@ -74,7 +74,7 @@ async function inTurn(run) {
   return null;
 }
 
-// Until it ends, or nothing is heard of it: `told` says whether anything came.
+// Runs until the stream ends or falls silent: `told` says whether anything came.
 function stream(take) {
   return new Promise((done) => {
     const source = new EventSource("/api/v1/live");

@@ -1,8 +1,9 @@
-// What pictures on a canvas share.
+// What the pictures on a canvas share.
 
 const MOST = 16000; // pixels: browsers draw nothing on a canvas that is longer than some 16,384
 
-// Makes a canvas that large, in pixels of the page. Returns how many of the screen's one of them is.
+// Gives a canvas this size, in pixels of the page. Returns how many of the screen's pixels make one
+// of these.
 export function sized(canvas, width, height) {
   const ratio = Math.min(window.devicePixelRatio || 1, MOST / Math.max(width, height));
   canvas.width = Math.round(width * ratio);
@@ -18,12 +19,12 @@ export function inks() {
   return (name) => style.getPropertyValue(`--${name}`).trim();
 }
 
-// What fits into so many pixels.
+// The beginning of a text that fits into `room` pixels.
 export function cut(context, text, room) {
   return shortened(context, text, room, (kept) => `${text.slice(0, kept)}…`);
 }
 
-// The same with its end, by which names of nodes differ.
+// The same, but keeping the end too, by which names of nodes differ.
 export function cutInside(context, text, room) {
   return shortened(context, text, room, (kept) => `${text.slice(0, kept >> 1)}…${text.slice(text.length - ((kept + 1) >> 1))}`);
 }

@@ -1,10 +1,10 @@
-// Cells on a canvas that are pointed at and gone through by the keyboard: over the one that this is
-// about lies a real link, beside it its words.
+// Cells on a canvas that the pointer and the keyboard can reach: a real link lies over the current
+// one, with its words beside it.
 import { el } from "./dom.js";
 import { hit, nearest, rowOf } from "./cell_layout.js";
 
 // `draw` paints all cells again, `arrange` is called with another width, `words` says what a cell is,
-// and `address` where it leads, null where nowhere. The owner sets `layout`: what `cell_layout.js`
+// and `address` where it leads, null if nowhere. The owner sets `layout`: what `cell_layout.js`
 // makes.
 export function cellGrid({ draw, arrange, words, address }) {
   const canvas = el("canvas", { role: "img" }), link = el("a", { class: "at" });
@@ -85,7 +85,7 @@ function go(grid, at) {
   place(grid, at);
 }
 
-// Where a key leads to from the cell that it is pressed at; null where it leads nowhere.
+// Where a key leads to from the cell that it is pressed at; null if it leads nowhere.
 function along({ layout, at }, key) {
   const row = rowOf(layout, at);
   const across = (to) => (layout.tops[to] === undefined ? at : nearest(layout, to, layout.x[at]));

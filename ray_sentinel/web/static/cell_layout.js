@@ -1,4 +1,5 @@
-// Where the cells of groups lie: the largest and best named way that stays within its height.
+// Where the cells of groups lie: the largest cells, with the most names, that stay within the
+// height.
 import { bisect, cutInside } from "./canvas.js";
 
 const NUMBERED = { width: 34, height: 26, gap: 3, round: 4, numbered: true };
@@ -28,7 +29,7 @@ export function nodesLayout(groups, width) {
   return best(groups, width, LAST);
 }
 
-// Of what is told by its colour alone, GPUs say: one after another, however many there are.
+// For things shown by colour alone, such as GPUs: one after another, however many there are.
 export function streamLayout(groups, width) {
   return { ...stream(groups, width, TINY), size: TINY };
 }

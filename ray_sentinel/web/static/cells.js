@@ -1,4 +1,4 @@
-// The ranks of a job as cells on a canvas, drawn anew only where one of them looks different.
+// The ranks of a job as cells on a canvas, drawn again only if one of them looks different.
 import { inks, sized } from "./canvas.js";
 import { cellGrid, settle } from "./cell_grid.js";
 import { groupNames, nodesLayout, ranksLayout } from "./cell_layout.js";

@@ -1,5 +1,5 @@
-// Makes of what was told before what is told now. A change is [path, value], or [path, gaps, values]
-// for some places of a list, each so far from the one before as its gap says.
+// Changes the earlier state into the present one. A change is [path, value], or [path, gaps,
+// values] for some places of a list, each as far from the one before as its gap says.
 
 export function change(told, changes) {
   for (const [path, ...to] of changes) {

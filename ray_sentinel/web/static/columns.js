@@ -1,5 +1,5 @@
-// Ranks, members and nodes come as columns, which are half as large on their way: each becomes a row
-// again. What came stays as it is.
+// Ranks, members and nodes come as columns, which are half as large on their way: each becomes a
+// row again. The input is not changed.
 
 export function unpacked({ status, ...rest }) {
   const { columns, collectors } = status.nodes;

@@ -77,7 +77,7 @@ export function fill(id, told, draw) {
   section.hidden = isEmpty(section);
 }
 
-// Says over a section why it is not told anew; an empty text takes that back.
+// Says over a section why it is not updated; an empty text takes that back.
 export function trouble(id, text) {
   const section = document.getElementById(id), said = section.querySelector(".trouble");
   if (said.textContent !== text) said.textContent = text;

@@ -7,8 +7,8 @@ const LABELLED = 48; // nodes: of more, cells are drawn, and values told on poin
 const COLLECTORS = ["nvml", "amdgpu"];
 const percent = (value) => `${Math.round(100 * value)} %`;
 
-// What a quantity's colours mean: from which value to which, and how it is said. The most is null
-// where it is that of the map.
+// What a quantity's colours mean: from which value to which, and how it is worded. The upper value
+// is null if it is the map's own.
 export const QUANTITIES = {
   utilisation: { label: "Utilisation", from: 0, to: 1, short: (v) => Math.round(100 * v), long: percent },
   memory: { label: "Memory", from: 0, to: 1, short: (v) => Math.round(100 * v), long: percent },
@@ -21,7 +21,7 @@ export const QUANTITIES = {
 let heat = null;
 
 // `map` is a GpuMap, `nodes` those of the status: their collectors say why there are no GPUs; `linkOf`
-// says where a host's GPUs lead, null where nowhere.
+// says where a host's GPUs lead, null if nowhere.
 export function showGpus(map, nodes, linkOf, chosen, choose) {
   const look = lookOf(map);
   fill("gpus", [map, chosen, map.rows.length ? null : nodes.map((node) => node.collectors)],

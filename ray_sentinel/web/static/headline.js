@@ -26,7 +26,7 @@ export function headline(status) {
   say(status.state, text, status.verdict, zoned(status.time), fullTime(status.time));
 }
 
-// It did not come: what is below stays, is dimmed, and said to be of then.
+// It did not come: what is below stays, dimmed, with the time that it is from.
 export function unanswered(error) {
   const said = `the coordinator does not answer (${error.message})`;
   if (answered === null) {

@@ -28,7 +28,7 @@ export function heatPlace({ grid: { node } }) {
 
 // `told`: `rows` (each with its host), `countOf` a row, `shadeOf` a row and a place in it (a class),
 // `keys` (elements of these classes, which have their colours), `words` of a row and a place in it,
-// `linkOf` a host, null where it leads nowhere, and `label` for those who do not see it. Called once
+// `linkOf` a host, null if it leads nowhere, and `label` for those who do not see it. Called once
 // the node is in the page: only there it has a width, and the keys their colours.
 export function showHeat(view, told) {
   const { grid } = view;

@@ -24,7 +24,7 @@ export function linkToNodes({ jobs }) {
   };
 }
 
-// What an address names; null where it is none, or was cut.
+// What an address names; null if it is none, or was cut.
 export function nodeAt(hash) {
   if (!hash.startsWith(NODE)) return null;
   try {

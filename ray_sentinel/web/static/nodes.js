@@ -6,7 +6,7 @@ const LATE = 10; // seconds without a report: agents send each second
 const HEADS = ["node", "address", "metrics", "reported", "collectors"];
 
 // Whether the sentinel itself is well: what it takes and what it does not see. `status.coordinator`
-// is null of an older version.
+// is null from an older version.
 export function health(status) {
   const own = status.coordinator;
   const late = status.nodes.reduce((most, node) => Math.max(most, node.snapshot_age_seconds ?? 0), 0);

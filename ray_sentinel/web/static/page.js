@@ -64,7 +64,7 @@ function showPulse() {
   fill("pulse", [pulse, width], () => pulses(pulse, page.status, page.incidents, width));
 }
 
-// Which incident the address names; null where it names none.
+// Which incident the address names; null if it names none.
 function incidentAt(hash) {
   if (!hash.startsWith(INCIDENT)) return null;
   const named = hash.slice(INCIDENT.length);
@@ -132,7 +132,7 @@ async function showDetail() {
   if (now === null) return;
   const { view, place } = now;
   const address = location.hash;
-  // What is told in brief says nothing of new steps, and only the last incidents are.
+  // What is sent in brief says nothing about new steps, and has only the last incidents.
   const known = JSON.stringify([address, view.brief(place), Math.floor(performance.now() / (1000 * DETAIL_SECONDS))]);
   if (known === shown.known) return;
   const arrived = shown.address !== address;

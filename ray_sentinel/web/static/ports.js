@@ -10,7 +10,7 @@ const WAYS = { state: "state", received: "received", sent: "sent", errors: "erro
 let way = "state"; // a key of WAYS
 let heat = null;
 
-// `map` is a PortMap, `linkOf` says where a host's ports lead, null where nowhere. Nodes with a port
+// `map` is a PortMap, `linkOf` says where a host's ports lead, null if nowhere. Nodes with a port
 // that is down come first, then those with errors.
 export function showPorts(map, linkOf) {
   const rows = [...map.rows].sort((a, b) => down(b).length - down(a).length || failed(b) - failed(a));

@@ -12,7 +12,7 @@ export const PROCESS = "#process/"; // and job, attempt, name and perhaps place:
 const INCIDENTS = 3; // so many of the last ones that know something of it are asked for
 const SERIES_SECONDS = 5; // agents send as often
 
-// `one` is told where its name may be another's too.
+// `one` is given if its name may be another's too.
 export function processLink(job, name, one = null) {
   return PROCESS + [job.job, job.attempt, name, ...(one ? [placeOf(one)] : [])].map(encodeURIComponent).join("/");
 }
@@ -28,7 +28,7 @@ export function linker(job, all, nameOf) {
   };
 }
 
-// What an address names; null where it is none, or was cut.
+// What an address names; null if it is none, or was cut.
 export function processAt(hash) {
   if (!hash.startsWith(PROCESS)) return null;
   try {
@@ -41,7 +41,7 @@ export function processAt(hash) {
 
 export const rankName = (number) => `rank ${number}`;
 
-// What `status` says of it, with its job; null where it is gone.
+// What `status` says of it, with its job; null if it is gone.
 export function found({ job, attempt, name, at }, status) {
   const mine = status.jobs.find((one) => one.job === job && one.attempt === attempt);
   const pick = (alike) => alike?.find((one) => placeOf(one) === at) ?? alike?.[0];
@@ -120,7 +120,7 @@ function ofLately(place, now, series, width) {
     ...part("Its last output now", [lastOutput(question)])];
 }
 
-// What a shell would be told, for more than the page has.
+// The commands for a shell that show more than the page has.
 function commands({ job, rank }) {
   const lines = [];
   if (rank) lines.push(["Save its stack as it is now, with those of its job", `ray-sentinel dump --job ${quoted(job.job)}`]);

@@ -197,7 +197,7 @@ function curve(lane, range, x, y, clip) {
   });
 }
 
-// What is said of a job in which nothing ends any more; "" of one that is well.
+// The sentence about a job in which nothing ends any more; "" for one that is well.
 function standstill(word, job) {
   const stands = job.state !== "healthy" && !job.ended && job.step_age_seconds !== null;
   return stands ? `no ${word} has ended for ${age(job.step_age_seconds)}` : "";

@@ -60,7 +60,7 @@ function runs(points) {
 const places = (run, x, y) => run.map(([at, value]) => `${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("L");
 
 function line(points, x, y) {
-  // One point alone would be nothing.
+  // One point alone would not be visible.
   return runs(points).map((run) => `M${places(run.length > 1 ? run : [run[0], [run[0][0] + 5, run[0][1]]], x, y)}`).join("");
 }
 

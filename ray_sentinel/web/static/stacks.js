@@ -50,9 +50,9 @@ function select(label, rounds, none = "") {
       el("option", { value: number }, `${oldest - number} of ${oldest}, ${number ? `${age(seconds)} before` : "the newest"}`)));
 }
 
-// The stack in one round, and what it was in another, or last elsewhere; null where it was not
+// The stack in one round, and what it was in another, or last elsewhere; null if it was not
 // readable then. In the newest round one stack stands for all that are alike; where the others were
-// before is not told.
+// before is not known.
 function asOf(stack, round, other) {
   if (round === 0 && other === null) return stack;
   const signature = placesIn(stack, round);
@@ -108,7 +108,7 @@ function common(one, other) {
   return length;
 }
 
-// From which of its frames on a stack has moved over the rounds; null where it has not.
+// From which of its frames on a stack has moved over the rounds; null if it has not.
 function movedFrom(stack) {
   return stack.before?.length ? common(stack.signature, stack.before) : null;
 }

@@ -1,4 +1,4 @@
-// Times as people say them: "12 s ago", and on pointing the whole of it. They are the coordinator's,
+// Times as people say them: "12 s ago", and on pointing the full time. They are the coordinator's,
 // and so is the time that it is now: a browser's clock that is wrong changes nothing.
 import { el } from "./dom.js";
 
