@@ -218,14 +218,14 @@ def pack(value: Any) -> bytes:
 
 
 def pack_masked(value: Any) -> bytes:
-    """The same with the secrets in all its texts masked: for what leaves the node it was read on.
+    """``pack`` with the secrets in all texts masked: for what leaves the node it was read on.
 
-    Flight recorders (``Dump.data``) are handed on as they are: they hold the names of functions,
+    Flight recorders (``Dump.data``) are passed on unchanged: they hold the names of functions,
     files and groups, and sizes. The files of tools and ranks were masked as they were read.
     """
     return pack(mask_record(value))
 
 
 def unpack(data: bytes, kind: type[T]) -> T:
-    """The record again. Raises msgspec.DecodeError for anything else."""
+    """Decode what ``pack`` encoded. Raises msgspec.DecodeError for anything else."""
     return msgspec.msgpack.decode(data, type=kind)

@@ -212,9 +212,9 @@ class ClusterQuestions:
 
 # The main thread of a Ray worker waits for calls, and every 10 ms looks whether a signal has come
 # (``CheckSignals`` of Ray's core worker; a running cluster cannot be told another interval). In an
-# actor that does nothing else this is nearly all that it takes of a CPU, 0.6 to 0.8 % of a core on
-# every node. Ray's look runs Python's signal handlers, and one that sleeps, with the GIL let go, is
-# as good as a longer interval: calls wait for it, other threads do not.
+# otherwise idle actor this is nearly all of its CPU time, 0.6 to 0.8 % of a core on every node.
+# Ray's check runs Python's signal handlers, and a handler that sleeps, with the GIL released, is as
+# good as a longer interval: calls wait for it, other threads do not.
 
 REST_SECONDS = 0.185
 """Seconds of one rest; a call may have to wait this much longer."""

@@ -163,8 +163,8 @@ class Executor:
         ended: float | None = None,
         agents: Agents | None = None,
     ) -> None:
-        """``incidents`` are those of the coordinator before this one, which ``ended`` then, on the
-        clock of their times; ``agents`` are else those of ``fleet``."""
+        """``incidents`` are those of the previous coordinator, which ``ended`` at that time, on
+        their clock; ``agents`` are those of ``fleet`` unless given."""
         self.feed: Callable[[AnyEvent], int] = lambda event: 0
         """Where answers go; set by the coordinator."""
         self._clock = clock or SteadyClock()
@@ -466,7 +466,7 @@ class Executor:
             log.exception("incident %s: that it was told is not in its timeline", incident)
 
     def _written_late(self, incident: Incident, folder: Path) -> None:
-        """Handle that the disk answers again: the incident, open or over, gets its bundle."""
+        """Called when the disk answers again: the incident, open or over, gets its bundle."""
         log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
         lost = tuple(self._linked(incident, folder))
         now = self._clock.now()

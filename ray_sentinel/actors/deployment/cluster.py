@@ -124,7 +124,8 @@ def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
     not.
 
     Both Ray's control store and its client port are gRPC, and such a server begins with a SETTINGS
-    frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for one that only accepts.
+    frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for a server that only accepts
+    connections.
     """
     host, _, digits = address.removeprefix("ray://").rpartition(":")
     port = port_number(digits)

@@ -20,7 +20,7 @@ return."""
 
 
 class Deployer:
-    """Makes sure that the cluster is watched. ``outcome`` is None until that is known."""
+    """Makes sure that the cluster is watched. ``outcome`` is None until the result is known."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""A short-lived process that talks to Ray for one that must not: ``up``, or a call.
+"""A short-lived process that talks to Ray on behalf of one that must not: ``up``, or a call.
 
 Reads its input from stdin and prints one line of JSON: ``{"ok": true, ...}`` or
 ``{"ok": false, "error": ...}``. Run by ``background.ask_helper``, not by people.
@@ -70,7 +70,7 @@ def _witness(ray: Any, coordinator: Any, node_id: str) -> int:
 
 
 def wait_until_watched(ray: Any, coordinator: Any, seconds: float) -> Status:
-    """Poll the status until all nodes are watched, for at most so long."""
+    """Poll the status until all nodes are watched, for at most ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         raw = deploy.ask(ray, coordinator, "status")

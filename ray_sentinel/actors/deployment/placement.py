@@ -164,8 +164,8 @@ class NodePlacementGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def groups() -> dict[str, NodePlacementGroup]:
-    """Our groups that are not yet removed, by node id. The table has a row for each node: who sees
-    to many nodes looks once.
+    """Our groups that are not yet removed, by node id. The table has a row for each node: a caller
+    that handles many nodes reads it once.
 
     Taken from the table of all groups: a lookup by name sees only those of the caller's own
     namespace, and the coordinator's is that of whoever deployed it.

@@ -1,4 +1,4 @@
-"""Reports that are handed on together, in an event loop. Knows no Ray."""
+"""Reports that are passed on together, in an event loop. Does not depend on Ray."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class _Run:
         self.last = event.time
         self.events += 1
         if isinstance(event, IncidentTold):
-            return  # what was made of the events then
+            return  # what was concluded from the events then
         if isinstance(event, _OfIncident) and event.incident:
             event = msgspec.structs.replace(event, incident=self._number_now(event))
         actions, failure = handled(self._engine, event)

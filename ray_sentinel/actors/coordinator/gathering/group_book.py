@@ -1,8 +1,8 @@
-"""The process groups of each job, as its flight recorders told them last.
+"""The process groups of each job, as its flight recorders last reported them.
 
 Neither the environment nor a rank's record says which groups a rank is in, and NCCL's RAS counts
-communicators without naming their ranks. So this is known once recorders were read: in a case, and
-in the search for stragglers, of jobs that use it.
+communicators without naming their ranks. So groups are known only once recorders were read: in a
+case, and in the search for stragglers, where a job uses it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def kinds_of(dumps: Mapping[int, bytes], world_size: int | None = None) -> tuple
         try:
             found[rank] = read(rank, data)
         except InputError:
-            continue  # of this one nothing is known
+            continue  # nothing is known about this one
     by_kind: dict[Kind, list[ProcessGroup]] = {}
     for group in identify(found, world_size).groups:
         by_kind.setdefault(group.kind, []).append(group)

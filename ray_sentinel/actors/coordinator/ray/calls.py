@@ -129,7 +129,7 @@ class ControlStoreCalls:
         )
 
     def ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-        """The same as ``ended_calls``, of all jobs or one."""
+        """``ended_calls``, of all jobs or one."""
         nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
         found = self._asked("ended calls", lambda: self._ended(job), nothing)
         return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)

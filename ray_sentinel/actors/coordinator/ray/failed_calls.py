@@ -1,9 +1,9 @@
-"""Which call ended the driver of a Ray job, asked of Ray's control store once it has ended.
+"""Which call ended the driver of a Ray job, according to Ray's control store once it has ended.
 
-The store keeps of a call that failed its error, and of a worker that ended its exit. Of a task that
-leaves by ``sys.exit(0)`` it says that it finished, and the last events of a process that ends are
-lost: there the table of workers tells what the table of tasks does not.
-Errors: ``ErrorType`` in ``common.proto``; their words: ``gcs_task_manager.cc`` and ``_raylet.pyx``.
+The store keeps the error of each failed call, and the exit of each ended worker. A task that leaves
+by ``sys.exit(0)`` is listed as finished, and the last events of an ending process are lost: in
+these cases the table of workers shows what the table of tasks does not. Errors: ``ErrorType`` in
+``common.proto``; their words: ``gcs_task_manager.cc`` and ``_raylet.pyx``.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ def ended_workers(reply: Any, job: bytes, until: float) -> list[Any]:
 
 
 def _may_be_of(worker: Any, job: bytes, until: float) -> bool:
-    # Between what a driver is told and its end there is half a second in which it leaves Ray: no
-    # allowance for the clocks of two nodes is made, for workers end by the driver's end too.
+    # Between the news that ends a driver and its end there is half a second in which it leaves Ray:
+    # no allowance for the clocks of two nodes is made, for workers end by the driver's end too.
     return (
         not worker.is_alive
         and enum_name(worker, "worker_type") == "WORKER"
@@ -274,13 +274,13 @@ def follows_from_another(event: Any) -> bool:
 
 
 def follows_from_a_call(event: Any) -> bool:
-    """Whether what it was told of began with a call."""
+    """Whether the failure that it was told of began with a call."""
     told = _told(event)
     return bool(told) and told[-1]["call"] is not None
 
 
 def follows_from_a_worker(event: Any) -> bool:
-    """Whether what it was told of began with a call that lost its worker."""
+    """Whether the failure that it was told of began with a call that lost its worker."""
     told = _told(event)
     return bool(told) and told[-1]["worker"] is not None
 

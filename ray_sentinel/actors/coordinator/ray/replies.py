@@ -1,4 +1,4 @@
-"""What the replies of Ray's control store say of drivers, actors, groups and calls.
+"""Drivers, actors, groups and calls, from the replies of Ray's control store.
 
 Programs choose the names in them, and another version of Ray other states: names and lists are cut,
 and what has an unknown state is left out. Calls: ``TaskEvents`` in ``gcs.proto``.
