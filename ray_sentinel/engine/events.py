@@ -43,8 +43,8 @@ class Tick(EngineEvent, frozen=True, tag="tick"):
 class Resumed(EngineEvent, frozen=True, tag="resumed"):
     """The coordinator is back after a restart, or took over a log; nobody was listening before.
 
-    Until the next tick agents find it again, and what was asked for and not answered is asked for
-    again right before that tick.
+    Until the next tick agents find it again, and unanswered requests are repeated right before that
+    tick.
     """
 
 

@@ -83,7 +83,7 @@ class PhaseBook(msgspec.Struct, dict=True):
         """Record that a rank was in ``phase`` between two times (s) of one clock.
 
         All ranks go through a phase together: what overlaps is one occurrence, as long as the
-        longest of them. A rank that comes a second time begins another.
+        longest of them. A rank that enters the phase again begins another occurrence.
         """
         seconds, last = max(0.0, ended - begun), self.last.get(phase)
         if last is None or begun >= last.ended or rank in last.ranks:

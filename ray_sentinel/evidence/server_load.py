@@ -75,7 +75,7 @@ def parse_load(text: str) -> ServerLoad:
     or cannot be parsed."""
     replicas: dict[tuple[str, str], list[Sample]] = {}
     for sample in _samples(_LINE, text):
-        # SGLang tells some figures once more for each priority.
+        # SGLang repeats some figures for each priority.
         if not sample.labels.get("priority"):
             replicas.setdefault((sample.name, sample.labels.get("dp_rank", "")), []).append(sample)
     values: dict[str, list[float]] = {}

@@ -112,7 +112,7 @@ _REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
 def raylet_answers(address: str, port: int) -> tuple[bool | None, str]:
     """(True, ...) if a connection was accepted, (False, why) if nobody listens, otherwise None.
 
-    None if nothing can be said: no port is known, or this machine itself has no network.
+    None means unknown: for example no port is known, or this machine itself has no network.
     """
     if not address or not port:
         return None, "its port is not known"

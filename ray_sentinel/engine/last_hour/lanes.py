@@ -136,7 +136,7 @@ class Lanes(msgspec.Struct):
         while len(self.lanes) > MOST_LANES:
             del self.lanes[next(iter(self.lanes))]
         if new:
-            # Lanes that used more room make place for it.
+            # Lanes that use more room make room for it.
             for other in self.lanes.values():
                 del other[: -(MOST_STRETCHES // len(self.lanes))]
         return lane

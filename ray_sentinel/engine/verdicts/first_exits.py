@@ -23,11 +23,11 @@ from ray_sentinel.engine.verdicts.exits import (
 from ray_sentinel.evidence.minority import at_most_a_third
 from ray_sentinel.model.progress import Exit
 
-# Exits that a node's announced end explains: Ray drains it, or took it away as it was told to.
+# Exits that a node's announced end explains: Ray drains it, or removed it as requested.
 #
-# Whoever drains a node ends its ranks, by whatever signal, or the machine goes with them; the
-# others of the job fall over it or are ended too. None of these is to blame. A rank that says what
-# went wrong with itself, or that ran out of memory, is judged as ever.
+# Whoever drains a node ends its ranks, by whatever signal, or the machine goes with them; the job's
+# other ranks fail because of it or are ended too. None of these is to blame. A rank that says what
+# went wrong with itself, or that ran out of memory, is judged as usual.
 
 NOTICE_SECONDS = 5.0
 """Seconds after its beginning within which the drain of a node is known."""

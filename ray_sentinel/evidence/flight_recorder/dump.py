@@ -178,7 +178,7 @@ def _try(row: Any, place: int) -> Entry | None:
     try:
         return parse(row, place)
     except (OverflowError, ValueError):
-        # Numbers too large to be numbers of anything.
+        # Numbers too large to be plausible.
         return None
 
 

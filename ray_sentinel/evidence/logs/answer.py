@@ -24,7 +24,7 @@ from ray_sentinel.model.triage import (
     Triage,
 )
 
-# What an answer says in words: one sentence, and what to do next.
+# The words of an answer: one sentence, and what to do next.
 
 
 def next_steps(
@@ -130,7 +130,7 @@ def _spoken_by(rank: int | None, cause: Hit | None, hits: Sequence[Hit]) -> Hit 
 def _culprits(
     case: LogAnalysis, kind: str, cause: Hit | None, everything: Sequence[Hit]
 ) -> tuple[LogCulprit, ...]:
-    """Nobody where the job did what it should."""
+    """The culprits; none if the job did what it should."""
     if cause is None or kind in ("soft-success", "completed", "running"):
         return ()
     return name_culprits(cause, kind, everything, case.files, _world(case.files))

@@ -80,8 +80,8 @@ def _is_finite(seen: StepSeen) -> bool:
 
 
 def _worked_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
-    """An engine's messages that it waits, where it was well afterwards; and those that came too
-    seldom since then to mean anything."""
+    """An engine's messages that it waits, if it worked well afterwards; and later ones that came
+    too seldom to mean anything."""
     waits = [hit for hit in hits if hit.signature.engine]
     if not waits:
         return []

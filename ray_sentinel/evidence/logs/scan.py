@@ -26,7 +26,7 @@ from ray_sentinel.evidence.logs.records import FileFacts, LogFile
 from ray_sentinel.evidence.logs.training.bare_steps import surest
 from ray_sentinel.evidence.logs.training.movement import MovementReader
 
-# What a log's header says of the job: nodes, world size, arguments, checkpoint interval.
+# What a log's header says about the job: nodes, world size, arguments, checkpoint interval.
 
 _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("arguments", re.compile(r"\bPASSTHROUGH_ARGS\s*[=:]\s*(.+)")),

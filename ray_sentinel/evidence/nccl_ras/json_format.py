@@ -147,7 +147,7 @@ def _absent(raw: dict[str, Any]) -> Member | None:
     if rank is None or rank >= MOST_RANKS or CUT in raw:
         return None
     status = raw.get("status")
-    # Some tools that pass the output on lift the flags out of "status".
+    # Some tools that pass the output on move the flags out of "status".
     flags = status if isinstance(status, dict) else raw
     if flags.get("considered_dead") is True:
         state: State = "DEAD"

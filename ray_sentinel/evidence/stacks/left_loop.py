@@ -1,4 +1,4 @@
-"""One rank is behind a loop in which all others still are, and everybody waits for others.
+"""One rank is past a loop in which all others still are, and everybody waits for others.
 
 This happens if one rank had fewer batches than the others, or left the loop by mistake: each waits
 in a collective or a transfer of its own, and only the order of the program shows who is past the

@@ -26,7 +26,7 @@ def gil(view: StacksContext) -> RuleAnswer | None:
     found = [fact for fact in view.elsewhere + view.doubtful if fact.keeps_gil]
     if not found or len(found) > max(1, half(view)):
         return None
-    # One look at a thread that is about to let the GIL go is no proof.
+    # A single look at a thread that may be about to release the GIL is no proof.
     sure = [f for f in found if view.still(f) or (_asleep(f) and (f.gil_waiters or view.waiting))]
     if not sure:
         return None
@@ -45,7 +45,8 @@ def gil(view: StacksContext) -> RuleAnswer | None:
 
 
 def _asleep(fact: StackFact) -> bool:
-    """Whether the telling thread is off the CPU: one that runs may let the GIL go in a moment."""
+    """Whether the informative thread is off the CPU: a running one may release the GIL in a
+    moment."""
     if fact.active is not None:
         return not fact.active
     return fact.activity in ("sleep", "lock-wait", "input-wait", "storage-wait", "network-wait")

@@ -50,7 +50,7 @@ def stuck_start(
 ) -> StuckStart | None:
     """The phase that has lasted too long; None if there was a step, or it is within its limit.
 
-    ``end``: the last sign of life, or the reader's own time where the job may live.
+    ``end``: the last sign of life, or the reader's current time if the job may be alive.
     """
     if training.steps or phase is None or phase.phase in _STARTED:
         return None

@@ -164,8 +164,8 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
 
 
 def _serves_calls(reading: rd.StackReading, thread: ThreadStack) -> int:
-    """The same as ``_explains``, for a thread in which an actor may run its calls while its main
-    thread rests."""
+    """``_explains`` for a thread in which an actor may run its calls while its main thread is
+    idle."""
     if trains(thread) or runs_method(thread):
         return 5
     if rd.runs_users_code(thread.frames):

@@ -293,7 +293,7 @@ def lets_gil_go(frames: tuple[Frame, ...]) -> bool:
     """Whether the thread is in a CPython call that releases the GIL while it blocks."""
     for frame in frames:
         if not frame.native:
-            # The functions of these files block only in calls that let the GIL go.
+            # The functions of these files block only in calls that release the GIL.
             return last_name(frame.file.replace("\\", "/").removesuffix(".py")) in (
                 "threading",
                 "queue",

@@ -52,7 +52,7 @@ _SIGNS = re.compile(
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` contains what only cuda-gdb prints."""
-    # The table's words, or a row of it: grid and block stand side by side in parentheses.
+    # The table's words, or a row of it: grid and block are side by side in parentheses.
     if not any(sign in text for sign in ("CUDA", "cuda", "Kernel", ") (")):
         return False
     return bool(_SIGNS.search(text))

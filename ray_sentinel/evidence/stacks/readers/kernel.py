@@ -44,7 +44,7 @@ _REPORTS = (
         r"(?:[0-9a-f]{16}\s+|running task\s+)?\d+\s+(?P<tid>\d+)\s+(?P<ppid>\d+)"
         r"\s+0x[0-9a-f]{8,16}\s*$"
     ),
-    # Of whoever was on the CPU: soft lockups, RCU stalls, oopses.
+    # The task that was on the CPU: soft lockups, RCU stalls, oopses.
     re.compile(r"\bPID:\s*(?P<tid>\d+)\s+Comm:\s*(?P<name>\S+)"),
 )
 _KTHREADD = 2

@@ -140,7 +140,7 @@ def _thread(header: re.Match[str], body: str) -> ThreadStack:
         frames=_frames(body.rstrip(), len(header["indent"])),
         main=name == "MainThread",
         active=active,
-        # py-spy says "+gil" of active threads only: an idle one may hold it all the same.
+        # py-spy says "+gil" of active threads only: an idle one may still hold it.
         holds_gil=True if "+gil" in status else (False if active else None),
     )
 
