@@ -55,7 +55,7 @@ class Loop:
         self._wake.set()
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """Begin no further step, and wait so long for the running one. Returns whether it has
+        """Begin no further step, and wait ``seconds`` for the running one. Returns whether it has
         ended."""
         self._stop = True
         self._wake.set()
@@ -100,7 +100,7 @@ class Newest(Generic[T]):
             self._change.notify_all()
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """Begin no further step, and wait so long for the running one. Returns whether it has
+        """Begin no further step, and wait ``seconds`` for the running one. Returns whether it has
         ended."""
         with self._change:
             self._stop = True

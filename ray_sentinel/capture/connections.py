@@ -1,10 +1,10 @@
 """The TCP connections of processes and their descendants on which an answer is due.
 
 The kernel knows of every connection when something was last sent over it, and when something last
-came (``struct tcp_info`` in ``linux/tcp.h``): whoever sent last awaits an answer, as the client of
-an HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7
-sock_diag``), which is open to every user. That is one request and one kind of answer; pyroute2,
-which can do the same, brings everything for configuring a network.
+came (``struct tcp_info`` in ``linux/tcp.h``): the end that sent last awaits an answer, as the
+client of an HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7
+sock_diag``), which is open to every user. That takes one request and one kind of answer; pyroute2,
+which can do the same, brings a whole toolkit for configuring networks.
 """
 
 from __future__ import annotations

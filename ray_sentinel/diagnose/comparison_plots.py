@@ -1,4 +1,4 @@
-"""What is drawn of a comparison: the measures that differ, of both jobs, over their common steps.
+"""The plots of a comparison: the measures that differ, of both jobs, over their common steps.
 
 Over steps, and not over time: two jobs that are not equally fast were at different steps then.
 """
@@ -92,7 +92,7 @@ def _of_one(case: JobCase, steps: tuple[float, float], values: Floats) -> Curve:
 
 
 def _level(row: SweepRow) -> Callable[[JobCase], Floats]:
-    """(T,) the mean over hosts and devices; empty where the job does not tell it."""
+    """(T,) the mean over hosts and devices; empty if the job does not report it."""
 
     def level(case: JobCase) -> Floats:
         panel = case.view.panel(row.key)

@@ -166,10 +166,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def key(self) -> tuple[str, int]:
+        """Identifies it: job and attempt."""
         return self.job, self.attempt
 
     @property
     def live(self) -> tuple[RankView, ...]:
+        """The living ranks."""
         if self._live is None:
             self._live = tuple(view for view in self.ranks.values() if view.alive)
         return self._live
@@ -192,6 +194,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def world_size(self) -> int | None:
+        """The number of ranks that the job should have; None if no rank knows it."""
         # After a restart with other nodes, ranks that ended before had another world size.
         views = self.live or self.ranks.values()
         return max((view.rank.world_size or 0 for view in views), default=0) or None
@@ -210,10 +213,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def counts_steps(self) -> bool:
+        """Whether any rank reports steps."""
         return any(view.counts_steps for view in self.ranks.values())
 
     @property
     def step(self) -> int | None:
+        """The highest step of the living ranks; None without any."""
         steps = [view.progress.step for view in self.live if view.progress is not None]
         return max((step for step in steps if step is not None), default=None)
 

@@ -117,6 +117,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def alive(self) -> bool:
+        """Whether its process lives, as far as was reported."""
         return self.exit is None and self.gone_at is None
 
     @property
@@ -137,6 +138,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def counts_steps(self) -> bool:
+        """Whether it has reported steps."""
         return self.steps_recorded > 0
 
     def dying(self) -> tuple[float, Exit] | None:
@@ -174,14 +176,17 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def process(self) -> ProcessState:
+        """Its process in the last snapshot."""
         return self.snapshot.process
 
     @property
     def progress(self) -> Progress | None:
+        """What it reported about itself; None if it is not attached."""
         return self.snapshot.progress
 
     @property
     def phase(self) -> str:
+        """Its declared phase; empty if it is not attached."""
         return self.snapshot.progress.phase if self.snapshot.progress else ""
 
     def update(

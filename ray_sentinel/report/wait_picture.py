@@ -54,6 +54,7 @@ class DrawnBox(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def middle(self) -> float:
+        """The vertical middle of the box."""
         return self.y + self.height / 2
 
 

@@ -212,6 +212,8 @@ def await_raylet(target: str) -> None:
 
 
 def join(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
+    """Connect to ``target``, again if Ray Client's server did not start. Raises
+    UnreachableError."""
     for _ in range(CLIENT_STARTS):
         try:
             return _init_once(ray, target, environment)

@@ -1,4 +1,4 @@
-"""How much memory each host uses of what it may use: the machine's, or its container's."""
+"""How much of its memory each host uses: of the machine's, or of its container's limit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Checkpoint file-system error: was storage worse at the failed checkpoint than at earlier ones?
 
-Heavy I/O, TCP retransmits and blocked processes are usual on hosts that write a checkpoint. Only
-against the earlier, successful checkpoints of the same job, host by host, do they say anything.
+Heavy I/O, TCP retransmits and blocked processes are usual on hosts that write a checkpoint. They
+mean something only in comparison with the earlier, successful checkpoints of the same job, host by
+host.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class Findings(msgspec.Struct):
     """Some rank waits, and nothing that was found explains why."""
 
     def blame(self, rank: int, kind: RecorderKind, reason: str, certainty: float) -> None:
+        """Name a culprit, unless it is already named. ``certainty`` (0..1) limits the confidence of
+        the whole."""
         if rank not in self.culprits:
             self.culprits[rank] = RecorderCulprit(rank=rank, kind=kind, reason=reason)
             self.confidence = min(self.confidence, certainty)

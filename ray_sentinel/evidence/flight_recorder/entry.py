@@ -100,6 +100,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
     @property
     def needs_everyone(self) -> bool:
+        """Whether it completes only after all members of the group have called it."""
         if self.op == "coalesced":
             return bool(self.parts) and all(part.needs_everyone for part in self.parts)
         return self.op in NEEDS_EVERYONE

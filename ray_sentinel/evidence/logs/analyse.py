@@ -44,7 +44,7 @@ _REMEDY = (
 
 
 def went_on(case: LogAnalysis) -> bool:
-    """The answer where steps were made up to the end of the logs, and no error in them was fatal.
+    """The answer if steps were made up to the end of the logs, and no error in them was fatal.
 
     Only for a case in which no long silence was found.
     """

@@ -30,6 +30,8 @@ from ray_sentinel.model.triage import (
 def next_steps(
     cause: Hit | None, advice: Sequence[Advice], steps: StepProgress, kind: str
 ) -> tuple[str, ...]:
+    """What to do next, each step once: the remedies of the cause's signature and of ``advice``,
+    then how many steps must be done again."""
     found: dict[str, None] = {}
     if cause is not None and kind != "soft-success":
         found.update(dict.fromkeys(cause.signature.remedy))
@@ -51,6 +53,7 @@ def summary(
     quiet: bool,
     phase: str = "",
 ) -> str:
+    """The answer in one sentence. ``quiet``: whether nothing moved for long."""
     where = _where(steps)
     if kind == "completed":
         return f"Training finished ({where})."

@@ -225,7 +225,7 @@ def _agree(one: Origin, other: Origin) -> bool:
 
 
 def _ranked(hit: Hit, origin: Origin, hits: Sequence[Hit]) -> Origin:
-    """``origin`` of what srun says of a task: no rank where the tasks are torchrun's launchers.
+    """``origin`` of srun's line about a task: no rank if the tasks are torchrun's launchers.
 
     The rank is then the one whose end the launcher saw first.
     """

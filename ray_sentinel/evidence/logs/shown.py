@@ -78,6 +78,8 @@ def _last_signs(case: LogAnalysis) -> list[LogLine]:
 
 
 def echoes(case: LogAnalysis, cause: Hit | None, hits: Sequence[Hit]) -> tuple[Echo, ...]:
+    """The other errors, grouped by signature: those in ``hits``, those that training survived, and
+    the harmless ones."""
     groups: dict[tuple[str, str], list[Hit]] = {}
     for hit in hits:
         if cause is None or hit.signature.id != cause.signature.id:
