@@ -1,8 +1,8 @@
 """Ray's jobs and the checkpoints of a head pod, reached by ``kubectl exec`` alone.
 
-Nothing of ours need be installed in the pod: what runs there is a few lines of Python with the Ray
-that is there. What a job is submitted with goes over standard input, for its environment may hold
-secrets and command lines are seen by all.
+Nothing of ours need be installed in the pod: what runs there is a few lines of Python with the
+pod's own Ray. A job's submission goes over standard input, because its environment may hold secrets
+and anybody can see command lines.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def here_address() -> str:
 
 
 class PodFiles:
-    """Checkpoint folders in a pod, as ``JobParts`` wants them. Methods wait while the pod is out of
-    reach, for ``patience`` seconds: a folder that nobody can look into has not vanished."""
+    """Checkpoint folders in a pod, in the form that ``JobParts`` needs. Methods wait while the pod
+    is out of reach, for ``patience`` seconds: a folder that cannot be read now has not vanished."""
 
     def __init__(
         self, shell: Shell, clock: Clock | None = None, patience: float = OUT_OF_REACH_SECONDS
@@ -194,7 +194,7 @@ class NotedJobs(Jobs):
         self._steps: dict[str, int | None] = {}
 
     def status(self, job_id: str) -> Any:
-        """The same as ``Jobs.status``."""
+        """See ``Jobs.status``."""
         found = super().status(job_id)
         if self._states.get(job_id) != found:
             self._states[job_id] = found
@@ -202,7 +202,7 @@ class NotedJobs(Jobs):
         return found
 
     def step(self, job_id: str) -> int | None:
-        """The same as ``Jobs.step``."""
+        """See ``Jobs.step``."""
         found = super().step(job_id)
         if found is not None and self._steps.get(job_id) != found:
             self._steps[job_id] = self.last_step = found
@@ -210,7 +210,7 @@ class NotedJobs(Jobs):
         return found
 
     def submit(self, *arguments: Any, **more: Any) -> str:
-        """The same as ``Jobs.submit``."""
+        """See ``Jobs.submit``."""
         job_id = super().submit(*arguments, **more)
         self.submissions += 1
         return job_id

@@ -147,7 +147,7 @@ def _gpu_issues(gpus: dict[str, GpuInfo], gpu: GpuInfo, ray: RayInfo) -> list[st
 
 
 def _efa_issues(transports: dict[str, EfaInfo]) -> list[str]:
-    """Lines about EFA devices of which NCCL says nothing: it may be on sockets, which no device
+    """Lines about EFA devices that NCCL does not mention: it may use sockets, which no device
     shows."""
     silent = [
         pod

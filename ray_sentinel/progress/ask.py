@@ -2,7 +2,7 @@
 
 This works without a debugger: the rank's own Python stacks, and its flight recorder, for which
 there is no other way. It works while the interpreter runs; if the GIL is held, ``held_stacks``
-returns what faulthandler left, if the watchdog was armed before.
+returns what faulthandler wrote, provided that the watchdog was armed before.
 """
 
 from __future__ import annotations

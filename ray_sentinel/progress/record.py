@@ -2,7 +2,7 @@
 
 A record is one file of 8 KiB in shared memory, written by one process and read by others while it
 runs, stands still or is dead. Numbers are in the machine's own byte order, because it never leaves
-the machine, and each stands at a multiple of 8 bytes, so that it is stored in one piece. Times are
+the machine, and each is at a multiple of 8 bytes, so that it is stored in one piece. Times are
 ``CLOCK_MONOTONIC`` seconds: a set wall clock or a suspended machine changes no age.
 
 ======= ===== ====================================================================================

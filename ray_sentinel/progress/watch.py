@@ -1,4 +1,4 @@
-"""What an agent knows of the ranks on its machine, updated once a poll.
+"""What an agent knows about the ranks on its machine, updated with each poll.
 
     watch = NodeWatch(node, own_raylet=pid)
     ...
@@ -134,7 +134,7 @@ class NodeWatch:
         )
 
     def ray_exits(self) -> tuple[RayExit, ...]:
-        """How those of Ray's processes ended that have ended recently."""
+        """How Ray's processes that ended recently have ended."""
         return self._ray_processes.exits(self._now())
 
     @property
@@ -329,7 +329,7 @@ class NodeWatch:
 
 def _lives(view: RecordView, table: Mapping[int, Process]) -> bool:
     if not view.this_namespace:
-        # Its pid means nothing here; its own agent cleans up after it.
+        # Its pid means nothing here; its own agent deletes the record.
         return view.this_boot
     process = table.get(view.header.pid)
     return view.this_boot and process is not None and process.start == view.header.start

@@ -94,7 +94,7 @@ def drawn_around(incident: Incident, diagnosis: Diagnosis) -> tuple[LinePlot, ..
 
 
 def lines(diagnosis: Diagnosis) -> list[str]:
-    """What the series say, one sentence a line: the cause, who, the chain, the figures."""
+    """The findings in the series, one sentence a line: the cause, who, the chain, the figures."""
     about = f"{diagnosis.analysis}, confidence {percent(diagnosis.confidence)}"
     if diagnosis.outcome != "found":
         return [f"They explain nothing here: {plain(diagnosis.root_cause)} ({about})"]

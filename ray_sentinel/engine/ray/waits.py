@@ -305,8 +305,8 @@ def _round_kind(
 def _thread_goes_round(
     job: RayJobView, standing: StandingMember, fact: StackFact, now: float
 ) -> bool:
-    """``_round_kind`` for a thread other than the main one: it has not rested between looks that
-    are further apart than any call took, and its own call takes many times as long as any."""
+    """Whether a thread other than the main one goes round: it has not rested between looks that are
+    further apart than any call took, and its own call takes many times as long as any."""
     names, began = standing.member.does, standing.began
     longest = job.longest_call_of(names)
     timeout = max((p for n in names if (p := job.round_timeout_in(n)) is not None), default=None)

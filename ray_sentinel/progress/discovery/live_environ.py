@@ -1,13 +1,13 @@
 """The environment of a process as it is now, read from its memory.
 
-``/proc/<pid>/environ`` shows what a process started with. What it puts into ``os.environ`` later
-stands only in its memory: Ray Train and many jobs on plain actors set ``RANK`` there. The C library
-keeps the present environment behind its symbol ``environ`` (POSIX ``environ(7)``), and CPython's
+``/proc/<pid>/environ`` shows what a process started with. What it puts into ``os.environ`` later is
+only in its memory: Ray Train and many jobs on plain actors set ``RANK`` there. The C library keeps
+the present environment behind its symbol ``environ`` (POSIX ``environ(7)``), and CPython's
 ``os.environ`` writes through to it.
 
 Nothing is stopped, attached or written, and a process that hangs with its memory locked is not
-waited for. The kernel allows it to whoever may trace the process
-(``man 2 ptrace``, PTRACE_MODE_ATTACH); where it does not, None comes back.
+waited for. The kernel allows it to processes that may trace this one (``man 2 ptrace``,
+PTRACE_MODE_ATTACH); if it refuses, the result is None.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Ray starts a worker before it knows what will run there, so nothing in the environment that the
 process started with says that it is a rank; and some versions of Ray write the process's title over
-it. So Ray is asked which actors there are, and the process which rank it is:
+it. So Ray is asked which actors exist, and the rank is taken from the process:
 
 - Ray Train's log has run and rank (``train_log``);
 - else the present environment has them (``live_environ``): ``RANK`` and its like, as set by whoever
@@ -162,8 +162,8 @@ class RayRanks:
         self._logs: Bounded[str, tuple[TrainWords | None, bool]] = Bounded(LOG_SECONDS, most=1)
 
     def _train_words(self, pid: int) -> tuple[TrainWords | None, bool]:
-        """Ray Train's words about a process, and whether it has begun a log for it. The log lies
-        where the process's output goes, which may hang."""
+        """What Ray Train's log says about a process, and whether there is a log for it. The log
+        lies where the process's output goes, which may hang."""
 
         def read() -> tuple[TrainWords | None, bool]:
             words = read_words(pid, self._proc)
@@ -214,7 +214,7 @@ class RayRanks:
             _TITLE.match(process.title) is not None
             and not is_launcher(process)
             and not process.environ.get(ROLE_VARIABLE)
-            # With a rank from the start it is found like any other process.
+            # If it had a rank from the start, it is found like any other process.
             and rank_from(process.environ) is None
             and (self._raylet is None or any(pid == self._raylet for pid, _ in process.lineage))
         )

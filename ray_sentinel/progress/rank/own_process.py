@@ -21,7 +21,7 @@ def start_ticks(pid: int | str = "self", proc: Path = Path("/proc")) -> int:
 
 
 def boot_number(proc: Path = Path("/proc")) -> int:
-    """64 bits of the boot id, to tell records of an earlier boot; 0 where it is hidden."""
+    """64 bits of the boot id, to recognise records of an earlier boot; 0 where it is hidden."""
     try:
         return int(boot_id(proc).replace("-", "")[:16], 16)
     except ValueError:
