@@ -105,8 +105,8 @@ def _setpriv() -> str | None:
 def dying_with_us(
     argv: Sequence[str], env: Mapping[str, str] | None = None, *, core_dumps: bool = True
 ) -> list[str]:
-    """``argv`` behind a launcher that has the kernel kill it when this process ends, and hands
-    ``env`` on as it is. Without ``core_dumps`` it leaves none where it crashes.
+    """``argv`` behind a launcher that has the kernel kill it when this process ends, and passes
+    ``env`` on unchanged. Without ``core_dumps`` it leaves none where it crashes.
 
     A parent that ended before the launcher could ask for that sends no signal any more: so the
     launcher looks afterwards whether its parent is still this process, and else does not start it.

@@ -108,7 +108,8 @@ def request_stacks(
 def arm_watchdog(view: RecordView, on: bool = True) -> None:
     """Make the rank write its stacks when its interpreter is held for 5 s. Does not wait.
 
-    For machines on which ptrace is refused. Raises NoAnswerError if the record cannot be written.
+    Meant for machines on which ptrace is refused. Raises NoAnswerError if the record cannot be
+    written.
     """
     _write_request(view, ProgressRequest.WATCHDOG_ON if on else ProgressRequest.WATCHDOG_OFF)
 

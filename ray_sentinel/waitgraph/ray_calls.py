@@ -359,8 +359,8 @@ class RayFacts:
         return work.name if work is not None and hangs else ""
 
     def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
-        """Whether an actor's main thread is idle. It is so between calls, and while other threads
-        or the event loop run calls."""
+        """What an actor with an idle main thread waits for. It is idle between calls, and while
+        other threads or the event loop run calls."""
         if driver := self._uncalled(node):
             yield WaitsFor(who=node, awaited=driver, how=UNCALLED, witness=RAY)
         elif self._in_transit(node):

@@ -8,9 +8,9 @@ it. So Ray is asked which actors exist, and the rank is taken from the process:
 - else the present environment has them (``live_environ``): ``RANK`` and its like, as set by whoever
   called ``init_process_group``;
 - else, where threads show that the process is in a process group, ranks are counted in the order of
-  their bundles, names or starts (``RayWorker.order``), which is said in ``problems``.
+  their bundles, names or starts (``RayWorker.order``), which is noted in ``problems``.
 
-What was found out about a process stays until it is idle again or ends.
+What is known about a process is kept until it is idle again or ends.
 """
 
 from __future__ import annotations
