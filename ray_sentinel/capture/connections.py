@@ -129,7 +129,7 @@ def _looked_at(
 
 
 def _inodes(pid: int) -> Iterator[int]:
-    """The inodes of the sockets that a process has open; none where it has ended or is another
+    """The inodes of the sockets that a process has open; none if it has ended or is another
     user's."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as files:

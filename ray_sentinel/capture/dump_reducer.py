@@ -110,7 +110,7 @@ def _started(memory: int) -> subprocess.Popen[bytes]:
 
 
 def _send(child: subprocess.Popen[bytes], data: bytes, end: float) -> None:
-    """Raises OSError where the child has died, or does not read until the monotonic ``end``."""
+    """Raises OSError if the child has died, or does not read until the monotonic ``end``."""
     assert child.stdin is not None
     handle, left = child.stdin.fileno(), memoryview(data)
     while left:

@@ -126,8 +126,8 @@ def _not_now(pid: int) -> str:
 
 
 def _handle(pid: int, start: int) -> int | None:
-    """A pidfd; None where the process is gone, -1 where the kernel has no pidfds. Raises OSError
-    where there is no room for one."""
+    """A pidfd; None if the process is gone, -1 where the kernel has no pidfds. Raises OSError
+    if there is no room for one."""
     try:
         return open_pidfd(pid, start)
     except OSError as error:

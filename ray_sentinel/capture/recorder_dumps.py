@@ -166,7 +166,7 @@ def _poke(pipe: Path, where: Places) -> None:
 def _stat_dump(
     path: Path, where: Places, refused: list[str] | None = None
 ) -> os.stat_result | None:
-    """What the file is; None where there is none, or one that is not the rank's (``refused``)."""
+    """What the file is; None if there is none, or one that is not the rank's (``refused``)."""
     try:
         with _root(where) as root:
             handle = open_evidence(path, where.owner, root=root)

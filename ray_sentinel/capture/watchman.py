@@ -21,7 +21,7 @@ PATIENCE = 3.0
 
 
 def state_and_tracer(pid: int, start: int) -> tuple[str, bool] | None:
-    """The state of the process and whether somebody traces it; None where it is gone."""
+    """The state of the process and whether somebody traces it; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

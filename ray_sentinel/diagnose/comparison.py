@@ -174,7 +174,7 @@ def _deltas(
 def _delta(
     first: JobCase, second: JobCase, measure: SweepRow, steps: tuple[float, float]
 ) -> Delta | None:
-    """One row of the table; None where it cannot be compared."""
+    """One row of the table; None if it cannot be compared."""
     key = measure.key
     panel = second.view.panel(key)
     if key == "train.throughput" and panel.metric != first.view.panel(key).metric:

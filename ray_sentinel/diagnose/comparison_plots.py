@@ -35,7 +35,7 @@ def plots(
     steps: tuple[float, float],
     deltas: Sequence[Delta],
 ) -> tuple[Plot, ...]:
-    """The time per step first, then what differs, then the loss; ``times`` are steps. Empty where
+    """The time per step first, then what differs, then the loss; ``times`` are steps. Empty if
     nothing is known of both jobs."""
     edges = np.linspace(steps[0], steps[1], min(POINTS, max(int(steps[1] - steps[0]), 2)) + 1)
     found = []
@@ -111,7 +111,7 @@ def _logged(logs: LogFacts) -> Curve:
 
 
 def _binned(curve: Curve, edges: Floats) -> Floats:
-    """The mean of the values between each two edges; NaN where there are none."""
+    """The mean of the values between each two edges; NaN if there are none."""
     places, values = curve
     known = np.isfinite(places) & np.isfinite(values)
     count, _ = np.histogram(places[known], edges)

@@ -48,7 +48,7 @@ def aliases(label_sets: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def host_of(labels: Mapping[str, str], known: Mapping[str, str]) -> str:
-    """The host of a series; empty where the labels name none."""
+    """The host of a series; empty if the labels name none."""
     for label in HOST_LABELS:
         if value := labels.get(label):
             return known.get(value, value)
@@ -57,7 +57,7 @@ def host_of(labels: Mapping[str, str], known: Mapping[str, str]) -> str:
 
 
 def gpu_of(labels: Mapping[str, str]) -> str:
-    """The GPU of a series; empty where it belongs to the whole host."""
+    """The GPU of a series; empty if it belongs to the whole host."""
     for label in GPU_LABELS:
         if value := labels.get(label):
             return value

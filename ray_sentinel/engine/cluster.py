@@ -339,7 +339,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
 
     def _ray_view(self, ray_job: RayJobView, now: float) -> None:
         """Create the record of a Ray job's incidents: a job without ranks. For a job that has
-        ended, what is known of its end does not create it anew."""
+        ended, what is known of its end does not create it again."""
         known = self.jobs.get((ray_job.name, 0))
         if known is None or known.ray_job != ray_job.id:
             self._job(ray_job.name, 0, now).ray_job = ray_job.id

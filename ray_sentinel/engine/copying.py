@@ -22,7 +22,7 @@ _NO_DICT: dict[Any, Any] = {}
 
 
 def copier(kind: type[T]) -> Callable[[T], T]:
-    """A function that copies records of this type. Raises TypeError where the type contains
+    """A function that copies records of this type. Raises TypeError if the type contains
     something unknown here."""
     found = _Copiers().of(inspect.type_info(kind))
     return found if found is not None else _same

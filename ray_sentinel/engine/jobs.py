@@ -537,14 +537,14 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         self.exits.forget_replaced(edge, live, self.ranks)
 
     def _regroup(self) -> None:
-        """Find anew which ranks are on which node."""
+        """Recompute which ranks are on which node."""
         self._on_node.clear()
         for process, view in self.ranks.items():
             self._on_node.setdefault(view.node, {})[process] = view
         self._count_anew()
 
     def _count_anew(self) -> None:
-        """Forget the derived counts, because a rank has come, has ended, or lives after all."""
+        """Forget the derived counts, because a rank has come, has ended, or turned out to live."""
         self._live = self._live_nodes = None
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:

@@ -141,7 +141,7 @@ _KEPT = range(MOST_KEPT)
 
 
 def infer(facts: Iterable[StackFact]) -> str:
-    """The start-up phase that more than half of the ranks' stacks show; "" where there is none."""
+    """The start-up phase that more than half of the ranks' stacks show; "" if there is none."""
     seen = [phase_of(fact) for fact in facts]
     if not seen:
         return ""

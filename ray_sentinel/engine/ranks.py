@@ -247,7 +247,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         """
         last = self.looks[-1] if self.looks else None
         if fact.error or (last is not None and fact.at < last.at):
-            return  # a look that comes late is no news where a later one came before it
+            return  # a late look shows no movement if a later one came before it
         loops = last is not None and _same_function(last, fact)
         if loops:
             self.looped_at = fact.at

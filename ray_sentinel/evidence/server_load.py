@@ -102,7 +102,7 @@ def parse_load(text: str) -> ServerLoad:
 def parse_serve(text: str) -> dict[str, ServerLoad]:
     """The load of every Ray Serve deployment in a node's metrics, by ``serve-APP-DEPLOYMENT``.
 
-    Raises InputError where they cannot be parsed.
+    Raises InputError if they cannot be parsed.
     """
     counts: dict[str, dict[str, float]] = {}
     buckets: dict[str, dict[tuple[tuple[str, str], ...], dict[float, float]]] = {}

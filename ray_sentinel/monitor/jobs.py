@@ -50,7 +50,7 @@ def check_job_status(head_pod: str, job_id: str, namespace: str = "default") -> 
 
 
 def get_current_step(head_pod: str, job_id: str, namespace: str = "default") -> int | None:
-    """The last training step in the job's log; None where there is none yet."""
+    """The last training step in the job's log; None if there is none yet."""
     return get_progress(head_pod, job_id, namespace)["step"]
 
 

@@ -89,7 +89,7 @@ print("ray_sentinel answers: " + problem_of(Path(sys.argv[1])))
 class PodClient:
     """The methods of Ray's ``JobSubmissionClient`` that ``Jobs`` uses, run in the pod.
 
-    They raise UnreachableError where the pod or its dashboard does not answer, RuntimeError where
+    They raise UnreachableError if the pod or its dashboard does not answer, RuntimeError if
     Ray refuses, as the client itself does.
     """
 
@@ -128,7 +128,7 @@ def _object(answer: Any) -> Any:
 def _in_pod(
     shell: Shell, program: str, arguments: tuple[str, ...], deadline: float, stdin: bytes = b""
 ) -> str:
-    """The answer of a Python program in the pod. Raises UnreachableError where none comes."""
+    """The answer of a Python program in the pod. Raises UnreachableError if none comes."""
     argv = ("sh", "-c", _PYTHON, "sh", "-c", program, *arguments)
     text = shell.run(*argv, deadline=deadline, most=64 << 20, stdin=stdin)
     for line in reversed(text.splitlines()):
@@ -159,11 +159,11 @@ class PodFiles:
         self._shell, self._clock, self._patience = shell, clock or SystemClock(), patience
 
     def scan(self, folder: Path) -> CheckpointFacts:
-        """The folder's checkpoints. Raises UnreachableError where it cannot be listed."""
+        """The folder's checkpoints. Raises UnreachableError if it cannot be listed."""
         return self._patiently(lambda: list_checkpoints(self._shell, str(folder)))
 
     def problem_at(self, path: Path) -> str:
-        """Why a checkpoint cannot load; empty where it seems whole."""
+        """Why a checkpoint cannot load; empty if it seems whole."""
         program = inspect.getsource(loadable) + _LOADABLE
         asked = partial(_in_pod, self._shell, program, (str(path),), LOOK_SECONDS)
         try:

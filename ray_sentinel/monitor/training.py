@@ -179,7 +179,7 @@ def _other_issues(efa: EfaInfo, ray: RayInfo, saved: CheckpointInfo | None) -> l
 
 
 def print_training_health(report: TrainingHealth, file: TextIO | None = None) -> None:
-    """Print a report of ``get_training_health``, to stdout unless told."""
+    """Print a report of ``get_training_health``, to stdout by default."""
     gpu, efa, ray, saved = report["gpu"], report["efa"], report["ray"], report["checkpoints"]
     lines = [
         "healthy" if report["healthy"] else "NOT HEALTHY",

@@ -106,12 +106,12 @@ def dying_with_us(
     argv: Sequence[str], env: Mapping[str, str] | None = None, *, core_dumps: bool = True
 ) -> list[str]:
     """``argv`` behind a launcher that has the kernel kill it when this process ends, and passes
-    ``env`` on unchanged. Without ``core_dumps`` it leaves none where it crashes.
+    ``env`` on unchanged. Without ``core_dumps`` it leaves none if it crashes.
 
     A parent that ended before the launcher could ask for that sends no signal any more: so the
     launcher looks afterwards whether its parent is still this process, and else does not start it.
     """
-    # A shell hands on only variables whose names could be its own.
+    # A shell passes on only variables whose names could be its own.
     plain = all(
         name.isascii() and name.isidentifier() for name in (os.environ if env is None else env)
     )
@@ -141,7 +141,7 @@ def spawn(
     ``death_signal=False`` is for a child that itself ends with its whole group when its stdin
     closes: the kernel's signal would reach the child alone, and before it could do so.
     ``outlives_us`` is for one that the next life of this process should find again. Without
-    ``core_dumps`` a child that gets the death signal leaves none where it crashes. Raises
+    ``core_dumps`` a child that gets the death signal leaves none if it crashes. Raises
     MissingPartError if the program is not there, OSError if it cannot be started.
     """
     _reap_given_up()

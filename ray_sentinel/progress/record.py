@@ -74,7 +74,7 @@ class RecordHeader(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """One call of ``step()``. ``seconds`` is NaN where no step was finished before it."""
+    """One call of ``step()``. ``seconds`` is NaN if no step was finished before it."""
 
     calls: int
     step: int
@@ -120,7 +120,7 @@ def store(buffer: bytearray | mmap, block: DoubleBuffer, sequence: int, data: by
 def load(first: bytes, second: bytes, block: DoubleBuffer) -> tuple[int, bytes] | None:
     """The newest complete content of a block and its sequence number, from two copies.
 
-    None where it was never written.
+    None if it was never written.
     """
     best: tuple[int, bytes] | None = None
     for start in (block.offset, block.offset + block.slot):

@@ -65,7 +65,7 @@ class NodeWatch:
         """``own_raylet`` is the pid of the agent's raylet; ``job`` names ranks that name none.
 
         ``on_exit`` is called in another thread when a rank ends, so that the agent can look at
-        once; it must be quick. ``tracer`` is False where no tracer is installed: ranks that attach
+        once; it must be quick. ``tracer`` is False if no tracer is installed: ranks that attach
         are then asked to leave their stacks themselves when their interpreter is held, as they are
         where the kernel refuses us.
         """

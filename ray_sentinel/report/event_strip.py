@@ -102,7 +102,7 @@ def event_strip(answer: Triage) -> EventStrip | None:
                 kind=one.kind,
                 whole=_describe(one),
             )
-            for one in reversed(ranked)  # what lies on top is drawn last
+            for one in reversed(ranked)  # what is on top is drawn last
             if one.place in shown
         ),
         x_ticks=tuple(PlotTick(x(at), label) for at, label in clock_ticks(first, last)),

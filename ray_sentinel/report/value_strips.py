@@ -25,7 +25,7 @@ GREATEST = 1e12
 
 
 class ValueBar(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs whose values lie in one stretch of the axis."""
+    """The GPUs whose values are in one stretch of the axis."""
 
     x: float
     y: float

@@ -32,7 +32,7 @@ def day(at: float | None) -> str:
 
 
 def since(start: float | None, at: float | None) -> str:
-    """A signed distance: ``+3.2 s``; empty where either is unknown."""
+    """A signed distance: ``+3.2 s``; empty if either is unknown."""
     return "" if start is None or at is None else f"{at - start:+.1f} s"
 
 

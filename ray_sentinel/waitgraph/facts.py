@@ -112,7 +112,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``process`` stands in code that waits for nobody in the graph."""
+    """``process`` is in code that waits for nobody in the graph."""
 
     process: WaitNode
     place: str

@@ -1,9 +1,9 @@
 """Who hangs a job, from answers of NCCL's RAS service: the roots of the graph of their facts.
 
 The evidence at a root decides the kind and the confidence. Of several findings the hardest proof
-decides, because the others may be its echoes; in this order: a process that is gone, an error, a
-rank that is behind, one that is outside of its communicator. Nobody is named if those found are no
-exception among their equals.
+decides, because the others may be its echoes: a process that is gone, an error, a rank that is
+behind, one that is outside of its communicator. Nobody is named if those found are no exception
+among their equals.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFac
 
     ``ranks`` joins processes to the job's ranks, by (host or address, pid). Several polls are
     compared: a rank that has launched more since is not stuck. Never raises for what a file holds:
-    what is unreadable is in ``problems``, and ``polls`` is 0 where nothing could be read.
+    what is unreadable is in ``problems``, and ``polls`` is 0 if nothing could be read.
     """
     polls: list[Poll] = []
     problems: list[str] = []

@@ -244,7 +244,7 @@ class RasWaits:
 
     def _state_unlisted(self) -> None:
         """Ranks that the answer leaves out altogether. That is normal while a communicator is
-        created; in one that stands still in two polls, the others wait for whoever is missing."""
+        created; in one that stands still in two polls, the others wait for the missing ranks."""
         for look in self._looks:
             if not look.last.unlisted:
                 continue
@@ -416,7 +416,7 @@ def _is_last(polls: Sequence[Poll], index: int) -> bool:
 
 
 def _total(polls: Sequence[Poll]) -> int:
-    """Processes in the job, as far as the answers tell; a rank counts as one where they do not."""
+    """Processes in the job, as far as the answers show; otherwise a rank counts as one."""
     told = sum(poll.processes or 0 for poll in polls)
     seen = set().union(*map(_processes, polls))
     sizes = [found.size for poll in polls for found in poll.communicators]

@@ -283,7 +283,7 @@ class RayFacts:
             yield self._unmet.of(call)
 
     def _creation(self, call: RayCall) -> str:
-        """The id of the unfinished call that makes a call's actor; empty where there is none."""
+        """The id of the unfinished call that makes a call's actor; empty if there is none."""
         made_by = creation_id(call.actor)
         return made_by if call.kind == "actor-task" and made_by in self._calls else ""
 
@@ -327,7 +327,7 @@ class RayFacts:
         return begun - CLOCKS <= one.since and not (one.asker in ranks and one.answerer in ranks)
 
     def _answerer(self, one: AwaitedAnswer) -> WaitNode:
-        """Who is waited for: the process itself that was asked, unless an engine tells more."""
+        """Who is waited for: the process that was asked, unless an engine shows more."""
         above = process_node(one.whom)
         if one.answerer == one.whom or above in self._engines:
             return above

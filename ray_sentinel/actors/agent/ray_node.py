@@ -92,7 +92,7 @@ def this_node(proc: Path = Path("/proc")) -> Node:
 
 
 def ray_metrics_url(node_id: str) -> str:
-    """Where a Ray node serves its own metrics; "" where Ray does not tell."""
+    """Where a Ray node serves its own metrics; "" if Ray does not tell."""
     for entry in ray.nodes():
         if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort")):
             return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
@@ -101,7 +101,7 @@ def ray_metrics_url(node_id: str) -> str:
 
 def runtime_env_agent(node_id: str) -> RuntimeEnvAgentAddress | None:
     """Where a Ray node's own agent says which runtime environments it builds, with the token that
-    it wants; None where Ray does not tell."""
+    it wants; None if Ray does not tell."""
     try:
         from ray._private.authentication import http_token_authentication as tokens
 

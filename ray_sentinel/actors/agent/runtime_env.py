@@ -117,7 +117,7 @@ class RuntimeEnvironments:
         try:
             return within(FILE_SECONDS, partial(_read_logs, self._logs()))
         except (OSError, ValueError, OverflowError):
-            return {}, ""  # it hangs, it is gone, or its times are none
+            return {}, ""  # it hangs, it has ended, or its times are invalid
 
     def _moves(self, answers: bool) -> int | None:
         stats = all_stats()

@@ -101,7 +101,7 @@ from ray_sentinel.supervise.notify.notifier import (
     settings_of,
 )
 
-# Whether a node's raylet still answers: tells a lost node from a lost agent.
+# Whether a node's raylet still answers: distinguishes a lost node from a lost agent.
 
 PROBE_SECONDS = 1.0
 """Seconds that a raylet has to accept a connection; one that is alive takes milliseconds."""
@@ -479,7 +479,7 @@ class Executor:
         return self.writer.notes
 
     def close(self) -> None:
-        """Write and send what is waiting, for a moment."""
+        """Write and send what is waiting, within a moment."""
         self.writer.close()
         self._notifier.close(CLOSE_SECONDS)
 

@@ -211,7 +211,7 @@ class CoordinatorParts:
         try:
             phases = within(DISK_SECONDS, self._phase_file.load)
         except TimeoutError:
-            return  # they are learned anew
+            return  # they are learned again
         if phases and not self.engine.learned_phases():
             # A restarted coordinator has them from its log.
             self.engine.feed(PhasesRecalled(time=self.clock.now(), phases=phases))

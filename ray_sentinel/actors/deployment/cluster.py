@@ -198,8 +198,8 @@ def await_raylet(target: str) -> None:
     if target.startswith("ray://"):
         return
     deadline = time.monotonic() + RAYLET_SECONDS
-    # A raylet of any cluster will do: a store's address has many names and may be translated on the
-    # way.
+    # A raylet of any cluster suffices: a store's address has many names and may be translated on
+    # the way.
     while not raylets():
         if time.monotonic() > deadline:
             raise UnreachableError(

@@ -112,7 +112,7 @@ def ensure(ray: Any, config: Config) -> Deployed:
     """Have exactly one coordinator in this cluster; it takes care of the agents.
 
     Safe from any number of processes at once: Ray lets one of them make the named actor, and the
-    others find it. Raises ConfigError where the rules' settings are wrong, SentinelError when the
+    others find it. Raises ConfigError if the rules' settings are wrong, SentinelError when the
     coordinator cannot be started or speaks another protocol.
     """
     # Imported here, because it is a third of what a command imports of ours, and other callers do

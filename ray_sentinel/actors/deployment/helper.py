@@ -60,7 +60,7 @@ def _up(address: str, data: bytes) -> dict[str, Any]:
 
 
 def _witness(ray: Any, coordinator: Any, node_id: str) -> int:
-    """The pid of this node's agent; 0 where it cannot be seen from here (another container)."""
+    """The pid of this node's agent; 0 if it cannot be seen from here (another container)."""
     raw = deploy.ask(ray, coordinator, "agents")
     for agent in msgspec.msgpack.decode(raw, type=tuple[AgentInfo, ...]):
         if agent.node_id == node_id:

@@ -43,7 +43,7 @@ def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Placeme
     ``known``.
 
     Several Ray nodes may share an address (one machine, several raylets): then only the label with
-    the node's id tells them apart, which older versions of Ray cannot select by.
+    the node's id distinguishes them, which older versions of Ray cannot select by.
     """
     if (found := known.get(node.id)) is not None:
         return found.group

@@ -66,7 +66,7 @@ def run_py_spy(
     """Run ``py-spy dump``; ``crowded`` as in ``process.run``, for runs that do not stop the
     process.
 
-    Raises MissingPartError where it is not installed.
+    Raises MissingPartError if it is not installed.
     """
     program = find_program("py-spy") or "py-spy"
     argv = [program, "dump", *options, "--pid", str(process.pid)]

@@ -152,7 +152,7 @@ def _spells(
 def effect(case: JobCase, cells: Bools) -> float:
     """How much slower the job was in these cells (T,) than in the other steady ones: 0.2 is 20 %.
 
-    NaN where one side has fewer than three known cells.
+    NaN if one side has fewer than three known cells.
     """
     pace = case.once(find)
     known = np.isfinite(pace.relative) & case.steady

@@ -390,7 +390,7 @@ class IncidentLifecycle:
         return self._publish_anew(case, now)
 
     def _publish_culprits(self, case: Case, now: float) -> list[AnyAction]:
-        """Name a culprit where nobody was named, if later evidence tells who it is."""
+        """Name a culprit if nobody was named before and later evidence shows who it is."""
         case.unjudged = False
         verdict = case.incident.verdict
         if verdict is None or verdict.culprits:
@@ -403,8 +403,8 @@ class IncidentLifecycle:
         return [*told, *(self._capture(case, now) if due else ())]
 
     def _publish_anew(self, case: Case, now: float) -> list[AnyAction]:
-        """Judge a named culprit anew, and announce the result where it says more, or where the
-        proof of its kind no longer holds."""
+        """Judge a named culprit again, and announce the result if it says more, or where the proof
+        of its kind no longer holds."""
         more = self._judge(case, now, proven=False).verdict
         told = case.incident.verdict
         known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()

@@ -66,8 +66,8 @@ def rank_series(view: ClusterView, rank: RankView, now: float) -> RankSeries:
 def gpus_of(rank: Rank, node: NodeTelemetry) -> tuple[tuple[str, ...], bool]:
     """The indices of the rank's GPUs among those of its node, and whether they are assumed.
 
-    Launchers give a process one GPU, or all of its node, of which it takes the one of its place
-    there (``cuda:LOCAL_RANK``).
+    Launchers give a process one GPU, or all of its node's, of which it takes the one at its local
+    rank (``cuda:LOCAL_RANK``).
     """
     uuids = {}
     there = set()

@@ -99,7 +99,7 @@ class TelemetrySeries(NamedTuple):
 
     @property
     def last(self) -> float:
-        """The newest value; NaN where there is none."""
+        """The newest value; NaN if there is none."""
         values = self.values
         if values and math.isfinite(values[-1]):
             return values[-1]  # nearly always
@@ -415,7 +415,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 yield labels, series
 
     def one(self, name: str, now: float, **labels: str) -> TelemetrySeries | None:
-        """The first series that is still sent and has these labels; None where there is none."""
+        """The first series that is still sent and has these labels; None if there is none."""
         key = (name, tuple(labels.items()))
         found = self._matching.get(key)
         if found is None:
@@ -463,7 +463,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
 
 def _move_together(streams: list[SampleStream]) -> None:
-    """Allocate all arrays of numbers anew. An array that has become shorter keeps its place, so
+    """Allocate all arrays of numbers again. An array that has become shorter keeps its place, so
     many small ones keep nearly all pages of what they had before."""
     columns = [column for stream in streams for column in stream.columns]
     numbers = bytearray()

@@ -119,7 +119,7 @@ def was_overrun(exit_: Exit) -> bool:
 
 
 def is_unclear(exit_: Exit) -> bool:
-    """Whether it ended by a mismatch, or aborted without a word as communication libraries do;
+    """Whether it ended by a mismatch, or aborted without a message as communication libraries do;
     innocent ranks do so as often as culprits."""
     return is_mismatch(exit_) or (exit_.signal == SIGABRT and not final_words(exit_))
 

@@ -227,7 +227,7 @@ class Circles:
         }
 
     def _path_to(self, rank: int, kind: Kind, numbers: range) -> tuple[Signature, ...] | None:
-        """What a rank called just before; None where its dump does not show all of it."""
+        """What a rank called just before; None if its dump does not show all of it."""
         calls = [self._called(rank, kind, False, seq) for seq in numbers]
         known = [call.signature() for call in calls if call is not None]
         return tuple(known) if len(known) == len(calls) else None

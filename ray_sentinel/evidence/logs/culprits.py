@@ -149,7 +149,7 @@ def _timed_out(hits: Iterable[Hit]) -> set[int]:
 def _heard(
     files: Sequence[FileFacts], processes: ProcessIndex, hits: Sequence[Hit]
 ) -> set[int] | None:
-    """The ranks whose output was read; None where all ranks write into one file."""
+    """The ranks whose output was read; None if all ranks write into one file."""
     reports = [
         {work.rank for work in facts.works} | _timed_out(hit for hit in hits if hit.file == index)
         for index, facts in enumerate(files)

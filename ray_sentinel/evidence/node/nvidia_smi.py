@@ -97,7 +97,7 @@ def parse(text: str) -> SmiAnswer:
 
 
 def _process_lists(log: str, gpus: int) -> list[ElementTree.Element | None]:
-    """The processes of each GPU; none where a name breaks the XML."""
+    """The processes of each GPU; none if a name breaks the XML."""
     try:
         found = ElementTree.fromstring(log).findall("gpu")
     except ElementTree.ParseError:

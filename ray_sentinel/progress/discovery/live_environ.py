@@ -80,7 +80,7 @@ class LiveEnviron:
             if len(fields) < 6 or not _LIBC.search(fields[5]) or int(fields[2], 16) != 0:
                 continue
             base = int(fields[0].partition("-")[0], 16)
-            # Through root/, for the process may have another file system.
+            # Through root/, because the process may have another file system.
             offset = self._symbol(folder / "root" / fields[5].lstrip("/"))
             return None if offset is None else base + offset
         return None

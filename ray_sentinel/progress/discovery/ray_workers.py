@@ -5,8 +5,8 @@ process started with says that it is a rank; and some versions of Ray write the 
 it. So Ray is asked which actors exist, and the rank is taken from the process:
 
 - Ray Train's log has run and rank (``train_log``);
-- else the present environment has them (``live_environ``): ``RANK`` and its like, as set by whoever
-  called ``init_process_group``;
+- else the present environment has them (``live_environ``): ``RANK`` and its like, as set by the
+caller of ``init_process_group``;
 - else, where threads show that the process is in a process group, ranks are counted in the order of
   their bundles, names or starts (``RayWorker.order``), which is noted in ``problems``.
 
@@ -49,7 +49,7 @@ _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
 
 
 def thread_names(pid: int, proc: Path = Path("/proc")) -> dict[int, str]:
-    """The kernel's names of a process's threads, by thread id; empty where it is gone."""
+    """The kernel's names of a process's threads, by thread id; empty if it is gone."""
     folder = proc / str(pid) / "task"
     found: dict[int, str] = {}
     try:
@@ -162,8 +162,8 @@ class RayRanks:
         self._logs: Bounded[str, tuple[TrainWords | None, bool]] = Bounded(LOG_SECONDS, most=1)
 
     def _train_words(self, pid: int) -> tuple[TrainWords | None, bool]:
-        """What Ray Train's log says about a process, and whether there is a log for it. The log
-        lies where the process's output goes, which may hang."""
+        """What Ray Train's log says about a process, and whether there is a log for it. The log is
+        in the folder of the process's output, which may hang."""
 
         def read() -> tuple[TrainWords | None, bool]:
             words = read_words(pid, self._proc)

@@ -37,7 +37,7 @@ CLOCK_SLACK = 1.0
 
 
 class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One thread at one moment; None where the kernel does not say."""
+    """One thread at one moment; None if the kernel does not say."""
 
     at: float
     """When it was taken, in CLOCK_MONOTONIC seconds."""

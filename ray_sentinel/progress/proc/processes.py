@@ -177,7 +177,7 @@ class ProcessTable:
     def _lineage(self, stat: Stat) -> tuple[Key, ...]:
         above: list[Key] = []
         parent = stat.parent
-        # Since the kernel has begun its pids anew, parents may have higher ones than children.
+        # Once the kernel's pids have wrapped around, parents may have higher ones than children.
         while len(above) < MAX_DEPTH:
             if (known := self._known.get(parent)) is not None:
                 return (*above, known.key, *known.lineage)

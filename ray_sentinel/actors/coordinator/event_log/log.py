@@ -81,7 +81,7 @@ def packed_state(state: bytes) -> bytes:
 
 
 def unpacked_state(header: SegmentHeader) -> bytes:
-    """The snapshot in a header; empty where it has none. Raises InputError where it is damaged."""
+    """The snapshot in a header; empty if it has none. Raises InputError if it is damaged."""
     unpacker = zlib.decompressobj()
     try:
         state = unpacker.decompress(header.state or b"", MOST_READ_STATE)
@@ -114,7 +114,7 @@ class EventLog:
     ) -> None:
         """``clock_offset`` goes into the headers.
 
-        Raises OSError where the folder cannot be made.
+        Raises OSError if the folder cannot be made.
         """
         keep_private(folder)
         self.folder = folder
@@ -355,7 +355,7 @@ def _events(path: Path, lines: IO[bytes], problems: list[str] | None) -> Iterato
 def read(folder: Path, *, newest: int | None = None) -> tuple[SegmentHeader, list[AnyEvent]]:
     """A whole log, or its ``newest`` segments: the first header and all events in order.
 
-    Raises InputError where there is none, or where it cannot be read.
+    Raises InputError if there is none, or where it cannot be read.
     """
     found = segments(folder)[-newest:] if newest else segments(folder)
     if not found:

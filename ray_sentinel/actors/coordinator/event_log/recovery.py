@@ -69,8 +69,8 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     """The engine after the log in ``folder``; a fresh one where there is none.
 
     ``taken`` is the highest number of an incident with files in our folder, whether ours or of
-    others who share it: no new incident gets it. Raises ConfigError where the rules' settings are
-    wrong, TimeoutError where the folder hangs.
+    others who share it: no new incident gets it. Raises ConfigError if the rules' settings are
+    wrong, TimeoutError if the folder hangs.
     """
     count = 0
     # Nearly everything that is made here is kept.
@@ -115,8 +115,8 @@ def engine_before(header: SegmentHeader, config: Config) -> Engine:
 
 
 def _without_state(first: SegmentHeader, config: Config) -> Engine:
-    # Of an older version, whose incidents are those after the first event: the replay makes the
-    # open ones anew.
+    # Of an older version, whose incidents are those after the first event: the replay creates the
+    # open ones again.
     engine = Engine(config, (i for i in first.incidents if i.resolved_at is not None))
     lost = [int(i.id) for i in first.incidents if i.id.isdecimal()]
     engine.store.skip(max((first.after, *lost)))

@@ -228,7 +228,7 @@ class RecordedLog:
         return next((index for index in reversed(before) if self._segments[index].with_state), 0)
 
     def _gap(self, index: int) -> str:
-        """What is missing before a segment; "" where nothing is."""
+        """What is missing before a segment; "" if nothing is."""
         before, segment = self._segments[index - 1], self._segments[index]
         if segment.header.lost:
             return (

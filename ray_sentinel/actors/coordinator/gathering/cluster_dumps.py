@@ -53,7 +53,7 @@ class ClusterDumps:
         self._lock = threading.Lock()
 
     def reduced(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
-        """Whole reduced dumps by rank, and a line for each rank of which there is none."""
+        """Whole reduced dumps by rank, and a line for each rank without one."""
         return self._reduced(ranks, "whole")
 
     def judged(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:

@@ -72,8 +72,8 @@ def _is_better(dumps: int, now: float, known: JobGroups) -> bool:
 
 
 def kinds_of(dumps: Mapping[int, bytes], world_size: int | None = None) -> tuple[GroupKind, ...]:
-    """The kinds of groups that tell ranks apart, those with the most groups first: one that has all
-    ranks tells nothing, nor do groups of a single rank."""
+    """The kinds of groups that distinguish ranks, those with the most groups first: a group of all
+    ranks distinguishes nothing, nor do groups of a single rank."""
     found = {}
     for rank, data in dumps.items():
         try:

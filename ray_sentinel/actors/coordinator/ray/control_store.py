@@ -116,7 +116,7 @@ class ControlStore:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Ray's own errors, such as RpcError where nobody answers, become RuntimeErrors."""
+    """Ray's own errors, such as RpcError if nobody answers, become RuntimeErrors."""
     from ray.exceptions import RayError
 
     try:

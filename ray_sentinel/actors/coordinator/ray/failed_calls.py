@@ -112,8 +112,8 @@ class FailedCalls:
 
     def lost_workers(self, driver: RayDriver, until: float, *, unknown: bool) -> list[RayDeath]:
         """The deaths of workers that ended by themselves before their job's driver did, while they
-        ran a task that was not tried again; of many the last ones. Where there are none, and with
-        ``unknown``, those of which nobody knows what they ran at that time."""
+        ran a task that was not tried again; of many the last ones. If there are none, and with
+        ``unknown``, those for which it is unknown what they ran at that time."""
         try:
             reply = self._store.ask("WorkerInfo", "GetAllWorkerInfo", limit=MOST_ENTRIES)
             job = bytes.fromhex(driver.job)
@@ -310,7 +310,7 @@ def was_told(traceback: str, event: Any) -> bool:
 
 def _error_of(event: Any) -> str:
     """Ray's word for the error of a call. Empty for an actor's call that did not raise it by
-    itself: the actor tells why."""
+    itself: the actor's death shows why."""
     update = event.state_updates
     if not update.HasField("error_info"):
         return ""
@@ -368,5 +368,5 @@ def _method_of(event: Any) -> str:
 
 
 def failure_of(event: Any) -> str:
-    """The last line of what a failed call said."""
+    """The last line of a failed call's error."""
     return last_line(event.state_updates.error_info.error_message)

@@ -196,7 +196,7 @@ def selector_of(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _selectors(info: Any) -> Iterator[dict[str, str]]:
-    """The selectors in a ``TaskInfoEntry``: the call's own, and those that will do in its place."""
+    """The selectors in a ``TaskInfoEntry``: the call's own, and the alternatives to it."""
     if not info.label_selector:
         return
     yield selector_of(info.label_selector)

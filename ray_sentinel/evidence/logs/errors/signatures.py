@@ -6,9 +6,9 @@ together are distinguished by ``role``:
 
 ``cause``     says why: can be the first cause.
 ``symptom``   says that something failed, but not why (an actor died, a rank was killed).
-``echo``      follows from another process's failure; the answer only where nothing better is known.
-``harmless``  looks like trouble and is none.
-``note``      no trouble at all: that training finished, that a side service came up.
+``echo``      follows from another process's failure; the answer only if nothing better is known.
+``harmless`` looks like trouble but is not. ``note`` no trouble at all: that training finished, that
+a side service came up.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def latest_time(steps: Sequence[StepSeen]) -> float | None:
 
 
 def _made(steps: Sequence[StepSeen]) -> int:
-    """Steps from the first of ``steps`` to the last; a count that begins anew goes on."""
+    """Steps from the first of ``steps`` to the last; a count that begins again is continued."""
     moved = 0
     for before, after in itertools.pairwise(steps):
         first, second = before.step.step, after.step.step

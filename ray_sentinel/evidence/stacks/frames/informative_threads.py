@@ -107,8 +107,8 @@ def informative_thread(
 ) -> ThreadStack | None:
     """The thread whose place is the rank's place: the main one, unless it only waits for another.
 
-    The autograd engine, Ray's training thread and a pool's worker are found that way. Where the
-    thread ``tid`` is known to train, it stands for the main one, and no other is the rank's.
+    The autograd engine, Ray's training thread and a pool's worker are found that way. If the thread
+    ``tid`` is known to train, it takes the place of the main one, and no other is the rank's.
     """
     if tid is not None:
         training = next((thread for thread in threads if thread.tid == tid), None)
@@ -133,7 +133,7 @@ def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: StackRea
 
 def _only_worker(threads: Sequence[ThreadStack], reader: StackReader) -> ThreadStack | None:
     """The one thread besides the main one that runs code of the user's, and does not itself wait
-    for another thread, as a queue's consumer without work does; None where there are several."""
+    for another thread, as a queue's consumer without work does; None if there are several."""
     found = [
         thread
         for thread in threads
