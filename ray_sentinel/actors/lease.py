@@ -93,7 +93,7 @@ class Lease:
             self._let_go()
 
     def status(self) -> os.stat_result | None:
-        """The file status of the lease as it was last written: its owner is this user, its time
+        """The file status of the lease when it was last written: its owner is this user, its time
         that of the file system."""
         with self._lock:
             try:

@@ -160,7 +160,7 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
     answer at once."""
 
     def turn(self, size: int) -> float:
-        """Seconds that an answer with so many bytes of dumps waits once it is gathered.
+        """Seconds that an answer with this many bytes of dumps waits once it is gathered.
 
         >>> DumpRequest(ranks=(), most_bytes=1000, after=4.0).turn(250)
         1.0

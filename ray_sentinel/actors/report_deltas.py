@@ -184,7 +184,7 @@ class DeltaSender:
         """Whether the coordinator has that report (``_held``), and whether it was sent whole."""
 
     def message(self, report: AgentReport) -> bytes:
-        """The report as it is to be sent now, its secrets masked."""
+        """The message to send now, its secrets masked."""
         last, self._last = self._last, report
         self._whole, self._held = last is None or not self._held, False
         if last is None or self._whole:

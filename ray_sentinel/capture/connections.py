@@ -108,8 +108,8 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
 
 
 def _network() -> str:
-    """The network namespace of this process, with the machine's boot, after which namespaces are
-    numbered anew."""
+    """The network namespace of this process, with the machine's boot, because namespaces are
+    numbered again after each boot."""
     return f"{boot_id()} {os.readlink('/proc/self/ns/net')}"
 
 

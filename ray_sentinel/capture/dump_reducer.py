@@ -122,7 +122,7 @@ def _send(child: subprocess.Popen[bytes], data: bytes, end: float) -> None:
 
 
 def _receive(child: subprocess.Popen[bytes], size: int, end: float) -> bytes:
-    """Read exactly so many bytes. Raises OSError likewise."""
+    """Read exactly that many bytes. Raises OSError like ``_send``."""
     assert child.stdout is not None
     if size > MAX_REDUCED:
         raise OSError(f"its reduced form has more than {MAX_REDUCED >> 20} MiB")
@@ -144,7 +144,7 @@ def _await(handle: int, event: int, end: float) -> None:
 
 
 def main(memory: int) -> None:
-    """Answer until standard input ends, within so many bytes of address space."""
+    """Answer until standard input ends, within a limit (bytes) on the address space."""
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)

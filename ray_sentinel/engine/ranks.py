@@ -335,8 +335,8 @@ def _same_function(one: StackFact, other: StackFact) -> bool:
 def is_stuck(view: RankView, moved: float, seconds: float) -> bool:
     """Whether its looks since ``moved``, spanning at least ``seconds``, show it at no new place.
 
-    One that computes and waits in turn is at work. What hardly runs at all may go round: a loop
-    that asks for something again and again does not get on.
+    One that computes and waits in turn is at work. One that hardly runs at all may go round: a loop
+    that asks for something again and again makes no progress.
     """
     looks = [look for look in view.looks if look.at >= moved]
     if view.working or not looks:

@@ -310,7 +310,7 @@ def private_keys(text: str) -> Iterator[Span]:
             yield body, stop
     floor = 0
     for end in ends:
-        # What stands before an END whose BEGIN is gone.
+        # What precedes an END whose BEGIN is missing.
         start = _block_before(text, max(floor, end - _MOST_BLOCK), end)
         if start < end:
             yield start, end

@@ -108,8 +108,9 @@ def dying_with_us(
     """``argv`` behind a launcher that has the kernel kill it when this process ends, and passes
     ``env`` on unchanged. Without ``core_dumps`` it leaves none if it crashes.
 
-    A parent that ended before the launcher could ask for that sends no signal any more: so the
-    launcher looks afterwards whether its parent is still this process, and else does not start it.
+    If the parent ended before the launcher made its request, the kernel sends no signal any more:
+    so the launcher then checks whether its parent is still this process, and otherwise does not
+    start the program.
     """
     # A shell passes on only variables whose names could be its own.
     plain = all(

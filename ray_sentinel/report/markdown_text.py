@@ -3,7 +3,7 @@
 It is shown unchanged, and is never a heading, a link, a picture, HTML or a cell of its own. What
 Markdown (CommonMark with GitHub's tables, strikethrough, autolinks and formulas) would take for
 markup gets a backslash, and nothing else, so that a report can be read as plain text too:
-``all_reduce (c10d.py:99)`` stays as it is.
+``all_reduce (c10d.py:99)`` stays unchanged.
 """
 
 from __future__ import annotations

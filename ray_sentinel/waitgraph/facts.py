@@ -40,7 +40,7 @@ class WaitNode(msgspec.Struct, frozen=True, order=True):
     """What can wait or be waited for.
 
     ``key`` is unique within its kind: of a process "HOST:PID:START", of a call Ray's task id, of an
-    operation its group and number, of a resource its own name. ``several`` stands for many nodes
+    operation its group and number, of a resource its own name. ``several`` represents many nodes
     that others await together, so that thousands of nodes that await thousands do not make millions
     of edges; it is never a member of a root or a link of a chain.
     """

@@ -1,8 +1,8 @@
 """The coordinator as Ray and its callers know it: the calls, answered from its parts.
 
-Whoever looks the actor up by its name imports this module: each agent, each command, each deployer.
-So it is light: its parts are imported by the constructor, in the actor's own process only; that
-costs 0.3 s of CPU and 20 MB.
+Every process that looks the actor up by its name imports this module: each agent, each command,
+each deployer. So it is light: its parts are imported by the constructor, in the actor's own process
+only; that costs 0.3 s of CPU and 20 MB.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def groups() -> dict[str, NodePlacementGroup]:
     that handles many nodes reads it once.
 
     Taken from the table of all groups: a lookup by name sees only those of the caller's own
-    namespace, and the coordinator's is that of whoever deployed it.
+    namespace, and the coordinator's is that of its deployer.
     """
     return {
         entry["name"].removeprefix(GROUP_PREFIX): NodePlacementGroup(

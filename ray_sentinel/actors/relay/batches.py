@@ -64,7 +64,7 @@ class ReportBatches:
             failed = ValueError(f"{len(receipts)} receipts came for {len(waiting)} reports")
         for place, receipt in enumerate(waiting):
             if receipt.done():
-                continue  # whoever asked has gone
+                continue  # the caller has gone
             if failed is not None:
                 receipt.set_exception(failed)
             else:

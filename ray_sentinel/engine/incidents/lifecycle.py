@@ -6,7 +6,7 @@ was made; one that is not settled must have lasted for a second. A suspicion is 
 rounds of stacks. If anything moves before, it is ``dismissed``. ``confirmed``: it is published, and
 a capture is requested. ``captured`` and at once ``explained``: its bundle has been written.
 ``resolved``: the job moves again, has ended, or was started again; where a process was proven to be
-unable to go on, that process itself runs again, whoever else moves.
+unable to go on, that process itself runs again, whatever else moves.
 """
 
 from __future__ import annotations
@@ -455,8 +455,8 @@ def recorders_overdue(ranks: int) -> float:
 
 
 def _why_over(case: Case, latest: JobView | None, *, still: bool) -> str:
-    """Why an incident is over according to what the job does. ``latest`` is the job as it is now;
-    ``still`` is whether the evidence lasts."""
+    """Why an incident is over according to what the job does. ``latest`` is the job's current
+    state; ``still`` is whether the evidence lasts."""
     job, incident = case.job, case.incident
     if job.ended_at is not None:
         return "the job has ended"

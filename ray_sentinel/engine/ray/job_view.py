@@ -402,7 +402,7 @@ def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
     asked = {
         name
         for call in calls.calls
-        # What is free on a node without the requested labels is of no use.
+        # Free resources on a node without the requested labels are of no use.
         if call.job == job and call.state == "unplaced" and not call.selectors
         for name in call.needs
         # A part of a placement group is free for nobody else.

@@ -110,7 +110,7 @@ class GpuLevels(msgspec.Struct):
                 del levels[key]
 
     def reading(self, place: GpuPlace, now: float) -> GpuReading:
-        """A GPU as it is now."""
+        """The current reading of a GPU."""
         node_id, index, node = place
         rest, work = model_levels(node, index, now)
         key = (node_id, index)

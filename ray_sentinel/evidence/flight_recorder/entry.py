@@ -132,7 +132,7 @@ class Entry(msgspec.Struct, kw_only=True):
         scatter differ between members by design.
         """
         if self.p2p:
-            # A batch of one and a single transfer move the same.
+            # A batch of one and a single transfer move the same data.
             return tuple(
                 (part.op, sum(part.numels[0]), frozenset(part.dtypes[0]))
                 for part in self.parts or (self,)

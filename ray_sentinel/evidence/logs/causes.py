@@ -257,7 +257,7 @@ def _before(later: Hit, winner: Hit) -> bool:
 
 
 def _others(one: Origin, other: Origin) -> bool:
-    """Both name their process, and it is not the same."""
+    """Both name their process, and the processes differ."""
     pids, ranks = (one.pid, other.pid), (one.rank, other.rank)
     return any(None not in both and both[0] != both[1] for both in (pids, ranks))
 

@@ -1,7 +1,7 @@
 """The JSON output of ``ncclras -f json`` (NCCL 2.28.7 and later; ``src/ras/client_support.cc``).
 
-The states follow what NCCL's own text output makes of the same fields: the abort flag first, then
-finalize or destroy, then ``init_state``.
+The states are derived as NCCL's own text output derives them from the same fields: the abort flag
+first, then finalize or destroy, then ``init_state``.
 """
 
 from __future__ import annotations

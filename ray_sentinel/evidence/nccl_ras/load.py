@@ -106,7 +106,7 @@ def _with_dead(poll: Poll, dead: dict[tuple[str, int], RasProcess]) -> Poll:
 
 
 def _why_none(text: str) -> str:
-    """What the file is instead, for the messages that a client prints where it fails."""
+    """What the file contains instead: one of the messages that a client prints when it fails."""
     for mark in ("Failed to connect to the NCCL RAS", "Connection refused", "Connection timed out"):
         if mark in text:
             return f"holds a failed query only ({mark!r}): the service did not answer"

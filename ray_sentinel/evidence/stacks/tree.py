@@ -15,7 +15,7 @@ from ray_sentinel.model.stacks import Activity, StackFact
 
 
 class StackClass(msgspec.Struct, frozen=True, kw_only=True):
-    """Processes that are at the same place and do the same."""
+    """Processes that are at the same place and do the same thing."""
 
     signature: tuple[str, ...]
     activity: Activity

@@ -97,7 +97,7 @@ class ClusterDumps:
             }
         seconds = RECORDER_SECONDS + max(turns.values(), default=0.0)
         said, problems = self._agents.ask("flight_recorder", requests, seconds)
-        # Each is let go once it is unpacked: all together are large.
+        # Each is dropped once it is unpacked: all together are large.
         answers = {node: unpack(said.pop(node), Dumps) for node in [*said]}
         for answer in answers.values():
             problems += answer.problems

@@ -148,7 +148,8 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
     """How well a thread explains what its main thread waits for; 0: not at all.
 
     A thread in a collective, at the device or in a checkpoint always does. One that sleeps or runs
-    unknown code may be anybody's, unless the main thread is known to wait for a thread like it.
+    unknown code may belong to anything, unless the main thread is known to wait for a thread like
+    it.
     """
     meaning = reading.meaning
     if meaning is not None and meaning.activity == "idle":
