@@ -4,12 +4,12 @@
 2. A strongly connected part that waits for nothing outside itself is a root; what goes on while
    the part does not, and the other way round, does not count.
 3. A node that waits for all of several things goes on when all of them go on; one that waits for
-any of them, when one does. A node that goes on is not held up by one that does not.
+   any of them, when one does. A node that goes on is not held up by one that does not.
 4. A root of one process is broken, stands still, works, is idle, or cannot be examined; a root of
    several nodes is a circle; any other root is something that nobody holds, or that all have come
    to.
 5. A root holds up processes that wait for it, or it is broken and has something to do: what was
-requested of it does not go on, whatever else does.
+   requested of it does not go on, whatever else does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 1. Waited for, waiting for nobody: it stopped in its own code.
 2. Its device or watchdog did not complete what its peers completed.
 3. It stopped earlier than its equals that wait for the same operation: hidden behind another
-culprit.
+   culprit.
 4. Nobody is left to blame: a closed circle, judged by what was called.
 5. No dump, and nothing else explains why others wait for it.
 """

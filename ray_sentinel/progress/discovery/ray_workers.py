@@ -6,7 +6,7 @@ it. So Ray is asked which actors exist, and the rank is taken from the process:
 
 - Ray Train's log has run and rank (``train_log``);
 - else the present environment has them (``live_environ``): ``RANK`` and its like, as set by the
-caller of ``init_process_group``;
+  caller of ``init_process_group``;
 - else, where threads show that the process is in a process group, ranks are counted in the order of
   their bundles, names or starts (``RayWorker.order``), which is noted in ``problems``.
 
