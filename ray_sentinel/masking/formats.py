@@ -184,7 +184,7 @@ _MOST_AUTHORITY = 600
 
 def lower_case(text: str) -> str:
     """``text`` in lower case, with every position unchanged: the one letter that would become
-    longer is left out."""
+    longer is replaced first."""
     return (text if text.isascii() else text.replace("\u0130", "I")).lower()
 
 

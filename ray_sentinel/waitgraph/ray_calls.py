@@ -317,8 +317,8 @@ class RayFacts:
                 yield Moves(process=node, witness=fact.tool)
 
     def _is_of_now(self, one: AwaitedAnswer, ranks: Collection[ProcessId]) -> bool:
-        """Whether an answer was requested by what the asking process runs now: requests from before
-        need no answer any more. The tensors that ranks send each other are never answered."""
+        """Whether an answer was requested by what the asking process runs now: earlier requests are
+        never answered any more. The tensors that ranks send each other are never answered."""
         who, whom = process_node(one.who), process_node(one.whom)
         if who not in self.processes.known or whom not in self.processes.known:
             return False  # it ended, or its stack could not be taken
