@@ -1,9 +1,9 @@
 """Which deployments keep files in a folder, and which of them are over for certain.
 
 Several deployments may share a log folder, on one host or over a network. Each has a lease there:
-``.ray_sentinel/<deployment>.lease``, which its coordinator locks and writes anew every
-``BEAT_SECONDS``, and at its end says so in it. What a deployment left may be removed by another
-only if it is over, and that is proved in one of these ways:
+``.ray_sentinel/<deployment>.lease``, which its coordinator locks, rewrites every ``BEAT_SECONDS``,
+and marks as ended when it ends. What a deployment left may be removed by another only if it is
+over, which is proved in one of these ways:
 
 - its lease says that it has ended;
 - the folder is on a local file system, where the kernel knows all who hold a lock: nobody holds the
@@ -93,7 +93,7 @@ class Lease:
             self._let_go()
 
     def status(self) -> os.stat_result | None:
-        """The file status of the lease as it was last written: its owner is this user, its time
+        """The file status of the lease when it was last written: its owner is this user, its time
         that of the file system."""
         with self._lock:
             try:

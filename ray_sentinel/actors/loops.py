@@ -55,8 +55,8 @@ class Loop:
         self._wake.set()
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """Begin no further step, and wait so long for the running one. Returns whether it has
-        ended."""
+        """Begin no further step, and wait up to ``seconds`` for the running one. Returns whether it
+        has ended."""
         self._stop = True
         self._wake.set()
         if seconds and threading.current_thread() is not self._thread:
@@ -100,8 +100,8 @@ class Newest(Generic[T]):
             self._change.notify_all()
 
     def stop(self, seconds: float = 0.0) -> bool:
-        """Begin no further step, and wait so long for the running one. Returns whether it has
-        ended."""
+        """Begin no further step, and wait up to ``seconds`` for the running one. Returns whether it
+        has ended."""
         with self._change:
             self._stop = True
             self._change.notify_all()

@@ -160,7 +160,7 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
     answer at once."""
 
     def turn(self, size: int) -> float:
-        """Seconds that an answer with so many bytes of dumps waits once it is gathered.
+        """Seconds that an answer with this many bytes of dumps waits once it is gathered.
 
         >>> DumpRequest(ranks=(), most_bytes=1000, after=4.0).turn(250)
         1.0
@@ -218,14 +218,14 @@ def pack(value: Any) -> bytes:
 
 
 def pack_masked(value: Any) -> bytes:
-    """The same with the secrets in all its texts masked: for what leaves the node it was read on.
+    """``pack`` with the secrets in all texts masked: for what leaves the node it was read on.
 
-    Flight recorders (``Dump.data``) are handed on as they are: they hold the names of functions,
+    Flight recorders (``Dump.data``) are passed on unchanged: they hold the names of functions,
     files and groups, and sizes. The files of tools and ranks were masked as they were read.
     """
     return pack(mask_record(value))
 
 
 def unpack(data: bytes, kind: type[T]) -> T:
-    """The record again. Raises msgspec.DecodeError for anything else."""
+    """Decode what ``pack`` encoded. Raises msgspec.DecodeError for anything else."""
     return msgspec.msgpack.decode(data, type=kind)

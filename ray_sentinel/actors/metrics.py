@@ -166,8 +166,8 @@ def train_families(
 ) -> tuple[Family, ...]:
     """``train_*`` of this node's ranks; ``now`` is this node's clock.
 
-    Of several processes of one rank (an older attempt that lingers) the latest is served. A rank
-    of ``ended`` that no process stands for any more is served as ``train_rank_alive`` 0.
+    Of several processes of one rank (an older attempt that lingers) the latest is served. A rank in
+    ``ended`` that has no process any more is served as ``train_rank_alive`` 0.
     """
     latest: dict[tuple[str, int], RankSnapshot] = {}
     for found in ranks:
@@ -268,7 +268,7 @@ def coordinator_families(
     total = Counter((incident.kind, incident.severity) for incident in known)
     active = {(i.job, i.kind) for i in known if i.state in CONFIRMED}
     work = told.work
-    # A series that begins with its first case would have no growth to alert of.
+    # A series that begins with its first case would show no growth to alert on.
     shed = dict.fromkeys(PARTS, 0) | work.shed
     families = [
         Family(NODES, (NODES(float(told.nodes)),)),

@@ -265,6 +265,8 @@ def writes_into(node: Any, session: str) -> bool:
 
 
 def is_meant(node: Any, wanted: str) -> bool:
+    """Whether ``wanted`` (empty: any node) is the node's address, host, name or the beginning of
+    its id."""
     if not wanted:
         return True
     own = (node.node_manager_address, node.node_manager_hostname, node.node_name)

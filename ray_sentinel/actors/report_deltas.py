@@ -1,18 +1,19 @@
 """Reports that say only what has changed. Pure.
 
-From one report of an agent to its next most stays: names, who is there, what rests. So the next
-tells of a record only the fields that are others than in the last one. What changes in all ranks of
-a node at once, such as their CPU time, is told by columns, so that a field's name comes once. The
-fields are those of the records, whatever these are: none has to be added here.
+From one report of an agent to its next most stays the same: names, who is there, what is idle. So
+the next report contains only those fields of a record that differ from the last one. What changes
+in all ranks of a node at once, such as their CPU time, is sent in columns, so that a field's name
+comes once. The fields are taken from the record types: none has to be added here.
 
 The agent builds on a report only if its receipt says that the coordinator has it (``Receipt.held``,
-which one that knows no deltas does not tell), and only on the last one that it sent: after one
-without a receipt it sends a whole one. The coordinator has the last that it took of each node. If
-that is another one, since it was started anew meanwhile, it takes nothing, and the agent sends the
-whole at once. So whatever is lost, doubled or overtaken on the way, what is taken is what was sent.
+which a coordinator that knows no deltas does not set), and only on the last one that it sent: after
+one without a receipt it sends a whole one. The coordinator keeps the last report that it accepted
+from each node. If that is a different one, because it was restarted meanwhile, it accepts nothing,
+and the agent sends the whole report at once. So whatever is lost, doubled or overtaken on the way,
+what is accepted is what was sent.
 
-Compressing a report with the last one as the dictionary would need a third less, but zlib lets the
-interpreter's lock go for each: on a busy machine reports waited for seconds.
+Compressing a report with the last one as the dictionary would save a third, but zlib releases the
+interpreter's lock for each: on a busy machine reports waited for seconds.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def completed(delta: ReportDelta, last: AgentReport) -> AgentReport | None:
             ray_processes=_with(old.ray_processes, delta.ray_processes),
         )
     except (IndexError, ValueError, TypeError, AttributeError):
-        return None  # no agent makes such a one
+        return None  # no agent sends such a delta
     return replace(last, **_set(delta.report), snapshot=snapshot)
 
 
@@ -183,7 +184,7 @@ class DeltaSender:
         """Whether the coordinator has that report (``_held``), and whether it was sent whole."""
 
     def message(self, report: AgentReport) -> bytes:
-        """The report as it is to be sent now, its secrets masked."""
+        """The message to send now, its secrets masked."""
         last, self._last = self._last, report
         self._whole, self._held = last is None or not self._held, False
         if last is None or self._whole:
@@ -285,7 +286,7 @@ def _ring(new: Progress, old: Progress) -> tuple[int, tuple[float, ...]]:
     return 0, ring
 
 
-# What the coordinator makes of it.
+# What the coordinator rebuilds from it.
 
 
 def _set(part: Any) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class DeploymentStorage:
         """A private folder below the root, created if missing; None if that is not possible.
 
         A folder of another user is not used, nor one that another user's link leads to. If the disk
-        hangs meanwhile it is not created here: whoever writes there creates it.
+        hangs meanwhile it is not created here: its writer creates it.
         """
         if self.root is None:
             return None

@@ -1,10 +1,10 @@
 """The TCP connections of processes and their descendants on which an answer is due.
 
 The kernel knows of every connection when something was last sent over it, and when something last
-came (``struct tcp_info`` in ``linux/tcp.h``): whoever sent last awaits an answer, as the client of
-an HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7
-sock_diag``), which is open to every user. That is one request and one kind of answer; pyroute2,
-which can do the same, brings everything for configuring a network.
+came (``struct tcp_info`` in ``linux/tcp.h``): the end that sent last awaits an answer, as the
+client of an HTTP server does, and the other end owes it. The kernel is asked by netlink (``man 7
+sock_diag``), which is open to every user. That takes one request and one kind of answer; pyroute2,
+which can do the same, brings a whole toolkit for configuring networks.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
 
 
 def _network() -> str:
-    """The network namespace of this process, with the machine's boot, after which namespaces are
-    numbered anew."""
+    """The network namespace of this process, with the machine's boot, because namespaces are
+    numbered again after each boot."""
     return f"{boot_id()} {os.readlink('/proc/self/ns/net')}"
 
 
@@ -129,7 +129,7 @@ def _looked_at(
 
 
 def _inodes(pid: int) -> Iterator[int]:
-    """The inodes of the sockets that a process has open; none where it has ended or is another
+    """The inodes of the sockets that a process has open; none if it has ended or is another
     user's."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as files:

@@ -1,6 +1,6 @@
 """Flight recorders read and reduced in a child: bounded in memory and in time, and killable.
 
-A rank may write what it likes into its dump: some bytes of a pickle can ask for gigabytes, and the
+A rank may write anything into its dump: a few bytes of a pickle can request gigabytes, and the
 interpreter's unpickler holds its lock all the while, so that no other thread of the process runs.
 So an agent never reads a dump itself: a child does, one dump at a time, with its address space
 limited. If the child is killed or dies, that dump is named and a new child continues with the
@@ -58,7 +58,7 @@ class DumpReducer:
     def reduce(self, data: bytes, seconds: float, form: Form = "whole") -> bytes:
         """The reduced form of a dump (``evidence.flight_recorder.reduced``).
 
-        Raises InputError, without the dump's name, if there is none within so many seconds.
+        Raises InputError, without the dump's name, if there is none within ``seconds``.
         """
         most = MAX_ANSWER if self._most is None else self._most
         if len(data) > most:
@@ -110,7 +110,7 @@ def _started(memory: int) -> subprocess.Popen[bytes]:
 
 
 def _send(child: subprocess.Popen[bytes], data: bytes, end: float) -> None:
-    """Raises OSError where the child has died, or does not read until the monotonic ``end``."""
+    """Raises OSError if the child has died, or does not read until the monotonic ``end``."""
     assert child.stdin is not None
     handle, left = child.stdin.fileno(), memoryview(data)
     while left:
@@ -122,7 +122,7 @@ def _send(child: subprocess.Popen[bytes], data: bytes, end: float) -> None:
 
 
 def _receive(child: subprocess.Popen[bytes], size: int, end: float) -> bytes:
-    """Read exactly so many bytes. Raises OSError likewise."""
+    """Read exactly that many bytes. Raises OSError like ``_send``."""
     assert child.stdout is not None
     if size > MAX_REDUCED:
         raise OSError(f"its reduced form has more than {MAX_REDUCED >> 20} MiB")
@@ -144,12 +144,12 @@ def _await(handle: int, event: int, end: float) -> None:
 
 
 def main(memory: int) -> None:
-    """Answer until standard input ends, within so many bytes of address space."""
+    """Answer until standard input ends, within a limit (bytes) on the address space."""
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # where memory runs out, it is to be killed before any rank
+        file.write("1000")  # if memory runs out, this child should be killed before any rank
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(_LENGTH.size):
         wanted, flag = _LENGTH.unpack(head)[0], 0

@@ -1,10 +1,10 @@
 """Runs an intrusive tool so that the traced process continues unchanged afterwards.
 
-Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel (an
-attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that the
-tool left stopped, and that was not stopped before, is continued; if we are killed meanwhile, a
-child of ours does so (``watchman``). That SIGCONT is the only signal that is ever sent to a
-training process, and it goes through a pidfd, so never to a later process with the same pid.
+Before: the pid must still belong to the intended process, which must be not stopped, not blocked in
+the kernel (an attach would hang until it wakes) and not traced by somebody else. Afterwards: a
+process that the tool left stopped, and that was not stopped before, is continued; if we are killed
+meanwhile, a child of ours does so (``watchman``). That SIGCONT is the only signal that is ever sent
+to a training process, and it goes through a pidfd, so never to a later process with the same pid.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
             try:
                 result = _run(tracer, process, deadline)
             finally:
-                # Also where the tracer has a fault of its own: the process must not stay stopped.
+                # Also if the tracer itself has a bug: the process must not stay stopped.
                 continued = _mend(process.pid, start, handle)
         if not runs(process.pid) and same_process(process):
             result = _with_error(result, f"{tracer.name}: the process was left {_how(process.pid)}")
@@ -126,8 +126,8 @@ def _not_now(pid: int) -> str:
 
 
 def _handle(pid: int, start: int) -> int | None:
-    """A pidfd; None where the process is gone, -1 where the kernel has no pidfds. Raises OSError
-    where there is no room for one."""
+    """A pidfd; None if the process is gone, -1 where the kernel has no pidfds. Raises OSError
+    if there is no room for one."""
     try:
         return open_pidfd(pid, start)
     except OSError as error:
@@ -167,7 +167,7 @@ def _with_error(result: Traced, error: str) -> Traced:
 
 
 def _continue(pid: int, start: int, handle: int) -> None:
-    # Not ours to continue, perhaps; its state is looked at again.
+    # Perhaps not ours to continue; its state is checked again.
     with contextlib.suppress(PermissionError):
         signals.send_through(handle, pid, start, signal.SIGCONT)
 

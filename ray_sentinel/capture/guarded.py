@@ -69,7 +69,7 @@ def _release(child: subprocess.Popen[bytes]) -> None:
 
 
 def _leave_to(child: subprocess.Popen[bytes]) -> None:
-    """Close the pipe without a word, as if we had been killed, and let the watchman finish."""
+    """Close the pipe without a message, as if we had been killed, and let the watchman finish."""
     if child.stdin is not None:
         child.stdin.close()
     try:

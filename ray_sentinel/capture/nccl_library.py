@@ -2,7 +2,7 @@
 
 The file's name may hold the version (``libnccl.so.2.27.3``); the wheels that PyTorch depends on
 have it in the name of the folder beside the package (``nvidia_nccl_cu12-2.27.3.dist-info``). A
-library that is linked into another (``libtorch_cuda.so`` of some builds) cannot be told.
+library that is linked into another (``libtorch_cuda.so`` of some builds) cannot be identified.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ class RankOutputs:
             return []
         newest: dict[str, tuple[float, str]] = {}
         since = key[1] * TICK - _CLOCKS
-        with contextlib.suppress(OSError):  # the session has gone: there is nothing to be found
+        with contextlib.suppress(OSError):  # the session has gone: there is nothing to find
             for entry in os.scandir(folder):
                 match = _RAY_FILE.fullmatch(entry.name)
                 if match is None or int(match["pid"]) != key[0]:
@@ -346,7 +346,7 @@ class RankOutputs:
             data = file.read(READ_BYTES)
         text = last_lines(data.decode("utf-8", "replace"), most, cut=start > 0)
         lines = text.split("\n")
-        # A file that became shorter was begun anew.
+        # A file that became shorter was rewritten.
         begun = source.begun if source.begun <= info.st_size else 0
         own = data[max(0, begun - start) :].rstrip(b"\n").count(b"\n") + 1
         return _Tail(text, lines[-own:] if begun < start + len(data) else [])
@@ -384,7 +384,7 @@ def last_lines(text: str, most: int, *, cut: bool = False) -> str:
 
 
 def _kind(target: str) -> str:
-    """What a stream is that is no regular file, in words."""
+    """A description of a stream that is not a regular file."""
     if target.startswith("pipe:"):
         return "a pipe (whoever started it has the lines)"
     if target.startswith("socket:"):

@@ -92,7 +92,7 @@ def _examine(pid: int, proc: str) -> _Examined:
 
 
 def _place(library: Library, environ: dict[str, str], setting: str) -> tuple[tuple[str, int], bool]:
-    """Where to ask, and whether for JSON. Raises SentinelError where it must not be asked."""
+    """Where to ask, and whether for JSON. Raises SentinelError if it must not be asked."""
     found = gate(library.version, setting, library.name)
     if not found.ask:
         raise _NotAskedError(found.reason)

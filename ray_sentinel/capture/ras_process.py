@@ -42,7 +42,7 @@ def explain_in_process(
     ranks: Mapping[tuple[str, int], int] | None = None,
     seconds: float = SECONDS,
 ) -> RasFacts:
-    """As ``waitgraph.ras.explain``, within so many seconds.
+    """``waitgraph.ras.explain`` within ``seconds``.
 
     Raises InputError if the answers are not parsed by then, or need more memory than allowed.
     """

@@ -166,7 +166,7 @@ def _poke(pipe: Path, where: Places) -> None:
 def _stat_dump(
     path: Path, where: Places, refused: list[str] | None = None
 ) -> os.stat_result | None:
-    """What the file is; None where there is none, or one that is not the rank's (``refused``)."""
+    """What the file is; None if there is none, or one that is not the rank's (``refused``)."""
     try:
         with _root(where) as root:
             handle = open_evidence(path, where.owner, root=root)
@@ -284,13 +284,13 @@ class Recorders:
         def is_fresh(path: Path, found: os.stat_result) -> bool:
             return is_own(path, found) and self._is_since(self.wall.now() - FRESH, found)
 
-        with contextlib.suppress(NoDumpError):  # it is said below where there is nothing else
+        with contextlib.suppress(NoDumpError):  # reported below if there is nothing else
             if fresh := on_disk(where, is_fresh):
                 return fresh
         try:
             return by_pipe(where, timeout, sleep=self._sleep)
         except NoDumpError:
-            # It has gone, or its watchdog is busy: what it left is all there is.
+            # It has ended, or its watchdog is busy: only what it has already left can be read.
             if left := on_disk(where, is_own):
                 return left
             raise
@@ -311,8 +311,8 @@ def _key(rank: Rank) -> Key:
 
 
 def _places_of(rank: Rank, proc: str) -> tuple[Places, float]:
-    """The places, and when the process was started, in seconds since boot, which no clock that is
-    set changes: an older file is another run's. Raises OSError."""
+    """The places, and when the process was started, in seconds since boot, which setting a clock
+    does not change: an older file belongs to another run. Raises OSError."""
     environ = read_environ(rank.process.pid, proc)
     pid = rank.process.pid
     try:

@@ -3,7 +3,7 @@
 ``sample`` takes one harmless look at every rank. ``capture`` does that too, and then runs the
 intrusive tools against suspects and one waiter of each class, ``CapturePlan.intrusive_at_once``
 processes at a time. Neither writes a file nor raises for what a tool does: the contents of the
-bundle's files are returned, and what went wrong is said in words. Both block: call them from a
+bundle's files are returned, and what went wrong is described in words. Both block: call them from a
 thread.
 """
 
@@ -50,7 +50,7 @@ class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_config(cls, config: CaptureConfig) -> CapturePlan:
-        """The plan that ``[capture]`` asks for."""
+        """The plan that ``[capture]`` configures."""
         return cls(
             deadline=config.deadline,
             parallel=max(1, config.max_stacks_per_node),
@@ -109,7 +109,7 @@ def _with_schedule(fact: StackFact) -> StackFact:
 
 
 def _harmless(process: ProcessId, deadline: float, *, follows: bool = False) -> list[Traced]:
-    """The Python stacks, and what the telling thread and the main one wait in."""
+    """The Python stacks, and what the informative thread and the main one wait in."""
     python = guard.trace(all_tracers()["py-spy"], process, deadline)
     telling = informative_thread(python.trace.threads, StackReader(follows=follows))
     tids = {process.pid, telling.tid if telling is not None else None}
@@ -258,8 +258,8 @@ def _problems(rank: Rank, runs: Iterable[Traced]) -> list[str]:
     where = f"rank {rank.id.rank} ({rank.process.host} pid {rank.process.pid})"
     said: list[str] = []
     for run in runs:
-        # Kernel stacks are an extra that only root has; a tool that is not there is one fact of
-        # the node, not one of each rank.
+        # Kernel stacks are an extra that only root has; a missing tool is reported once for the
+        # node, not once for each rank.
         if run.problem and run.tool != "kernel":
             said.append(run.problem if run.absent else f"{where}: {run.problem}")
         if run.continued:

@@ -3,7 +3,8 @@
 A tracer is one file in ``tracers/`` with a class that follows ``Tracer`` and a module attribute
 ``TRACER``; it is found by looking into that folder. It runs one tool against one process under a
 deadline and returns what the tool wrote. Whether the process is the right one, whether it runs
-again afterwards, and how long it stood still is not the tracer's business: ``guard`` sees to that.
+again afterwards, and how long it stood still is not the tracer's concern: ``guard`` takes care of
+that.
 """
 
 from __future__ import annotations

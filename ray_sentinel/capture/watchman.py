@@ -2,8 +2,9 @@
 
 A debugger that is killed while it attaches leaves its SIGSTOP behind, and the process stopped. We
 continue it, unless we are killed too (the debugger then dies with us). So a child watches: it reads
-a pipe whose other end only we hold. When that end closes without a word, it continues the process
-if it finds it stopped, and ends within seconds. It is the one child of ours that outlives us.
+a pipe whose other end only we hold. When that end closes without a message, it continues the
+process if it finds it stopped, and ends within seconds. It is the one child of ours that outlives
+us.
 
 The file is also that child's program, and therefore imports the standard library alone.
 """
@@ -20,7 +21,7 @@ PATIENCE = 3.0
 
 
 def state_and_tracer(pid: int, start: int) -> tuple[str, bool] | None:
-    """The state of the process and whether somebody traces it; None where it is gone."""
+    """The state of the process and whether somebody traces it; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -73,7 +74,7 @@ def _continue(pid: int, start: int) -> None:
 
 def main(pid: int, start: int) -> None:
     """Wait for the message that all is well, or for the pipe's end."""
-    # The launcher asked the kernel to end us with our parent; from here on that must not be.
+    # The launcher asked the kernel to end us with our parent; from here on that must not happen.
     import ctypes
 
     ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)

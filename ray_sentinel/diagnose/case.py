@@ -110,7 +110,7 @@ class JobCase:
         if not panel.empty:
             slowest = stats.largest(panel.values, 0)
             if self.line.advances.size:
-                # A value that is only carried on after the last step says nothing new.
+                # A value that is only carried on after the last step is not a new one.
                 slowest = np.where(self.times <= (self.line.last_progress or 0.0), slowest, np.nan)
             return slowest
         out = np.full(self.times.size, np.nan)

@@ -1,7 +1,7 @@
 """Which steps are checkpoints, so that their effects are not taken for faults.
 
-A checkpoint shows as a slow step or a pause. It is known as one by its period (the slow steps lie
-on multiples of one number of steps, or at one distance in time), by the period in the job's own
+A checkpoint shows as a slow step or a pause. It is recognised by its period (the slow steps lie on
+multiples of one number of steps, or at one distance in time), by the period in the job's own
 configuration, or by its signature: GPUs idle while storage works, and all goes on afterwards.
 """
 

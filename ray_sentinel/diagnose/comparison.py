@@ -174,7 +174,7 @@ def _deltas(
 def _delta(
     first: JobCase, second: JobCase, measure: SweepRow, steps: tuple[float, float]
 ) -> Delta | None:
-    """One row of the table; None where it cannot be compared."""
+    """One row of the table; None if it cannot be compared."""
     key = measure.key
     panel = second.view.panel(key)
     if key == "train.throughput" and panel.metric != first.view.panel(key).metric:
@@ -195,7 +195,7 @@ def _delta(
 
 
 def _paced(first: JobCase, second: JobCase, steps: tuple[float, float]) -> tuple[Delta, ...]:
-    """From the times at which the steps were done, where neither job tells how long one took."""
+    """From the times at which the steps were done, if neither job reports how long a step took."""
 
     def seconds(case: JobCase) -> Floats:
         values = case.durations[inside(case, steps)]
@@ -349,16 +349,16 @@ def _direct(second: Side, out: tuple[Standing, ...]) -> Standing | None:
         if domain in {"tcp", "nic"} and not tcp:
             continue  # RDMA carries the collectives
         if domain == "memory" or (domain == "cpu" and one.everywhere):
-            continue  # memory slows nothing by itself; threads on all hosts are judged apart
+            continue  # memory slows nothing by itself; threads on all hosts are judged separately
         if one.measure.key == "gpu.temp":
-            continue  # heat that holds no clock down slows nothing
+            continue  # heat that reduces no clock slows nothing
         return one
     return None
 
 
 def _restored_alone(first: Side, second: Side) -> bool:
     """The second job restored from a single replica, and the first did not: by their settings and
-    restores, and by the waves of communicators where both tell them."""
+    restores, and by the waves of communicators if both jobs' logs show them."""
 
     def restored(side: Side) -> bool:
         settings = {**side.logs.config, **side.logs.arguments}

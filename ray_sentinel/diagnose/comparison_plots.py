@@ -1,4 +1,4 @@
-"""What is drawn of a comparison: the measures that differ, of both jobs, over their common steps.
+"""The plots of a comparison: the measures that differ, of both jobs, over their common steps.
 
 Over steps, and not over time: two jobs that are not equally fast were at different steps then.
 """
@@ -35,7 +35,7 @@ def plots(
     steps: tuple[float, float],
     deltas: Sequence[Delta],
 ) -> tuple[Plot, ...]:
-    """The time per step first, then what differs, then the loss; ``times`` are steps. Empty where
+    """The time per step first, then what differs, then the loss; ``times`` are steps. Empty if
     nothing is known of both jobs."""
     edges = np.linspace(steps[0], steps[1], min(POINTS, max(int(steps[1] - steps[0]), 2)) + 1)
     found = []
@@ -92,7 +92,7 @@ def _of_one(case: JobCase, steps: tuple[float, float], values: Floats) -> Curve:
 
 
 def _level(row: SweepRow) -> Callable[[JobCase], Floats]:
-    """(T,) the mean over hosts and devices; empty where the job does not tell it."""
+    """(T,) the mean over hosts and devices; empty if the job does not report it."""
 
     def level(case: JobCase) -> Floats:
         panel = case.view.panel(row.key)
@@ -111,7 +111,7 @@ def _logged(logs: LogFacts) -> Curve:
 
 
 def _binned(curve: Curve, edges: Floats) -> Floats:
-    """The mean of the values between each two edges; NaN where there are none."""
+    """The mean of the values between each two edges; NaN if there are none."""
     places, values = curve
     known = np.isfinite(places) & np.isfinite(values)
     count, _ = np.histogram(places[known], edges)

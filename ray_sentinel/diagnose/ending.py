@@ -49,7 +49,7 @@ def find(case: JobCase) -> RunEnding | None:
 
 
 def _watched(case: JobCase) -> RunEnding | None:
-    """How a job ended that was seen to stop, by its plan alone."""
+    """How a job that was seen to stop ended, by its plan alone."""
     stop, plan = case.once(stops.find), plan_of(case)
     if stop is None or not stop.for_good or stop.by != "steps" or plan is None:
         return None

@@ -137,7 +137,7 @@ def _without_passed(answers: list[Diagnosis]) -> list[Diagnosis]:
 def _all_clear(case: JobCase, answers: Sequence[Diagnosis]) -> Diagnosis:
     line = case.line
     outcome, cause, text = _without_fault(case, answers)
-    # What explains an end only if somebody says that it was not wanted.
+    # Causes that explain an end only if somebody states that it was not intended.
     ends = [one.root_cause for one in answers if one.analysis == "heartbeat" and one.chain]
     if ends and cause in {"none", "ended-early"} and not case.logs.files:
         text += f" No log was collected that tells why it ended. If it was not to end: {ends[0]}"
@@ -161,7 +161,7 @@ def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome
     logs = case.logs
     done = (last is not None and last.done) or logs.summary or logs.ended == "completed"
     done = done and not logs.failed
-    # Of a job that stands still, healthy parts say nothing.
+    # In a job that stands still, healthy parts mean nothing.
     stopped = [answer for answer in unknown if answer.cause == "stopped"]
     well = any(answer.outcome == "healthy" for answer in answers)
     if stopped and not done:

@@ -108,7 +108,7 @@ class MainLog:
             self._summary_lines -= 1
             self.failed = self.failed or _FAILED.search(line) is not None
         if "N" in line and not self.transport:
-            # What NCCL took outranks what it was told: it falls back to sockets by itself.
+            # What NCCL chose outranks its settings: it falls back to sockets by itself.
             if _SOCKET.search(line):
                 self.transport = "socket"
             elif _RDMA.search(line):

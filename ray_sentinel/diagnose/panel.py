@@ -115,7 +115,8 @@ def _increases(values: Floats) -> Floats:
             level[at : at + back[0]] = level[at - 1]
     steps = np.diff(level)
     out[known[1:]] = np.where(steps >= 0, steps, level[1:])
-    # Between two samples of a slow source the counter is known not to have been read, not to rest.
+    # Between two samples of a slow source the counter was not read; that does not mean that it
+    # stood still.
     return out
 
 

@@ -1,15 +1,15 @@
 """How many steps a job was planned to do, by its configuration, logs and series.
 
-A plan in epochs becomes one in steps only where the steps of an epoch can be told:
+A plan in epochs becomes one in steps only if the number of steps in an epoch can be derived:
 
 - Transformers writes the epoch as a fraction beside every value, e = s / n after s steps of n to an
   epoch (rounded to hundredths by older releases).
 - Lightning writes the epoch that it is in, from 0 on: step s, counted from 0, lies in epoch e where
   e n <= s < (e + 1) n. So every pair bounds n from both sides.
 
-What contradicts itself (epochs from 1 on, a series of two runs) tells nothing. A bar's total counts
+Contradictory pairs (epochs from 1 on, a series of two runs) give no result. A bar's total counts
 only where the bar's own step is that of the series: bars of evaluations, and of batches of which
-several make a step, are none of the training's.
+several make a step, do not belong to the training.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _by_epochs(case: JobCase, epochs: float) -> PlannedSteps | None:
     for one in case.logs.totals:
         if one.per_epoch and least <= one.total <= most and _in_step(case, one):
             least = most = one.total
-    # A part of a batch at an epoch's end is a step of its own, or none.
+    # A partial batch at an epoch's end is a step of its own, or is dropped.
     slack = epochs if rounded else 0.0
     low, high = least * epochs - slack, most * epochs - slack
     told = f"{least * epochs:.0f}"
@@ -143,14 +143,14 @@ def _pairs(case: JobCase) -> tuple[Floats, Floats]:
     times, values = epochs[0].times[good], epochs[0].values[good]
     if longest.times.size < 2 or not times.size:
         return nothing, nothing
-    # One after the other is written: the step's own value may come first or last.
+    # The values are written one after the other: the step's own may come first or last.
     after = np.clip(np.searchsorted(longest.times, times), 1, longest.times.size - 1)
     nearer = times - longest.times[after - 1] < longest.times[after] - times
     return longest.values[np.where(nearer, after - 1, after)], values
 
 
 def _in_step(case: JobCase, one: Total) -> bool:
-    """Whether an epoch's bar stands where the last step is, after some epochs."""
+    """Whether an epoch's bar is at the position of the last step, after some epochs."""
     last, slack = float(np.max(case.line.steps)), rise(case) + 1
     if one.total <= 0 or last < one.total or 4 * slack > one.total:
         return False

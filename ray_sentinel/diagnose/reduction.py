@@ -50,7 +50,7 @@ def _quantity(metric: str, labels: Mapping[str, str]) -> Quantity | None:
 
 
 def of_series(metric: str, labels: Mapping[str, str]) -> Reduce:
-    """The same for any series, even one that no quantity reads.
+    """How any series is reduced, even one that no quantity reads.
 
     >>> of_series("hw_rdma_port_state", {}), of_series("my_requests_total", {})
     ('min', 'last')

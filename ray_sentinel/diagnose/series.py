@@ -55,7 +55,7 @@ class Grid(msgspec.Struct, frozen=True):
     """Several series on one regular time axis.
 
     ``times`` (T,) are the right ends of buckets of ``step`` seconds; ``values`` (S, T) hold NaN
-    where a series has no sample in a bucket. ``labels`` has S entries.
+    if a series has no sample in a bucket. ``labels`` has S entries.
     """
 
     labels: tuple[dict[str, str], ...]

@@ -132,7 +132,7 @@ def _spread(part: Floats) -> float:
 
 
 def _cusum(part: Floats) -> Floats | None:
-    """Running sum of the winsorised deviations (N - 1,); None where the series is flat or short."""
+    """Running sum of the winsorised deviations (N - 1,); None if the series is flat or short."""
     if part.size < 2 * MIN_SIDE:
         return None
     centre = stats.middle(part)

@@ -28,14 +28,14 @@ def finite(values: Floats) -> Floats:
 
 
 def median(values: Floats, axis: int | None = None) -> Floats:
-    """Median of the finite values; NaN where there are none."""
+    """Median of the finite values; NaN if there are none."""
     ordered, known = _ordered(values, axis)
     last = np.maximum(known - 1, 0)
     return (_pick(ordered, last // 2) + _pick(ordered, (last + 1) // 2)) / 2
 
 
 def quantile(values: Floats, q: float, axis: int | None = None) -> Floats:
-    """Quantile ``q`` (0..1) of the finite values, linear between two; NaN where there are none."""
+    """Quantile ``q`` (0..1) of the finite values, linear between two; NaN if there are none."""
     ordered, known = _ordered(values, axis)
     place = q * np.maximum(known - 1, 0)
     left = np.floor(place).astype(np.intp)
@@ -65,21 +65,21 @@ def _pick(ordered: Floats, places: Ints) -> Floats:
 
 
 def mean(values: Floats, axis: int | None = None) -> Floats:
-    """Mean of the finite values; NaN where there are none."""
+    """Mean of the finite values; NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanmean(finite(values), axis=axis))
 
 
 def largest(values: Floats, axis: int | None = None) -> Floats:
-    """Greatest finite value; NaN where there are none."""
+    """Greatest finite value; NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanmax(finite(values), axis=axis))
 
 
 def smallest(values: Floats, axis: int | None = None) -> Floats:
-    """Least finite value; NaN where there are none."""
+    """Least finite value; NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanmin(finite(values), axis=axis))
@@ -194,7 +194,7 @@ def carried_both(values: Floats) -> Floats:
 
 
 def smoothed(values: Floats, width: int) -> Floats:
-    """Running mean over ``width`` cells of (T,), holes left out; NaN where all are holes."""
+    """Running mean over ``width`` cells of (T,), holes left out; NaN if all are holes."""
     width = min(width, values.size)
     if width <= 1:
         return values

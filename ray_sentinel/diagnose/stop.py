@@ -78,7 +78,7 @@ def _settled(case: JobCase, at: float, end: float) -> float:
         level = stats.middle(values[tail[tail.size // 2 :]])
         with np.errstate(invalid="ignore"):
             off = np.abs(values[tail] - level) > width
-        # What moves only near the end is no part of the beginning.
+        # Movement only near the end is not part of the beginning.
         off[int(0.6 * tail.size) :] = False
         last = stats.last_index(off)
         if last is not None:

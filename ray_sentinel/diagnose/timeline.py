@@ -101,7 +101,8 @@ def build(step: SeriesPanel, step_time: SeriesPanel, presence: Bools, times: Flo
 def superseded(line: Timeline, times: Floats) -> Bools:
     """(T,) cells whose steps were lost at a restart and repeated after it.
 
-    For a step that was done twice only the later time counts: the earlier one led nowhere.
+    For a step that was done twice only the later time counts: the result of the earlier one was
+    lost.
     """
     lost = np.zeros(times.size, dtype=bool)
     for restart in line.restarts:

@@ -43,7 +43,7 @@ def ghosts(view: View) -> dict[str, Bools]:
     least = max(int(GHOST_SECONDS / view.step), 5)
     found: dict[str, Bools] = {}
     frozen = [_frozen(row, least) for row in scrape.values]
-    # An exporter whose cycle time never moves at all was written so: it proves nothing.
+    # Some exporters always write a constant cycle time: that proves nothing.
     lively = [bool(np.nanmax(row) > np.nanmin(row)) for row in scrape.values]
     for index, row in enumerate(scrape.rows):
         cells = frozen[index]
@@ -110,8 +110,8 @@ def groups(families: frozenset[str]) -> tuple[dict[str, int], tuple[str, ...]]:
 
 
 def missing(view: View) -> list[str]:
-    """Missing families, each with what cannot be said without it, and the log that may explain
-    why."""
+    """Missing families, each with what cannot be determined without it, and the log that may
+    explain why."""
     alike = {"mem.used": ("mem.available", "mem.cgroup_used")}
     return [
         f"no {title} ({QUANTITIES[key].names[0].metric}): {lost}; see {log}"

@@ -48,7 +48,7 @@ def aliases(label_sets: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def host_of(labels: Mapping[str, str], known: Mapping[str, str]) -> str:
-    """The host of a series; empty where the labels name none."""
+    """The host of a series; empty if the labels name none."""
     for label in HOST_LABELS:
         if value := labels.get(label):
             return known.get(value, value)
@@ -57,7 +57,7 @@ def host_of(labels: Mapping[str, str], known: Mapping[str, str]) -> str:
 
 
 def gpu_of(labels: Mapping[str, str]) -> str:
-    """The GPU of a series; empty where it belongs to the whole host."""
+    """The GPU of a series; empty if it belongs to the whole host."""
     for label in GPU_LABELS:
         if value := labels.get(label):
             return value
@@ -109,7 +109,7 @@ class View:
         self.families = frozenset(source.families())
         self.interval = scrape_interval(source, self.families, start, end)
         self.step = step or cell_size(self.interval, end - start)
-        # Up to and with the cell that holds the end: what happened there is what ended the job.
+        # Including the cell that holds the end: what happened there ended the job.
         cells = max(1, int(np.ceil((end - start) / self.step - 1e-9)))
         self.times = axis(start, start + cells * self.step, self.step)
         self.hidden: dict[str, Bools] = {}
@@ -178,7 +178,8 @@ class View:
         rows, values = [], []
         for labels, series in zip(grid.labels, grid.values, strict=True):
             if quantity.group != "train":
-                # A loss that is not finite is news; a sensor that says so has said nothing.
+                # A loss that is not finite is a finding; a sensor value that is not finite is a
+                # missing one.
                 series = np.where(np.isfinite(series), series, np.nan)
             if np.isnan(series).all():
                 continue

@@ -28,8 +28,8 @@ class TakeStacks(Action, frozen=True, tag="take_stacks"):
 class AskRecorder(Action, frozen=True, tag="ask_recorder"):
     """Fetch the flight recorders of ``ranks``; answered by RecorderExplained.
 
-    ``failed``: ranks ended already, so that what is recorded has failed. ``overrun``: those of them
-    that were sent more than they had asked for.
+    ``failed``: ranks have already ended, so the recorded operations have failed. ``overrun``: those
+    of them that were sent more than they had asked for.
     """
 
     incident: str
@@ -47,7 +47,7 @@ class AskRas(Action, frozen=True, tag="ask_ras"):
 
 
 class AskArrivals(Action, frozen=True, tag="ask_arrivals"):
-    """See when the ranks of a job that goes on called their collectives; answered by
+    """Find out when the ranks of a running job called their collectives; answered by
     StragglersFound. ``offsets`` are seconds to add to the clocks of some ranks' hosts."""
 
     job: str
@@ -99,7 +99,7 @@ class Capture(Action, frozen=True, tag="capture"):
 
 
 class Publish(Action, frozen=True, tag="publish"):
-    """The incident has changed: keep it, rewrite its report, tell whoever listens."""
+    """The incident has changed: store it, rewrite its report, notify the receivers."""
 
     incident: Incident
 

@@ -1,8 +1,8 @@
-"""Activities that stacks show by the names of functions: waiting for requests, and long work.
+"""Activities recognised by function names in stacks: waiting for requests, and long work.
 
 The ranks of an inference engine wait for each other also while they wait for requests: one polls a
-socket or a queue, and hands what came (mostly nothing) to the others by a broadcast. All of them
-are then below the function that receives requests; one that is elsewhere has work, or is stuck.
+socket or a queue, and broadcasts what came (mostly nothing) to the others. All of them are then
+below the function that receives requests; one that is elsewhere has work, or is stuck.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ray_sentinel import regex as re
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.stacks import StackFact
 
-# Work that takes long by its nature, told by the names that people give to their functions.
+# Work that naturally takes long, recognised by the names that people give to their functions.
 #
 # A rank that sleeps in a function called ``save_checkpoint`` while its peers wait at a barrier
-# looks like one that hangs, for no library's frame says that it saves. Its own name does.
+# looks like one that hangs, because no library's frame shows that it saves. Only its own name does.
 
 LONG_ACTIVITIES = frozenset({"checkpoint", "compile", "startup"})
 """Activities that are everyday work although they keep the GIL, or sit in the kernel. They are told

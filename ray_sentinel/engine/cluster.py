@@ -83,14 +83,14 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.node, self.seen_at = snapshot.node, now
         self.last, self.clock_shift = (snapshot.sequence, snapshot.time), snapshot.clock_shift
         self.interval = snapshot.interval
-        # That it has left is Ray's word: a snapshot may have been under way.
+        # Ray decides whether it has left: a snapshot may have been under way.
         self.alive = None
         self.probe_asked_at = None
 
     def _learn_offset(self, offset: float, snapshot: Snapshot) -> None:
         last = self.last
         if last == (snapshot.sequence, snapshot.time):
-            return  # the same again: it was handed on, and not acknowledged in time
+            return  # the same again: it was passed on, and not acknowledged in time
         # Another agent has a clock of its own; so has one whose clock was set back.
         begins = last is None or snapshot.sequence <= last[0] or snapshot.time < last[1]
         if begins:
@@ -136,7 +136,8 @@ class AttemptJoiner(msgspec.Struct):
     An agent of torchrun counts the failures of its own workers (``TORCHELASTIC_RESTART_COUNT``); a
     node that joins later begins at 0, and a change of membership counts nowhere
     (``torch/distributed/elastic/agent/server``). So ranks that live at the same time and only
-    together are their world are of one attempt: the highest that one of them was told.
+    together make up their world belong to one attempt: the highest number that any of them was
+    told.
     """
 
     found: dict[ProcessId, int] = {}
@@ -251,7 +252,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 guessed[rank.rank.process] = job.ranks[rank.rank.process].first_seen
         for exit_ in map(self._placed_exit, snapshot.exits):
             left = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
-            # What it said last tells when it went; the process of a large job goes long after.
+            # Its last words show when it ended; a large process is gone only long after.
             words = exit_.last_words
             spoken = words.time if words is not None and words.kind != "detach" else exit_.at
             ended = min(now, min(exit_.at, spoken) + node.offset)
@@ -260,7 +261,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 left.record_exit(exit_, ended)
         for event in snapshot.events:
             pid = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
-            # Older lines of the log may be about a pid that another process has by now.
+            # Older lines of the log may be about a pid that now belongs to another process.
             if pid.isdecimal() and now - event.time - node.offset < OOM_SECONDS:
                 for job in self.jobs.values():
                     job.note_oom(snapshot.node.id, int(pid))
@@ -338,7 +339,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
 
     def _ray_view(self, ray_job: RayJobView, now: float) -> None:
         """Create the record of a Ray job's incidents: a job without ranks. For a job that has
-        ended, what is known of its end does not create it anew."""
+        ended, what is known of its end does not create it again."""
         known = self.jobs.get((ray_job.name, 0))
         if known is None or known.ray_job != ray_job.id:
             self._job(ray_job.name, 0, now).ray_job = ray_job.id
@@ -457,7 +458,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     @staticmethod
     def _is_new_generation(view: JobView, now: float) -> bool:
         # The same job under the same attempt number, started again after all its ranks had gone.
-        # Exits of the old one are still being told for a moment, hence the pause.
+        # Exits of the old one are still being reported for a moment, hence the pause.
         return view.ended_at is not None and now - view.ended_at > 10.0 and not view.live
 
 

@@ -1,9 +1,8 @@
 """Copies of mutable records, generated from their types, so that the original can keep changing.
 
-A record that is frozen, and what cannot change by itself, is shared by original and copy; all that
-can change is copied; the copy itself is not to be changed. What that is follows from the
-annotations and is found once for each type, so that a copy of some thousand records costs a few
-milliseconds.
+Frozen records and immutable values are shared by original and copy; everything mutable is copied;
+the copy itself must not be changed. Which is which follows from the annotations and is determined
+once for each type, so that a copy of some thousand records costs a few milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _NO_DICT: dict[Any, Any] = {}
 
 
 def copier(kind: type[T]) -> Callable[[T], T]:
-    """A function that copies records of this type. Raises TypeError where the type contains
+    """A function that copies records of this type. Raises TypeError if the type contains
     something unknown here."""
     found = _Copiers().of(inspect.type_info(kind))
     return found if found is not None else _same

@@ -13,8 +13,8 @@ MEMORY = 512
 class DurationStats(msgspec.Struct, dict=True):
     """The most recent durations of one kind, in seconds, and the timeout that they justify.
 
-    A single long one (the first checkpoint) proves nothing; the second of its kind is a habit. So
-    what is usual is the 95th percentile, and beside it the second longest of all that are kept.
+    A single long one (the first checkpoint) proves nothing; a second one is a habit. So the usual
+    is the 95th percentile, and also the second longest of all that are kept.
     """
 
     recent: list[float] = []

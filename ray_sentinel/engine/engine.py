@@ -71,8 +71,8 @@ first tick comes after three at most."""
 class Engine:
     """Pure: no input or output, no clock. Times come with the events.
 
-    All that it knows is ``state``, whose ``packed`` is its snapshot: an engine that is given that
-    goes on as if it were the one that made it.
+    All that it knows is ``state``, whose ``packed`` is its snapshot: an engine that starts from a
+    snapshot continues exactly like the one that made it.
 
     Raises ConfigError from the constructor where a rule's thresholds are wrong.
     """
@@ -302,8 +302,8 @@ class Engine:
 
     def _probes(self, now: float) -> list[AnyAction]:
         asked: list[AnyAction] = []
-        # A node without ranks is nobody's loss, and may be silent for days, if its agent was taken
-        # off.
+        # The loss of a node without ranks harms no job, and it may be silent for days if its agent
+        # was taken off.
         busy = self.view.busy_nodes()
         for node_id, node in self.view.nodes.items():
             due = node.probe_asked_at is None or now - node.probe_asked_at > PROBE_EVERY
@@ -362,11 +362,12 @@ class Engine:
         return self._early_tick(now)
 
     def _timed(self, event: StacksTaken, now: float) -> tuple[StackFact, ...]:
-        """The facts with the moments at which they were seen, on our clock: what came late tells of
+        """The facts with the moments at which they were seen, on our clock: a late answer describes
         a moment long ago, and what the rank did since counts more.
 
-        A node stamps its facts with its wall clock, which may have been set: they were seen between
-        question and answer. Where it has not, on time is now, and late is when they were asked for.
+        A node stamps its facts with its wall clock, which may have been set, so the times are
+        limited to those between question and answer. Facts without a stamp count as seen now if
+        they are on time, or when they were requested if they are late.
         """
         asked = event.asked_at
         usual = now if asked is None else min(now, asked)

@@ -43,8 +43,8 @@ class Tick(EngineEvent, frozen=True, tag="tick"):
 class Resumed(EngineEvent, frozen=True, tag="resumed"):
     """The coordinator is back after a restart, or took over a log; nobody was listening before.
 
-    Until the next tick agents find it again, and what was asked for and not answered is asked for
-    again right before that tick.
+    Until the next tick agents find it again, and unanswered requests are repeated right before that
+    tick.
     """
 
 
@@ -91,7 +91,7 @@ class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
 
 
 class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
-    """The flight recorders of a job's ranks; ``facts`` is None where there were none."""
+    """The flight recorders of a job's ranks; ``facts`` is None if there were none."""
 
     incident: str
     facts: RecorderFacts | None
@@ -99,7 +99,7 @@ class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
 
 
 class RasExplained(EngineEvent, frozen=True, tag="ras"):
-    """NCCL RAS's answer about a job; ``facts`` is None where no service could be asked."""
+    """NCCL RAS's answer about a job; ``facts`` is None if no service could be asked."""
 
     incident: str
     facts: RasFacts | None
@@ -107,7 +107,7 @@ class RasExplained(EngineEvent, frozen=True, tag="ras"):
 
 
 class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):
-    """The stragglers of a running job; ``facts`` is None where no rank has a recorder."""
+    """The stragglers of a running job; ``facts`` is None if no rank has a recorder."""
 
     job: str
     attempt: int
@@ -130,7 +130,7 @@ class RayJobLooked(EngineEvent, frozen=True, tag="ray_job"):
 
 
 class EndedCallsTold(EngineEvent, frozen=True, tag="ended_calls"):
-    """How long the ended calls of a Ray job took, and when calls began and ended; empty where Ray
+    """How long the ended calls of a Ray job took, and when calls began and ended; empty if Ray
     does not report it."""
 
     ray_job: str

@@ -28,7 +28,7 @@ class Failures:
             # Items are taken one by one, so that those from before the failure count.
             for item in work():
                 found.append(item)  # noqa: PERF402
-        # One part's mistake must not end the others; whoever runs the engine logs it.
+        # One part's mistake must not stop the others; the engine's caller logs it.
         except Exception as error:  # noqa: BLE001
             self._note(part, error)
         return found

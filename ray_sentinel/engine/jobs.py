@@ -166,10 +166,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def key(self) -> tuple[str, int]:
+        """Identifies it: job and attempt."""
         return self.job, self.attempt
 
     @property
     def live(self) -> tuple[RankView, ...]:
+        """The living ranks."""
         if self._live is None:
             self._live = tuple(view for view in self.ranks.values() if view.alive)
         return self._live
@@ -192,6 +194,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def world_size(self) -> int | None:
+        """The number of ranks that the job should have; None if no rank knows it."""
         # After a restart with other nodes, ranks that ended before had another world size.
         views = self.live or self.ranks.values()
         return max((view.rank.world_size or 0 for view in views), default=0) or None
@@ -210,10 +213,12 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def counts_steps(self) -> bool:
+        """Whether any rank reports steps."""
         return any(view.counts_steps for view in self.ranks.values())
 
     @property
     def step(self) -> int | None:
+        """The highest step of the living ranks; None without any."""
         steps = [view.progress.step for view in self.live if view.progress is not None]
         return max((step for step in steps if step is not None), default=None)
 
@@ -313,9 +318,9 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def moved_at(self) -> float:
         """When the job last moved; for an ended job, its last movement.
 
-        That any rank got on is enough. That a rank's main thread works says little while all others
-        stand still (it may spin): so work counts as soon as half of the ranks do it. Ranks that
-        wait for others to join look for them all the time, and do not get on.
+        Progress of any rank is enough. A main thread that is working says little while all others
+        stand still (it may spin), so work counts only if half of the ranks do it. Ranks that wait
+        for others to join look for them all the time, and make no progress.
         """
         views = self.live or list(self.ranks.values())
         if not views:
@@ -377,7 +382,8 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         ]
 
     def _one_does_not_start(self) -> bool:
-        """Whether a rank stands where nothing starts up, while others wait for it to join."""
+        """Whether a rank stands still at a place that is not part of start-up, while others wait
+        for it to join."""
         return any(
             not look.waits_for_others and phase_of(look) not in STARTING
             for look in self._fresh_looks()
@@ -438,7 +444,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """Whether most of its ranks have ended without an error, so that the rest is cleaning
         up."""
         if len(self.live) == len(self.ranks):
-            return False  # as each tick asks of thousands
+            return False  # each tick asks this for thousands of ranks
         if not any(view.left_in_peace for view in self.ranks.values()):
             return False
         # A rank that another process has taken over has not left.
@@ -461,7 +467,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def exits_and_dying(self) -> list[tuple[float, Exit]]:
         """Exits since the last incident, and those that will follow within seconds."""
         told = {exit_.rank.process for _, exit_ in self.exits}
-        # Hardly any has said something: the others are not even asked.
+        # Hardly any rank has last words: the others are skipped.
         spoke = [
             view
             for view in self.live
@@ -487,9 +493,9 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         at: float,
     ) -> bool:
         """Drop ranks of ``node`` that ``homes`` shows only in other jobs. What a process's
-        variables say is a guess until it attaches. Against what a process said itself, whose record
-        may be unreadable for a moment, that guess counts only after a while; ``guessed`` is since
-        when it has been made. Returns whether there were any."""
+        variables say is a guess until it attaches. It overrides what a process itself reported,
+        whose record may be unreadable for a moment, only after a while; ``guessed`` is since when
+        the guess has been made. Returns whether there were any."""
         key = self.key
         moved = [
             view
@@ -531,14 +537,14 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         self.exits.forget_replaced(edge, live, self.ranks)
 
     def _regroup(self) -> None:
-        """Find anew which ranks are on which node."""
+        """Recompute which ranks are on which node."""
         self._on_node.clear()
         for process, view in self.ranks.items():
             self._on_node.setdefault(view.node, {})[process] = view
         self._count_anew()
 
     def _count_anew(self) -> None:
-        """Forget the derived counts, because a rank has come, has ended, or lives after all."""
+        """Forget the derived counts, because a rank has come, has ended, or turned out to live."""
         self._live = self._live_nodes = None
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:

@@ -83,7 +83,7 @@ class PhaseBook(msgspec.Struct, dict=True):
         """Record that a rank was in ``phase`` between two times (s) of one clock.
 
         All ranks go through a phase together: what overlaps is one occurrence, as long as the
-        longest of them. A rank that comes a second time begins another.
+        longest of them. A rank that enters the phase again begins another occurrence.
         """
         seconds, last = max(0.0, ended - begun), self.last.get(phase)
         if last is None or begun >= last.ended or rank in last.ranks:
@@ -141,7 +141,7 @@ _KEPT = range(MOST_KEPT)
 
 
 def infer(facts: Iterable[StackFact]) -> str:
-    """The start-up phase that more than half of the ranks' stacks show; "" where there is none."""
+    """The start-up phase that more than half of the ranks' stacks show; "" if there is none."""
     seen = [phase_of(fact) for fact in facts]
     if not seen:
         return ""

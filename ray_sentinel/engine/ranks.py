@@ -117,6 +117,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def alive(self) -> bool:
+        """Whether its process lives, as far as was reported."""
         return self.exit is None and self.gone_at is None
 
     @property
@@ -137,13 +138,14 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def counts_steps(self) -> bool:
+        """Whether it has reported steps."""
         return self.steps_recorded > 0
 
     def dying(self) -> tuple[float, Exit] | None:
         """Its last words as an exit, and their time, while its process still exists.
 
-        A large process on a busy node takes seconds to go. A rank that has got on since is not
-        dying, whatever it said.
+        A large process on a busy node takes seconds to go. A rank that has made progress since is
+        not dying, whatever it said.
         """
         words = self.progress.last_words if self.progress else None
         if not self.alive or words is None or words.kind == "detach":
@@ -168,20 +170,23 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def unfed(self) -> bool:
-        """Whether it is runnable but gets no CPU: throttled by its control group, or crowded
-        out."""
+        """Whether it is runnable but gets no CPU: throttled by its control group, or displaced by
+        other processes."""
         return self.idle and self.process.state == "R"
 
     @property
     def process(self) -> ProcessState:
+        """Its process in the last snapshot."""
         return self.snapshot.process
 
     @property
     def progress(self) -> Progress | None:
+        """What it reported about itself; None if it is not attached."""
         return self.snapshot.progress
 
     @property
     def phase(self) -> str:
+        """Its declared phase; empty if it is not attached."""
         return self.snapshot.progress.phase if self.snapshot.progress else ""
 
     def update(
@@ -189,7 +194,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     ) -> list[float]:
         """Apply a newer snapshot. Returns the durations (s) of the steps that ended since.
 
-        ``disturbed``: our own tools are at it, so that what it does is no sign of its own.
+        ``disturbed``: our own tools are working on it, so that its activity is no sign of progress.
         """
         before, self.snapshot = self.snapshot, snapshot
         elapsed, passed = node_time - self.node_time, at - self.seen_at
@@ -236,13 +241,13 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     ) -> None:
         """Apply newer stacks. Where nobody counts steps, another place in the code is movement.
 
-        ``job_moved``: when the job last moved; that a look before that was elsewhere is no news.
-        ``most_moved``: when most of its ranks last did, if not then too: one that does nothing but
-        come back to where it has been since (asks again, waits, asks again) does not get on.
+        ``job_moved``: when the job last moved; a different place in a look before that is no
+        movement. ``most_moved``: when most of its ranks last did, if not then too: a rank that only
+        returns to places where it has been since (asks again, waits, asks again) makes no progress.
         """
         last = self.looks[-1] if self.looks else None
         if fact.error or (last is not None and fact.at < last.at):
-            return  # a look that comes late is no news where a later one came before it
+            return  # a late look shows no movement if a later one came before it
         loops = last is not None and _same_function(last, fact)
         if loops:
             self.looped_at = fact.at
@@ -250,7 +255,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         since = job_moved if most_moved is None else most_moved
         known = any(old.at >= since and old.signature == fact.signature for old in self.looks)
         if news and (loops or (known and self.idle)) and not self.counts_steps:
-            # One rank that goes round in a loop does not get the others on.
+            # One rank that goes round in a loop is no progress for the others.
             self.moved_at = max(self.moved_at, fact.at)
         elif news and not self.counts_steps:
             self._advanced(fact.at)
@@ -330,8 +335,8 @@ def _same_function(one: StackFact, other: StackFact) -> bool:
 def is_stuck(view: RankView, moved: float, seconds: float) -> bool:
     """Whether its looks since ``moved``, spanning at least ``seconds``, show it at no new place.
 
-    One that computes and waits in turn is at work. What hardly runs at all may go round: a loop
-    that asks for something again and again does not get on.
+    One that computes and waits in turn is at work. One that hardly runs at all may go round: a loop
+    that asks for something again and again makes no progress.
     """
     looks = [look for look in view.looks if look.at >= moved]
     if view.working or not looks:

@@ -22,7 +22,7 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Finding
 
-# The findings of rules that prove something of single ranks by what their processes show.
+# Findings of rules that prove something about single ranks from the state of their processes.
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):

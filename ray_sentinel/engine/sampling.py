@@ -43,8 +43,8 @@ def routine_samples(
 ) -> Iterator[SamplingRequest]:
     """The samples that are due in jobs without step counts that have gone quiet.
 
-    A main thread that polls a device burns a CPU whether the job gets on or not; only another
-    stack shows that it moves. Ranks that count steps need no look.
+    A main thread that polls a device burns a CPU whether or not the job makes progress; only
+    another stack shows that it moves. Ranks that count steps need no look.
     """
     for job in view.jobs.values():
         if job.key in busy or job.counts_steps or not job.live:

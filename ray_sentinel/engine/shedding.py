@@ -28,7 +28,7 @@ LEAST_PULSE = 300.0
 def drop_oldest(state: EngineState, now: float) -> str:
     """Drop the oldest data of the first part that can spare any.
 
-    Returns the name of that part; "" where no part has anything left to drop.
+    Returns the name of that part; "" if no part has anything left to drop.
     """
     for part, let_go in PARTS.items():
         if let_go(state, now):

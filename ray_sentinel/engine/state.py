@@ -136,7 +136,7 @@ def _packed_incidents(now: float, incidents: dict[str, Incident], number: int) -
 def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
     """The state in a snapshot, and a sentence about what could not be read ("" if all could).
 
-    Raises ValueError where not even the incidents can be read.
+    Raises ValueError if not even the incidents can be read.
     """
     problem = ""
     try:
@@ -150,7 +150,7 @@ def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
 
 
 def incidents_in(snapshot: bytes) -> dict[str, Incident]:
-    """The incidents of a snapshot, suspicions too, by id. Raises ValueError where they cannot be
+    """The incidents of a snapshot, suspicions too, by id. Raises ValueError if they cannot be
     read."""
     return _incidents.decode(snapshot).store.incidents
 

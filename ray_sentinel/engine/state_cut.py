@@ -39,7 +39,7 @@ class StateCut:
     ) -> None:
         """``jobs`` are the cut's own; ``whole`` packs them with the series that it is given, each
         packed already, and ``incidents`` what is left where that cannot be had. ``series`` is None
-        where they are known to be too large. ``lock`` keeps the engine from changing them."""
+        if they are known to be too large. ``lock`` keeps the engine from changing them."""
         self.lost = ""
         """What had to be left out, and why."""
         self._jobs = list(jobs)

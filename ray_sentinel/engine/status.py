@@ -96,7 +96,7 @@ def status_picture(
     stragglers: StragglerWatch | None = None,
     alerts: AlertBook | None = None,
 ) -> StatusPicture:
-    """All that ``status`` tells of the jobs as they are now."""
+    """All that ``status`` shows about the current jobs."""
     open_ones = _open(incidents)
     served = loads(view, now)
     jobs = [

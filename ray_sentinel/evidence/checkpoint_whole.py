@@ -53,7 +53,8 @@ def why_incomplete(
     if markers and not _has_marker(layout, markers, names, alone):
         return f"{markers[0]}, which is written last, is missing"
     if layout == "dcp" and not any(size for path, size in sizes if path.endswith(".distcp")):
-        # A single one may be: a rank, or one of its writing threads, had nothing to save.
+        # A single empty file is possible: a rank, or one of its writing threads, had nothing to
+        # save.
         return "all its .distcp files are empty"
     return _missing_shards(names)
 

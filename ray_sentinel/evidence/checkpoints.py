@@ -8,8 +8,8 @@ Recognised layouts: ``step_N/``, ``global_step_N/`` and ``global_stepN/`` (verl,
 ``epoch=3-step=1000.ckpt``, ``ep0-ba1000-rank0.pt`` or ``ckpt_1000.pt`` (see
 ``checkpoint_layouts``). ``latest`` may be a link, a file that names the step, or absent.
 
-What makes one whole is the file that its writer writes last: DCP's ``.metadata``, Orbax's
-``_CHECKPOINT_METADATA`` or ``commit_success.txt``, Megatron's tracker, Transformers'
+A checkpoint is complete once the file exists that its writer writes last: DCP's ``.metadata``,
+Orbax's ``_CHECKPOINT_METADATA`` or ``commit_success.txt``, Megatron's tracker, Transformers'
 ``trainer_state.json``, DeepSpeed's ``latest`` (see ``checkpoint_whole``). Without such a file one
 is whole if it is no temporary folder, holds no ``.tmp`` or ``.incomplete`` file, lacks none of its
 numbered shards, and is not smaller than half the usual size.

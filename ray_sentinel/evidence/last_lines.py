@@ -63,7 +63,8 @@ def _last_raised(lines: Sequence[ScannedLine]) -> tuple[int, Raised | None]:
 
 
 def _first_fatal(lines: Sequence[ScannedLine], last: int) -> str:
-    """Of the lines about a crash, which follow each other, the reason where one gives it."""
+    """The line of a crash's consecutive lines that gives the reason, if one does; otherwise the
+    first."""
     near = [line.text for line in lines[max(0, last - _CONSEQUENCE) : last + 1]]
     fatal = [text for text in near if _FATAL.search(text)]
     return next((text for text in fatal if "what():" in text), fatal[0])

@@ -75,7 +75,7 @@ def parse_load(text: str) -> ServerLoad:
     or cannot be parsed."""
     replicas: dict[tuple[str, str], list[Sample]] = {}
     for sample in _samples(_LINE, text):
-        # SGLang tells some figures once more for each priority.
+        # SGLang repeats some figures for each priority.
         if not sample.labels.get("priority"):
             replicas.setdefault((sample.name, sample.labels.get("dp_rank", "")), []).append(sample)
     values: dict[str, list[float]] = {}
@@ -102,7 +102,7 @@ def parse_load(text: str) -> ServerLoad:
 def parse_serve(text: str) -> dict[str, ServerLoad]:
     """The load of every Ray Serve deployment in a node's metrics, by ``serve-APP-DEPLOYMENT``.
 
-    Raises InputError where they cannot be parsed.
+    Raises InputError if they cannot be parsed.
     """
     counts: dict[str, dict[str, float]] = {}
     buckets: dict[str, dict[tuple[tuple[str, str], ...], dict[float, float]]] = {}

@@ -2,7 +2,7 @@
 
     trainer = Trainer(..., callbacks=[LightningCallback()])
 
-Steps, validations and checkpoints are told. Optimizer steps are counted, so that accumulated
+Steps, validations and checkpoints are reported. Optimizer steps are counted, so that accumulated
 batches are one step.
 """
 
@@ -58,7 +58,7 @@ class LightningCallback(Callback):  # type: ignore[misc]
 
     def on_save_checkpoint(self, *_: Any) -> None:
         """Enter the phase "checkpoint"."""
-        # Called while the checkpoint is put together; that it is written is told by what follows.
+        # Called while the checkpoint is put together; the next call shows that it has been written.
         self._phases.begin(self._sentinel, "checkpoint")
 
     def on_train_epoch_start(self, *_: Any) -> None:

@@ -17,7 +17,7 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 log = logging.getLogger(__name__)
 
 
-# No UserCallback: those are told of reports and exceptions only, never of the workers.
+# Not a UserCallback: those learn only of reports and exceptions, never of the workers.
 class RayTrainCallback(WorkerGroupCallback):  # type: ignore[misc]
     """Runs in Ray Train's controller. Arguments go to ``ray_sentinel.attach`` in the workers."""
 

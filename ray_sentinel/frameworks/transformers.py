@@ -2,8 +2,8 @@
 
     trainer = Trainer(..., callbacks=[TransformersCallback()])
 
-Steps, evaluations and checkpoints are told; the loss and the gradient norm are as ``logging_steps``
-makes them.
+Steps, evaluations and checkpoints are reported; the loss and the gradient norm are as
+``logging_steps`` makes them.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ def _state(index: str, device: Path) -> GpuState:
 
 
 def _heat(device: Path) -> int | None:
-    """Of the junction, as :9400 has it, in m°C; of the first sensor where none is named so."""
+    """The temperature of the junction, as on :9400, in m°C; of the first sensor if none has that
+    name."""
     for label in sorted(device.glob("hwmon/hwmon*/temp*_label")):
         if kernel_text(label) == "junction":
             return kernel_number(label.with_name(label.name.replace("_label", "_input")))

@@ -18,7 +18,7 @@ from ray_sentinel.model.health import BlockedTask, NodeView, TransportLines
 from ray_sentinel.model.triage import LogLine
 from ray_sentinel.text import one_line
 
-# Tasks in uninterruptible sleep (D), with what the kernel says of where they wait.
+# Tasks in uninterruptible sleep (D), with where they wait according to the kernel.
 #
 # Only ``stat`` is read of every task: unlike ``cmdline`` it never waits for the process's memory
 # lock, which a stuck process may hold (``man 5 proc``). A task counts if it is found in D state
@@ -72,7 +72,7 @@ def _described(proc: Path, pid: int, tid: int) -> BlockedTask:
     wchan = kernel_text(task / "wchan").strip()
     stack = [line.partition("] ")[2] or line for line in kernel_text(task / "stack").splitlines()]
     name = kernel_text(task / "stat").partition("(")[2].rpartition(")")[0]
-    # ``cmdline`` may wait for the memory lock that a blocked process holds: the name has to do.
+    # ``cmdline`` may wait for the memory lock that a blocked process holds: the name must suffice.
     return BlockedTask(
         pid=pid,
         tid=tid,

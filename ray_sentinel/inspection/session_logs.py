@@ -66,7 +66,7 @@ def _lines_with_hints(files: list[FoundLog]) -> Iterator[LogLine]:
                     if any(hint in data for hint in HINTS):
                         yield from _hinting(item.file.label, data)
         except (InputError, *READ_ERRORS):
-            continue  # rotated away, or no text: the others may tell
+            continue  # rotated away, or not text: the others may still show it
 
 
 def _hinting(label: str, data: bytes) -> Iterator[LogLine]:

@@ -5,8 +5,8 @@
     mask_record(snapshot)                              # every text in a record
 
 Three readers find them: ``formats`` by their own form, ``fields`` by the name beside them, and
-``programs`` by the command that takes them. What one of them found is masked wherever the same text
-says it again. Pure; the time is linear in the text's length.
+``programs`` by the command that takes them. What any of them finds is masked wherever it occurs
+again in the same text. Pure; the time is linear in the text's length.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def mask(text: str) -> str:
 
 
 def _may_hold(text: str, lower: str) -> bool:
-    """Whether there may be a secret to look for, told quickly for most lines."""
+    """Whether the text may hold a secret; a quick test that settles most lines."""
     return (
         any(hint in lower for hint in _HINTS)
         or any(form in text for form in _FORMS)
@@ -85,7 +85,7 @@ def _may_hold(text: str, lower: str) -> bool:
 
 
 def mask_tail(text: str, before: str = "") -> str:
-    """The end of a longer text, masked; ``before`` is what is known of the text before it.
+    """The end of a longer text, masked; ``before`` is the known part of the text before it.
 
     If nothing is known, the first line may begin inside a secret: anything in it that looks random
     is removed.
@@ -102,7 +102,7 @@ _LONG = re.compile(r"[A-Za-z0-9+/=_.~%-]{16,}")
 
 
 def mask_bytes(data: bytes) -> bytes:
-    """The same for UTF-8; other bytes stay as they are."""
+    """``mask`` for UTF-8 in bytes; other bytes stay unchanged."""
     text = data.decode("utf-8", "surrogateescape")
     masked = mask(text)
     return data if masked is text else masked.encode("utf-8", "surrogateescape")
@@ -199,7 +199,7 @@ def _record(value: Any) -> Any:
 
 @cache
 def _with_text(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The fields of a record that may hold text, by what they are declared to be."""
+    """The fields of a record that may hold text, according to their declared types."""
     return tuple(
         field.name
         for field in msgspec.structs.fields(kind)
@@ -209,7 +209,7 @@ def _with_text(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 @lru_cache(8192)
 def _short(text: str) -> str:
-    """The masked text, remembered: names and states come again with every report."""
+    """The masked text, remembered: names and states recur in every report."""
     return mask(text)
 
 

@@ -1,5 +1,5 @@
-"""Secrets that show by the name beside them, in whatever syntax: ``NAME=value``, JSON (escaped,
-too), YAML, Python's reprs, headers, options of command lines, tables.
+"""Secrets that are recognised by the name beside them, in whatever syntax: ``NAME=value``, JSON
+(escaped, too), YAML, Python's reprs, headers, options of command lines, tables.
 
 A scanner, not one expression: a name is found by its stem, the separator and the value after it are
 read by rules of their own, and the scan goes on after the value. So the time is linear.
@@ -104,7 +104,7 @@ _MOST_BRACKET = 4000
 
 
 class _Field:
-    """A name in the text, and what stands around it."""
+    """A name in the text, and what surrounds it."""
 
     __slots__ = (
         "around",
@@ -153,7 +153,7 @@ class _Field:
         """The quote, or NUL, right before it: then a header's value may hold spaces."""
 
     def _is_first(self, begin: int) -> bool:
-        """Nothing but indentation, quotes or what a logger puts there is before it on its line."""
+        """Whether only indentation, quotes or a logger's prefix precede it on its line."""
         line = max(self.text.rfind("\n", max(0, begin - 400), begin) + 1, begin - 400, 0)
         while begin > line and self.text[begin - 1] in "\"'":
             begin -= 1
@@ -238,7 +238,7 @@ def _opens_pair(field: _Field) -> bool:
 
 
 def _fills_cell(field: _Field) -> bool:
-    """Whether nothing else stands in its cell of a table, or before it on its line."""
+    """Whether nothing else is in its cell of a table, or before it on its line."""
     before = field.text[max(0, field.begin - 80) : field.begin].rstrip(" \t\"'`")
     return not before or before[-1] in "|\u2502\n"
 
@@ -358,7 +358,7 @@ def _quoted(field: _Field, opened: re.Match[str], kind: str) -> Iterator[Span]:
 
 
 def _shell_word_end(text: str, at: int) -> int:
-    """Where a word of a shell ends that goes on behind its first quote: ``'it'\\''s mine'``."""
+    """Where a shell word ends that continues after its first quote: ``'it'\\''s mine'``."""
     limit = _line_end(text, at)
     while at < limit:
         character = text[at]
@@ -533,8 +533,8 @@ def _unquoted_end(field: _Field, begin: int, at: int, kind: str) -> int:
 
 
 def _header_end(field: _Field, at: int) -> int:
-    """Where a header's value ends: with the line, or at the quote in which the whole header
-    stands."""
+    """Where a header's value ends: with the line, or at the quote that encloses the whole
+    header."""
     text = field.text
     end = _line_end(text, at)
     before = text[max(0, text.rfind("\n", 0, field.begin) + 1, field.begin - 400) : field.begin]
@@ -624,7 +624,7 @@ def _is_plain(value: str) -> bool:
 
 
 def _is_secret(field: _Field, value: str, kind: str, *, quoted: bool) -> bool:
-    """Whether a value is what its name says."""
+    """Whether a value really is the secret that its name announces."""
     level = field.strength
     head = field.name.lower()
     if _is_plain(value) or _REFERENCE.fullmatch(value):

@@ -1,9 +1,9 @@
-"""Secrets that show by their own form, whatever stands around them.
+"""Secrets that are recognised by their own form, whatever surrounds them.
 
 The token formats are those of the vendors' documents and of gitleaks' rules (config/gitleaks.toml,
 https://github.com/gitleaks/gitleaks, MIT License, Copyright (c) 2019 Zachary Rice), without their
-lookaround and with shorter minimum lengths, for a token that a tail has cut is a secret still. Each
-is looked for only where its fixed beginning stands in the text.
+lookaround and with shorter minimum lengths, because a truncated token is still a secret. Each is
+searched for only where its fixed beginning occurs in the text.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ _MOST_AUTHORITY = 600
 
 
 def lower_case(text: str) -> str:
-    """``text`` in lower case, place by place: one letter alone grows by that, and is left out."""
+    """``text`` in lower case, with every position unchanged: the one letter that would become
+    longer is replaced first."""
     return (text if text.isascii() else text.replace("\u0130", "I")).lower()
 
 
@@ -216,7 +217,7 @@ def _of_form(text: str, prefix: str) -> Iterator[Span]:
 
 @lru_cache(None)
 def _token(prefix: str) -> re.Pattern[str]:
-    # An escape may stand before it: \\nhf_...
+    # An escape may precede it: \\nhf_...
     return re.compile(rf"(?:\\[nrt]|\b)({TOKENS[prefix]})")
 
 
@@ -247,7 +248,7 @@ def _userinfo(text: str, begin: int, end: int, scheme: str) -> Iterator[Span]:
     authority = slash.start() if slash else end
     at = text.rfind("@", begin, authority)
     if at < 0:
-        # A password with a slash in it that nobody has quoted.
+        # A password with an unescaped slash in it.
         colon = text.find(":", begin, authority)
         at = text.find("@", authority, end) if slash else -1
         if colon < 0 or at < 0 or _PORT.match(text, colon + 1, authority):
@@ -309,7 +310,7 @@ def private_keys(text: str) -> Iterator[Span]:
             yield body, stop
     floor = 0
     for end in ends:
-        # What stands before an END whose BEGIN is gone.
+        # What precedes an END whose BEGIN is missing.
         start = _block_before(text, max(floor, end - _MOST_BLOCK), end)
         if start < end:
             yield start, end
@@ -318,7 +319,7 @@ def private_keys(text: str) -> Iterator[Span]:
 
 
 def _cut_block(text: str, start: int, limit: int) -> int:
-    """Where a body without an end stops: with the first line that is none of its lines."""
+    """Where a body without an end stops: before the first line that does not belong to it."""
     last = start
     position = start
     first = True
@@ -339,7 +340,7 @@ def _cut_block(text: str, start: int, limit: int) -> int:
 
 
 def _lines_of_base64(text: str) -> Iterator[Span]:
-    """Bodies of which neither end is there: lines as wide as keys are written."""
+    """Bodies with neither end present: lines of the width in which keys are written."""
     lines = []
     for match in _LONG_BASE64.finditer(text):
         line = match.group()

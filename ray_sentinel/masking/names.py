@@ -1,7 +1,7 @@
 """Which names hold secrets: ``HF_TOKEN`` and ``dbPassword`` do, ``pad_token`` does not.
 
-A name is split into its words; the last one is what the value is, those before it say whose.
-Training uses "token" and "key" for what is no secret: some words before them say so.
+A name is split into its words; the last one says what the value is, those before it whose. Training
+uses "token" and "key" also for things that are not secret: some words before them show that.
 """
 
 from __future__ import annotations

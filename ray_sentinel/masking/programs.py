@@ -189,7 +189,7 @@ def _netrc(text: str) -> Iterator[Span]:
 
 
 def _refused_inputs(text: str) -> Iterator[Span]:
-    """What pydantic shows of a value that it refused; the field's name stands on a line above."""
+    """What pydantic shows of a value that it refused; the field's name is on a line above."""
     for found in _INPUT_VALUE.finditer(text):
         above = text[max(0, found.start() - 600) : found.start()]
         names = [name for pair in _FIELD_LINE.findall(above) for name in pair if name]
@@ -226,13 +226,14 @@ def _bare(text: str, span: Span) -> Span:
 def commands(text: str, words: Sequence[Span]) -> Iterator[Iterator[Span]]:
     """The secrets of each known program among the words.
 
-    A program that stands before in the same command, with the same verbs, has these options too:
-    it is read once, or a line of nothing but programs would take the square of its length.
+    An earlier program in the same command, with the same verbs, has these options too: it is read
+    only once, because a line of nothing but programs would otherwise take time quadratic in its
+    length.
     """
     texts = [text[start:end] for start, end in words]
     begin = 0
     while begin < len(words):
-        # With the word that ends the command, for it is that word which ``options`` ends at.
+        # Including the word that ends the command, because ``options`` ends at that word.
         end = next((at for at in range(begin, len(words)) if _ends_command(texts[at])), len(words))
         seen = set()
         for at in range(begin, end):

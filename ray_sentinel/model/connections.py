@@ -1,4 +1,4 @@
-"""TCP connections between the processes of jobs, and on which of them an answer is awaited."""
+"""TCP connections between the processes of jobs, and which of them an answer is awaited on."""
 
 from __future__ import annotations
 

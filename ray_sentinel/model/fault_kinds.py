@@ -1,4 +1,4 @@
-"""The kinds of faults: what is said about a culprit, what to do next, and how the engine treats the
+"""The kinds of faults: the words about a culprit, what to do next, and how the engine treats the
 kind.
 
 What each means, and how it is recognised, is in ``docs/rules.md``.
@@ -16,7 +16,7 @@ READ_LAST_LINES = "Read the rank's last log lines in the bundle; its peers' erro
 
 
 class KindOfFault(msgspec.Struct, frozen=True, kw_only=True):
-    """What the program says about one kind of fault."""
+    """The texts about one kind of fault, and how it is treated."""
 
     phrase: str
     """What follows the name of a culprit, as in "rank 3 has ended"."""

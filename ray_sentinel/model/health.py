@@ -69,7 +69,7 @@ class DeviceTraffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransportLines(msgspec.Struct, frozen=True, kw_only=True):
-    """What NCCL's own lines in a node's logs say."""
+    """What NCCL's own lines in a node's logs show."""
 
     used: Transport = ""
     """The transport in use, from ``via NET/...``, ``Using network ...``, ``Selected provider is
@@ -104,7 +104,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayResources(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray has, what it has allotted, and what is requested in vain."""
+    """What Ray has, what it has allocated, and which requests are unmet."""
 
     gpus_total: float = 0.0
     gpus_allotted: float = 0.0

@@ -211,7 +211,7 @@ class Milestone(msgspec.Struct, frozen=True):
 
 
 def notified(at: float, state: str) -> Milestone:
-    """The milestone that all receivers have got the notice of the incident's state."""
+    """The milestone: all receivers have received the notice of the incident's state."""
     return Milestone(at, "notified", f"as {state}")
 
 

@@ -1,7 +1,7 @@
 """Records that a notebook shows as pages.
 
-A record knows nothing of pages: whoever makes them (``report.notebook``) says here how. Until that
-is loaded a notebook shows the record's fields, as any interpreter does.
+Records do not depend on pages: the module that makes them (``report.notebook``) registers here how.
+Until it is loaded, a notebook shows the record's fields, as any interpreter does.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class PlacedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """The control store's answer about what has not been placed for long."""
+    """The control store's answer about what has long been waiting for placement."""
 
     total_on: dict[str, dict[str, float]] = {}
     """The resources that a node has, used or not, by node id."""

@@ -6,8 +6,7 @@ import msgspec
 
 
 class GroupKind(msgspec.Struct, frozen=True, kw_only=True):
-    """Groups with one role, of which each rank is in one at most: those of tensor parallelism,
-    say."""
+    """Groups with one role, such as tensor parallelism; each rank is in at most one of them."""
 
     name: str
     groups: tuple[tuple[int, ...], ...]
@@ -15,7 +14,7 @@ class GroupKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobGroups(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups of one attempt of a job, by its flight recorders: nothing else tells them."""
+    """The groups of one attempt of a job, from its flight recorders: nothing else shows them."""
 
     job: str
     attempt: int
@@ -27,6 +26,6 @@ class JobGroups(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all jobs of which any are known."""
+    """The groups of all jobs for which any are known."""
 
     jobs: tuple[JobGroups, ...] = ()

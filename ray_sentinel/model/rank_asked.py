@@ -1,4 +1,4 @@
-"""Which rank a reader of the page means."""
+"""The rank that a reader of the page has selected."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class RankPlot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """The plots of one rank; Unix seconds. None of them where the coordinator holds nothing."""
+    """The plots of one rank; Unix seconds. Empty if the coordinator has no data."""
 
     begin: float
     end: float

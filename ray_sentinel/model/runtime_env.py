@@ -41,7 +41,7 @@ class NodeEnvironments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def environment_key(serialized: str) -> str:
-    """Identifies a runtime environment by Ray's text of it, which may hold secrets; empty where
+    """Identifies a runtime environment by Ray's text of it, which may hold secrets; empty if
     nothing is to be built.
 
     >>> environment_key("{}"), len(environment_key('{"pip": ["torch"]}'))

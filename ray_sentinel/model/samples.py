@@ -1,7 +1,7 @@
 """Samples on their way from a node to the coordinator: a table of keys once, then only values.
 
 Series that are sampled together form a stream. Its sender numbers the series in the order in which
-it met them; the receiver says with each answer how much of that table it has (``TableHeld``), so
+it met them; the receiver states with each answer how much of that table it has (``TableHeld``), so
 after a lost message or a restart of the receiver the missing keys, or all of them, are sent again.
 """
 

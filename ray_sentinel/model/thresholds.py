@@ -5,13 +5,13 @@ and the health report take their limits from here, so that one value gets one an
 them. A user's ``[rules."NAME"]`` overrides what the engine's rules take; the alert rules that are
 shipped keep the values of the table.
 
-Counters count within ``seconds``: what was there before is the machine's history. A limit of the
-form "so much more than the peers" or "than usual" stands beside an absolute one where each sees
-what the other cannot: a comparison needs peers or a history, an absolute limit knows no load.
+Counters count within ``seconds``: earlier counts are the machine's history. A limit relative to the
+peers or to what is usual accompanies an absolute one if each sees what the other cannot: a
+comparison needs peers or a history, an absolute limit ignores the load.
 
-What is here says from which value on a device, a host or a network is in trouble. How a reader
-finds out stays beside it: over how much time a detector smooths, how many samples or peers it
-needs, how far a level must lie outside its own noise, which level is that of work or of rest.
+The values here say from where on a device, a host or a network is in trouble. How a reader detects
+that stays with the reader: over how much time it smooths, how many samples or peers it needs, how
+far a level must exceed its own noise, which level means work or rest.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ Outcome = Literal["running", "completed", "failed", "stopped", "unknown"]
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a log. ``line`` counts from 1; None where the file was too large to count."""
+    """One line of a log. ``line`` counts from 1; None if the file was too large to count."""
 
     file: str
     line: int | None

@@ -1,7 +1,7 @@
-"""What the monitor's functions do, told to people: by logging, and in a dated log of each job.
+"""Reports what the monitor's functions do: by logging, and in a dated log of each job.
 
 ``RAY_SENTINEL_LOG_LEVEL`` (DEBUG, INFO, WARNING, ERROR) and ``RAY_SENTINEL_LOG_FILE`` say what is
-told and where; ``TRAINING_MONITOR_LOG_LEVEL`` and ``TRAINING_MONITOR_LOG_FILE`` are accepted too.
+logged and where; ``TRAINING_MONITOR_LOG_LEVEL`` and ``TRAINING_MONITOR_LOG_FILE`` are accepted too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JobLog:
         self._complained = False
 
     def note(self, text: str, level: int = logging.INFO) -> None:
-        """Write a line, and log it. A disk that does not take it ends no watch."""
+        """Write a line, and log it. A failing disk does not end the watch."""
         text = mask(one_line(text))
         log.log(level, "%s", text)
         now = datetime.now(timezone.utc)

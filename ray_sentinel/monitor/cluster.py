@@ -1,4 +1,4 @@
-"""GPUs, Ray's resources and the transport, asked by programs, here or in a pod."""
+"""Queries GPUs, Ray's resources and the transport by running programs, here or in a pod."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _gpus(shell: Shell) -> tuple[tuple[GpuState, ...], tuple[GpuProcess, ...], s
 
 
 def verify_ray_resources(head_pod: str = "", namespace: str = "default") -> RayInfo:
-    """What ``ray status`` says: totals, what is allotted, and what is requested in vain."""
+    """What ``ray status`` reports: totals, allocated resources, and unmet requests."""
     error, told = "", None
     try:
         told = read_status(Shell(head_pod, namespace).run("ray", "status"))

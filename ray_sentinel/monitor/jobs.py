@@ -41,7 +41,7 @@ class JobLogTail(msgspec.Struct, frozen=True):
 
 
 def check_job_status(head_pod: str, job_id: str, namespace: str = "default") -> JobState:
-    """RUNNING, FAILED, SUCCEEDED, PENDING or STOPPED; UNKNOWN where Ray does not tell."""
+    """RUNNING, FAILED, SUCCEEDED, PENDING or STOPPED; UNKNOWN if Ray does not report it."""
     try:
         _, text = Shell(head_pod, namespace).ask("ray", "job", "status", job_id)
     except SentinelError:
@@ -50,7 +50,7 @@ def check_job_status(head_pod: str, job_id: str, namespace: str = "default") -> 
 
 
 def get_current_step(head_pod: str, job_id: str, namespace: str = "default") -> int | None:
-    """The last training step in the job's log; None where there is none yet."""
+    """The last training step in the job's log; None if there is none yet."""
     return get_progress(head_pod, job_id, namespace)["step"]
 
 
@@ -106,7 +106,7 @@ def _zone(tail: JobLogTail) -> float:
 
 
 class StallWatch:
-    """Remembers when each job's step last changed, for logs whose lines bear no time."""
+    """Remembers when each job's step last changed, for logs whose lines have no time."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -140,7 +140,7 @@ def detect_stall(
 ) -> bool:
     """Whether a RUNNING job makes no progress for ``stagnation_threshold`` seconds.
 
-    Told by the times in its log, else by the log's last write, else by what earlier calls saw.
+    Judged by the times in its log, else by the log's last write, else by what earlier calls saw.
     """
     status = check_job_status(head_pod, job_id, namespace)
     if status in _ENDED:
@@ -181,8 +181,8 @@ def monitor_job(*arguments: Any, **more: Any) -> MonitorResult:
     nothing, and a job that Ray does not know for minutes is given up.
 
     ``monitor_job(job_id, check_interval=30, timeout=None, address="", clock=None,
-    stagnation_threshold=300)`` asks the dashboard at ``address``, which ends it at once for a job
-    that is not there. Raises UsageError, UnreachableError.
+    stagnation_threshold=300)`` asks the dashboard at ``address``, and ends at once for a job that
+    does not exist. Raises UsageError, UnreachableError.
     """
     in_pod = names_pod(arguments, more)
     with logged():
@@ -293,7 +293,7 @@ def log_tail(shell: Shell, job_id: str) -> JobLogTail:
             changed = float(when.strip()) if stamped and when.strip().isdigit() else None
             return JobLogTail(text, changed)
     except SentinelError:
-        pass  # no session on this machine: the API of jobs knows the log all the same
+        pass  # no session on this machine: the API of jobs still knows the log
     try:
         return JobLogTail(shell.run("ray", "job", "logs", job_id)[-_TAIL:])
     except SentinelError:

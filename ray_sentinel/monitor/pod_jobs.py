@@ -1,8 +1,8 @@
 """Ray's jobs and the checkpoints of a head pod, reached by ``kubectl exec`` alone.
 
-Nothing of ours need be installed in the pod: what runs there is a few lines of Python with the Ray
-that is there. What a job is submitted with goes over standard input, for its environment may hold
-secrets and command lines are seen by all.
+Nothing of ours need be installed in the pod: what runs there is a few lines of Python with the
+pod's own Ray. A job's submission goes over standard input, because its environment may hold secrets
+and anybody can see command lines.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ print("ray_sentinel answers: " + problem_of(Path(sys.argv[1])))
 class PodClient:
     """The methods of Ray's ``JobSubmissionClient`` that ``Jobs`` uses, run in the pod.
 
-    They raise UnreachableError where the pod or its dashboard does not answer, RuntimeError where
+    They raise UnreachableError if the pod or its dashboard does not answer, RuntimeError if
     Ray refuses, as the client itself does.
     """
 
@@ -128,7 +128,7 @@ def _object(answer: Any) -> Any:
 def _in_pod(
     shell: Shell, program: str, arguments: tuple[str, ...], deadline: float, stdin: bytes = b""
 ) -> str:
-    """The answer of a Python program in the pod. Raises UnreachableError where none comes."""
+    """The answer of a Python program in the pod. Raises UnreachableError if none comes."""
     argv = ("sh", "-c", _PYTHON, "sh", "-c", program, *arguments)
     text = shell.run(*argv, deadline=deadline, most=64 << 20, stdin=stdin)
     for line in reversed(text.splitlines()):
@@ -150,8 +150,8 @@ def here_address() -> str:
 
 
 class PodFiles:
-    """Checkpoint folders in a pod, as ``JobParts`` wants them. Methods wait while the pod is out of
-    reach, for ``patience`` seconds: a folder that nobody can look into has not vanished."""
+    """Checkpoint folders in a pod, in the form that ``JobParts`` needs. Methods wait while the pod
+    is out of reach, for ``patience`` seconds: a folder that cannot be read now has not vanished."""
 
     def __init__(
         self, shell: Shell, clock: Clock | None = None, patience: float = OUT_OF_REACH_SECONDS
@@ -159,11 +159,11 @@ class PodFiles:
         self._shell, self._clock, self._patience = shell, clock or SystemClock(), patience
 
     def scan(self, folder: Path) -> CheckpointFacts:
-        """The folder's checkpoints. Raises UnreachableError where it cannot be listed."""
+        """The folder's checkpoints. Raises UnreachableError if it cannot be listed."""
         return self._patiently(lambda: list_checkpoints(self._shell, str(folder)))
 
     def problem_at(self, path: Path) -> str:
-        """Why a checkpoint cannot load; empty where it seems whole."""
+        """Why a checkpoint cannot load; empty if it seems whole."""
         program = inspect.getsource(loadable) + _LOADABLE
         asked = partial(_in_pod, self._shell, program, (str(path),), LOOK_SECONDS)
         try:
@@ -194,7 +194,7 @@ class NotedJobs(Jobs):
         self._steps: dict[str, int | None] = {}
 
     def status(self, job_id: str) -> Any:
-        """The same as ``Jobs.status``."""
+        """See ``Jobs.status``."""
         found = super().status(job_id)
         if self._states.get(job_id) != found:
             self._states[job_id] = found
@@ -202,7 +202,7 @@ class NotedJobs(Jobs):
         return found
 
     def step(self, job_id: str) -> int | None:
-        """The same as ``Jobs.step``."""
+        """See ``Jobs.step``."""
         found = super().step(job_id)
         if found is not None and self._steps.get(job_id) != found:
             self._steps[job_id] = self.last_step = found
@@ -210,7 +210,7 @@ class NotedJobs(Jobs):
         return found
 
     def submit(self, *arguments: Any, **more: Any) -> str:
-        """The same as ``Jobs.submit``."""
+        """See ``Jobs.submit``."""
         job_id = super().submit(*arguments, **more)
         self.submissions += 1
         return job_id

@@ -128,8 +128,8 @@ def _parts(head_pod: str, namespace: str, activity: JobLog) -> JobParts:
 
 
 def _folders(head_pod: str, given: Folders) -> tuple[Path, ...]:
-    """Absolute paths; those in a pod must be absolute already, because nobody knows the folder to
-    which they are relative. Raises UsageError."""
+    """Absolute paths; those in a pod must be absolute already, because it is unknown which folder
+    they would be relative to. Raises UsageError."""
     if not head_pod:
         return checkpoint_folders(given)
     several = [given] if isinstance(given, str | os.PathLike) else given
@@ -153,7 +153,7 @@ def submit_job_with_resume(
     checkpoint and a working folder are paths in the pod. Raises UsageError, UnreachableError.
     """
     path = os.fspath(checkpoint_path)
-    load()  # a configuration that is wrong is told before there is a job
+    load()  # an invalid configuration is reported before there is a job
     with logged():
         jobs = jobs_of(head_pod, namespace)
         job_id = jobs.submit(config, checkpoint_at(path) if path else None, attempt=0)

@@ -26,7 +26,7 @@ class Shell(msgspec.Struct, frozen=True):
 
     @property
     def logs(self) -> str:
-        """Ray's folder of logs there. Raises UnreachableError where this machine has none."""
+        """Ray's folder of logs there. Raises UnreachableError if this machine has none."""
         return _POD_LOGS if self.pod else str(live_session() / "logs")
 
     def run(

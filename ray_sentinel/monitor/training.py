@@ -147,7 +147,7 @@ def _gpu_issues(gpus: dict[str, GpuInfo], gpu: GpuInfo, ray: RayInfo) -> list[st
 
 
 def _efa_issues(transports: dict[str, EfaInfo]) -> list[str]:
-    """Lines about EFA devices of which NCCL says nothing: it may be on sockets, which no device
+    """Lines about EFA devices that NCCL does not mention: it may use sockets, which no device
     shows."""
     silent = [
         pod
@@ -179,7 +179,7 @@ def _other_issues(efa: EfaInfo, ray: RayInfo, saved: CheckpointInfo | None) -> l
 
 
 def print_training_health(report: TrainingHealth, file: TextIO | None = None) -> None:
-    """Print a report of ``get_training_health``, to stdout unless told."""
+    """Print a report of ``get_training_health``, to stdout by default."""
     gpu, efa, ray, saved = report["gpu"], report["efa"], report["ray"], report["checkpoints"]
     lines = [
         "healthy" if report["healthy"] else "NOT HEALTHY",

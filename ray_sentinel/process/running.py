@@ -71,13 +71,13 @@ def run(
 ) -> Completed:
     """Run a program to its end or to its deadline (seconds), whichever comes first.
 
-    ``on_start`` is told its pid, which is also its group's. Output past ``max_output`` bytes per
-    stream is dropped and the program goes on. At the deadline its whole group is killed; with
-    ``grace`` it gets SIGTERM first, and has so many seconds to end by itself; not before
-    ``ends_after`` is in its standard output, for which it has as long. What it waits for a CPU does
-    not count against the deadline, up to ``crowded`` seconds: it is late and does not hang.
-    Raises MissingPartError if the program is not there, OSError if it cannot be run; then nothing
-    of it is left.
+    ``on_start`` is called with its pid, which is also its group's. Output past ``max_output`` bytes
+    per stream is dropped and the program goes on. At the deadline its whole group is killed; with
+    ``grace`` it gets SIGTERM first, and that many seconds to end by itself; SIGTERM is not sent
+    before ``ends_after`` appears in its standard output, for which it has equally long. Time in
+    which it waits for a CPU does not count against the deadline, up to ``crowded`` seconds: it is
+    late and does not hang. Raises MissingPartError if the program is not there, OSError if it
+    cannot be run; in both cases no process of it remains.
     """
     started = time.monotonic()
     child = spawn(
@@ -148,7 +148,8 @@ def _wait(
         delayed = min(crowded, queue.seconds()) if queue is not None else 0.0
         closed = drain.until(min(moment + delayed, time.monotonic() + POLL))
         if has_ended(child):
-            # What it left behind may hold the pipes open for ever: take what is in them, no more.
+            # Processes that it left behind may hold the pipes open for ever: read only what is in
+            # them now.
             return closed or drain.until(time.monotonic() + POLL) or True
         left = moment + delayed - time.monotonic()
         if left <= 0 and (queue is None or min(crowded, queue.seconds()) <= delayed):
@@ -161,8 +162,8 @@ class CpuQueue:
     """How long a process' main thread has waited for a CPU (``/proc/PID/schedstat``, kernel
     documentation scheduler/sched-stats.rst), since it was started.
 
-    The kernel adds a wait to its account only when it ends. So what goes on now is told by two
-    looks: runnable in both, and not run in between.
+    The kernel adds a wait to its account only when it ends. So a current wait shows in two looks:
+    runnable in both, and not run in between.
     """
 
     def __init__(self, pid: int) -> None:

@@ -105,13 +105,14 @@ def _setpriv() -> str | None:
 def dying_with_us(
     argv: Sequence[str], env: Mapping[str, str] | None = None, *, core_dumps: bool = True
 ) -> list[str]:
-    """``argv`` behind a launcher that has the kernel kill it when this process ends, and hands
-    ``env`` on as it is. Without ``core_dumps`` it leaves none where it crashes.
+    """``argv`` behind a launcher that has the kernel kill it when this process ends, and passes
+    ``env`` on unchanged. Without ``core_dumps`` it leaves none if it crashes.
 
-    A parent that ended before the launcher could ask for that sends no signal any more: so the
-    launcher looks afterwards whether its parent is still this process, and else does not start it.
+    If the parent ended before the launcher made its request, the kernel sends no signal any more:
+    so the launcher then checks whether its parent is still this process, and otherwise does not
+    start the program.
     """
-    # A shell hands on only variables whose names could be its own.
+    # A shell passes on only variables whose names could be its own.
     plain = all(
         name.isascii() and name.isidentifier() for name in (os.environ if env is None else env)
     )
@@ -140,9 +141,9 @@ def spawn(
 
     ``death_signal=False`` is for a child that itself ends with its whole group when its stdin
     closes: the kernel's signal would reach the child alone, and before it could do so.
-    ``outlives_us`` is for one that is to be found again by the next life of this process.
-    Without ``core_dumps`` a child that gets the death signal leaves none where it crashes.
-    Raises MissingPartError if the program is not there, OSError if it cannot be started.
+    ``outlives_us`` is for one that the next life of this process should find again. Without
+    ``core_dumps`` a child that gets the death signal leaves none if it crashes. Raises
+    MissingPartError if the program is not there, OSError if it cannot be started.
     """
     _reap_given_up()
     program = argv[0] if os.sep in argv[0] else shutil.which(argv[0])
@@ -207,21 +208,22 @@ def reap(child: subprocess.Popen[bytes]) -> int | None:
 
 def finish(child: subprocess.Popen[bytes]) -> None:
     """After the end of a child: end what it left behind in its group, and reap it."""
-    # First the group: once its leader is reaped, the number may be another's.
+    # First the group: once its leader is reaped, the number may belong to another.
     signals.send_group(child, signal.SIGKILL)
     child.poll()
     _children.pop(child.pid, None)
 
 
 def _reap_given_up() -> None:
-    """They do end once the kernel lets them: then nothing of them is left to lie about."""
+    """Reap the children that were given up: they end once the kernel lets them, and should not stay
+    as zombies."""
     for pid, child in list(_given_up.items()):
         if reap(child) is not None:
             _given_up.pop(pid, None)
 
 
 def ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether a child ends within so many seconds. It is not reaped: see ``finish``."""
+    """Whether a child ends within ``seconds``. It is not reaped: see ``finish``."""
     end_at = time.monotonic() + seconds
     looks = 0
     while not signals.has_ended(child):

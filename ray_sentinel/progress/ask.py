@@ -2,7 +2,7 @@
 
 This works without a debugger: the rank's own Python stacks, and its flight recorder, for which
 there is no other way. It works while the interpreter runs; if the GIL is held, ``held_stacks``
-returns what faulthandler left, if the watchdog was armed before.
+returns what faulthandler wrote, provided that the watchdog was armed before.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def request_stacks(
 def arm_watchdog(view: RecordView, on: bool = True) -> None:
     """Make the rank write its stacks when its interpreter is held for 5 s. Does not wait.
 
-    For machines on which ptrace is refused. Raises NoAnswerError if the record cannot be written.
+    Meant for machines on which ptrace is refused. Raises NoAnswerError if the record cannot be
+    written.
     """
     _write_request(view, ProgressRequest.WATCHDOG_ON if on else ProgressRequest.WATCHDOG_OFF)
 

@@ -1,4 +1,5 @@
-"""Where records lie, and how their files are made without risk to the training or to other users.
+"""Where records are, and how their files are created without risk to the training or to other
+users.
 
 ``RAY_SENTINEL_RECORD_DIR`` if set, else ``/dev/shm/ray_sentinel-<uid>``, else the same name in the
 temporary folder when shared memory is full or missing (a record on a disk works, but its pages are
@@ -43,7 +44,7 @@ def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) 
 
 
 def record_name(job: str, attempt: int, rank: int, pid: int, start: int) -> str:
-    """A file name for people; what counts is the content. One process never creates two."""
+    """A readable file name; only the content counts. One process never creates two."""
     return f"{safe_name(job) or 'job'}-a{attempt}-r{rank}-{pid}-{start}{SUFFIX}"
 
 

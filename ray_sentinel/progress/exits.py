@@ -1,9 +1,9 @@
 """The exits of ranks, in the order in which they happened.
 
 After one rank is killed its peers fail within a second; who was first is what matters. A thread
-waits on all ranks' pidfds at once and stamps each exit as the kernel tells it: the order is that
-of the kernel's ready list, also where this process was slow to wake. Where there are no pidfds,
-exits are seen when somebody looks, and order within a look is by pid.
+waits on all ranks' pidfds at once and stamps each exit as the kernel reports it: the order is that
+of the kernel's ready list, even if this process was slow to wake. Where there are no pidfds, exits
+are noticed only when the processes are polled, and the order within a poll is by pid.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class ExitWatch:
         self._epoll.register(handle, select.EPOLLIN)
 
     def _begin(self) -> select.epoll:
-        """Start the thread that waits. Raises OSError, and leaves nothing, where there is no room
-        for what it needs."""
+        """Start the thread that waits. Raises OSError, and leaves nothing behind, if its resources
+        cannot be allocated."""
         with contextlib.ExitStack() as undo:
             epoll = select.epoll()
             undo.callback(epoll.close)

@@ -3,7 +3,7 @@
 A process that has ended cannot be asked, so the file is noted while it lives. Lines written long
 before the end are left out, because they are about something else. The file may be on a shared file
 system that hangs, which may be why the training hangs: it is read in a thread of its own, and the
-agent goes on without it.
+agent does not wait for it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _end_of(file: _File, begin: int) -> str:
         if (now.st_dev, now.st_ino) != file.identity:
             return ""
         start = max(begin, now.st_size - MAX_BYTES)
-        # What stands before it tells whether it begins inside of a secret.
+        # The text before it shows whether it begins inside a secret.
         above = max(0, start - MAX_BYTES)
         data.seek(above)
         before = data.read(start - above).decode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 Records are read with ``pread``, not mapped: a file that somebody truncates would kill a reader that
 maps it. Files are opened without following links, and count only if they belong to the owner of
-their folder; whatever is no record of ours is named once and left alone.
+their folder; a file that is not a record of ours is reported once and left alone.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ class RecordReader:
         if len(first) < record.SIZE or len(second) < record.SIZE:
             raise UnreadableRecordError(f"shorter than {record.SIZE} bytes")
         view.update(first, second, self._offset)
-        # Where either is hidden nobody can tell, and a record of a living rank must not be taken
-        # for litter of an earlier boot.
+        # If either is hidden, this cannot be determined, and a living rank's record must not be
+        # taken for a leftover of an earlier boot.
         view.this_boot = view.header.boot == self._boot or 0 in (view.header.boot, self._boot)
         view.this_namespace = view.header.pid_namespace == self._namespace
 

@@ -2,7 +2,7 @@
 
 A record is one file of 8 KiB in shared memory, written by one process and read by others while it
 runs, stands still or is dead. Numbers are in the machine's own byte order, because it never leaves
-the machine, and each stands at a multiple of 8 bytes, so that it is stored in one piece. Times are
+the machine, and each is at a multiple of 8 bytes, so that it is stored in one piece. Times are
 ``CLOCK_MONOTONIC`` seconds: a set wall clock or a suspended machine changes no age.
 
 ======= ===== ====================================================================================
@@ -74,7 +74,7 @@ class RecordHeader(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """One call of ``step()``. ``seconds`` is NaN where no step was finished before it."""
+    """One call of ``step()``. ``seconds`` is NaN if no step was finished before it."""
 
     calls: int
     step: int
@@ -120,7 +120,7 @@ def store(buffer: bytearray | mmap, block: DoubleBuffer, sequence: int, data: by
 def load(first: bytes, second: bytes, block: DoubleBuffer) -> tuple[int, bytes] | None:
     """The newest complete content of a block and its sequence number, from two copies.
 
-    None where it was never written.
+    None if it was never written.
     """
     best: tuple[int, bytes] | None = None
     for start in (block.offset, block.offset + block.slot):

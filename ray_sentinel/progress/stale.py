@@ -2,7 +2,7 @@
 
 The agent that watched the process reports its exit and deletes its record. A record that is dead
 when first seen belongs to a process that ended while its agent was down: it is reported if it is
-fresh, because it may be the one that matters. Old ones are garbage, and any agent deletes them.
+recent, because it may be the decisive one. Old ones are garbage, and any agent deletes them.
 """
 
 from __future__ import annotations

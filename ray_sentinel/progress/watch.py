@@ -1,4 +1,4 @@
-"""What an agent knows of the ranks on its machine, updated once a poll.
+"""What an agent knows about the ranks on its machine, updated with each poll.
 
     watch = NodeWatch(node, own_raylet=pid)
     ...
@@ -65,7 +65,7 @@ class NodeWatch:
         """``own_raylet`` is the pid of the agent's raylet; ``job`` names ranks that name none.
 
         ``on_exit`` is called in another thread when a rank ends, so that the agent can look at
-        once; it must be quick. ``tracer`` is False where no tracer is installed: ranks that attach
+        once; it must be quick. ``tracer`` is False if no tracer is installed: ranks that attach
         are then asked to leave their stacks themselves when their interpreter is held, as they are
         where the kernel refuses us.
         """
@@ -134,7 +134,7 @@ class NodeWatch:
         )
 
     def ray_exits(self) -> tuple[RayExit, ...]:
-        """How those of Ray's processes ended that have ended recently."""
+        """How Ray's processes that ended recently have ended."""
         return self._ray_processes.exits(self._now())
 
     @property
@@ -329,7 +329,7 @@ class NodeWatch:
 
 def _lives(view: RecordView, table: Mapping[int, Process]) -> bool:
     if not view.this_namespace:
-        # Its pid means nothing here; its own agent cleans up after it.
+        # Its pid means nothing here; its own agent deletes the record.
         return view.this_boot
     process = table.get(view.header.pid)
     return view.this_boot and process is not None and process.start == view.header.start

@@ -14,7 +14,7 @@ SERIES_KEYS = ("analysis", "outcome", "cause", "root_cause", "confidence", "culp
 
 def incident_dict(incident: Incident, diagnosis: Diagnosis | None = None) -> dict[str, Any]:
     """Plain data: the whole record, with ``culprits``, ``chain``, ``confidence`` and ``evidence``
-    on top, and as ``diagnosis`` what the job's time series say, where they were asked.
+    on top, and as ``diagnosis`` the result from the job's time series, if they were examined.
 
     ``culprits`` are ``{"rank", "host", "pid", "reason"}``; those of jobs of actors have ``role``,
     ``actor`` and ``method`` too, and ``rank`` only where there is one. ``chain`` are ``{"from",
@@ -43,13 +43,13 @@ _OF_RAY_JOBS = ("role", "actor", "method")
 
 
 def incident_json(incident: Incident, diagnosis: Diagnosis | None = None) -> bytes:
-    """``incident.json``: the same, indented. Reads back as an ``Incident``."""
+    """``incident.json``: ``incident_dict`` as indented JSON. Reads back as an ``Incident``."""
     data = msgspec.json.encode(incident_dict(incident, diagnosis))
     return msgspec.json.format(data, indent=2) + b"\n"
 
 
 def diagnosis_dict(report: DiagnosisReport) -> dict[str, Any]:
-    """Plain data: what ``diagnose --json`` promises, the answer first and what it rests on below.
+    """Plain data: what ``diagnose --json`` promises, the answer first and its basis below.
 
     Times are Unix seconds, durations seconds.
     """

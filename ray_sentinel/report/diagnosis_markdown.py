@@ -38,7 +38,8 @@ def markdown(report: DiagnosisReport) -> str:
 
 
 def _verbatim(diagnosis: Diagnosis) -> str:
-    """The report for the administrator, with lines of the kernel's log, to be sent on as it is."""
+    """The report for the administrator, with lines of the kernel's log, to be forwarded
+    unchanged."""
     return "\n".join(block(clean(diagnosis.administrator).splitlines()))
 
 

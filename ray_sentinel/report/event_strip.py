@@ -1,7 +1,7 @@
-"""When a job's logs speak of errors, and where: a row for each node or file, a dot for each error.
+"""When and where a job's logs report errors: a row for each node or file, a dot for each error.
 
-The picture is as wide as a phone (see ``wait_picture``). Errors of one kind share a dot, which
-stands where the first of them was written and is larger the more there are.
+The picture is as wide as a phone (see ``wait_picture``). Errors of one kind share a dot, which is
+at the time of the first of them and grows with their number.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StripDot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventStrip(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be drawn."""
+    """The picture, laid out."""
 
     rows: tuple[StripRow, ...]
     dots: tuple[StripDot, ...]
@@ -73,7 +73,7 @@ class _Error(msgspec.Struct, frozen=True):
 
 
 def event_strip(answer: Triage) -> EventStrip | None:
-    """None where fewer than two moments are known: nothing is to be seen then."""
+    """The picture; None if fewer than two moments are known, because it would show nothing."""
     errors = sorted(_errors(answer), key=lambda one: one.at)
     marks = list(_moments(answer))
     moments = [one.at for one in errors] + [at for at, _ in marks]
@@ -102,7 +102,7 @@ def event_strip(answer: Triage) -> EventStrip | None:
                 kind=one.kind,
                 whole=_describe(one),
             )
-            for one in reversed(ranked)  # what lies on top is drawn last
+            for one in reversed(ranked)  # what is on top is drawn last
             if one.place in shown
         ),
         x_ticks=tuple(PlotTick(x(at), label) for at, label in clock_ticks(first, last)),
@@ -140,7 +140,7 @@ def _same(one: LogLine, other: LogLine) -> bool:
 
 
 def _place(line: LogLine) -> str:
-    """The folder, which is a node's where logs lie in one for each; else the file."""
+    """The folder, if logs are in one folder for each node; else the file."""
     return line.file.rpartition("/")[0] or line.file
 
 

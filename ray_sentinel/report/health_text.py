@@ -1,5 +1,5 @@
-"""A health report and a node's view as lines of text. Nothing is escaped here: whoever prints does
-so."""
+"""A health report and a node's view as lines of text. Nothing is escaped here: the caller that
+prints does so."""
 
 from __future__ import annotations
 

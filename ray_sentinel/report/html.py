@@ -38,7 +38,7 @@ MOST_ROWS = 60
 
 
 def incident_html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
-    """``report.html`` of a bundle. ``diagnosis`` is what the job's time series say, with its
+    """``report.html`` of a bundle. ``diagnosis`` is the result from the job's time series, with its
     plots."""
     return (
         _pages()
@@ -89,7 +89,7 @@ def health_html(told: Health) -> str:
 
 
 def triage_html(answer: Triage) -> str:
-    """What a job's logs say."""
+    """The result of reading a job's logs."""
     return (
         _pages()
         .get_template("triage.html")
@@ -98,7 +98,7 @@ def triage_html(answer: Triage) -> str:
 
 
 def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
-    """What is watched, and the last incidents, for a notebook."""
+    """The watched jobs and nodes, and the last incidents, for a notebook."""
     return (
         _pages()
         .get_template("status.html")
@@ -107,7 +107,7 @@ def status_html(status: Status, incidents: Sequence[Incident] = ()) -> str:
 
 
 def framed(page: str) -> str:
-    """A page within another, such as a notebook's, whose styles stay apart from it."""
+    """A page to embed in another, such as a notebook's, with its styles kept separate."""
     return _pages().get_template("frame.html").render(page=page)
 
 
@@ -139,7 +139,7 @@ def _pages() -> Environment:
         "lines": lambda text: Markup(escape(clean(text))),
         "attribute": lambda page: Markup(escape(page)),  # a page as the text of an attribute
         "place": _place,
-        "trusted": Markup,  # made by us, of numbers
+        "trusted": Markup,  # made by us, from numbers
     }
     return pages
 

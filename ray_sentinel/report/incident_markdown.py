@@ -1,5 +1,5 @@
-"""``report.md`` of an incident, to be pasted into an issue: the sentence, who waits for whom,
-who is named and what to do; what shows it is folded.
+"""``report.md`` of an incident, to be pasted into an issue: the sentence, who waits for whom, who
+is named and what to do; the evidence is folded.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def markdown(
     *,
     folds: bool = True,
 ) -> str:
-    """The report as Markdown; ``files`` are the names beside it in the bundle, and ``diagnosis``
-    is what the job's time series say. Without ``folds`` all of it is open, for a terminal."""
+    """The report as Markdown; ``files`` are the names beside it in the bundle, and ``diagnosis`` is
+    the result from the job's time series. Without ``folds`` everything is unfolded, for a
+    terminal."""
     head = [f"# {_text(incident.summary)}", "", *_facts(incident)]
     sections = [one for one in _sections(incident, files, diagnosis) if one.lines]
     if not folds:
@@ -60,8 +61,9 @@ def markdown(
 
 
 def _fitted(sections: Sequence[_Section], room: int) -> list[str]:
-    """The sections in their order, within so many characters: none of the open ones takes more than
-    half of what the weightier ones leave, and what is folded is there whole or not at all."""
+    """The sections in their order, within a number of characters: none of the open ones takes more
+    than half of what the more important ones leave, and a folded one is included whole or not at
+    all."""
     room -= NOTE_CHARACTERS
     shown: dict[int, list[str]] = {}
     order = sorted(range(len(sections)), key=lambda n: (sections[n].folded, -sections[n].weight))
@@ -80,7 +82,7 @@ def _fitted(sections: Sequence[_Section], room: int) -> list[str]:
 
 
 def _cut(section: _Section, room: int) -> list[str]:
-    """As many of the section's first lines as there is room for, and how many are left out."""
+    """As many of the section's first lines as fit, and how many are left out."""
     kept, total = [], len(section.lines)
     said = f"*{total} lines are left out here, `report.html` has them.*"
     left = room - _size([*_open(msgspec.structs.replace(section, lines=())), "", said])
@@ -222,7 +224,7 @@ def _quote(log: RankLog) -> list[str]:
 
 
 def _file(log: RankLog) -> str:
-    """The file, linked, and what is to be said of it."""
+    """The file, linked, and a remark on it."""
     said = escaped(sources_of(log))
     if not log.file:
         return said
@@ -252,7 +254,7 @@ def chain_of(incident: Incident) -> tuple[str, ...]:
 
 def _step(step: ChainLink, at: float) -> str:
     text = step_text(step, at)
-    # A step that is about its end names it itself.
+    # The text of a step about its end already names that end.
     return text if text.startswith(step.end) else f"{step.start} {text}"
 
 
@@ -264,7 +266,7 @@ def culprit_name(culprit: Culprit) -> str:
 
 
 def slowed(incident: Incident) -> tuple[str, ...]:
-    """Who slowed the job down before the incident, and what shows it."""
+    """Who slowed the job down before the incident, with the evidence."""
     found = incident.straggler
     return (cost_of(found), *found.evidence) if found is not None and found.whom else ()
 

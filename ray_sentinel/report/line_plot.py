@@ -34,7 +34,7 @@ DAY = 86400
 
 
 class PlotTick(msgspec.Struct, frozen=True):
-    """Where a label stands on an axis."""
+    """A label on an axis, and its place."""
 
     place: float
     label: str
@@ -60,7 +60,7 @@ class PlotMark(msgspec.Struct, frozen=True):
 
 
 class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be drawn."""
+    """The picture, laid out."""
 
     title: str
     unit: str
@@ -83,8 +83,8 @@ class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
 def line_plot(
     plot: Plot, shade: tuple[float, float] | None = None, *, over_steps: bool = False
 ) -> LinePlot | None:
-    """The plot laid out; None where it has no values. ``shade`` is a time in which nothing moved,
-    in Unix seconds. ``over_steps``: the plot's ``times`` are steps of a training."""
+    """The plot, laid out; None if it has no values. ``shade`` is a time in which nothing moved, in
+    Unix seconds. ``over_steps``: the plot's ``times`` are steps of a training."""
     known = [value for _, values in plot.series for value in values if _is_drawn(value)]
     if not plot.times or not known:
         return None
@@ -121,7 +121,8 @@ def line_plot(
 
 
 def _is_drawn(value: float) -> bool:
-    """Whether it is a measurement: no hole, and no value too large for differences to be told."""
+    """Whether it is a measurement: not a hole, and not a value too large for differences to
+    show."""
     return math.isfinite(value) and abs(value) < GREATEST
 
 
@@ -148,7 +149,8 @@ def _path(times: Sequence[float], values: Sequence[float], x: Scale, y: Scale) -
 def placed_marks(
     marks: Iterable[tuple[float, str]], first: float, last: float, x: Scale
 ) -> Iterable[PlotMark]:
-    """In their order, their labels in two rows; one that has room in neither is left out."""
+    """The marks in their order, their labels in two rows; a mark whose label fits in neither is
+    left out."""
     free = [float(LEFT)] * len(LABEL_ROWS)
     inside = sorted((at, plain(label, 24)) for at, label in marks if first <= at <= last)
     for at, label in inside[:MOST_MARKS]:

@@ -1,9 +1,9 @@
 """Text from outside in Markdown: exceptions, file names, log lines, names of ranks and hosts.
 
-It is shown as it is, and is never a heading, a link, a picture, HTML or a cell of its own. What
+It is shown unchanged, and is never a heading, a link, a picture, HTML or a cell of its own. What
 Markdown (CommonMark with GitHub's tables, strikethrough, autolinks and formulas) would take for
 markup gets a backslash, and nothing else, so that a report can be read as plain text too:
-``all_reduce (c10d.py:99)`` stays as it is.
+``all_reduce (c10d.py:99)`` stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT_START = re.compile(r"(?P<sign>>|=|[-+](?=[\s-]|$))|(?P<number>\d{1,9})(?P<do
 
 
 class Marked(str):
-    """Markdown that is known to be well: it is not escaped once more."""
+    """Markdown that is known to be valid: it is not escaped again."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ def _begun(match: re.Match[str]) -> str:
 
 
 def cell(text: str) -> Marked:
-    """The same within a line that has begun, such as a table's."""
+    """``escaped`` for text within a line that has begun, such as a table's."""
     if isinstance(text, Marked):
         return text
     return Marked(_ACTIVE.sub(_escape, plain(text)))
@@ -62,7 +62,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def code(text: str) -> Marked:
-    """The same as code. In a table, too: there a ``|`` ends a cell even within code, so what has
+    """The text as code, also in a table: there a ``|`` ends a cell even within code, so text with
     one is not set as code."""
     line = plain(text)
     if not line or "|" in line:
@@ -73,7 +73,7 @@ def code(text: str) -> Marked:
 
 
 def block(lines: Iterable[str]) -> list[str]:
-    """Lines as they are, as a block of code that none of them can end."""
+    """Unchanged lines as a block of code that none of them can end."""
     shown = list(lines)
     fence = "`" * max(3, max(map(_longest_run, shown), default=0) + 1)
     return [fence, *shown, fence]

@@ -1,7 +1,7 @@
 """The stacks of an incident side by side: where culprits and waiters differ, and what is the same.
 
-Processes that stand at the same place share one column. The outer calls that all columns have in
-common are told once, below them.
+Processes at the same place share one column. The outer calls that all columns have in common are
+shown once, below them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_NAMES = 6
 
 
 class StackFrame(msgspec.Struct, frozen=True):
-    """One call: the function, and where in which file."""
+    """One call: the function, its file and line."""
 
     function: str
     place: str
@@ -53,7 +53,7 @@ class MergedStacks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merged_stacks(verdict: Verdict) -> MergedStacks | None:
-    """None where no stack is known."""
+    """The stacks side by side; None if no stack is known."""
     alike: dict[tuple[bool, tuple[str, ...], str], list[StackFact]] = {}
     for fact in verdict.stacks:
         key = (of_culprit(fact, verdict), fact.signature, fact.label)

@@ -1,4 +1,4 @@
-"""What ranks, actors and drivers wrote last, as every report says it."""
+"""What ranks, actors and drivers wrote last, in the words of every report."""
 
 from __future__ import annotations
 

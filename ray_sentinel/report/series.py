@@ -34,8 +34,7 @@ class _Plot(msgspec.Struct, frozen=True):
 
 
 def read(files: Mapping[str, bytes]) -> Diagnosis | None:
-    """The diagnosis among a bundle's files, with the plots that lie beside it; None where there is
-    none that can be read."""
+    """The diagnosis among a bundle's files, with the plots beside it; None if none can be read."""
     try:
         found = msgspec.json.decode(files[FILE], type=Diagnosis)
     except (KeyError, ValueError, RecursionError):
@@ -49,7 +48,7 @@ def plots_json(plots: Iterable[Plot]) -> bytes:
 
 
 def read_plots(data: bytes) -> tuple[Plot, ...]:
-    """What ``plots_json`` wrote; empty where it cannot be read."""
+    """What ``plots_json`` wrote; empty if it cannot be read."""
     try:
         found = msgspec.json.decode(data, type=tuple[_Plot, ...])
     except (ValueError, RecursionError):
@@ -94,7 +93,7 @@ def drawn_around(incident: Incident, diagnosis: Diagnosis) -> tuple[LinePlot, ..
 
 
 def lines(diagnosis: Diagnosis) -> list[str]:
-    """What the series say, one sentence a line: the cause, who, the chain, the figures."""
+    """The findings in the series, one sentence a line: the cause, who, the chain, the figures."""
     about = f"{diagnosis.analysis}, confidence {percent(diagnosis.confidence)}"
     if diagnosis.outcome != "found":
         return [f"They explain nothing here: {plain(diagnosis.root_cause)} ({about})"]

@@ -10,13 +10,13 @@ MOST_FRAMES = 40
 
 
 def of_culprit(fact: StackFact, verdict: Verdict) -> bool:
-    """Whether it is the stack of one whom the verdict names."""
+    """Whether it is the stack of a process that the verdict names."""
     return _named(fact, verdict) is not None
 
 
 def stack_name(fact: StackFact, verdict: Verdict) -> str:
     """Whose stack it is: "rank 3, pid 42", "ranks 0-2, 5", "Rollout 2, pid 42"; "pid 42 on node1"
-    where it is of no rank and its process is not named."""
+    if it belongs to no rank and its process has no name."""
     pid = f"pid {fact.process.pid}"
     if fact.alike > 1:
         return f"ranks {fact.alike_ranks}"
@@ -36,7 +36,7 @@ def _named(fact: StackFact, verdict: Verdict) -> Culprit | None:
 
 
 def frames(fact: StackFact) -> list[str]:
-    """The telling thread's frames, innermost first, bounded."""
+    """The informative thread's frames, innermost first, bounded."""
     inner = [plain(frame, 300) for frame in reversed(fact.signature)]
     more = len(inner) - MOST_FRAMES
     return inner[:MOST_FRAMES] + ([f"... {more} outer frames"] if more > 0 else [])

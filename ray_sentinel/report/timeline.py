@@ -20,7 +20,7 @@ STATES = {
 
 
 def timeline(incident: Incident) -> tuple[Milestone, ...]:
-    """All steps in their order; at one moment what was seen comes before what was done."""
+    """All steps in their order; at the same moment, observations come before actions."""
     steps = list(incident.milestones)
     if incident.last_progress is not None:
         steps.append(
@@ -34,5 +34,6 @@ def timeline(incident: Incident) -> tuple[Milestone, ...]:
 
 
 def _once(why: str) -> str:
-    """Each part once, in a line: several nodes say the same of a tool that none of them has."""
+    """Each part once, in one line: several nodes report the same about a tool that none of them
+    has."""
     return textwrap.shorten("; ".join(dict.fromkeys(why.split("; "))), WIDTH, placeholder=" ...")

@@ -1,7 +1,7 @@
-"""How the values of all GPUs lie beside their limits: a small histogram for each quantity.
+"""How the values of all GPUs compare with their limits: a small histogram for each quantity.
 
 From one GPU to tens of thousands it is the same picture, as wide as a phone (see ``wait_picture``);
-the one that lies furthest is named. The limits are those of ``model.thresholds``.
+the most extreme one is named. The limits are those of ``model.thresholds``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GREATEST = 1e12
 
 
 class ValueBar(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs whose values lie in one stretch of the axis."""
+    """The GPUs whose values are in one stretch of the axis."""
 
     x: float
     y: float
@@ -124,7 +124,7 @@ def _strip(quantity: _Quantity, gpus: Iterable[tuple[str, GpuState]]) -> ValueSt
     def bar(place: int, count: int, *, red: bool) -> ValueBar:
         start = low + place * width
         height = max(BARS * count / most, LEAST_BAR)
-        # Where the limit lies within the stretch, those beyond it stand on the others.
+        # If the limit is within the stretch, the GPUs beyond it are stacked on the others.
         below = BARS * counts[place, False] / most if red else 0.0
         gpus = "GPU" if count == 1 else "GPUs"
         return ValueBar(

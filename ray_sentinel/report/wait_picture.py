@@ -5,7 +5,7 @@ in its root. A circle of calls goes back up at the right. Where only ranks and w
 known, each class of them is a box, and a rail at the right leads to the ranks that hold them up.
 
 The picture is as wide as a phone, so that its letters can be read on one and on paper; longer text
-is cut, and stands whole in the box's tooltip and in the text beside the picture.
+is cut, and is given in full in the box's tooltip and in the text beside the picture.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class DrawnBox(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def middle(self) -> float:
+        """The vertical middle of the box."""
         return self.y + self.height / 2
 
 
@@ -69,7 +70,7 @@ class DrawnArrow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be drawn."""
+    """The picture, laid out."""
 
     boxes: tuple[DrawnBox, ...]
     arrows: tuple[DrawnArrow, ...]
@@ -89,7 +90,7 @@ class _Pending(msgspec.Struct):
 
 
 def wait_picture(incident: Incident) -> WaitPicture | None:
-    """None where nobody is known to wait for anything."""
+    """The picture; None if nobody is known to wait for anything."""
     verdict = incident.verdict
     if verdict is None:
         return None
@@ -162,7 +163,8 @@ def _mark_roots(boxes: list[_Pending], verdict: Verdict, circle_from: int | None
 
 
 def _of_ranks(verdict: Verdict, label: str) -> WaitPicture:
-    """The picture for ranks; ``label`` stands between those who wait and those they wait for."""
+    """The picture for ranks; ``label`` is shown between the waiting ranks and those they wait
+    for."""
     roots: dict[str, list[Culprit]] = {}
     for one in verdict.culprits:
         roots.setdefault(one.reason, []).append(one)
@@ -254,8 +256,8 @@ def _cut(text: str, most: int) -> str:
 
 
 def wrapped(text: str, most: int, lines: int) -> list[str]:
-    """The text in at most so many lines of so many columns, broken at spaces where there are any;
-    what is left over ends in "…".
+    """The text in a limited number of lines and columns, broken at spaces if there are any; if text
+    is left over, it ends in "…".
 
     >>> wrapped("sleeping in score (reward.py:88)", 20, 2)
     ['sleeping in score', '(reward.py:88)']

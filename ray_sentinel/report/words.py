@@ -32,7 +32,7 @@ def day(at: float | None) -> str:
 
 
 def since(start: float | None, at: float | None) -> str:
-    """A signed distance: ``+3.2 s``; empty where either is unknown."""
+    """A signed distance: ``+3.2 s``; empty if either is unknown."""
     return "" if start is None or at is None else f"{at - start:+.1f} s"
 
 
@@ -42,6 +42,6 @@ def percent(confidence: float) -> str:
 
 
 def cost_of(found: StragglerStatus) -> str:
-    """Who slows a job down and what that costs it, now and in the last looks."""
+    """Who slows a job down and what that costs, now and in the last looks."""
     heat = " ".join(f"{cost:.0f}" for _, cost in found.heat[-MOST_HEAT:])
     return f"{found.whom} costs {found.cost_percent:.0f} % of the time (lately, in %: {heat})"

@@ -74,8 +74,8 @@ def serving_drivers(
     ports: Ports,
     drivers: Collection[tuple[str, int]],
 ) -> Iterator[ProcessId]:
-    """Those of ``drivers`` (node id and pid) that listen at a port other than Ray's. Their clients
-    are outside the job, such as a notebook's front end or a service's user. Processes that a driver
+    """The ``drivers`` (node id and pid) that listen at a port other than Ray's. Their clients are
+    outside the job, such as a notebook's front end or a service's user. Processes that a driver
     started may belong to Ray."""
     for node, found in connections.items():
         for one in found:

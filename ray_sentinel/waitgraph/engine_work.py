@@ -1,9 +1,9 @@
 """An inference engine below an actor or a driver, as a witness of what that process waits for.
 
-An engine reports how many requests it has, and counts its work. Whoever handed it the requests
-waits until they are done: while the counters move, the wait will end by itself; if none has moved
-for long, the engine hangs; and an engine without requests is idle, because the process above it has
-not passed any on.
+An engine reports how many requests it has, and counts its work. The process that sent it the
+requests waits until they are done: while the counters move, the wait will end by itself; if none
+has moved for long, the engine hangs; and an engine without requests is idle, because the process
+above it has not passed any on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The facts that the graph of waits is made of.
 
 A fact says one thing about one process, call, operation or resource, when it was seen and by which
-witness. Nobody is accused by a fact: that is for ``solver`` to do.
+witness. A fact accuses nobody: that is left to ``solver``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class WaitNode(msgspec.Struct, frozen=True, order=True):
     """What can wait or be waited for.
 
     ``key`` is unique within its kind: of a process "HOST:PID:START", of a call Ray's task id, of an
-    operation its group and number, of a resource its own name. ``several`` stands for many nodes
-    that others await together, so that thousands who await thousands are not millions of edges; it
-    is no member of a root and has no link in a chain.
+    operation its group and number, of a resource its own name. ``several`` represents many nodes
+    that others await together, so that thousands of nodes that await thousands do not make millions
+    of edges; it is never a member of a root or a link of a chain.
     """
 
     kind: NodeKind
@@ -112,7 +112,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``process`` stands in code that waits for nobody in the graph."""
+    """``process`` is in code that waits for nobody in the graph."""
 
     process: WaitNode
     place: str

@@ -47,7 +47,7 @@ class JobProcesses:
             process = started.get((call.node, call.pid))
             if not process or process_node(process) in self.known:
                 continue
-            if its_actor := made.get(call.id):  # its constructor runs: Ray tells no pid of it yet
+            if its_actor := made.get(call.id):  # its constructor runs: Ray has no pid of it yet
                 node = self._add(
                     process, its_actor.job, its_actor.kind, its_actor.label, its_actor.id
                 )

@@ -62,7 +62,7 @@ class ActorOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Party(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of one crew that stand in an operation, and those that are missing from it."""
+    """The members of one crew that are in an operation, and those that are missing from it."""
 
     crew: Crew
     name: str
@@ -121,7 +121,8 @@ class JobOperations:
 
     def _parties(self, crew: Crew) -> Iterator[_Party]:
         """The parties of the operations. Members of an incomplete crew wait for the missing ones,
-        whatever they stand in; the parts of a complete crew may be in different operations."""
+        whatever operation they are in; the parts of a complete crew may be in different
+        operations."""
         missing = tuple(node for node in self._crews[crew] if not self._stands(node))
         by_name: dict[str, list[WaitNode]] = defaultdict(list)
         for node in self._crews[crew]:
@@ -137,8 +138,8 @@ class JobOperations:
         return fact is not None and bool(fact.waits_for_others)
 
     def _meeting(self, parties: Iterable[_Party]) -> Iterator[tuple[_Party, ...]]:
-        """Parties of several crews that stand in operations of one name, if at least one of them
-        has its whole crew there and still gets no further."""
+        """Parties of several crews in operations of one name, if at least one of them has its whole
+        crew there and still gets no further."""
         by_name: dict[tuple[str, str], list[_Party]] = defaultdict(list)
         for party in parties:
             if party.name:
@@ -154,7 +155,7 @@ class JobOperations:
     def _operation(
         self, parties: Sequence[_Party], away: Iterable[WaitNode] = ()
     ) -> ActorOperation:
-        """The operation in which the parties stand; ``away`` are members of their crew that are in
+        """The operation that the parties are in; ``away`` are members of their crew that are in
         another one."""
         inside = tuple(node for party in parties for node in party.inside)
         missing = (*(node for party in parties for node in party.missing), *away)
@@ -173,8 +174,8 @@ class JobOperations:
         )
 
     def _fellows(self, parties: Iterable[_Party]) -> tuple[WaitNode, ...]:
-        """The members of other classes in the parties' process groups, if nobody of such a class
-        stands in any operation."""
+        """The members of other classes in the parties' process groups, if no member of such a class
+        is in any operation."""
         crews = {party.crew for party in parties}
         groups = {(job, group) for job, _, group in crews if group}
         return tuple(

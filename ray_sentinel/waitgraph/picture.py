@@ -96,8 +96,8 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that runs a call and stands where it waits for nobody, or goes round there on a
-    CPU, whether or not anybody waits for it. Drivers count only if they go round."""
+    """A process that runs a call and stands still where it waits for nobody, or goes round there on
+    a CPU, whether or not anybody waits for it. Drivers count only if they go round."""
 
     member: RootMember
     place: str
@@ -236,8 +236,7 @@ def _wait_root(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
 
 
 def _called(root: GraphRoot, translated: RayFacts) -> Iterator[ChainLink]:
-    """A link that takes the place of a chain where nobody waits for a process alone: who has called
-    it."""
+    """A link in place of a chain if nobody waits for a process alone: who has called it."""
     for call in translated.given(root.members[0])[:1]:
         how = RUNS_IN if call.state == "running" else QUEUED
         at = translated.names.get(root.members[0], "")

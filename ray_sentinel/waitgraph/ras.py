@@ -1,8 +1,9 @@
 """Who hangs a job, from answers of NCCL's RAS service: the roots of the graph of their facts.
 
-What a root shows decides the kind and the confidence. The hardest proof decides, for what else is
-found may be its echo: a process that is gone, an error, a rank that is behind, one that is outside
-of its communicator. Nobody is named where those found are no exception among their equals.
+The evidence at a root decides the kind and the confidence. Of several findings the hardest proof
+decides, because the others may be its echoes: a process that is gone, an error, a rank that is
+behind, one that is outside of its communicator. Nobody is named if those found are no exception
+among their equals.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFac
     """Who hangs the job, from outputs of ``ncclras`` or ``rcclras`` by name, oldest first.
 
     ``ranks`` joins processes to the job's ranks, by (host or address, pid). Several polls are
-    compared: who has launched more since is not stuck. Never raises for what a file holds: what
-    is unreadable is in ``problems``, and ``polls`` is 0 where nothing could be read.
+    compared: a rank that has launched more since is not stuck. Never raises for what a file holds:
+    what is unreadable is in ``problems``, and ``polls`` is 0 if nothing could be read.
     """
     polls: list[Poll] = []
     problems: list[str] = []
@@ -145,7 +146,7 @@ class _RasVerdict:
     def conclude(self, again: bool) -> tuple[RasKind, float]:
         """The kind and the confidence. ``again``: there was a poll before the last one."""
         facts = self._waits.facts
-        # Without any one of its ranks a job does not go on, whether or not one is seen to wait.
+        # A job cannot go on without any of its ranks, whether or not another is seen waiting.
         gone = {fact.process for fact in facts if isinstance(fact, (Broken, Mute))}
         roots: dict[str, list[GraphRoot]] = defaultdict(list)
         for root in solve(facts, gone):
@@ -194,7 +195,7 @@ class _RasVerdict:
     def _few(self, proof: str, nodes: Iterable[WaitNode]) -> bool:
         """Whether they are at most half of the job, and fewer than half of each communicator."""
         gone, total = self._waits.gone.get(proof, 0), self._waits.total
-        if gone < total < 2 * gone:  # where it is all that we know of, others may well live
+        if gone < total < 2 * gone:  # if these are all that we know of, others may well live
             self.lines.append(
                 f"{gone} of {total} processes at once: the one that answered may be cut off itself"
             )
@@ -231,8 +232,8 @@ class _RasVerdict:
         return kind, PROOFS[_BEHIND][1] if twice else 0.6 if circles else 0.5
 
     def _even_so(self, stuck: Sequence[GraphRoot]) -> list[GraphRoot]:
-        """The circles that are left if those go on that were seen once: who is behind may come, and
-        who called something else does not."""
+        """The circles that remain if ranks that were seen only once go on: a rank that is behind
+        may arrive, one that called something else does not."""
         come = [
             Moves(process=root.members[0])
             for root in stuck
@@ -246,7 +247,7 @@ class _RasVerdict:
     def _of(
         self, operation: RasOperation, nodes: Container[WaitNode], *, inside: bool = True
     ) -> list[Member]:
-        """Those of some nodes that an operation lacks; where it lacks none, those inside it."""
+        """Those of some nodes that an operation lacks; if it lacks none, those inside it."""
         for side in (operation.missing, operation.inside if inside else ()):
             found = [m for m in side if self._waits.node(operation.look, m) in nodes]
             if found:
@@ -254,7 +255,8 @@ class _RasVerdict:
         return []
 
     def _odd(self, circle: GraphRoot) -> set[WaitNode]:
-        """Those that in each operation of a circle are alone, or few: they called another one."""
+        """The ranks that are alone, or few, in each operation of a circle: they called another
+        one."""
         found: list[set[WaitNode]] = []
         for one in self._waits.operations:
             if one.node in circle.members:
@@ -289,7 +291,7 @@ class _RasVerdict:
                 "each other's sends, which RAS does not count"
             )
         once = any(one.look.moved(member) is None for one, side in held for member in side)
-        # The order of the calls within one communicator is no matter of time.
+        # The order of the calls within one communicator does not depend on timing.
         if once and len(within) != 1 and any(one.lead < CLEAR_LEAD for one, _ in held):
             return (
                 "one poll and a lag of one: usual in a job that moves; a second poll some seconds "
@@ -329,7 +331,7 @@ class _RasVerdict:
         self._accused.setdefault(place if culprit.rank is None else culprit.rank, culprit)
 
     def _of_counts(self, again: bool) -> tuple[RasKind, float]:
-        """Where nothing tells the ranks apart: whether anything moves at all."""
+        """If nothing distinguishes the ranks: whether anything moves at all."""
         if self._waits.moved:
             return "running", 0.9
         if self._waits.still:

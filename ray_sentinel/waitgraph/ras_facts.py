@@ -1,8 +1,8 @@
 """What answers of NCCL's RAS service show, as facts of the graph of waits.
 
-The operations of a communicator are numbered by kind: its fifth AllReduce, its third Reduce. Who
-has launched fewer of a kind than another rank has not come to the next, in which the other waits.
-So a rank that waits elsewhere for somebody else has an edge there, and ranks that called different
+The operations of a communicator are numbered by kind: its fifth AllReduce, its third Reduce. A rank
+that has launched fewer of a kind than another has not come to the next one, in which the other
+waits. So a rank that waits elsewhere for another has an edge there, and ranks that called different
 collectives wait for each other in a circle. Counts are taken at the launch on the host, and differ
 while a job runs; sends and receives are not counted.
 """
@@ -90,7 +90,7 @@ class RasOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class _Position:
-    """All that the answers show of a rank. Ranks of the same position are one node."""
+    """All that the answers show about a rank. Ranks of the same position are one node."""
 
     inside: tuple[WaitNode, ...] = ()
     missing: tuple[WaitNode, ...] = ()
@@ -160,7 +160,7 @@ class RasWaits:
         self._ranks.setdefault(found, view)
 
     def _state_gone(self, why: str, processes: Sequence[RasProcess]) -> None:
-        """Processes, then the missing ranks whose process the answer does not tell."""
+        """Record processes, then the missing ranks whose process the answer does not name."""
         fact = Broken if why == DEAD else Mute
         for process in processes:
             node = WaitNode("process", f"{process.host}:{process.pid}")
@@ -244,7 +244,7 @@ class RasWaits:
 
     def _state_unlisted(self) -> None:
         """Ranks that the answer leaves out altogether. That is normal while a communicator is
-        created; in one that stands still in two polls, the others wait for whoever is missing."""
+        created; in one that stands still in two polls, the others wait for the missing ranks."""
         for look in self._looks:
             if not look.last.unlisted:
                 continue
@@ -254,7 +254,7 @@ class RasWaits:
             moved = [look.moved(member) for member in look.last.members]
             if True in moved:
                 continue
-            # All listed before: who was not yet a member may still be on its way.
+            # All were listed before: a rank that was not yet a member may still be on its way.
             known = all(look.before(rank) is not None for rank in look.last.unlisted)
             stays = look.first is not None and look.first.unlisted == look.last.unlisted
             if None in moved or not (known or stays):
@@ -321,7 +321,7 @@ class RasWaits:
         ]
 
     def _unnamed(self) -> set[str]:
-        """The communicators of which an answer does not tell who is ahead."""
+        """The communicators for which an answer does not show who is ahead."""
         self._listing: dict[object, set[str]] = defaultdict(set)
         found = {}
         for one, *_ in self._kinds:
@@ -333,8 +333,8 @@ class RasWaits:
         return set(found)
 
     def _moving(self) -> set[Identity]:
-        """Who was seen going on. A host launches ahead of the device: what it launches where it is
-        ahead already proves nothing, there or elsewhere."""
+        """The ranks that were seen going on. A host launches ahead of its device: further launches
+        where it is already ahead prove nothing, there or elsewhere."""
         ahead = {(one.look.last.key, m.rank) for one, *_ in self._kinds for m in one.inside}
         on: set[Identity] = set()
         runs_ahead: set[Identity] = set()
@@ -365,7 +365,7 @@ def _facts(node: WaitNode, position: _Position) -> Iterator[WaitFact]:
 
 def operations(look: CommunicatorView) -> Iterator[list[RasOperation]]:
     """For each kind of collective of which the ranks have launched different numbers: the
-    operations that the next ranks have not come to, the earliest first."""
+    operations that the ranks behind have not come to, the earliest first."""
     members = [m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT")]
     names = sorted(set.intersection(*(set(m.counts) for m in members))) if members else []
     sums = sorted({sum(member.counts[name] for name in names) for member in members})
@@ -416,7 +416,7 @@ def _is_last(polls: Sequence[Poll], index: int) -> bool:
 
 
 def _total(polls: Sequence[Poll]) -> int:
-    """Processes in the job, as far as the answers tell; a rank counts as one where they do not."""
+    """Processes in the job, as far as the answers show; otherwise a rank counts as one."""
     told = sum(poll.processes or 0 for poll in polls)
     seen = set().union(*map(_processes, polls))
     sizes = [found.size for poll in polls for found in poll.communicators]

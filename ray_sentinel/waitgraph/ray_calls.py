@@ -145,7 +145,7 @@ class RayFacts:
         self._unmet = UnmetNeeds(ray, self.names)
         self._children: dict[str, list[RayCall]] = defaultdict(list)
         for call in sorted(ray.calls, key=_made_at):
-            if call.kind != "driver":  # those of all jobs have one parent, which is nobody
+            if call.kind != "driver":  # those of all jobs share one parent: nobody
                 self._children[call.parent].append(call)
         self._runs: dict[WaitNode, list[RayCall]] = defaultdict(list)
         self._given: dict[WaitNode, list[RayCall]] = defaultdict(list)
@@ -236,7 +236,7 @@ class RayFacts:
         return fact if fact is not None and fact.active and here else None
 
     def moves(self, node: WaitNode) -> int | None:
-        """The same as ``UnmetNeeds.moves``."""
+        """See ``UnmetNeeds.moves``."""
         return self._unmet.moves(node)
 
     def thread_switches(self, node: WaitNode) -> int | None:
@@ -258,7 +258,7 @@ class RayFacts:
         return fact.users_code and fact.activity != "idle" and not ray_wait(fact)
 
     def _of_untold(self) -> Iterator[WaitsFor]:
-        """Where an object may come from whose maker is not known."""
+        """Where an object of unknown origin may come from."""
         for node, known in self.processes.known.items():
             unknown = WaitNode("resource", f"{_OBJECT_KEY}{known.job}")
             if unknown in self.names and self.works_untold(node):
@@ -283,7 +283,7 @@ class RayFacts:
             yield self._unmet.of(call)
 
     def _creation(self, call: RayCall) -> str:
-        """The id of the unfinished call that makes a call's actor; empty where there is none."""
+        """The id of the unfinished call that makes a call's actor; empty if there is none."""
         made_by = creation_id(call.actor)
         return made_by if call.kind == "actor-task" and made_by in self._calls else ""
 
@@ -317,8 +317,8 @@ class RayFacts:
                 yield Moves(process=node, witness=fact.tool)
 
     def _is_of_now(self, one: AwaitedAnswer, ranks: Collection[ProcessId]) -> bool:
-        """Whether an answer was requested in what the asking process runs now: nothing answers what
-        it sent before. Nothing ever answers the tensors that ranks send each other."""
+        """Whether an answer was requested by what the asking process runs now: earlier requests are
+        never answered any more. The tensors that ranks send each other are never answered."""
         who, whom = process_node(one.who), process_node(one.whom)
         if who not in self.processes.known or whom not in self.processes.known:
             return False  # it ended, or its stack could not be taken
@@ -327,7 +327,7 @@ class RayFacts:
         return begun - CLOCKS <= one.since and not (one.asker in ranks and one.answerer in ranks)
 
     def _answerer(self, one: AwaitedAnswer) -> WaitNode:
-        """Who is waited for: the process itself that was asked, unless an engine tells more."""
+        """Who is waited for: the process that was asked, unless an engine shows more."""
         above = process_node(one.whom)
         if one.answerer == one.whom or above in self._engines:
             return above
@@ -353,14 +353,14 @@ class RayFacts:
         return tuple(work.facts(node, fact))
 
     def engine(self, node: WaitNode) -> str:
-        """The engine that a process waits for in vain; empty if there is none."""
+        """The hanging engine that a process waits for; empty if there is none."""
         work = self._engines.get(node)
         hangs = work is not None and work.still and self._of_engine(node, self._stacks.get(node))
         return work.name if work is not None and hangs else ""
 
     def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
-        """Whether an actor's main thread rests. It does so between calls, and while other threads
-        or the event loop run calls."""
+        """What an actor with an idle main thread waits for. It is idle between calls, and while
+        other threads or the event loop run calls."""
         if driver := self._uncalled(node):
             yield WaitsFor(who=node, awaited=driver, how=UNCALLED, witness=RAY)
         elif self._in_transit(node):
@@ -373,8 +373,8 @@ class RayFacts:
             )
 
     def _waits_for_outsiders(self, node: WaitNode, fact: StackFact) -> bool:
-        """Whether a driver that rests waits for somebody outside the job: it runs no program, like
-        the kernel of a notebook or an interpreter at its prompt, or it serves requests."""
+        """Whether an idle driver waits for somebody outside the job: it runs no program, like the
+        kernel of a notebook or an interpreter at its prompt, or it serves requests."""
         known = self.processes.known[node]
         own = fact.users_code and node not in self._serving
         return not known.actor and not known.inner and not own
@@ -398,7 +398,7 @@ class RayFacts:
         )
 
     def _in_ray(self, node: WaitNode, how: str) -> Iterator[WaitFact]:
-        """What a process waits for that stands in one of Ray's waits."""
+        """What a process in one of Ray's waits is waiting for."""
         groups = self._row("groups", self.processes.known[node].job)
         wait = WaitsFor(who=node, awaited=node, how=how, any_of=how == "ray.wait", witness=STACK)
         if how == GROUP_WAIT:
@@ -490,8 +490,8 @@ class RayFacts:
         ]
 
     def _of_operations(self) -> Iterator[WaitFact]:
-        """The processes that stand in collectives and transfers, and those that have not come to
-        them."""
+        """The facts about processes in collectives and transfers, and about those that have not
+        come to them."""
         for operation in self.operations:
             self.names[operation.node] = operation.text
             yield from operation.facts(self._stacks)

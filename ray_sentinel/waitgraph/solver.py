@@ -3,13 +3,13 @@
 1. What moves is slow, not stuck.
 2. A strongly connected part that waits for nothing outside itself is a root; what goes on while
    the part does not, and the other way round, does not count.
-3. Who waits for all of several things goes on when all of them go on; who waits for any of them,
-   when one does. Whoever goes on is held up by nobody who does not.
-4. A root of one process is broken, stands, works, is idle, or cannot be looked at; a root of
+3. A node that waits for all of several things goes on when all of them go on; one that waits for
+   any of them, when one does. A node that goes on is not held up by one that does not.
+4. A root of one process is broken, stands still, works, is idle, or cannot be examined; a root of
    several nodes is a circle; any other root is something that nobody holds, or that all have come
    to.
 5. A root holds up processes that wait for it, or it is broken and has something to do: what was
-   asked of it does not go on, whoever else does.
+   requested of it does not go on, whatever else does.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple
 def _going_on(graph: WaitGraph, parts: Iterable[Part]) -> set[WaitNode]:
     """The nodes whose wait will end by itself, as far as can be seen."""
     on: set[WaitNode] = set()
-    for part in parts:  # what is waited for comes first
+    for part in parts:  # awaited nodes come first
         if len(part) > 1:
             # A circle ends if one of its members waits for any of several nodes, and one of these
             # goes on.
@@ -164,7 +164,7 @@ def _chain(
     while (edge := reaching.get(node)) is not None:
         chain.append(edge)
         node = edge.awaited
-    while node.kind == "several":  # a circle is entered at one of those for which it stands
+    while node.kind == "several":  # a circle is entered at one of the nodes that it stands for
         edge = next(edge for edge in graph.edges[node] if edge.awaited in part)
         chain.append(edge)
         node = edge.awaited

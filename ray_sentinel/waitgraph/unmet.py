@@ -46,7 +46,7 @@ _LACKING = {
 
 
 def lack_of(node: WaitNode) -> Lack | None:
-    """What a resource that is waited for represents; None if it is none of these."""
+    """What an awaited resource represents; None if it is none of these."""
     if node.kind != "resource":
         return None
     keys: dict[Lack, tuple[str, ...]] = {

@@ -1,7 +1,7 @@
 """The agent as Ray knows it: the coordinator's calls, answered by the parts of a ``NodeMonitor``.
 
-Whoever creates the actor or looks it up imports this module. So it is light: what an agent works
-with is imported by its constructor, in the actor's own process only.
+Every process that creates the actor or looks it up imports this module. So it is light: what an
+agent works with is imported by its constructor, only in the actor's own process.
 """
 
 from __future__ import annotations

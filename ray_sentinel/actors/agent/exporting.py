@@ -54,7 +54,7 @@ class Exporting:
         for name, point in sorted(unique.items()):
             try:
                 self.exporters += self._made(name, point, config, host, address)
-            except Exception as error:  # anybody's code: the others are made, and the agent starts
+            except Exception as error:  # plugin code: the others are made, and the agent starts
                 log.debug("exporter %s cannot be made", name, exc_info=True)
                 kind = "" if isinstance(error, _TELLING) else f"{type(error).__name__}: "
                 self._note(f"exporter {name}: {kind}{error}")
@@ -121,7 +121,7 @@ class Exporting:
     def _hand_on(self, exporter: Exporter, families: tuple[Family, ...]) -> None:
         try:
             exporter.publish(families)
-        except Exception as error:  # anybody's code: the other exporters and the watch go on
+        except Exception as error:  # plugin code: the other exporters and the watch go on
             log.debug("exporter %s failed", exporter.name, exc_info=True)
             self._failed(exporter, error)
 
@@ -139,7 +139,7 @@ class Exporting:
         for exporter in self.exporters:
             try:
                 within(CLOSE_SECONDS, exporter.close)
-            except Exception as error:  # anybody's code: what else must end is ended
+            except Exception as error:  # plugin code: what else must end is ended
                 log.debug("exporter %s failed", exporter.name, exc_info=True)
                 self._failed(exporter, error)
         self.exporters = []

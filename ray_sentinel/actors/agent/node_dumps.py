@@ -1,7 +1,7 @@
 """The flight recorders of this node's ranks: asked for side by side, read one at a time.
 
 A rank is asked through its companion thread, or through PyTorch's watchdog where it did not attach.
-What it wrote is read, reduced in a child (``capture.dump_reducer``) and let go before the next one
+What it wrote is read, reduced in a child (``capture.dump_reducer``) and dropped before the next one
 is read: a node's answer is bounded, in bytes and in time, and so is what it costs to make it.
 """
 

@@ -122,7 +122,7 @@ class NodeMonitor:
         cluster: Callable[[], RayCluster] | None = None,
         runtime_env_agent: Callable[[], RuntimeEnvAgentAddress | None] = lambda: None,
     ) -> None:
-        """``ray_metrics`` gives the URL of the Ray node's own metrics, "" where it has none;
+        """``ray_metrics`` gives the URL of the Ray node's own metrics, "" if it has none;
         ``log_problem`` says why lines of the agent's log are missing; ``cluster`` is given on the
         head, and asks Ray for the whole cluster; ``runtime_env_agent`` says where Ray's own agent
         for runtime environments is asked."""

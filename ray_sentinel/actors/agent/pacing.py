@@ -18,10 +18,11 @@ class ReportPace:
     """``least``: seconds between two looks of the agent. Each look is reported unless the
     coordinator asks for less.
 
-    What a process counts (steps, CPU time, the call that it runs) changes all the time, and is told
-    when a report is due; who is there, and who is held up, is told at once, and as long as anybody
-    is held up. Reports are due at times that no event moves, and that differ from agent to agent:
-    else the start of a job would have all of them report in the same second for ever.
+    What a process counts (steps, CPU time, the call that it runs) changes all the time, and is
+    reported when a report is due; who is there, and who is held up, is reported at once, and with
+    every look while anybody is held up. No event moves the times at which reports are due, and they
+    differ between agents: otherwise, after a job's start, all agents would report in the same
+    second for ever.
 
     May be used by two threads: one that looks, and one that reports.
     """

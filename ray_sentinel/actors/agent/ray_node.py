@@ -92,7 +92,7 @@ def this_node(proc: Path = Path("/proc")) -> Node:
 
 
 def ray_metrics_url(node_id: str) -> str:
-    """Where a Ray node serves its own metrics; "" where Ray does not tell."""
+    """Where a Ray node serves its own metrics; "" if Ray does not tell."""
     for entry in ray.nodes():
         if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort")):
             return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
@@ -101,7 +101,7 @@ def ray_metrics_url(node_id: str) -> str:
 
 def runtime_env_agent(node_id: str) -> RuntimeEnvAgentAddress | None:
     """Where a Ray node's own agent says which runtime environments it builds, with the token that
-    it wants; None where Ray does not tell."""
+    it wants; None if Ray does not tell."""
     try:
         from ray._private.authentication import http_token_authentication as tokens
 
@@ -212,9 +212,9 @@ class ClusterQuestions:
 
 # The main thread of a Ray worker waits for calls, and every 10 ms looks whether a signal has come
 # (``CheckSignals`` of Ray's core worker; a running cluster cannot be told another interval). In an
-# actor that does nothing else this is nearly all that it takes of a CPU, 0.6 to 0.8 % of a core on
-# every node. Ray's look runs Python's signal handlers, and one that sleeps, with the GIL let go, is
-# as good as a longer interval: calls wait for it, other threads do not.
+# otherwise idle actor this is nearly all of its CPU time, 0.6 to 0.8 % of a core on every node.
+# Ray's check runs Python's signal handlers, and a handler that sleeps, with the GIL released, is as
+# good as a longer interval: calls wait for it, other threads do not.
 
 REST_SECONDS = 0.185
 """Seconds of one rest; a call may have to wait this much longer."""

@@ -1,8 +1,8 @@
 """The runtime environments that this node's Ray builds, from Ray's own agent for them, and from its
 processes and logs.
 
-That agent downloads on the thread that also answers: for as long as that takes it serves nobody.
-Then its log shows what it builds. A build moves as long as any of its threads is put on a CPU.
+That agent downloads on the thread that also answers requests: while it downloads it answers nobody.
+Then its log shows what it builds. A build is moving as long as any of its threads gets onto a CPU.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class RuntimeEnvironments:
         try:
             return within(FILE_SECONDS, partial(_read_logs, self._logs()))
         except (OSError, ValueError, OverflowError):
-            return {}, ""  # it hangs, it is gone, or its times are none
+            return {}, ""  # it hangs, it has ended, or its times are invalid
 
     def _moves(self, answers: bool) -> int | None:
         stats = all_stats()
@@ -174,8 +174,8 @@ def _end_of(path: Path) -> str:
 
 
 def _switches(pids: list[int]) -> int | None:
-    """How often the threads of some processes have been put on a CPU, together with who they are;
-    None where there are none."""
+    """A number that changes when any thread of these processes is scheduled, or other threads take
+    their place; None if there are none."""
     total = looked = 0
     for pid in sorted(pids):
         try:

@@ -72,7 +72,7 @@ class Prunable(NamedTuple):
 class Pruner:
     """Makes room in the folders of one deployment. Called by one thread.
 
-    ``roots`` are its folders of bundles, of events and of history; None where there is none.
+    ``roots`` are its folders of bundles, of events and of history; None if there is none.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Pruner:
     def _ours_in(self, root: Path, read: Callable[[Path], Iterator[Prunable]]) -> list[Prunable]:
         watch, status = self._watches[root], self._leases[root].status()
         if status is None:
-            return []  # whose files these are cannot be told
+            return []  # whose files these are is unknown
         over = {name: watch.over(name) for name in watch.known()}
         found, left = [], set()
         for entry in read(root):
@@ -254,7 +254,7 @@ def _remove(folder: Path) -> bool:
 
 
 def _remove_log(folder: Path) -> bool:
-    """A deployment's segments; the folder too where nothing else lies in it."""
+    """A deployment's segments; and its folder if nothing else is in it."""
     gone = True
     for path, info in _entries(folder):
         if stat.S_ISREG(info.st_mode) and is_log_file(path.name):

@@ -88,8 +88,8 @@ class BundleWriter:
         self._thread: threading.Thread | None = None
 
     def store(self, incident: Incident, files: Mapping[str, bytes], *, told: bool = True) -> Done:
-        """Put files into the incident's folder: see ``Bundles.store``. ``told``: call ``late`` for
-        them."""
+        """Put files into the incident's folder: see ``Bundles.store``. ``told``: call ``late`` if
+        they are written later."""
         task = _Task(incident, files, told)
         with self._change:
             if self._waiting_bytes() + task.size > max(self.most_bytes, task.size):
@@ -240,7 +240,7 @@ class BundleWriter:
     def _notify_late(self, incident: Incident, folder: Path) -> None:
         try:
             self._late(incident, folder)
-        except Exception:  # whoever is told must not end the writing
+        except Exception:  # a failing callback must not end the writing
             log.exception("incident %s: its late bundle could not be told", incident.id)
 
 

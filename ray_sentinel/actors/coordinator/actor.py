@@ -1,8 +1,8 @@
 """The coordinator as Ray and its callers know it: the calls, answered from its parts.
 
-Whoever looks the actor up by its name imports this module: each agent, each command, each deployer.
-So it is light: its parts are imported by the constructor, in the actor's own process only; that
-costs 0.3 s of CPU and 20 MB.
+Every process that looks the actor up by its name imports this module: each agent, each command,
+each deployer. So it is light: its parts are imported by the constructor, in the actor's own process
+only; that costs 0.3 s of CPU and 20 MB.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Coordinator:
         return self._accept(data)
 
     async def report_together(self, reports: list[bytes]) -> list[bytes]:
-        """The same for all reports that a relay has gathered. The receipts are in the same order;
+        """``report`` for all reports that a relay has gathered. The receipts are in the same order;
         one for an unreadable report is empty."""
         receipts = []
         for data in reports:
@@ -70,7 +70,7 @@ class Coordinator:
         return pack(await asyncio.to_thread(self._parts.status))
 
     async def page_link(self) -> bytes:
-        """The page's URL with its token, a text; empty where it is not served."""
+        """The page's URL with its token, a text; empty if it is not served."""
         return pack(self._parts.page.link)
 
     async def nodes(self) -> bytes:
@@ -107,7 +107,7 @@ class Coordinator:
     async def dump(self, job: str = "", why: str = "asked by hand") -> bytes:
         """Capture a running job (all of them without a name) now.
 
-        Returns the incidents that were made for it; empty where no such job runs.
+        Returns the incidents that were made for it; empty if no such job runs.
         """
         return pack(await asyncio.to_thread(self._engine.dump, job, why))
 

@@ -100,7 +100,7 @@ def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
             deadline=DEADLINE,
             env={**os.environ, TOKEN_VARIABLE: token} if token else None,
         )
-        # Its exit code tells whether something was found; only the files tell that it got there.
+        # Its exit code says whether something was found; only the files prove that it finished.
         names = (*REPORTS, series.PLOTS_FILE)
         written = [path for name in names if (path := Path(place) / name).exists()]
         if not written:

@@ -1,4 +1,5 @@
-"""The engine and what surrounds it: a lock, the clock, the event log, and the way of its actions.
+"""The engine and what surrounds it: a lock, the clock, the event log, and the path that its actions
+take.
 
 Events come from agents, from the reconciler, from tools and from a timer, on any thread; they are
 handled one at a time.
@@ -110,11 +111,11 @@ class EngineLoop:
             self.feed(Resumed(time=self._clock.now()))
 
     def tick(self, agents_are_back: Callable[[], bool]) -> None:
-        """Let time pass. After a restart not before ``agents_are_back``, or a moment has passed:
-        what looks like silence is the coordinator's own absence."""
+        """Let time pass. After a restart, wait for ``agents_are_back``, or for a moment: until
+        then, what looks like silence is the coordinator's own absence."""
         if self._clock.now() < self._hold_until and not agents_are_back():
             return
-        # What was asked for and not answered: not before there are agents to ask.
+        # Unanswered requests are repeated once there are agents to ask.
         pending, self._pending = self._pending, ()
         for action in pending:
             self.act(action)
@@ -135,7 +136,7 @@ class EngineLoop:
             return self._feed(event, now)
 
     def _feed(self, event: AnyEvent, now: float) -> int:
-        """The same, by who holds the lock."""
+        """``feed``, for a caller that holds the lock."""
         self._last = max(self._last, now)
         event = msgspec.structs.replace(event, time=self._last)
         number, actions = self._handle(event)
@@ -208,7 +209,7 @@ class EngineLoop:
         return port_map(self._engine.view.telemetry, self._clock.now(), self._lock)
 
     def rank_series(self, asked: RankAsked) -> RankSeries | None:
-        """What is held of one rank; None where there is none such."""
+        """The series that are held of one rank; None if there is no such rank."""
         now, shift = self._clock.now(), self._clock.shift
         with self._lock:
             view = self._engine.view
@@ -219,7 +220,7 @@ class EngineLoop:
         return msgspec.structs.replace(found, begin=found.begin + shift, end=found.end + shift)
 
     def rank(self, asked: RankAsked) -> Rank | None:
-        """The process that is meant."""
+        """The rank that was asked for; None if there is no such rank."""
         with self._lock:
             view = self._engine.view
             found = find_rank(view, asked.job, asked.attempt, asked.rank, asked.place)
@@ -231,7 +232,8 @@ class EngineLoop:
         now = self._clock.now()
         event = mask_record(DumpAsked(time=now, job=job, why=why, thorough=thorough))
         with self._lock:
-            # Nothing else can come between, whose incidents would be taken for this one's.
+            # Under one lock, because the incidents of an event in between would be taken for this
+            # one's.
             before = {one.id for one in self._engine.incidents()}
             self._feed(event, now)
             made = [one for one in self._engine.incidents() if one.id not in before]
@@ -264,8 +266,7 @@ class EngineLoop:
             return self._engine.view.telemetry.size
 
     def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
-        """The same as ``Telemetry.rows``, with times on the wall clock. The engine continues
-        meanwhile."""
+        """``Telemetry.rows``, with times on the wall clock. The engine continues meanwhile."""
         shift = self._clock.shift
         telemetry = self._engine.view.telemetry
         for at, host, values in telemetry.rows(until, begin, seconds, self._lock):
@@ -297,8 +298,8 @@ class EngineLoop:
 
 @contextmanager
 def collecting_later() -> Iterator[None]:
-    """Postpone garbage collection. The block makes no garbage, but so many objects that the
-    collector would search everything we hold, which takes longer than the block."""
+    """Postpone garbage collection. The block makes no garbage, but enough objects for the collector
+    to search everything we hold, which takes longer than the block."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -322,8 +323,9 @@ def handled(engine: Engine, event: AnyEvent) -> tuple[list[AnyAction], str]:
     return actions, ""
 
 
-# What people are told of times: the engine's are on a steady clock, theirs on the wall's. The two
-# differ once a wall clock was set since the coordinator started; ``shift`` is by how many seconds.
+# Times as people see them: the engine's are on a steady clock, those shown on the wall clock. The
+# two differ once the wall clock was set since the coordinator started; ``shift`` is their
+# difference in seconds.
 
 
 def shown_incident(incident: Incident, shift: float) -> Incident:

@@ -101,7 +101,7 @@ from ray_sentinel.supervise.notify.notifier import (
     settings_of,
 )
 
-# Whether a node's raylet still answers: tells a lost node from a lost agent.
+# Whether a node's raylet still answers: distinguishes a lost node from a lost agent.
 
 PROBE_SECONDS = 1.0
 """Seconds that a raylet has to accept a connection; one that is alive takes milliseconds."""
@@ -112,7 +112,7 @@ _REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
 def raylet_answers(address: str, port: int) -> tuple[bool | None, str]:
     """(True, ...) if a connection was accepted, (False, why) if nobody listens, otherwise None.
 
-    None if nothing can be said: no port is known, or this machine itself has no network.
+    None means unknown: for example no port is known, or this machine itself has no network.
     """
     if not address or not port:
         return None, "its port is not known"
@@ -163,8 +163,8 @@ class Executor:
         ended: float | None = None,
         agents: Agents | None = None,
     ) -> None:
-        """``incidents`` are those of the coordinator before this one, which ``ended`` then, on the
-        clock of their times; ``agents`` are else those of ``fleet``."""
+        """``incidents`` are those of the previous coordinator, which ``ended`` at that time, on
+        their clock; ``agents`` are those of ``fleet`` unless given."""
         self.feed: Callable[[AnyEvent], int] = lambda event: 0
         """Where answers go; set by the coordinator."""
         self._clock = clock or SteadyClock()
@@ -466,7 +466,7 @@ class Executor:
             log.exception("incident %s: that it was told is not in its timeline", incident)
 
     def _written_late(self, incident: Incident, folder: Path) -> None:
-        """Handle that the disk answers again: the incident, open or over, gets its bundle."""
+        """Called when the disk answers again: the incident, open or over, gets its bundle."""
         log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
         lost = tuple(self._linked(incident, folder))
         now = self._clock.now()
@@ -479,7 +479,7 @@ class Executor:
         return self.writer.notes
 
     def close(self) -> None:
-        """Write and send what is waiting, for a moment."""
+        """Write and send what is waiting, within a moment."""
         self.writer.close()
         self._notifier.close(CLOSE_SECONDS)
 

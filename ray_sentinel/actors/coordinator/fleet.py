@@ -1,4 +1,4 @@
-"""Follows Ray's nodes: an agent on each living one, and nothing left of dead ones."""
+"""Follows Ray's nodes: keeps an agent on each living one, and removes what is left of dead ones."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ class Fleet:
         return len(self._slots)
 
     def departed(self, node_id: str, now: float) -> NodeLeft | None:
-        """A node's departure, even while no coordinator was there to see it; None if Ray lists it
-        as living, or lists nothing yet."""
+        """A node's departure, even if no coordinator was running to see it; None if Ray lists it as
+        living, or lists nothing yet."""
         with self._lock:
             seen = self._nodes
         node = seen.get(node_id)
@@ -179,8 +179,8 @@ class Fleet:
         return self.untold()
 
     def untold(self) -> list[AnyEvent]:
-        """What steps have seen and not returned; it is returned once. Called by the thread that
-        calls ``step``."""
+        """The events that steps have seen and not returned. Each is returned once. Called by the
+        thread that calls ``step``."""
         events, self._untold = self._untold, []
         return events
 
@@ -223,13 +223,13 @@ class Fleet:
             with self._lock:
                 del self._slots[node_id]
             self._untold.append(left)
-            # Until it was done, also where it fails now.
+            # Due until a sweep succeeds, even if one fails now.
             self._sweep_at = now
             log.warning("node %s has left %s", node_id[:8], left.reason)
 
     def _sweep(self, seen: Mapping[str, RayNode], now: float) -> None:
-        """What dead nodes had, once in a while and after each that left. After all nodes were
-        seen: it is tried with each step until it works."""
+        """Free what dead nodes held: regularly, and after each departure. Retried with each step
+        until it succeeds."""
         if now >= self._sweep_at:
             self._drop_dead({key for key, node in seen.items() if node.alive})
             self._sweep_at = now + SWEEP_SECONDS
@@ -433,7 +433,7 @@ def _departure(node_id: str, node: RayNode | None, now: float) -> NodeLeft:
     return NodeLeft(time=now, node_id=node_id, expected=expected, reason=reason)
 
 
-# Nodes that Ray drains: what is left of them is to go.
+# Nodes that Ray drains: what still runs there must leave.
 
 
 def draining_now() -> dict[str, float]:

@@ -211,7 +211,7 @@ class CoordinatorParts:
         try:
             phases = within(DISK_SECONDS, self._phase_file.load)
         except TimeoutError:
-            return  # they are learned anew
+            return  # they are learned again
         if phases and not self.engine.learned_phases():
             # A restarted coordinator has them from its log.
             self.engine.feed(PhasesRecalled(time=self.clock.now(), phases=phases))
@@ -241,7 +241,7 @@ class CoordinatorParts:
             for event in self.fleet.step(self.clock.now()):
                 self.engine.feed(event)
         finally:
-            # Of a step that Ray's control store left in the middle.
+            # From a step that failed midway because of Ray's control store.
             for event in self.fleet.untold():
                 self.engine.feed(event)
         self._leave_drained_nodes()
@@ -418,16 +418,16 @@ class CoordinatorParts:
         return mask_record(self.engine.lanes())
 
     def groups(self) -> GroupsReport:
-        """The process groups of ranks, as their last dumps tell them."""
+        """The process groups of ranks, as their last dumps report them."""
         return mask_record(self._executor.groups.report(self.clock.shift))
 
     def rank_series(self, asked: RankAsked) -> RankSeries | None:
-        """What is held of one rank; None where there is none such."""
+        """The series that are held of one rank; None if there is no such rank."""
         found = self.engine.rank_series(asked)
         return mask_record(found) if found is not None else None
 
     def rank_output(self, asked: RankAsked) -> RankOutput | None:
-        """What a rank wrote last; None where there is none such. Blocks for some seconds."""
+        """What a rank wrote last; None if there is no such rank. Blocks for some seconds."""
         rank = self.engine.rank(asked)
         return self._executor.output_of(rank) if rank is not None else None
 
@@ -477,5 +477,5 @@ def _heavy(work: CoordinatorStatus, exhausted: bool) -> Iterator[str]:
 def _ended(step: Callable[[], object]) -> None:
     try:
         within(CLOSE_SECONDS, step)
-    except Exception:  # the others end all the same, and the actor is killed then
+    except Exception:  # the others still end, and the actor is then killed
         log.exception("a part of the coordinator did not end")

@@ -72,8 +72,8 @@ class Relays:
         return self._wanted
 
     def step(self, nodes: Mapping[str, RayNode], free: Collection[str]) -> None:
-        """Have as many as the living ``nodes`` want, on those that are ``free`` for one: watched,
-        and not about to go. What could not be ended is ended in the next step."""
+        """Keep as many relays as the living ``nodes`` need, on those that are ``free`` for one:
+        watched, and not about to go. What could not be ended is ended in the next step."""
         self._take_over(nodes)
         least = self._above * (FEWER if self._made else 1.0)
         enough = math.ceil(len(nodes) / self._agents) if self._agents else 0

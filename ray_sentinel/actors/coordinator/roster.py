@@ -1,4 +1,4 @@
-"""Who has reported: the last report of each agent, its restarts, and what it may forget."""
+"""The last report of each agent, its restarts, and what it no longer needs to send."""
 
 from __future__ import annotations
 
@@ -198,8 +198,8 @@ class Roster:
 
     @property
     def due_per_second(self) -> float:
-        """Reports per second that the agents make while nothing happens, according to each;
-        including agents that no longer report, as long as their nodes are there."""
+        """Reports per second that the agents make while nothing happens, according to the agents
+        themselves; including agents that no longer report, as long as their nodes exist."""
         least = self._config.agent.snapshot_interval
         with self._lock:
             entries = self._entries.values()
@@ -288,7 +288,7 @@ class Roster:
 
 
 def _contact(report: AgentReport) -> tuple[str, int, _Place]:
-    """What the other agents are told from a report."""
+    """The part of a report that the other agents are told."""
     return report.snapshot.metrics_url, report.raylet, _place(report)
 
 

@@ -1,7 +1,7 @@
 """The cluster's health: from the coordinator, from every agent, and from Ray.
 
 Run as a program (``python -m ray_sentinel.actors.coordinator.survey``) by a training process that
-is no Ray driver: prints the report as one line of JSON, or ``{"error": ...}``.
+is not a Ray driver: prints the report as one line of JSON, or ``{"error": ...}``.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def ask_survey(address: str, checkpoints: Path | None = None) -> Health:
         raise UnreachableError(error.error) from None
 
 
-# What Ray has, what it gave away, and which requests wait.
+# Ray's resources, who was given them, and which requests wait.
 
 
 def ray_resources(ray: Any) -> tuple[RayResources, str]:

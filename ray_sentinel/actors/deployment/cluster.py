@@ -124,7 +124,8 @@ def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
     not.
 
     Both Ray's control store and its client port are gRPC, and such a server begins with a SETTINGS
-    frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for one that only accepts.
+    frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for a server that only accepts
+    connections.
     """
     host, _, digits = address.removeprefix("ray://").rpartition(":")
     port = port_number(digits)
@@ -197,8 +198,8 @@ def await_raylet(target: str) -> None:
     if target.startswith("ray://"):
         return
     deadline = time.monotonic() + RAYLET_SECONDS
-    # A raylet of any cluster will do: a store's address has many names and may be translated on the
-    # way.
+    # A raylet of any cluster suffices: a store's address has many names and may be translated on
+    # the way.
     while not raylets():
         if time.monotonic() > deadline:
             raise UnreachableError(
@@ -211,6 +212,8 @@ def await_raylet(target: str) -> None:
 
 
 def join(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
+    """Connect to ``target``, again if Ray Client's server did not start. Raises
+    UnreachableError."""
     for _ in range(CLIENT_STARTS):
         try:
             return _init_once(ray, target, environment)

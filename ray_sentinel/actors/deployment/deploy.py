@@ -112,14 +112,14 @@ def ensure(ray: Any, config: Config) -> Deployed:
     """Have exactly one coordinator in this cluster; it takes care of the agents.
 
     Safe from any number of processes at once: Ray lets one of them make the named actor, and the
-    others find it. Raises ConfigError where the rules' settings are wrong, SentinelError when the
+    others find it. Raises ConfigError if the rules' settings are wrong, SentinelError when the
     coordinator cannot be started or speaks another protocol.
     """
     # Imported here, because it is a third of what a command imports of ours, and other callers do
     # not need it.
     from ray_sentinel.engine.engine import Engine
 
-    Engine(config)  # raises what the coordinator would, in the face of who can mend it
+    Engine(config)  # raises what the coordinator would, to the caller, who can fix it
     deadline = time.monotonic() + START_SECONDS
     created = False
     while True:
@@ -188,7 +188,7 @@ def down(ray: Any, tell: Callable[[str], None] = lambda _: None) -> list[str]:
     """Remove coordinator, agents, their children and the placement groups.
 
     Returns what is still there after ``GONE_SECONDS`` (nothing, unless a process hangs in the
-    kernel); ``tell`` is told what is being done.
+    kernel); ``tell`` is called with what is being done.
     """
     from ray_sentinel.actors.deployment import placement
 

@@ -20,7 +20,7 @@ return."""
 
 
 class Deployer:
-    """Makes sure that the cluster is watched. ``outcome`` is None until that is known."""
+    """Makes sure that the cluster is watched. ``outcome`` is None until the result is known."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -51,7 +51,7 @@ class Deployer:
         for failures in itertools.count(1):
             try:
                 self._attempt()
-            except Exception as error:  # a daemon thread of a training: say it, and go on
+            except Exception as error:  # a daemon thread of a training: log it, and go on
                 log.debug("deployment failed", exc_info=True)
                 self._set_outcome(False, (f"{type(error).__name__}: {error}",))
             if self.outcome or time.monotonic() - begun > GIVE_UP_SECONDS:

@@ -63,7 +63,7 @@ def actor_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """``env_vars`` of our runtime environment; Ray can set a variable to nothing, not remove it."""
     blank = set(ALWAYS_BLANK) | {name for name in environ if IDENTITY.match(name)}
     blank -= {"CUDA_VISIBLE_DEVICES"}  # Ray's own, set by it for every worker
-    # Whom the deployer trusts, the agents trust: their raylets may know nothing of it.
+    # The agents trust whom the deployer trusts, even if their raylets were not told.
     handed = {name: environ[name] for name in (TRUSTED_UIDS_VARIABLE,) if environ.get(name)}
     return {**dict.fromkeys(sorted(blank), ""), **_OWN, **handed}
 

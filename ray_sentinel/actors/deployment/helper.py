@@ -1,4 +1,4 @@
-"""A short-lived process that talks to Ray for one that must not: ``up``, or a call.
+"""A short-lived process that talks to Ray on behalf of one that must not: ``up``, or a call.
 
 Reads its input from stdin and prints one line of JSON: ``{"ok": true, ...}`` or
 ``{"ok": false, "error": ...}``. Run by ``background.ask_helper``, not by people.
@@ -60,7 +60,7 @@ def _up(address: str, data: bytes) -> dict[str, Any]:
 
 
 def _witness(ray: Any, coordinator: Any, node_id: str) -> int:
-    """The pid of this node's agent; 0 where it cannot be seen from here (another container)."""
+    """The pid of this node's agent; 0 if it cannot be seen from here (another container)."""
     raw = deploy.ask(ray, coordinator, "agents")
     for agent in msgspec.msgpack.decode(raw, type=tuple[AgentInfo, ...]):
         if agent.node_id == node_id:
@@ -70,7 +70,7 @@ def _witness(ray: Any, coordinator: Any, node_id: str) -> int:
 
 
 def wait_until_watched(ray: Any, coordinator: Any, seconds: float) -> Status:
-    """Poll the status until all nodes are watched, for at most so long."""
+    """Poll the status until all nodes are watched, for at most ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         raw = deploy.ask(ray, coordinator, "status")

@@ -43,7 +43,7 @@ def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Placeme
     ``known``.
 
     Several Ray nodes may share an address (one machine, several raylets): then only the label with
-    the node's id tells them apart, which older versions of Ray cannot select by.
+    the node's id distinguishes them, which older versions of Ray cannot select by.
     """
     if (found := known.get(node.id)) is not None:
         return found.group
@@ -164,11 +164,11 @@ class NodePlacementGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def groups() -> dict[str, NodePlacementGroup]:
-    """Our groups that are not yet removed, by node id. The table has a row for each node: who sees
-    to many nodes looks once.
+    """Our groups that are not yet removed, by node id. The table has a row for each node: a caller
+    that handles many nodes reads it once.
 
     Taken from the table of all groups: a lookup by name sees only those of the caller's own
-    namespace, and the coordinator's is that of whoever deployed it.
+    namespace, and the coordinator's is that of its deployer.
     """
     return {
         entry["name"].removeprefix(GROUP_PREFIX): NodePlacementGroup(

@@ -2,8 +2,8 @@
 
 With hundreds of nodes most of the coordinator's time goes into Ray's calls, one for each report.
 So the agents of some 64 nodes report to one of them, and the relay there hands their reports on,
-some together in one call. It reads none of them, and knows nothing that is lost with it: an agent
-whose relay does not answer reports to the coordinator itself.
+some together in one call. It reads none of them, and nothing is lost with it: an agent whose relay
+does not answer reports to the coordinator itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports that are handed on together, in an event loop. Knows no Ray."""
+"""Reports that are passed on together, in an event loop. Does not depend on Ray."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ReportBatches:
             failed = ValueError(f"{len(receipts)} receipts came for {len(waiting)} reports")
         for place, receipt in enumerate(waiting):
             if receipt.done():
-                continue  # whoever asked has gone
+                continue  # the caller has gone
             if failed is not None:
                 receipt.set_exception(failed)
             else:

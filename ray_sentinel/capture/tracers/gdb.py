@@ -53,7 +53,7 @@ DETACH_SECONDS = 5.0
 def run_gdb(argv: list[str], deadline: float) -> programs.Completed:
     """Run gdb or a debugger derived from it. At the deadline SIGTERM has it detach and end by
     itself: one that is killed while it attaches leaves the process stopped. Not before it has
-    attached, and never SIGINT: while the process runs, gdb makes of both a SIGINT for the process
+    attached, and never SIGINT: while the process runs, gdb turns both into a SIGINT for the process
     (``default_quit_handler`` in gdb/target.c), which ends a training. Raises what ``process.run``
     does.
     """

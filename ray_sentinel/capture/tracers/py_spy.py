@@ -63,9 +63,10 @@ class PySpy:
 def run_py_spy(
     process: ProcessId, deadline: float, *options: str, crowded: float = 0.0
 ) -> programs.Completed:
-    """Run ``py-spy dump``; ``crowded`` as in ``process.run``, for what does not stop the process.
+    """Run ``py-spy dump``; ``crowded`` as in ``process.run``, for runs that do not stop the
+    process.
 
-    Raises MissingPartError where it is not installed.
+    Raises MissingPartError if it is not installed.
     """
     program = find_program("py-spy") or "py-spy"
     argv = [program, "dump", *options, "--pid", str(process.pid)]
@@ -94,7 +95,7 @@ def _refused(stderr: bytes) -> bool:
 
 
 def _with_state(trace: StackTrace) -> StackTrace:
-    """Add the scheduler's word: py-spy cannot tell idle from active on older Pythons."""
+    """Add the scheduler's state: py-spy cannot tell idle from active on older Pythons."""
     pid = trace.process.pid
     state = read_state(pid)
     if not state:

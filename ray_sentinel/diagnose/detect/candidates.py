@@ -203,7 +203,7 @@ def _shared_heat(case: JobCase) -> Candidate | None:
     """Heat or reduced clocks on all hosts at once: no card and no host is to blame."""
     hot, clocks = case.once(drift.all_hot), case.once(drift.all_clocks)
     if hot is not None and clocks is None and not GPU_NEAR_THROTTLING.crossed(hot.peak):
-        hot = None  # a heavier load warms all cards, and nothing comes of it
+        hot = None  # a heavier load warms all cards, without consequences
     first = hot or clocks
     if first is None:
         return None

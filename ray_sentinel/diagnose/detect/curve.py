@@ -31,7 +31,8 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 def joint(case: JobCase, panel: SeriesPanel, q: float = 0.5) -> Floats:
     """(T,) one curve from all rows; a sample that is not finite in any of them stays so.
 
-    What a restart has superseded is left out: it led nowhere, and is not a level to fall back from.
+    What a restart has superseded is left out: its result was lost, and it is no level to compare
+    with.
     """
     if panel.empty:
         return np.full(panel.times.size, np.nan)

@@ -84,8 +84,8 @@ def _restarts(case: JobCase, known: NDArray[np.intp]) -> list[int]:
 def _lowest(calm: Floats, restarts: list[int]) -> tuple[Floats, Bools]:
     """The lowest level so far (N,), and where a rise is what a restart of the schedule does.
 
-    The loss climbs with the learning rate at first. What it must not rise above is then the top of
-    that.
+    The loss climbs with the learning rate at first. The limit for later rises is then the top of
+    that climb.
     """
     lowest = np.minimum.accumulate(calm)
     expected = np.zeros(calm.size, dtype=bool)

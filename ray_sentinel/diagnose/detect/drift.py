@@ -1,9 +1,9 @@
 """GPUs that leave their peers: hotter, slower clocked, weaker.
 
-A job drives all its GPUs alike, so what most of them show at a moment is what the load asks for;
-what remains after it is taken off is a card's own. "Most" is the quartile on the healthy side, not
-the median, so that half of the cards (one of two hosts) may be affected together. A card's usual
-offset is its own level at first.
+A job drives all its GPUs alike, so what most of them show at a moment is due to the load; what
+remains after subtracting it is the card's own. "Most" is the quartile on the healthy side, not the
+median, so that half of the cards (one of two hosts) may be affected together. A card's usual offset
+is its own level at first.
 
 What all cards do together cannot show in a comparison with peers: it is measured against their own
 past (``all_hot``, ``all_clocks``), and belongs to what the hosts share.
@@ -91,7 +91,7 @@ def _since_last(marked: Bools) -> Floats:
 def residual(case: JobCase, panel: SeriesPanel, sign: float) -> Floats:
     """(S, T) each card's own deviation in steady cells; NaN elsewhere."""
     values = np.where(case.steady, panel.values, np.nan)
-    if panel.quantity.key == "gpu.temp":  # a card that rests cools, and warms up slowly
+    if panel.quantity.key == "gpu.temp":  # an idle card cools, and warms up slowly
         settled = _since_last(~working(case, panel)) * case.cell > WARM_UP_SECONDS
         values = np.where(settled, values, np.nan)
     if len(panel.rows) < 2:

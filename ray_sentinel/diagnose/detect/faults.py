@@ -154,8 +154,8 @@ def _fault(
 
 
 def _degrading(case: JobCase, key: str, kind: str) -> list[DeviceErrors]:
-    """Errors that were corrected, or that cost a transaction: a few are a note, as many as the
-    table says, and many more than the peers have, are a failing part."""
+    """Errors that were corrected, or that cost a transaction: a few are only noted; as many as the
+    table says, and many more than the peers have, mean a failing part."""
     panel = case.view.panel(key)
     if panel.empty:
         return []

@@ -36,7 +36,7 @@ LEAD_SECONDS = 3600.0
 
 
 class StalledGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU during the stall. Power in watts, utilisation in per cent; NaN where not known."""
+    """One GPU during the stall. Power in watts, utilisation in per cent; NaN if not known."""
 
     host: str
     gpu: str

@@ -105,10 +105,11 @@ def _seconds(case: JobCase) -> tuple[Floats, str, str]:
 
 
 def _fresh(case: JobCase, steady: Floats) -> Floats:
-    """Each step's time once: a value that is read again before the next step ends is no new one.
+    """Each step's time once: a value that is read again before the next step ends does not count
+    again.
 
-    It is not smoothed, either: what tells a new level from noise counts on independent values, and
-    cuts single slow steps itself.
+    The times are not smoothed either: the detection of a new level relies on independent values,
+    and cuts single slow steps itself.
     """
     done = np.diff(case.line.front, prepend=np.nan) != 0.0
     fresh = np.where(done, steady, np.nan)
@@ -151,7 +152,7 @@ def _spells(
 def effect(case: JobCase, cells: Bools) -> float:
     """How much slower the job was in these cells (T,) than in the other steady ones: 0.2 is 20 %.
 
-    NaN where one side has fewer than three known cells.
+    NaN if one side has fewer than three known cells.
     """
     pace = case.once(find)
     known = np.isfinite(pace.relative) & case.steady

@@ -16,7 +16,7 @@ from ray_sentinel.diagnose.wording import size
 
 class PressureMeasure(msgspec.Struct, frozen=True):
     """A host gauge that shows contention; ``least`` and ``relative`` as in ``find_shifts``: how far
-    it must move to stand out of its own noise, whatever its level."""
+    it must move to exceed its own noise, whatever its level."""
 
     key: str
     domain: str

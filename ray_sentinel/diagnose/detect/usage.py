@@ -1,4 +1,4 @@
-"""How much memory each host uses of what it may use: the machine's, or its container's."""
+"""How much of its memory each host uses: of the machine's, or of its container's limit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def find(case: JobCase) -> tuple[Usage, ...]:
 
 
 def _peak(one: Usage) -> float:
-    """The greatest share of the limit; 0 where the limit is not known."""
+    """The greatest share of the limit; 0 if the limit is not known."""
     return float(np.nanmax(np.nan_to_num(one.used / one.limit), initial=0.0))
 
 
@@ -79,7 +79,7 @@ def _rows(panel: SeriesPanel, used: Floats, limits: Floats) -> list[Usage]:
 
 
 def _aligned(limit: SeriesPanel, panel: SeriesPanel) -> Floats:
-    """The limit of each row's host, NaN where it is not known."""
+    """The limit of each row's host, NaN if it is not known."""
     known = {row.host: values for row, values in zip(limit.rows, limit.values, strict=True)}
     out = np.full(panel.values.shape, np.nan)
     for index, row in enumerate(panel.rows):

@@ -28,7 +28,7 @@ class Playbook(Protocol):
     TITLE: str
 
     def applies(self, case: JobCase) -> float:
-        """0 where it has nothing to work on; 1 where its trigger is plainly there."""
+        """0 if it has nothing to work on; 1 where its trigger is plainly there."""
 
     def run(self, case: JobCase) -> Diagnosis:
         """The playbook's answer; "not this" and "unknown" are answers."""

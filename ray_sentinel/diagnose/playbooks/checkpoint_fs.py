@@ -1,7 +1,8 @@
 """Checkpoint file-system error: was storage worse at the failed checkpoint than at earlier ones?
 
-Heavy I/O, TCP retransmits and blocked processes are usual on hosts that write a checkpoint. Only
-against the earlier, successful checkpoints of the same job, host by host, do they say anything.
+Heavy I/O, TCP retransmits and blocked processes are usual on hosts that write a checkpoint. They
+mean something only in comparison with the earlier, successful checkpoints of the same job, host by
+host.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def applies(case: JobCase) -> float:
-    """A checkpoint is said to have failed, or the job stopped where one was due."""
+    """Whether a checkpoint is reported to have failed, or the job stopped when one was due."""
     if case.options.failed_checkpoint is not None or case.logs.failed_checkpoint is not None:
         return 1.0
     if case.logs.failure == "checkpoint-fs-error":
@@ -188,7 +189,7 @@ def _changes(case: JobCase, failed: Failed, earlier: list[tuple[float, float]]) 
 
 
 def _convincing(worse: list[Change]) -> list[Change]:
-    """Storage is uneven by nature: one measure a little higher than before says nothing."""
+    """Storage is uneven by nature: one measure a little higher than before proves nothing."""
     return [
         one
         for one in worse

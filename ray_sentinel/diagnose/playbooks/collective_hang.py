@@ -1,4 +1,4 @@
-"""Collective hang: all wait in a collective for somebody, or for each other.
+"""Collective hang: all wait in a collective for one member, or for each other.
 
 GPUs that poll inside a collective show high utilisation at nearly idle power. The GPUs that do not
 poll matter: one that still computes is the straggler that the others wait for, one that is idle
@@ -70,7 +70,7 @@ def _not_stopped(case: JobCase) -> Diagnosis:
 
 
 def _completed(case: JobCase, context: HangContext) -> Diagnosis | None:
-    """Nobody waits for anybody after the end."""
+    """The answer for a completed job: nobody waits any more."""
     if case.logs.ended != "completed" or not context.stop.for_good:
         return None
     text = "Not a hang: by its log the job was completed when its steps ended."
@@ -234,7 +234,7 @@ def _busy_wait(case: JobCase, context: HangContext) -> Diagnosis | None:
     waiting = context.of("waiting")
     if not waiting:
         return None
-    # One whose sensor is noisier than the others' polls with them.
+    # A GPU whose sensor is only noisier than the others' is polling like them.
     entered = waiting + context.of("computing")
     partial = len(entered) < 0.9 * len([one for one in context.states if one.state != "gone"])
     seen = [one for one in context.states if one.state != "gone"]
@@ -257,7 +257,7 @@ def _busy_wait(case: JobCase, context: HangContext) -> Diagnosis | None:
 
 
 def _network_seen(case: JobCase, context: HangContext) -> str:
-    """What the series say about the network."""
+    """What the series show about the network."""
     looked = [key for key in ("rdma.retx", "rdma.ack_timeout", "rdma.port")
               if not case.view.panel(key).empty]  # fmt: skip
     if context.ports:

@@ -207,7 +207,8 @@ def _above_limit(case: JobCase) -> tuple[Anomaly, ...]:
 
 
 def _hot_room(case: JobCase) -> Diagnosis | None:
-    """Most cards of the job are above the limit: what cools them all fails, or one host's fans."""
+    """Most cards of the job are above the limit: their common cooling has failed, or one host's
+    fans."""
     found = case.once(_above_limit)
     panel = case.view.panel("gpu.temp")
     if len(found) <= MOST * len(panel.rows):

@@ -99,7 +99,7 @@ def _judged(case: JobCase) -> Diagnosis:
 
 
 def _without_logs(case: JobCase, early: idle_onset.Rested) -> Diagnosis:
-    """No log tells anything, but some hosts rested first."""
+    """Without any evidence in logs: some hosts went idle first."""
     fatal = any(one.severity == "fatal" for one in case.once(faults.find))
     if fatal or case.once(series_end.hosts) or case.once(memory.kills):
         text = (
@@ -134,7 +134,7 @@ def _ended_abruptly(case: JobCase) -> bool:
 
 
 def when(case: JobCase) -> HeartbeatLoss:
-    """The moment from the options, or else the log, or else what the series show."""
+    """When the job was ended: from the options, or else the log, or else the series."""
     options, logs = case.options, case.logs
     crash = options.crash_at if options.crash_at is not None else logs.crash_at
     if crash is None:
@@ -164,7 +164,7 @@ def _dead(case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu]) ->
             gone.add(host)
     if not case.checkpoint_cells[case.cell_of(moment.stopped)]:
         return sorted(gone)
-    # In a checkpoint all rest: only who is really gone is dead.
+    # During a checkpoint all are idle: only hosts that have really gone are dead.
     return sorted({one.host for one in case.once(series_end.hosts)} & gone)
 
 

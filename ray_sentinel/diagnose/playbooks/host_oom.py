@@ -1,4 +1,4 @@
-"""Host out of memory: how it grew, what for, and what was killed."""
+"""Host out of memory: how memory use grew, what used it, and what was killed."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _judged(case: JobCase) -> Diagnosis:
 
 
 def _settings(case: JobCase) -> tuple[str, ...]:
-    """Settings that the curves show, and that may not be what was meant."""
+    """Settings that the curves show, and that may not be as intended."""
     found = []
     raw, cut = (stats.median(case.view.panel(key).values, 0)
                 for key in ("train.raw_grad_norm", "train.grad_norm"))  # fmt: skip

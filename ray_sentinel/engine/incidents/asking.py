@@ -55,7 +55,7 @@ def recorders(case: Case, now: float) -> list[AnyAction]:
         return []
     case.recorder_asked_at = now
     case.recorder_pending = True
-    # The ranks write their dumps: that is no sign of their own.
+    # The ranks are busy writing their dumps, which is no sign of progress.
     case.job.disturbed_until = now + TOOLS_SECONDS
     fallen = [exit_ for _, exit_ in case.job.exits_and_dying() if is_abnormal(exit_)]
     overrun = {exit_.rank.id.rank for exit_ in fallen if was_overrun(exit_)}

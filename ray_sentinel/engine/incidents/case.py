@@ -184,8 +184,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return not any(finding.suspects for finding in self.findings.values())
 
     def withdraw(self, found: set[tuple[str, int, str]]) -> bool:
-        """Withdraw what seemed proven about a rank where the finding no longer holds and the rank
-        has since been seen going round in a loop. Returns whether there was any."""
+        """Withdraw what seemed proven about a rank if the finding no longer holds and the rank has
+        since been seen going round in a loop. Returns whether there was any."""
         looping = {view.rank.id for view in self.job.live if view.looped_at > self.opened_at}
         gone = [
             rule
@@ -239,9 +239,9 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def movement(self, process: ProcessId) -> Movement:
         """How its stack changed over the last two rounds in which it was readable.
 
-        Looks of nearly the same moment, as a crowded node takes them, are one: that they agree says
-        nothing. A loop that stays within one function is movement too, unless it never leaves the
-        CPU: work reads, writes and waits now and then.
+        Looks at nearly the same moment, as a busy node takes them, count as one: their agreement
+        means nothing. A loop that stays within one function is movement too, unless it never leaves
+        the CPU: work reads, writes and waits now and then.
         """
         seen, apart = self._last_looks(process)
         found = movement(seen)
@@ -260,7 +260,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
     def _last_looks(self, process: ProcessId) -> tuple[list[StackFact], bool]:
         """The last readable looks at the process, oldest first, back to the last one that is well
-        before the newest; and whether there is such a one."""
+        before the newest; and whether there is one."""
         seen = sorted(
             (
                 (round_[process].at or at, round_[process])

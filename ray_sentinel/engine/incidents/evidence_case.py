@@ -3,7 +3,7 @@ live evidence is.
 
 The weights, the kinds and the sentence are those of the live verdict (``suspects``, ``verdict``).
 What only the live engine knows is left out: how long the job has been silent, what its ranks'
-processes did, what the nodes' metrics say; but for what an incident's record has kept of it.
+processes did, what the nodes' metrics say; except for what an incident's record has kept of it.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ def _finding(job: str, attempt: int, evidence: FolderEvidence) -> Finding | None
 
 
 def _processes(evidence: FolderEvidence) -> dict[int, ProcessId]:
-    """The process of each rank; one of which nothing is known gets a number of its own."""
+    """The process of each rank; a rank about which nothing is known gets a made-up process
+    number."""
     found: dict[int, ProcessId] = {}
     for facts in evidence.rounds:
         for fact in facts:

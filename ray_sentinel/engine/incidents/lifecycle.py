@@ -1,12 +1,12 @@
 """The life of an incident: a state machine, and what the engine does in each state.
 
-``suspected``: a rule found something; evidence is asked for. A hard finding (a dead, stopped,
+``suspected``: a rule found something; evidence is requested. A hard finding (a dead, stopped,
 GIL-holding rank, a lost node) is named as soon as one round of stacks has come, or 1.5 s after it
 was made; one that is not settled must have lasted for a second. A suspicion is named after two
-rounds of stacks. If anything moves before, it is ``dismissed``. ``confirmed``: it is told, and a
-capture is asked for. ``captured`` and at once ``explained``: its bundle is there. ``resolved``: the
-job moves again, has ended, or was started again; where a process was proven not to go on, that
-one goes on again, whoever else moves.
+rounds of stacks. If anything moves before, it is ``dismissed``. ``confirmed``: it is published, and
+a capture is requested. ``captured`` and at once ``explained``: its bundle has been written.
+``resolved``: the job moves again, has ended, or was started again; where a process was proven to be
+unable to go on, that process itself runs again, whatever else moves.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class IncidentLifecycle:
         self, event: DumpAsked, job: JobView, now: float, slowed: StragglerStatus | None = None
     ) -> list[AnyAction]:
         """A user asks for a capture of a job."""
-        # A thorough capture tells more than that of a hang, and comes once.
+        # A thorough capture shows more than a hang's capture, and is taken once.
         busy = any(
             not case.about_ourselves and (not event.thorough or case.incident.rule == ASKED)
             for case in self._store.of(job)
@@ -306,8 +306,8 @@ class IncidentLifecycle:
 
     @staticmethod
     def _round_settled(case: Case, now: float) -> bool:
-        """Whether to wait no longer for stacks. Those of the moment are worth a second, no more,
-        because proof does not need them.
+        """Whether to wait no longer for stacks. Beside proof they are worth waiting a second, no
+        more, because proof does not need them.
 
         A finding without a suspect needs the recorders, which may show who it was.
         """
@@ -372,8 +372,8 @@ class IncidentLifecycle:
         return why
 
     def _search_for_more(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
-        """Look for more culprits. Beside one that was proven and is still there, another may stand
-        still unproven: two more rounds of stacks tell, once silence is long enough to mean
+        """Look for more culprits. Beside a proven culprit that still exists, another rank may stand
+        still unproven: two more rounds of stacks show that, once the silence is long enough to mean
         something."""
         if not KINDS[case.incident.kind].proving_state:
             return []
@@ -390,7 +390,7 @@ class IncidentLifecycle:
         return self._publish_anew(case, now)
 
     def _publish_culprits(self, case: Case, now: float) -> list[AnyAction]:
-        """Name a culprit where nobody was named, if later evidence tells who it is."""
+        """Name a culprit if nobody was named before and later evidence shows who it is."""
         case.unjudged = False
         verdict = case.incident.verdict
         if verdict is None or verdict.culprits:
@@ -403,8 +403,8 @@ class IncidentLifecycle:
         return [*told, *(self._capture(case, now) if due else ())]
 
     def _publish_anew(self, case: Case, now: float) -> list[AnyAction]:
-        """Judge a named culprit anew, and announce the result where it says more, or where the
-        proof of its kind no longer holds."""
+        """Judge a named culprit again, and announce the result if it says more, or where the proof
+        of its kind no longer holds."""
         more = self._judge(case, now, proven=False).verdict
         told = case.incident.verdict
         known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()
@@ -455,8 +455,8 @@ def recorders_overdue(ranks: int) -> float:
 
 
 def _why_over(case: Case, latest: JobView | None, *, still: bool) -> str:
-    """Why an incident is over according to what the job does. ``latest`` is the job as it is now;
-    ``still`` is whether the evidence lasts."""
+    """Why an incident is over according to what the job does. ``latest`` is the job's current
+    state; ``still`` is whether the evidence lasts."""
     job, incident = case.job, case.incident
     if job.ended_at is not None:
         return "the job has ended"
@@ -469,7 +469,7 @@ def _why_over(case: Case, latest: JobView | None, *, still: bool) -> str:
     if job.moved_at() > (incident.confirmed_at or 0.0) + 0.5 and not still:
         return "the job moves again"
     if incident.kind == "stall" and REQUESTS_RULE in case.findings and not still:
-        return "no request waits in vain any more"  # the ranks themselves may rest by now
+        return "no request waits in vain any more"  # the ranks themselves may be idle by now
     if not still and incident.rule != ASKED and has_nothing_to_do(job):
         return "its ranks have nothing to do"  # a server goes on with the next request only
     if incident.rule == ASKED and incident.state == "explained":

@@ -2,8 +2,8 @@
 
 A process that is stopped, blocked in the kernel or holds its GIL does not go on because others do:
 a driver that waits for any of several calls takes the next one that is ready, and ranks may work
-apart. That a rule makes the same finding again is one sign that it lasts; the other is the state of
-those who were named, which agents see each second.
+apart. One sign that evidence lasts is that a rule makes the same finding again; the other is the
+state of the named processes, which agents see each second.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _members(view: ClusterView, case: Case) -> Iterator[RayTrack]:
 
 
 def _cannot_go_on(view: ClusterView, case: Case) -> set[tuple[str, int]]:
-    """Who could not go on with what was requested of it, in the newest look at its Ray job."""
+    """The processes that could not go on with what was requested of them, in the newest look at
+    their Ray job."""
     ray_job = view.ray.jobs.get(case.job.ray_job)
     return {
         (member.process.host, member.process.pid)

@@ -1,6 +1,6 @@
 """The one record of every incident, and the cases of the open ones.
 
-Whoever else needs an incident holds its id. ``lifecycle`` decides what becomes of it.
+All other parts refer to incidents by id. ``lifecycle`` decides what becomes of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the ranks or roles of a job did over the last hour: one lane each, made of stretches.
 
 Only changes are stored, and only the most recent ones, so that a job costs at most some 250 kB
-(more where names are long), whatever its size and pace. In a job of many ranks, a lane stands for a
-node or for consecutive ranks; ranks that do something else than most have a lane of their own.
+(more where names are long), whatever its size and pace. In a job of many ranks, a lane represents a
+node or consecutive ranks; ranks that do something else than most have a lane of their own.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Lanes(msgspec.Struct):
         while len(self.lanes) > MOST_LANES:
             del self.lanes[next(iter(self.lanes))]
         if new:
-            # Lanes that used more room make place for it.
+            # Lanes that use more room make room for it.
             for other in self.lanes.values():
                 del other[: -(MOST_STRETCHES // len(self.lanes))]
         return lane

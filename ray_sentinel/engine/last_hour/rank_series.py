@@ -1,7 +1,7 @@
-"""The series of one rank: its steps, and what its node told of its CPUs and of the rank's GPU.
+"""The series of one rank: its steps, and what its node reported of its CPUs and of the rank's GPU.
 
 Steps come from what agents send for the history and, for the last ones, from the rank's own record;
-all else from the series that the rules read. Half an hour of these is held.
+everything else from the series that the rules read. Half an hour of these is kept.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _Sample = tuple[float, float]
 def find_rank(
     view: ClusterView, job: str, attempt: int, rank: int, place: str = ""
 ) -> RankView | None:
-    """A rank of a job. ``place`` ("host pid", with the host's label) tells which, where several
-    processes have the number; without it, or where none is there, the one that was seen last."""
+    """A rank of a job. ``place`` ("host pid", with the host's label) says which, if several
+    processes have the number; without it, or if no process is at that place, the one that was seen
+    last."""
     found = view.jobs.get((job, attempt))
     alike = [one for one in found.ranks.values() if one.rank.id.rank == rank] if found else []
     there = [one for one in alike if f"{view.host_of(one.node)} {one.rank.process.pid}" == place]
@@ -43,7 +44,7 @@ def find_rank(
 
 
 def rank_series(view: ClusterView, rank: RankView, now: float) -> RankSeries:
-    """What is held of a rank. Times are on the coordinator's clock."""
+    """The series kept for a rank. Times are on the coordinator's clock."""
     begin = now - KEPT_SECONDS
     node = view.telemetry.of(rank.node)
     gpus, assumed = gpus_of(rank.rank, node)
@@ -65,8 +66,8 @@ def rank_series(view: ClusterView, rank: RankView, now: float) -> RankSeries:
 def gpus_of(rank: Rank, node: NodeTelemetry) -> tuple[tuple[str, ...], bool]:
     """The indices of the rank's GPUs among those of its node, and whether they are assumed.
 
-    Launchers give a process one GPU, or all of its node, of which it takes the one of its place
-    there (``cuda:LOCAL_RANK``).
+    Launchers give a process one GPU, or all of its node's, of which it takes the one at its local
+    rank (``cuda:LOCAL_RANK``).
     """
     uuids = {}
     there = set()
@@ -132,7 +133,8 @@ def _of_gpu(node: NodeTelemetry, gpu: str) -> Iterator[_Plot]:
 
 
 def _samples(node: NodeTelemetry, name: str, labels: dict[str, str]) -> list[_Sample]:
-    """Of the series with these labels that came last: a new driver may change other ones."""
+    """The samples of the latest series with these labels: a new driver may change the other
+    labels."""
     wanted = labels.items()
     alike: list[TelemetrySeries] = [
         series for key, series in node.series.get(name, {}).items() if wanted <= dict(key).items()

@@ -1,8 +1,8 @@
 """Deaths in Ray jobs: joins what the control store, the agents and the kernel report about each,
 and finds which was the first cause.
 
-Ray ends all actors of a driver that ends, and all that an actor has made when it ends. So of the
-deaths in a job only the first can be to blame, and it is only if nobody wanted it.
+Ray ends all actors of a driver that ends, and all that an actor has made when it ends. So only the
+first death in a job can be to blame, and only if nobody intended it.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         self._index()
 
     def of_job(self, job: str, now: float) -> list[RayDeath]:
-        """All deaths of a job for which no other witness has to be waited for, oldest first."""
+        """All deaths of a job that need not wait for another witness, oldest first."""
         ended_at = self.ended.get(job)
         if ended_at is not None and now - ended_at < JOIN_SECONDS:
             return []
@@ -262,7 +262,7 @@ def first_cause(deaths: Iterable[RayDeath]) -> RayDeath | None:
         if death.what != "driver" and death.cause in UNEXPECTED and not death.restarts
     ]
     if driver is None or driver.cause in ("finished", "unknown"):
-        # The program was told what failed in a call, and went on.
+        # The program learned what failed in a call, and went on.
         lost = (one for one in others if one.cause != "exception" and one.detail != IN_PEACE)
         return next(lost, None)
     if driver.cause not in UNEXPECTED:

@@ -201,7 +201,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     @property
     def timeout(self) -> float:
-        """Seconds for which it is normal that no call begins or ends in the job."""
+        """Seconds without a call that begins or ends that are normal in the job."""
         return self.pauses.timeout(LEAST_TIMEOUT, FACTOR)
 
     def silence(self, now: float) -> float:
@@ -402,7 +402,7 @@ def _free_of_asked(calls: RayCalls, job: str) -> dict[str, dict[str, float]]:
     asked = {
         name
         for call in calls.calls
-        # What is free on a node without the labels that are asked for is of no use.
+        # Free resources on a node without the requested labels are of no use.
         if call.job == job and call.state == "unplaced" and not call.selectors
         for name in call.needs
         # A part of a placement group is free for nobody else.

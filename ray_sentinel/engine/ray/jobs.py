@@ -309,7 +309,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         under_way = job.asked_at is not None and job.asked_at > (job.looked_at or 0.0)
         if under_way and now - (job.asked_at or 0.0) < LATE_SECONDS:
             return False
-        # What held it up may be over; if nothing was reported of it, nothing need be withdrawn.
+        # What held it up may be over; if that was never reported, nothing need be withdrawn.
         over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
         every = AGAIN_SECONDS if over else self._look_interval(job, now, asked_for)
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS

@@ -1,7 +1,7 @@
 """How long the calls of a method take, and how long a process stands still in it.
 
-An actor job counts no steps. Instead it is learned how long a process stands still in each method:
-a rollout whose main thread waits a minute for its engine in every call may do so; one that never
+An actor job counts no steps. Instead we learn how long a process stands still in each method: a
+rollout whose main thread waits a minute for its engine in every call may do so; one that never
 stood still for longer than a second may not. A method that has ended a few times is judged by its
 usual durations; any other is only looked at, and judged by hard evidence alone.
 """

@@ -1,4 +1,4 @@
-"""What a Ray job lacks where it waits for placement: whether any node could ever hold it, and which
+"""What a Ray job lacks while it waits for placement: whether any node could ever hold it, and which
 resources are short."""
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ def _fits(bundle: Amounts, has: Amounts) -> bool:
 
 
 def _short(group: PendingGroup, free: Sequence[Amounts]) -> tuple[str, ...]:
-    """The resources of which too little is free; all requested ones if each is there, but not in
-    one place."""
+    """The resources of which too little is free; all requested ones if each is available, but not
+    in one place."""
     most: dict[str, float] = {}
     whole: dict[str, float] = {}
     for bundle in group.bundles:

@@ -103,9 +103,9 @@ def _waits(job: RayJobView, now: float) -> SeenRoot | None:
 
 
 def _is_late(job: RayJobView, seen: SeenRoot) -> bool:
-    """Whether somebody has waited for longer than usual. Of calls that follow each other each is
-    new, and where nothing is usual, nothing that works is late. Actors that wait to be called have
-    waited since the last change, if their caller computes: it may also wait for work."""
+    """Whether somebody has waited for longer than usual. Of successive calls each is new, and
+    without a usual duration, nothing that works is late. Actors that wait to be called have waited
+    since the last change, if their caller computes: it may also wait for work."""
     since = [step.since for step in seen.root.chain if step.since is not None]
     found = (job.stacks.get(one.process) for one in seen.root.processes)
     if not since and not all(fact is not None and computes(fact) for fact in found):

@@ -1,9 +1,9 @@
 """From who waits for whom in a Ray job to a finding: the root of the waits is the culprit.
 
-What a root is tells how much more must be known: a circle of calls, something that cannot be placed
-and a process that cannot go on are proof by themselves; a process that merely stands still is one
-only where it has stood for longer than it does, and is asked for nothing more; one that goes round
-in one function on a CPU, where it has not rested for many times as long as its calls ever took.
+The kind of root decides how much more must be known: a circle of calls, something that cannot be
+placed and a process that cannot go on are proof by themselves; a process that merely stands still
+is proof only if it has stood still for longer than it usually does; one that goes round in one
+function on a CPU, only if it has not rested for many times as long as its calls ever took.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def _verdicts(view: ClusterView, job: RayJobView, now: float) -> Iterator[Verdic
         if kind and not _is_the_ranks(view, seen.root.processes, now, since):
             yield _verdict(view, job, seen.root, kind)
     for standing in job.standing.values():
-        # Of a call that is not reported to Ray, it is only known that somebody waits for it.
+        # All that is known of a call that is not reported to Ray is that somebody waits for it.
         if not standing.member.methods and standing.round_in is None:
             continue
-        # Others go on without it, so that it holds nobody up yet; it never ends all the same.
+        # Others go on without it, so it holds nobody up yet; it still never ends.
         kind = _standing_kind(view, job, standing, now)
         if kind and not _is_the_ranks(view, (standing.member,), now, standing.first_at):
             yield _verdict(view, job, _root_of(standing), kind)
@@ -126,7 +126,7 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if not root.processes:
         return None
     if root.engine:
-        return None  # a case of its own tells, and who is above it
+        return None  # a case of its own reports it, and who is above it
     member = root.processes[0]
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
@@ -155,13 +155,13 @@ def _cannot_go_on(
     kind = _broken_kind(seen.root)
     held_for = track.stopped_for(now) if track is not None else 0.0
     if track is not None and (track.since > seen.last_at or _is_free(view, job, kind, track, now)):
-        return False  # the look is of before
+        return False  # the look is older
     if seen.held_up or kind == "rank-stopped":
         return seen.is_sure() or held_for > STOPPED_SECONDS
     if kind == "kernel-blocked":
         return seen.is_sure() and held_for >= now - seen.first_at
     if kind != "gil-held":
-        return False  # it has ended: that is told by its end
+        return False  # it has ended: its death is reported instead
     timeout = [job.round_timeout_in(name) for name in seen.root.processes[0].methods]
     known = [one for one in timeout if one is not None]
     return bool(seen.is_sure() and known and _age(seen.root, job, now) > max(known))
@@ -192,8 +192,8 @@ def _has_stopped(job: RayJobView, now: float) -> bool:
 
 def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     """Whether the building of an environment stands still. However long it takes, it is not stuck
-    while any part of it gets a CPU now and then. Ray's agent builds nothing and answers nobody
-    while it waits for the bytes of a download."""
+    while any of its threads still gets a CPU now and then. Ray's agent builds nothing and answers
+    nobody while it waits for the bytes of a download."""
     root = seen.root
     if root.kind != "standing" or not seen.is_sure() or _age(root, job, now) < LEAST_TIMEOUT:
         return False
@@ -251,7 +251,7 @@ def _thread_is_stuck(
     still_since = standing.thread_still_since
     member = standing.member
     longest, began = job.longest_call_of(member.does), standing.began
-    if not member.methods:  # Ray Serve tells of its calls itself
+    if not member.methods:  # Ray Serve reports its calls itself
         requests = served(view, now).get(deployment_of(member.role))
         if requests is not None and requests.ended >= RHYTHM:
             longest, began = requests.longest, requests.ended_at
@@ -305,7 +305,7 @@ def _round_kind(
 def _thread_goes_round(
     job: RayJobView, standing: StandingMember, fact: StackFact, now: float
 ) -> bool:
-    """The same for a thread other than the main one: it has not rested between looks that are
+    """Whether a thread other than the main one goes round: it has not rested between looks that are
     further apart than any call took, and its own call takes many times as long as any."""
     names, began = standing.member.does, standing.began
     longest = job.longest_call_of(names)
@@ -449,8 +449,8 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
 
 
 def _free(view: ClusterView, job: RayJobView) -> str:
-    """How much is free on the nodes that have most of what the job requests. The sum of many nodes
-    is of no use to something that needs it on one."""
+    """How much is free on the nodes that have most of what the job requests. The sum over many
+    nodes is of no use to something that needs it on one node."""
     nodes = sorted(
         ((view.host_of(node), free) for node, free in job.free_on.items() if any(free.values())),
         key=lambda node: (sorted(node[1].values(), reverse=True), node[0]),
@@ -475,7 +475,7 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
         return None
     ranks = {rank.rank.process for rank in job.live}
     roots = ray_job.stuck_roots()
-    # No case about the ranks would show that its members wait for each other.
+    # No case about the ranks would show that the Ray job's members wait for each other.
     own = [s for s in roots if s.root.kind != "circle" and ranks & _members(s.root)]
     if own and view.open_incidents.get((ray_job.name, 0)):
         return own[0]

@@ -19,7 +19,7 @@ class NodeLost(Rule):
             if not self._lost(view, node, now):
                 continue
             for job in view.jobs.values():
-                # Ranks that said goodbye before the node went are no loss of this node.
+                # Ranks that ended in order before the node went are not lost with it.
                 ranks = [rank for rank in job.ranks.values() if rank.node == node.node.id]
                 ranks = [rank for rank in ranks if rank.alive]
                 if ranks:

@@ -46,7 +46,7 @@ class RayDeaths(Rule):
             if well
             else (", and the job with it" if first.what != "driver" else "")
         )
-        # An actor without a runtime environment never came to a node.
+        # An actor whose runtime environment could not be built never came to a node.
         where = f"{first.label} on {host}" if host else first.label
         summary = f"{where} {reason}{ended}"
         echoes = sum(death.is_echo for death in deaths)
@@ -83,8 +83,8 @@ class RayDeaths(Rule):
 
 
 def _is_told(view: ClusterView, death: RayDeath) -> bool:
-    """Whether it is a rank's death, which ``rank.exited`` reports, or still may. Not that of a rank
-    that left with status 0, where all others ended because the driver did."""
+    """Whether it is a rank's death that ``rank.exited`` reports, or still may. Not the death of a
+    rank that left with status 0 while all others ended because the driver did."""
     found = view.job_at(death.node, death.pid)
     if found is None:
         return False

@@ -11,7 +11,7 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
 class StallRequests(Rule):
-    """A suspicion: stacks tell whether a rank is stuck, or nobody passes the requests on.
+    """A suspicion: stacks show whether a rank is stuck, or nobody passes the requests on.
 
     Thresholds: ``seconds`` for which requests run or wait while nothing is counted.
     """

@@ -39,8 +39,8 @@ class TrainLoss(JobAlertRule):
 
 
 class TrainGradient(JobAlertRule):
-    """A scalar with "grad" in its name is ``factor`` times the median of what was before, which
-    mostly comes before a diverging loss."""
+    """A scalar with "grad" in its name is ``factor`` times the median of its earlier values, which
+    mostly precedes a diverging loss."""
 
     name = "train.gradient"
     Thresholds = thresholds(factor=10.0)

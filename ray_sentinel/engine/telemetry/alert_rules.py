@@ -1,8 +1,8 @@
-"""What a telemetry rule is: a rule whose findings open no case, for a hot GPU hangs no job.
+"""What a telemetry rule is: a rule whose findings open no case, because a hot GPU hangs no job.
 
 It yields alerts, which are shown in ``status`` while they last, and are evidence when a job does
-stop. Of a thousand nodes a look takes most of a second: so a rule says what it looks at (a node, a
-GPU of a job, a job as a whole), and ``AlertBook`` looks at some of these at a time.
+stop. Evaluating a thousand nodes takes most of a second, so a rule declares what it looks at (a
+node, a GPU of a job, a job as a whole), and ``AlertBook`` evaluates a few of these at a time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class AlertRule(Rule):
         return ()
 
     def jobs(self, view: ClusterView, at_work: Sequence[JobView], now: float) -> Iterable[JobView]:
-        """The jobs that it is about, chosen once for all nodes; ``at_work`` are those whose levels
-        mean something."""
+        """The jobs that the rule is about, chosen once for all nodes; ``at_work`` are those whose
+        levels mean something."""
         return ()
 
     def alert(
@@ -92,8 +92,8 @@ class WatchedPart:
         return self._places[job.key]
 
     def utilisation(self, place: GpuPlace, seconds: float) -> float | None:
-        """A GPU's over the last ``seconds``, from 0 to 1; None where it does not tell. Several
-        rules ask for that of the same time."""
+        """A GPU's utilisation over the last ``seconds``, from 0 to 1; None if it does not report
+        it. Several rules ask for the same period."""
         key = (place.node, place.gpu, seconds)
         if key not in self._used:
             series = place.telemetry.one(UTILISATION, self.now, gpu=place.gpu)
@@ -103,7 +103,7 @@ class WatchedPart:
 
 
 class NodeAlertRule(AlertRule):
-    """What it says of a node depends on no other node."""
+    """A rule whose alerts about a node depend on no other node."""
 
     @abc.abstractmethod
     def find_alerts(self, part: WatchedPart) -> Iterable[Alert]:
@@ -111,7 +111,7 @@ class NodeAlertRule(AlertRule):
 
 
 class GpuSeen(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a rule keeps of one GPU of a job until all were looked at."""
+    """What a rule keeps about one GPU of a job until all have been read."""
 
     job: tuple[str, int]
     node: str
@@ -125,13 +125,13 @@ class GpuAlertRule(AlertRule):
 
     @abc.abstractmethod
     def read(self, part: WatchedPart, job: JobView) -> Iterable[GpuSeen]:
-        """What is to be known of the job's GPUs on these nodes."""
+        """What ``judge`` needs to know about the job's GPUs on these nodes."""
 
     @abc.abstractmethod
     def judge(
         self, view: ClusterView, job: JobView, seen: Sequence[GpuSeen], now: float
     ) -> Iterator[Alert]:
-        """The faults of the job, all of whose GPUs were seen."""
+        """The faults of the job, once all of its GPUs have been read."""
 
 
 class JobAlertRule(AlertRule):

@@ -1,10 +1,10 @@
 """The alerts that telemetry rules raise, and the rounds in which the rules look.
 
-All rules look every five seconds, at one moment of theirs, and what they raised is shown together
-when all have looked. Of some hundred nodes a round takes longer than anything else should wait: so
-it goes on a part at a time, with each event that comes, and how far it has come is state like
-everything else. A node is looked at after what it has just sent, so a part of a round may know of
-samples that are newer than its moment.
+All rules are evaluated every five seconds, for one common moment, and the alerts are shown together
+when all rules are done. With some hundred nodes a round takes longer than anything else should
+wait, so it proceeds in parts, one with each event that arrives, and its progress is part of the
+state like everything else. A node is evaluated after its new samples were stored, so a part of a
+round may see samples that are newer than the round's moment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ JobKey = tuple[str, int]
 
 
 class AlertRound(msgspec.Struct):
-    """How far a look of all rules has come."""
+    """The progress of one evaluation of all rules."""
 
     at: float
     """Its moment, for all rules and nodes."""
@@ -79,8 +79,8 @@ class AlertBook(msgspec.Struct, dict=True):
         self._rules = {rule.name: rule for rule in rules if isinstance(rule, AlertRule)}
 
     def evaluate(self, view: ClusterView, now: float, failures: Failures) -> None:
-        """With a tick: evaluate the rules, if it is time, or go on with that. A rule that fails is
-        reported to ``failures``."""
+        """With a tick: begin to evaluate the rules, if it is time, or continue. A rule that fails
+        is reported to ``failures``."""
         few = len(view.busy_nodes()) <= AT_ONCE
         if self.round is None:
             if now - self.looked_at < LOOK_EVERY:
@@ -94,12 +94,12 @@ class AlertBook(msgspec.Struct, dict=True):
             self._step(view, failures, AT_ONCE)
 
     def go_on(self, view: ClusterView, failures: Failures) -> None:
-        """With a report: a part of the round that is under way, if there is one."""
+        """With a report: evaluate a part of the current round, if there is one."""
         if self.round is not None:
             self._step(view, failures, NODES_A_REPORT)
 
     def _step(self, view: ClusterView, failures: Failures, most: int) -> None:
-        """A part of the round: ``most`` nodes, or one of the things that are done for all."""
+        """Evaluate a part of the round: ``most`` nodes, or one step that concerns all of them."""
         under_way = self.round
         if under_way is None:
             return
@@ -160,7 +160,7 @@ class AlertBook(msgspec.Struct, dict=True):
         return min(left, key=lambda rule: rule.name, default=None)
 
     def _end(self, under_way: AlertRound) -> None:
-        """Show what was raised, and drop what was not for a while."""
+        """Show the alerts that were raised, and drop those that were not raised for a while."""
         now = under_way.at
         for name in sorted(under_way.raised):
             for alert in under_way.raised[name]:
@@ -212,7 +212,7 @@ def _gpus(
 
 
 def watched(view: ClusterView, nodes: Iterable[str]) -> Iterator[Watched]:
-    """Those of the nodes that are there, and their series."""
+    """The nodes that still exist, and their series."""
     for node_id in nodes:
         node = view.nodes.get(node_id)
         if node is not None and node.left_at is None:

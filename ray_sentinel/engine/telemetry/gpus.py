@@ -1,8 +1,9 @@
 """The GPUs of a job, and what each draws at work and at rest: learned, or what its model draws.
 
-Utilisation says that a kernel is there; a kernel that polls for its peers shows 100 %. Power tells
-work from polling: a GPU that waits draws little more than one at rest. Levels are the GPU's own,
-since cards of one model differ and so do their jobs; until it was seen at work, the model's count.
+Utilisation says only that a kernel is running; one that polls for its peers shows 100 %. Power
+tells work from polling: a GPU that waits draws little more than one at rest. Levels are learned for
+each GPU, since cards of one model differ and so do their jobs; until a GPU was seen at work, its
+model's levels are used.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class GpuLevels(msgspec.Struct):
                 del levels[key]
 
     def reading(self, place: GpuPlace, now: float) -> GpuReading:
-        """A GPU as it is now."""
+        """The current reading of a GPU."""
         node_id, index, node = place
         rest, work = model_levels(node, index, now)
         key = (node_id, index)

@@ -1,9 +1,9 @@
 """Telemetry as evidence in a case: devices and ports beside ranks.
 
 What began before the job stopped may be its cause; what began after may be its effect (GPUs that
-idle, connections that time out), and is told apart. A device's fault counts against the rank that
-has the device. Where no rank stands out, and a device or a port was broken before the stop, that is
-named itself.
+idle, connections that time out), and is distinguished. A device's fault counts against the rank
+that has the device. If no rank stands out, and a device or a port was broken before the stop, it is
+itself named.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ they are read every five seconds."""
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The current requests of a server, and for how many seconds there have been requests without
-    any change in its counters."""
+    """The current requests of a server, and for how many seconds it has had requests without any
+    change in its counters."""
 
     running: int
     waiting: int
@@ -99,7 +99,7 @@ def served(view: ClusterView, now: float) -> dict[str, ServedRequests]:
 
 def deployment_of(kind: str) -> str:
     """The job name of the deployment of which an actor of the class ``kind`` is a replica; empty if
-    it is none.
+    it is not one.
 
     >>> deployment_of("ServeReplica:default:Model")
     'serve-default-Model'

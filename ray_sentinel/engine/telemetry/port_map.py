@@ -78,7 +78,7 @@ def _rate(found: _Found, labels: Labels, now: float) -> int | None:
     if ends is None:
         return None
     (begun, first), (ended, last) = ends
-    # A counter that fell was begun anew.
+    # A counter that fell was reset.
     return round((last - first) / (ended - begun)) if last >= first else None
 
 
@@ -90,7 +90,7 @@ def _errors(
         series = found.get(labels)
         ends = _ends(series, now, KEPT_SECONDS) if series is not None else None
         if series is None or ends is None or ends[0][1] == ends[1][1]:
-            continue  # nearly all stand still, which needs no look at what is between
+            continue  # nearly all stand still: no need to read what is between
         rose = series.rise(now, KEPT_SECONDS)
         if rose >= 1:
             told.append((words, round(rose)))

@@ -69,7 +69,7 @@ HostRow = tuple[float, str, dict[SeriesKey, float]]
 
 
 def median(values: list[float]) -> float:
-    """That of one value or more. ``statistics.median`` takes twice as long for so few."""
+    """The median of one value or more. ``statistics.median`` takes twice as long for so few."""
     ordered, middle = sorted(values), len(values) // 2
     if len(ordered) % 2:
         return ordered[middle]
@@ -99,7 +99,7 @@ class TelemetrySeries(NamedTuple):
 
     @property
     def last(self) -> float:
-        """The newest value; NaN where there is none."""
+        """The newest value; NaN if there is none."""
         values = self.values
         if values and math.isfinite(values[-1]):
             return values[-1]  # nearly always
@@ -145,7 +145,7 @@ class TelemetrySeries(NamedTuple):
     def rise(self, now: float, seconds: float) -> float:
         """How much a counter rose over the last ``seconds``. A fall counts as a restart from 0."""
         begin = self._compared(now, seconds)
-        # Nearly all counters stand still nearly always, which is seen without a look at each.
+        # Nearly all counters nearly always stand still, which shows without reading each value.
         lately = self.values[begin:] if begin else None
         if lately is None or lately.count(lately[-1]) == len(lately):
             return 0.0
@@ -415,7 +415,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 yield labels, series
 
     def one(self, name: str, now: float, **labels: str) -> TelemetrySeries | None:
-        """The first series that is still sent and has these labels; None where there is none."""
+        """The first series that is still sent and has these labels; None if there is none."""
         key = (name, tuple(labels.items()))
         found = self._matching.get(key)
         if found is None:
@@ -463,7 +463,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
 
 def _move_together(streams: list[SampleStream]) -> None:
-    """Allocate all arrays of numbers anew. An array that has become shorter keeps its place, so
+    """Allocate all arrays of numbers again. An array that has become shorter keeps its place, so
     many small ones keep nearly all pages of what they had before."""
     columns = [column for stream in streams for column in stream.columns]
     numbers = bytearray()
@@ -540,7 +540,8 @@ class Telemetry(msgspec.Struct):
         if len(node.seen) > 4 * MOST_EVENTS:
             node.seen = {(event.time, event.message) for _, event in node.events}
         for batch in snapshot.samples:
-            # The time is when they were sampled: what was long on its way is not new.
+            # The time is when they were sampled: samples that were delayed on their way are not
+            # new.
             node.add(batch, min(now, snapshot.time + offset))
         if now - self.bounded_at >= GONE:
             self.bounded_at = now
@@ -577,8 +578,8 @@ class Telemetry(msgspec.Struct):
             if stream is not None and stream.times:
                 until = min(now - least_seconds, (stream.times[0] + now) / 2)
                 old.append((node, stream, bisect_left(stream.times, until)))
-        # A few of each are not worth it, and would keep what comes next from its turn; so would
-        # many of one node after the other, which are a few of all.
+        # A few of each are not worth it, and would keep the next part from its turn; so would
+        # dropping much of one node after the other, which is little of the total.
         if not old or sum(number for _, _, number in old) < SLACK * len(old):
             return False
         for node, stream, number in old:
@@ -602,8 +603,8 @@ class Telemetry(msgspec.Struct):
         """What nodes sent after ``until``, a time for each node that is moved forward; for other
         nodes, after ``begin``. About one row every ``seconds`` for each node, oldest first.
 
-        ``lock`` is taken for ``ROWS_AT_ONCE`` of them at a time, so that who changes the numbers
-        hardly waits: those of half an hour take seconds to minutes to make.
+        ``lock`` is taken for ``ROWS_AT_ONCE`` of them at a time, so that whoever changes the
+        numbers hardly waits: the rows of half an hour take seconds to minutes.
         """
         with lock:
             node_ids = list(self.nodes)

@@ -1,4 +1,4 @@
-"""How a rank ended: normally, by itself, through somebody else, or because another process had
+"""How a rank ended: normally, by itself, by outside intervention, or because another process had
 ended."""
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def was_overrun(exit_: Exit) -> bool:
 
 
 def is_unclear(exit_: Exit) -> bool:
-    """Whether it ended by a mismatch, or aborted without a word as communication libraries do;
+    """Whether it ended by a mismatch, or aborted without a message as communication libraries do;
     innocent ranks do so as often as culprits."""
     return is_mismatch(exit_) or (exit_.signal == SIGABRT and not final_words(exit_))
 
@@ -160,8 +160,8 @@ def closing_lines(output: str) -> str:
     _, listed, tail = output.rpartition(_TRACEBACK)
     lines = tail.splitlines()
     if listed:
-        # The calls that a traceback lists are indented; they say nothing of the reason. What native
-        # code says when such an interpreter ends is its consequence.
+        # The calls that a traceback lists are indented; they say nothing about the reason. What
+        # native code writes while such an interpreter ends is a consequence.
         said = itertools.takewhile(lambda line: not _NATIVE.search(line), lines)
         lines = [line for line in said if line[:1].strip()]
     elif native := [at for at, line in enumerate(lines) if _REASON.search(line)]:

@@ -23,11 +23,11 @@ from ray_sentinel.engine.verdicts.exits import (
 from ray_sentinel.evidence.minority import at_most_a_third
 from ray_sentinel.model.progress import Exit
 
-# Exits that a node's announced end explains: Ray drains it, or took it away as it was told to.
+# Exits that a node's announced end explains: Ray drains it, or removed it as requested.
 #
-# Whoever drains a node ends its ranks, by whatever signal, or the machine goes with them; the
-# others of the job fall over it or are ended too. None of these is to blame. A rank that says what
-# went wrong with itself, or that ran out of memory, is judged as ever.
+# Draining a node ends its ranks, by whatever signal, or the machine goes away with them; the job's
+# other ranks fail because of it or are ended too. None of these is to blame. A rank that says what
+# went wrong with itself, or that ran out of memory, is judged as usual.
 
 NOTICE_SECONDS = 5.0
 """Seconds after its beginning within which the drain of a node is known."""
@@ -114,8 +114,8 @@ def all_killed(job: JobView) -> bool:
 
 
 def ended_alone(job: JobView, exits: Ends, abnormal: Ends) -> Ends:
-    """Whether only some of a node's ranks were told to end, and others fell because of it. Whoever
-    ends a job or a node tells all ranks."""
+    """Whether only some of a node's ranks were told to end, and others failed because of it. Ending
+    a job or a node is announced to all of its ranks."""
     told = [(at, exit_) for at, exit_ in exits if exit_.signal in ASKED_TO_END]
     if not told or exits[0] != told[0] or not at_most_a_third(len(told), len(job.ranks)):
         return []
@@ -130,8 +130,8 @@ def first_causes(abnormal: Ends, *, cross_node_seconds: float, together_seconds:
     """The exits that are not echoes: the first, and those killed together with it."""
     own = [(at, exit_) for at, exit_ in abnormal if is_cause(exit_)]
     if is_unclear(abnormal[0][1]):
-        # Whoever fell into a mismatch first is not thereby its cause, and those that follow
-        # are echoes, whatever they say; but what was killed was killed.
+        # The first rank with a mismatch is not thereby its cause, and those that follow are echoes,
+        # whatever they report; but a killed rank was killed.
         own = [(at, exit_) for at, exit_ in own if violence(exit_) == KILLED]
     if not own:
         return []

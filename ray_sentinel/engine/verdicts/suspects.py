@@ -29,10 +29,10 @@ from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.model.stacks import StackFact
 
-# What NCCL's RAS says of a case, as evidence for and against its ranks.
+# What NCCL's RAS says about a case, as evidence for and against its ranks.
 #
 # RAS is one witness among several. A count that is behind says that the rank has not made the call
-# its peers are in; that it lists no mismatch says nothing, and counts for nobody.
+# its peers are in; the absence of a listed mismatch means nothing, and clears nobody.
 
 RAS = "nccl-ras"
 RAS_WEIGHT = 6.0
@@ -169,14 +169,14 @@ def _from_findings(case: Case, scores: EvidenceScores, by_rank: Mapping[int, Ran
 
 
 def _from_exits(case: Case, scores: EvidenceScores, now: float) -> None:
-    """Weigh ranks that left in peace, or in an unknown way, while others wait on."""
+    """Weigh ranks that exited cleanly, or in an unknown way, while others still wait."""
     if not case.job.live or any(f.rule == "rank.exited" for f in case.findings.values()):
         return
     if case.job.ending():
         _from_the_end(case, scores)
         return
     if not _somebody_waits(case):
-        return  # a job that ends leaves one rank after the other, each when it is done
+        return  # the ranks of an ending job leave one after the other, each when it is done
     since = case.job.moved_at() - max(LEFT_BEFORE, case.job.pace.usual or 0.0)
     for process, view in case.job.ranks.items():
         ended = view.ended_at
@@ -202,8 +202,8 @@ def _somebody_waits(case: Case) -> bool:
 
 
 def _from_the_end(case: Case, scores: EvidenceScores) -> None:
-    """Weigh ranks that hang on the way out. Most have ended in peace, and these are still there and
-    wait for nobody."""
+    """Weigh ranks that hang on the way out. Most ranks have exited cleanly, and these are still
+    there and wait for nobody."""
     ended = sum(view.left_in_peace for view in case.job.ranks.values())
     for view in case.job.live:
         fact = case.latest(view.rank.process)

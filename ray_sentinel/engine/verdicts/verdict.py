@@ -55,8 +55,8 @@ def _decided(
     """The judgement that follows from the scores."""
     named = scores.named()
     if proven:
-        # What is proven has only just happened: the others may be anywhere, on their way to where
-        # they will wait, or falling over what has gone. Their stacks accuse nobody yet.
+        # The proven fault has only just happened: the others may be anywhere, on their way to where
+        # they will wait, or failing because a peer has gone. Their stacks accuse nobody yet.
         guilty = {rank for f in case.findings.values() if f.hard for rank in f.suspects}
         guilty = guilty or _accused_by_recorder(case)
         named = [process for process in named if case.job.ranks[process].rank.id in guilty]

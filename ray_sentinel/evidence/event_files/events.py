@@ -2,12 +2,12 @@
 
 Fields after ``tensorflow/core/util/event.proto``, ``framework/summary.proto`` and
 ``framework/tensor.proto``; encoding after https://protobuf.dev/programming-guides/encoding/.
-Only what scalars need is looked at: pictures and histograms are stepped over. Pure.
+Only what scalars need is read: pictures and histograms are skipped. Pure.
 
 By hand rather than by protobuf's runtime: with the tags that it remembers it reads two to six times
-as many events a second as protobuf does messages (``bench/event_files.py``); it builds nothing of
-what it steps over, where 8 MiB of empty values became 265 MiB of messages; and each collector's
-process is spared an import of 70 ms and 6 MiB.
+as many events a second as protobuf does messages (``bench/event_files.py``); it builds no objects
+for what it skips, where 8 MiB of empty values became 265 MiB of messages; and each collector's
+process saves an import of 70 ms and 6 MiB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two ranks that wait for each other in different collectives: whose call was out of order.
+"""Finds whose call was out of order if two ranks wait for each other in different collectives.
 
 Where transfers are not recorded, ranks that wait in them seem to stand still, and the cycle does
 not close. But if a rank sits in one call while its peer waits for it in another, one of the two
@@ -48,7 +48,7 @@ def _same_program(
     world: World, circles: Circles, rank: int, peers: set[int], calls: tuple[Call, Call]
 ) -> list[int]:
     """Other ranks that had made as many calls of the one counter before the other's call before
-    this; the nearest first, for those share a stage."""
+    this; the nearest first, because those share a stage."""
     before = circles.made_before(rank, *calls)
     if before is None:
         return []

@@ -1,4 +1,5 @@
-"""Closed cycles of waiters: nobody outside is left to blame, so a wrong call was made inside."""
+"""Closed cycles of waiters: nobody outside the cycle can be to blame, so one of its members made a
+wrong call."""
 
 from __future__ import annotations
 
@@ -226,7 +227,7 @@ class Circles:
         }
 
     def _path_to(self, rank: int, kind: Kind, numbers: range) -> tuple[Signature, ...] | None:
-        """What a rank called just before; None where its dump does not show all of it."""
+        """What a rank called just before; None if its dump does not show all of it."""
         calls = [self._called(rank, kind, False, seq) for seq in numbers]
         known = [call.signature() for call in calls if call is not None]
         return tuple(known) if len(known) == len(calls) else None
@@ -236,7 +237,7 @@ class Circles:
     ) -> str:
         """How a call differs from what most equals called under its number; empty if it does not.
 
-        ``leave_out`` have no vote; with fewer than ``least`` votes nothing is said.
+        ``leave_out`` have no vote; with fewer than ``least`` votes there is no result.
         """
         if len(leave_out) >= len(self._world.dumps):
             return ""

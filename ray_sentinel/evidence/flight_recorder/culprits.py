@@ -2,7 +2,8 @@
 
 1. Waited for, waiting for nobody: it stopped in its own code.
 2. Its device or watchdog did not complete what its peers completed.
-3. It stopped earlier than its equals that wait for the same: hidden behind another culprit.
+3. It stopped earlier than its equals that wait for the same operation: hidden behind another
+   culprit.
 4. Nobody is left to blame: a closed circle, judged by what was called.
 5. No dump, and nothing else explains why others wait for it.
 """
@@ -47,6 +48,8 @@ class Findings(msgspec.Struct):
     """Some rank waits, and nothing that was found explains why."""
 
     def blame(self, rank: int, kind: RecorderKind, reason: str, certainty: float) -> None:
+        """Name a culprit, unless it is already named. ``certainty`` (0..1) limits the confidence of
+        the whole."""
         if rank not in self.culprits:
             self.culprits[rank] = RecorderCulprit(rank=rank, kind=kind, reason=reason)
             self.confidence = min(self.confidence, certainty)

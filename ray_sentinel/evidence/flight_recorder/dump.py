@@ -110,7 +110,7 @@ def entries_of(data: Mapping[str, Any]) -> list[Any]:
 
 
 def _damage(data: Mapping[str, Any], usable: int) -> str:
-    """What is wrong with the entries, for people; empty where nothing is."""
+    """What is wrong with the entries, for people; empty if nothing is."""
     given = data.get("entries", [])
     if not isinstance(given, list):
         return f"holds a {type(given).__name__} where its entries belong; let the rank dump again"
@@ -178,7 +178,7 @@ def _try(row: Any, place: int) -> Entry | None:
     try:
         return parse(row, place)
     except (OverflowError, ValueError):
-        # Numbers too large to be numbers of anything.
+        # Numbers too large to be plausible.
         return None
 
 

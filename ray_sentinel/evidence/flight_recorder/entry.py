@@ -100,6 +100,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
     @property
     def needs_everyone(self) -> bool:
+        """Whether it completes only after all members of the group have called it."""
         if self.op == "coalesced":
             return bool(self.parts) and all(part.needs_everyone for part in self.parts)
         return self.op in NEEDS_EVERYONE
@@ -131,7 +132,7 @@ class Entry(msgspec.Struct, kw_only=True):
         scatter differ between members by design.
         """
         if self.p2p:
-            # A batch of one and a single transfer move the same.
+            # A batch of one and a single transfer move the same data.
             return tuple(
                 (part.op, sum(part.numels[0]), frozenset(part.dtypes[0]))
                 for part in self.parts or (self,)

@@ -92,7 +92,7 @@ def history_of(dumps: Mapping[int, bytes], rank: int) -> list[Entry]:
     try:
         return history(dumps[rank])
     except InputError:
-        # The file has gone since it was read: what was kept of it must do.
+        # The file has gone since it was read: what was kept of it must suffice.
         return []
 
 
@@ -108,7 +108,7 @@ def reason(
     world = World(dumps, world_size, history)
     waits = Waits(world)
     if moved := moving(world):
-        # What failed may look like what went well, but then no two calls differ.
+        # A failed call may look like a successful one, but then no two calls differ.
         if odd := unlike(world):
             return mismatch_facts(world, odd, list(problems))
         return RecorderFacts(
@@ -144,7 +144,7 @@ def _is_informative(dump: RankDump) -> bool:
 def _conclude(
     world: World, waits: Waits, findings: Findings, written: Mapping[int, float]
 ) -> tuple[RecorderKind, list[str]]:
-    """The kind of the whole, and what else is to be said. Drops accusations that cannot stand."""
+    """The overall kind, and what else must be mentioned. Drops accusations that do not hold."""
     if not world.dumps:
         return "cannot-tell", ["no dump could be read"]
     if not findings.culprits and not any(map(_is_informative, world.dumps.values())):
@@ -188,8 +188,8 @@ def _conclude(
 
 
 def _acquit_the_standing(world: World, findings: Findings) -> RecorderKind:
-    """Drop all accusations but those of a call that differs from the peers' under the same number,
-    or that came out of turn: that is wrong, whatever the others do."""
+    """Drop all accusations except those of a call that differs from the peers' under the same
+    number, or that came out of turn: that is wrong, whatever the others do."""
     odd = unlike(world)
     early = {
         rank: RecorderCulprit(rank=rank, kind="collective-mismatch", reason=reason)

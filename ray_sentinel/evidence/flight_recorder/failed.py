@@ -74,7 +74,8 @@ def _forgets(world: World) -> bool:
 
 
 def _unusual(world: World, met: Mapping[int, list[_Call]], mute: set[int]) -> dict[int, str]:
-    """Of ranks without a dump and all their peers, the one that called what it never does.
+    """The rank, among those without a dump and all their peers, that made a call which it never
+    makes.
 
     Its groups need not be known: gloo's dumps do not list members.
     """
@@ -124,7 +125,7 @@ def _had_before(call: Entry, earlier: list[Entry]) -> bool | None:
     if len(earlier) < HABIT:
         return None
     alike = [entry for entry in earlier if entry.signature() == call.signature()]
-    # Sizes of all-to-all tell nothing where they change by design.
+    # Sizes of all-to-all mean nothing where they change by design.
     sizes = {_elements(entry) for entry in alike}
     of_one_size = len(alike) >= HABIT and len(sizes) == 1
     return bool(alike) and not (of_one_size and _elements(call) not in sizes)

@@ -77,8 +77,8 @@ def _align(ties: dict[int, int], loose: list[int], local: Local, rest: Local) ->
 def _by_place(dumps: Mapping[int, RankDump], by_name: dict[int, Local], by_pg: Ties) -> None:
     """Ties still missing, where a number is the group's place among all that the rank knows.
 
-    So it is where the configuration lists groups that were never used, of which there is no status.
-    Believed where it holds for every tie that any rank shows.
+    That is so if the configuration lists groups that were never used, which have no status.
+    Believed if it holds for every tie that any rank shows.
     """
     places = {
         rank: [local[key] for key in sorted(local, key=lambda key: creation_order(key[0]))]

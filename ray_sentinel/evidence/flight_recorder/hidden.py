@@ -1,4 +1,5 @@
-"""Culprits for whom nobody waits yet, because whoever would is held up by another culprit first."""
+"""Culprits for whom nobody waits yet, because those who would are held up by another culprit
+first."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Equals:
         """Kinds of groups, and the place in those that form a pipeline: the stage.
 
         Where stages talk over a group of the whole world as well as over a smaller one, the place
-        in the world says nothing.
+        in the world means nothing.
         """
         if self.world.dumps[rank].cut:
             return ("cut", rank)

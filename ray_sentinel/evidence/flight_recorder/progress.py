@@ -37,6 +37,7 @@ class GroupPosition(msgspec.Struct):
     p2p: CounterProgress
 
     def of(self, p2p: bool) -> CounterProgress:
+        """The progress by the counter of transfers (``p2p``) or of collectives."""
         return self.p2p if p2p else self.collective
 
 

@@ -1,20 +1,20 @@
 """A dump in the form that is sent between nodes: what the reasoning needs, about a hundredth of the
 bytes.
 
-A dump of 2,000 operations is a megabyte and more; of a thousand ranks, every few seconds, no single
-process should take that. So each node reads its own ranks' dumps and sends this form. Everything
-below ``evidence`` that takes a dump's bytes takes these as well, and says the same of them.
+A dump of 2,000 operations is a megabyte and more; no single process should read that of a thousand
+ranks every few seconds. So each node reads its own ranks' dumps and sends this form. Everything
+below ``evidence`` that accepts a dump's bytes accepts these as well, with the same result.
 
 The form is ours. A mark with its version, then MessagePack of three parts, each packed by zlib:
 
-- what ``dump.read`` makes of the dump (or why nothing can be made of it);
+- the result of ``dump.read`` for the dump (or why it cannot be read);
 - every operation, as columns: what recurs (group, call, sizes, state) is written once and counted,
   numbers are differences to the one before, in 64 bits, all first bytes first;
-- those of a version before 2.0 that only when they were called is compared of; else empty.
+- those of a version before 2.0 of which only the times of the calls are compared; else empty.
 
-What is only to be judged, and kept nowhere, is smaller (``Form``) and has version 2: the ranks of
-each group are runs of equal steps. Written out, those of a job of thousands would be most of what
-is unpacked of every rank.
+A dump that is only judged, and not stored, is smaller (``Form``) and has version 2: the ranks of
+each group are runs of equal steps. Written out, the ranks of a job of thousands would be most of
+what is unpacked for every rank.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def operations(data: bytes) -> Iterator[Timed]:
 
 
 def _head(raw: RawDump, packed: Callable[[tuple[int, ...]], bytes | _Runs]) -> _Head:
-    # The rank is whoever asks: the bytes of a dump do not say it.
+    # The caller knows the rank: the bytes of a dump do not contain it.
     dump = whole.reduced(-1, raw)
     return _Head(
         configs=[
@@ -219,7 +219,7 @@ def _configs(head: _Head) -> dict[str, GroupConfig]:
 
 @lru_cache(maxsize=1 << 14)
 def _shared_ranks(packed: bytes | _Runs) -> tuple[int, ...]:
-    # Every member says the same: a thousand ranks then share one tuple.
+    # Every member lists the same ranks: a thousand ranks then share one tuple.
     if isinstance(packed, bytes):
         return tuple(_numbers(packed))
     return tuple(first + step * place for first, step, count in packed for place in range(count))
@@ -254,7 +254,7 @@ def _timed(rows: Iterable[Any]) -> Iterator[Timed]:
         try:
             entry = parse(row, place)
         except (OverflowError, ValueError):
-            continue  # numbers too large to be numbers of anything
+            continue  # numbers too large to be plausible
         if entry is not None:
             yield entry, _milliseconds(row.get("duration_ms"))
 

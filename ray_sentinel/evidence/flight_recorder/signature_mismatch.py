@@ -57,7 +57,7 @@ def _calls(world: World, entries: Mapping[int, list[Entry]]) -> Calls:
 
 
 def _usual(world: World, calls: Calls, ident: int, seq: int) -> Signature | None:
-    """What most members called, where not all called the same; None where that is not clear.
+    """What most members called, where not all called the same; None if that is not clear.
 
     Two members that contradict each other are judged by other groups of the same kind.
     """

@@ -16,7 +16,7 @@ MAX_RANKS = 1 << 20
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
-    """A process group as one rank describes it. ``ranks`` is None where the dump does not say."""
+    """A process group as one rank describes it. ``ranks`` is None if the dump does not say."""
 
     name: str
     desc: str
@@ -24,7 +24,7 @@ class GroupConfig(msgspec.Struct, frozen=True):
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """Last enqueued and last completed sequence number; None where unknown (written as -1)."""
+    """Last enqueued and last completed sequence number; None if unknown (written as -1)."""
 
     enqueued: int | None
     completed: int | None

@@ -61,7 +61,8 @@ def _own(world: World, waits: Waits, rank: int, key: Key) -> Entry | None:
 
 
 def _interval(world: World, rank: int, entry: Entry) -> float:
-    """The usual seconds from one such call of the rank's to the next; 0 where it has no habit."""
+    """The usual seconds from one such call of the rank's to the next; 0 if there is no usual
+    interval."""
     same = [
         other.created_ns / 1e9
         for other in world.history(rank)

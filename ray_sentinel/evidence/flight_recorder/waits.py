@@ -106,7 +106,8 @@ class Waits:
         return result
 
     def _vague(self, rank: int) -> list[Key]:
-        """What a dump without its end leaves open: something is pending, but not what."""
+        """Operations of a truncated dump that are pending, without it being known which they
+        are."""
         by_pg = self.world.groups.by_pg[rank]
         for pg, status in self.world.dumps[rank].status.items():
             if status.enqueued != status.completed or by_pg.get(pg) in self._mixed:
@@ -185,7 +186,8 @@ class Waits:
         done = [*members["done"], *members["retired"]]
         silent = [*members["no-dump"], *members["unknown"]]
         if others := self._called_otherwise(key, waiting, done):
-            # Not one operation: that it is done there says nothing of those that wait here.
+            # These are different operations: completion there says nothing about those that wait
+            # here.
             operation.inside = [*(r for r in waiting if key in self.fronts[r]), *others]
         elif done and self._telling(operation, waiting, silent):
             operation.behind = waiting
@@ -196,8 +198,9 @@ class Waits:
                 operation.silent = silent
 
     def _called_otherwise(self, key: Key, waiting: list[int], done: list[int]) -> list[int]:
-        """Members that are done with a number, and whose calls are others than those that wait
-        made: under it, or under a later one. All that are done, where those that wait differ."""
+        """Members that have completed a number with another call than the waiting members made,
+        under that number or a later one. All that have completed it, if the waiting members' calls
+        differ."""
         _, ident, seq, _ = key
         made = [self.world.calls(rank, ident) for rank in waiting] if done else []
         if len({calls[seq].signature() for calls in made if seq in calls}) > 1:
@@ -221,7 +224,7 @@ class Waits:
             return False
         if operation.entry.needs_everyone:
             return True
-        # Of a rooted operation a member needs its neighbours only, and the silent may be those.
+        # In a rooted operation a member needs only its neighbours, which may be the silent ones.
         return not silent and len(waiting) <= most_odd(
             len(self.world.group(operation.group).members)
         )

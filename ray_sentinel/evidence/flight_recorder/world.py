@@ -73,6 +73,7 @@ class World:
         return dump is None or not (dump.pending or dump.last_done or dump.status)
 
     def group(self, ident: int) -> ProcessGroup:
+        """The group with this id."""
         return self.groups.groups[ident]
 
     def group_of(self, rank: int, entry: Entry) -> ProcessGroup | None:

@@ -27,7 +27,7 @@ from ray_sentinel.evidence.logs.training.timeline import (
 )
 from ray_sentinel.model.triage import Outcome, Triage
 
-# A log that ends in the middle of healthy training: what is known, and no more.
+# Answers for logs that end in the middle of healthy training: only what is known.
 
 _NEAR_BYTES = 4096
 """Most bytes between the last step without a time and the end of its file for training to count as
@@ -44,7 +44,7 @@ _REMEDY = (
 
 
 def went_on(case: LogAnalysis) -> bool:
-    """The answer where steps were made up to the end of the logs, and no error in them was fatal.
+    """The answer if steps were made up to the end of the logs, and no error in them was fatal.
 
     Only for a case in which no long silence was found.
     """
@@ -158,8 +158,9 @@ def _unfinished(case: LogAnalysis) -> Triage:
 
 
 def _with_nan(told: Triage, case: LogAnalysis, nan: Hit) -> Triage:
-    """``told`` with the numbers that were lost before: whoever cancels such a job ends what was
-    ruined; what else ended it has a cause of its own, and the numbers are a second one."""
+    """``told``, extended by an earlier loss of numbers (NaN): if somebody cancelled the job, it was
+    already ruined by that; any other end has its own cause, and the lost numbers are a second
+    one."""
     if told.kind == "nan-loss":
         return told
     if told.kind == "cancelled":
@@ -205,8 +206,8 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
 
 
 def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
-    """The answer for a job whose trouble is ``cause``; ``hung``: nothing moved any more when it
-    came."""
+    """The answer for a job whose trouble is ``cause``; ``hung``: the job had already stopped moving
+    when it came."""
     kind = class_of(cause, case.started)
     if kind not in ("cancelled", "preempted"):
         sure = 0.9 if cause.signature.role == "cause" else 0.7
@@ -219,7 +220,7 @@ def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
 
 
 def _without_a_word(case: LogAnalysis) -> Triage:
-    """No line speaks of a failure, and nothing stood still."""
+    """The answer if no line reports a failure, and nothing stood still."""
     slow = slowdown(case.training.steps)
     if slow is not None:
         return _slow(case, slow, "running" if case.ending.moving else "unknown")
@@ -238,7 +239,8 @@ def _without_a_word(case: LogAnalysis) -> Triage:
 
 
 def _of_engine(told: Triage, case: LogAnalysis, said: Hit, words: str) -> Triage:
-    """``told`` of a server, which makes no steps: ``said`` is what shows how it is."""
+    """``told`` for a server, which makes no steps: ``said`` is the line that shows its
+    condition."""
     unknown = told.kind == "unknown-death"
     return msgspec.structs.replace(
         told,
@@ -253,8 +255,8 @@ def _of_engine(told: Triage, case: LogAnalysis, said: Hit, words: str) -> Triage
 def _nan_at_end(case: LogAnalysis) -> Hit | None:
     """The first step of the last run of steps without a number, as a hit.
 
-    A norm that is no number beside a finite loss is usual now and then in mixed precision, where
-    the step is left out: it counts where it stays.
+    In mixed precision, a norm that is no number beside a finite loss occurs now and then, and the
+    step is skipped: it counts only if it stays so.
     """
     bad = _last_run([(seen, seen.step.loss) for seen in case.training.steps])
     name, value = "loss", "nan"

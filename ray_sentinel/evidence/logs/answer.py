@@ -24,12 +24,14 @@ from ray_sentinel.model.triage import (
     Triage,
 )
 
-# What an answer says in words: one sentence, and what to do next.
+# The words of an answer: one sentence, and what to do next.
 
 
 def next_steps(
     cause: Hit | None, advice: Sequence[Advice], steps: StepProgress, kind: str
 ) -> tuple[str, ...]:
+    """What to do next, each step once: the remedies of the cause's signature and of ``advice``,
+    then how many steps must be done again."""
     found: dict[str, None] = {}
     if cause is not None and kind != "soft-success":
         found.update(dict.fromkeys(cause.signature.remedy))
@@ -51,6 +53,7 @@ def summary(
     quiet: bool,
     phase: str = "",
 ) -> str:
+    """The answer in one sentence. ``quiet``: whether nothing moved for long."""
     where = _where(steps)
     if kind == "completed":
         return f"Training finished ({where})."
@@ -130,7 +133,7 @@ def _spoken_by(rank: int | None, cause: Hit | None, hits: Sequence[Hit]) -> Hit 
 def _culprits(
     case: LogAnalysis, kind: str, cause: Hit | None, everything: Sequence[Hit]
 ) -> tuple[LogCulprit, ...]:
-    """Nobody where the job did what it should."""
+    """The culprits; none if the job did what it should."""
     if cause is None or kind in ("soft-success", "completed", "running"):
         return ()
     return name_culprits(cause, kind, everything, case.files, _world(case.files))

@@ -133,7 +133,7 @@ def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
 
 
 def _broken_before(hits: Sequence[Hit], winner: Hit, started: bool) -> Hit | None:
-    """The connection that broke long before a time-out: whoever waited, waited for what it carried.
+    """The connection that broke long before a time-out: the waiting processes waited for its data.
 
     One that broke shortly before is itself an echo: a peer's watchdog was a moment faster.
     """
@@ -196,7 +196,8 @@ def reports_lost_peer(hit: Hit) -> bool:
 
 
 def _is_concrete(hit: Hit, kind: str) -> bool:
-    """The line says what befell the process that it speaks of; SIGTERM is sent to all others."""
+    """The line says what happened to the process that it is about; SIGTERM is sent to all
+    others."""
     if kind in _VAGUE or reports_lost_peer(hit):
         return False
     return kind != "cancelled" or hit.signature.role == "cause"
@@ -247,7 +248,8 @@ def _within(later: Hit, winner: Hit, seconds: float, *, unknown: bool) -> bool:
 def _before(later: Hit, winner: Hit) -> bool:
     """Whether ``later`` does not, in undated text, come after the winner in the same file.
 
-    Several processes' lines come in no order: who says that a peer went says that it was first.
+    Lines of several processes are in no order: a process that reports a peer's loss says that the
+    peer went first.
     """
     if later.file != winner.file:
         return True
@@ -255,7 +257,7 @@ def _before(later: Hit, winner: Hit) -> bool:
 
 
 def _others(one: Origin, other: Origin) -> bool:
-    """Both name their process, and it is not the same."""
+    """Both name their process, and the processes differ."""
     pids, ranks = (one.pid, other.pid), (one.rank, other.rank)
     return any(None not in both and both[0] != both[1] for both in (pids, ranks))
 

@@ -89,8 +89,8 @@ def name_culprits(
 def _with_device(
     origin: Origin, cause: Hit, hits: Sequence[Hit], processes: ProcessIndex
 ) -> Origin:
-    """``origin`` with the GPU that the driver names beside it, if it is one only. Pids do not tell:
-    those of the driver are the host's, those of a rank may be its container's."""
+    """``origin`` with the GPU that the driver names beside it, if there is only one. Pids do not
+    help: those of the driver are the host's, those of a rank may be its container's."""
     if origin.gpu:
         return origin
     whole = processes.complete(origin)
@@ -107,16 +107,16 @@ def _with_device(
 
 
 def _alone(cause: Hit, hits: Sequence[Hit]) -> Origin:
-    """The only rank that failed like this, where the lines of others show that they did not: what
-    all ranks ask for alike fails on one of them for a reason of its node."""
+    """The only rank that failed like this, if the lines of others show that they did not fail: a
+    request that all ranks make alike fails on one of them for a reason of its node."""
     ranks = {hit.origin.rank for hit in hits if hit.signature.kind == cause.signature.kind}
     others = {hit.origin.rank for hit in hits} - ranks - {None}
     return cause.origin if ranks == {cause.origin.rank} != {None} and others else NOBODY
 
 
 def _of_card(origin: Origin) -> Origin:
-    """The node of a card that all its processes share: whichever reported it first is no culprit,
-    and the index in its line is that of a GPU."""
+    """The node of a card that all its processes share: the one that reported it first is not a
+    culprit, and the index in its line is that of a GPU."""
     if origin.host or origin.ip:
         return Origin(host=origin.host, ip=origin.ip)
     return msgspec.structs.replace(origin, gpu="")
@@ -149,7 +149,7 @@ def _timed_out(hits: Iterable[Hit]) -> set[int]:
 def _heard(
     files: Sequence[FileFacts], processes: ProcessIndex, hits: Sequence[Hit]
 ) -> set[int] | None:
-    """The ranks whose output was read; None where all ranks write into one file."""
+    """The ranks whose output was read; None if all ranks write into one file."""
     reports = [
         {work.rank for work in facts.works} | _timed_out(hit for hit in hits if hit.file == index)
         for index, facts in enumerate(files)
@@ -165,7 +165,7 @@ def _heard(
     heard = {rank for rank in named if rank is not None}
     size = max((max(ranks) - min(ranks) + 1 for ranks in shared), default=0)
     for ranks in shared:
-        # A node's ranks are numbered on, and as many as those of other nodes.
+        # A node's ranks are numbered consecutively, and each node has equally many.
         first = min(ranks) // size * size
         if size <= _MOST_LOCAL and max(ranks) < first + size:
             heard |= set(range(first, first + size))
@@ -197,7 +197,7 @@ def _accused_process(cause: Hit, files: Sequence[FileFacts]) -> Origin:
 
 
 def _from_another_line(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:
-    """The process of the next line that tells of the same thing and names somebody."""
+    """The process in the next line that reports the same thing and names somebody."""
     for hit in hits:
         same = hit is not cause and hit.signature.kind == cause.signature.kind
         if not same or hit.exit is not None or hit.signature.role == "echo":
@@ -216,7 +216,7 @@ def _near(one: Hit, other: Hit) -> bool:
 
 
 def _joined(known: Origin, again: Origin) -> Origin:
-    """What another line says of the same thing, unless it speaks of another place."""
+    """What another line says about the same thing, unless it is about another place."""
     return known.filled(again) if _empty(known) or same_place(known, again) else known
 
 
@@ -225,7 +225,7 @@ def _agree(one: Origin, other: Origin) -> bool:
 
 
 def _ranked(hit: Hit, origin: Origin, hits: Sequence[Hit]) -> Origin:
-    """``origin`` of what srun says of a task: no rank where the tasks are torchrun's launchers.
+    """``origin`` of srun's line about a task: no rank if the tasks are torchrun's launchers.
 
     The rank is then the one whose end the launcher saw first.
     """

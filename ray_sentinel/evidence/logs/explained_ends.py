@@ -80,15 +80,15 @@ def _is_lost_link(hit: Hit) -> bool:
 
 
 def _first_word(hit: Hit) -> bool:
-    """Whether it is a process's own word on a lost peer, and not that of a launcher that only
-    passes on the end of another process."""
+    """Whether a process itself reports a lost peer, rather than a launcher that only passes on the
+    end of another process."""
     return hit.signature.role == "echo" and not explained(hit)
 
 
 def _is_explained(
     hit: Hit, lost: dict[int, list[tuple[Hit, Origin]]], processes: ProcessIndex
 ) -> bool:
-    """``lost``: what processes said of lost peers, by their ranks, local ranks and pids."""
+    """``lost``: what processes said about lost peers, by their ranks, local ranks and pids."""
     if hit.signature.id not in _ENDS or not lost:
         return False
     if hit.signature.id == "segfault-handler" and ended_by_signal(hit) != "SIGABRT":

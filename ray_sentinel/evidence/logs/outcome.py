@@ -86,7 +86,7 @@ def find_ending(
 
 
 def _last_of_all(files: Sequence[FileFacts], training: TrainingTimeline) -> Hit | None:
-    """The last step of as many as were planned, where only a teardown may have followed it."""
+    """The last of all planned steps, if only a teardown may have followed it."""
     if not training.steps or training.file is None:
         return None
     seen = training.steps[-1]
@@ -108,7 +108,7 @@ def _last_of_all(files: Sequence[FileFacts], training: TrainingTimeline) -> Hit 
 
 
 def _is_teardown(hit: Hit) -> bool:
-    # Whoever waited for a remote task got an error instead of its result: it was not done.
+    # The caller of a remote task got an error instead of its result: training was not finished.
     if hit.signature.role == "echo":
         return "RayTaskError" not in (hit.exception.kind if hit.exception else hit.text)
     return hit.signature.kind in _TEARDOWN
@@ -173,8 +173,8 @@ def of_the_job(files: Sequence[FileFacts]) -> list[FileFacts]:
 
 
 def _newest(files: Sequence[FileFacts], *, live: bool) -> float | None:
-    """The last time that a line bears. In a live session, the files' own times count too; elsewhere
-    a file that was copied a moment ago would seem as new."""
+    """The latest time that a line contains. In a live session, the files' own times count too;
+    elsewhere a file that was copied a moment ago would seem as new."""
     times = [f.last_time for f in files if f.last_time is not None]
     if live:
         times += [f.file.modified for f in files if f.file.modified is not None]
@@ -206,7 +206,7 @@ def silence(
     live: bool,
 ) -> Silence | None:
     """The time from the last progress to the last sign of life, if it is far too long."""
-    own = [f for f in files if f.file.kind != "kernel"]  # a machine lives on without the job
+    own = [f for f in files if f.file.kind != "kernel"]  # a machine outlives the job
     ends = [f.last_time for f in own if f.last_time is not None]
     if not ends:
         return None

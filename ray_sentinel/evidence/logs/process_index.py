@@ -46,7 +46,7 @@ class ProcessIndex:
     def device_rank(self, origin: Origin) -> int | None:
         """The local rank whose device an unnamed process in a job of several ranks mentions.
 
-        Launchers give local rank N device N. Device 0 tells nothing: a process that is shown a
+        Launchers give local rank N device N. Device 0 proves nothing: a process that is shown a
         single device calls it 0.
         """
         nameless = origin.rank is None and origin.pid is None and origin.gpu.isdigit()

@@ -80,8 +80,8 @@ def _is_finite(seen: StepSeen) -> bool:
 
 
 def _worked_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
-    """An engine's messages that it waits, where it was well afterwards; and those that came too
-    seldom since then to mean anything."""
+    """An engine's messages that it waits, if it worked well afterwards; and later ones that came
+    too seldom to mean anything."""
     waits = [hit for hit in hits if hit.signature.engine]
     if not waits:
         return []
@@ -127,10 +127,9 @@ def _long_past(
     files: Sequence[FileFacts],
     training: TrainingTimeline,
 ) -> Iterator[Hit]:
-    """What a machine's own record (``lasting``) tells of another time than that of the job's
-    failure.
+    """Records of a machine itself (``lasting``) that are about another time than the job's failure.
 
-    Other ranks may go on for a while without a machine that is lost: steps alone tell nothing.
+    Other ranks may go on for a while without a lost machine: steps alone prove nothing.
     """
     own = [f for f in files if f.file.kind != "kernel"]
     begin = min((f.first_time for f in own if f.first_time is not None), default=None)

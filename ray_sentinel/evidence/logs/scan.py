@@ -1,9 +1,9 @@
 """Scans a log's bytes for its facts: cheap passes find the lines that are worth parsing.
 
-A file is handed in as chunks. In each, every trigger word is looked for, and only the lines found
-are decoded and matched against the catalogue (``trouble``). Lines of equal shape (digits aside)
-that matched nothing are soon skipped, so that chatter costs little. Windows of the file are read
-for steps and phases (``movement``).
+A file is passed in chunks. In each, every trigger word is looked for, and only the lines found are
+decoded and matched against the catalogue (``trouble``). Lines of equal shape (digits aside) that
+matched nothing are soon skipped, so that chatter costs little. Windows of the file are read for
+steps and phases (``movement``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ray_sentinel.evidence.logs.records import FileFacts, LogFile
 from ray_sentinel.evidence.logs.training.bare_steps import surest
 from ray_sentinel.evidence.logs.training.movement import MovementReader
 
-# What a log's header says of the job: nodes, world size, arguments, checkpoint interval.
+# What a log's header says about the job: nodes, world size, arguments, checkpoint interval.
 
 _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("arguments", re.compile(r"\bPASSTHROUGH_ARGS\s*[=:]\s*(.+)")),

@@ -45,7 +45,7 @@ def _one_each(hits: Sequence[Hit], seen: set[str]) -> list[Hit]:
 
 
 def _last_signs(case: LogAnalysis) -> list[LogLine]:
-    """Where nothing went wrong on paper: the last step and the last line."""
+    """The last step and the last line, for a job in whose logs nothing went wrong."""
     lines = []
     if case.ending.marker is not None:
         lines.append(case.show(case.ending.marker, "the end of training"))
@@ -78,6 +78,8 @@ def _last_signs(case: LogAnalysis) -> list[LogLine]:
 
 
 def echoes(case: LogAnalysis, cause: Hit | None, hits: Sequence[Hit]) -> tuple[Echo, ...]:
+    """The other errors, grouped by signature: those in ``hits``, those that training survived, and
+    the harmless ones."""
     groups: dict[tuple[str, str], list[Hit]] = {}
     for hit in hits:
         if cause is None or hit.signature.id != cause.signature.id:

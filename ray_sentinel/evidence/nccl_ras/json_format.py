@@ -1,7 +1,7 @@
 """The JSON output of ``ncclras -f json`` (NCCL 2.28.7 and later; ``src/ras/client_support.cc``).
 
-The states follow what NCCL's own text output makes of the same fields: the abort flag first, then
-finalize or destroy, then ``init_state``.
+The states are derived as NCCL's own text output derives them from the same fields: the abort flag
+first, then finalize or destroy, then ``init_state``.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _absent(raw: dict[str, Any]) -> Member | None:
     if rank is None or rank >= MOST_RANKS or CUT in raw:
         return None
     status = raw.get("status")
-    # Some tools that pass the output on lift the flags out of "status".
+    # Some tools that pass the output on move the flags out of "status".
     flags = status if isinstance(status, dict) else raw
     if flags.get("considered_dead") is True:
         state: State = "DEAD"

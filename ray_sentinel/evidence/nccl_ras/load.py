@@ -17,8 +17,8 @@ from ray_sentinel.evidence.nccl_ras.text_reader import RasTextReader
 # The text output of ``ncclras`` and of ``STATUS`` on the socket (NCCL 2.24 and later, RCCL).
 #
 # It is made for people: communicators that look alike share a row, and of each property only the
-# outliers are named. What is said of a rank's counterpart is kept all the same: where a group of
-# ranks is counted and not named, and all others are, the rest of the numbers are its members.
+# outliers are named. The counterparts can still be derived: if one group of ranks is only counted,
+# and all others are named, the remaining numbers are its members.
 #
 # Lines are recognised wherever they stand: outputs are quoted in logs, behind prefixes, indented.
 
@@ -106,7 +106,7 @@ def _with_dead(poll: Poll, dead: dict[tuple[str, int], RasProcess]) -> Poll:
 
 
 def _why_none(text: str) -> str:
-    """What the file is instead, for the messages that a client prints where it fails."""
+    """What the file contains instead: one of the messages that a client prints when it fails."""
     for mark in ("Failed to connect to the NCCL RAS", "Connection refused", "Connection timed out"):
         if mark in text:
             return f"holds a failed query only ({mark!r}): the service did not answer"

@@ -74,7 +74,8 @@ def _merged(
 
 
 def _gone(communicator: Communicator, later: Sequence[Poll]) -> bool:
-    """A later poll knows its processes, and not it: it was torn down, or is well again.
+    """Whether a later poll knows its processes, but not the communicator: it was torn down, or is
+    well again.
 
     The text output names a communicator only while something is wrong with it.
     """

@@ -78,6 +78,7 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
+        """Identifies it: its hash, with the secondary one if known."""
         return f"{self.hash}/{self.secondary}" if self.secondary else self.hash
 
     @property

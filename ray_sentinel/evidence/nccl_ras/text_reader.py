@@ -197,7 +197,8 @@ class RasTextReader:
 
 
 def _placed(communicator: Communicator, gone: list[RasProcess]) -> Communicator:
-    """2.24 and 2.25 give the numbers of missing ranks only; with one of each it is clear who."""
+    """2.24 and 2.25 give the numbers of missing ranks only; with one of each it is clear which
+    process it is."""
     mute = [m for m in communicator.members if m.state == "UNRESPONSIVE" and m.place is None]
     if len(mute) != 1 or len(gone) != 1 or len(gone[0].gpus) > 1:
         return communicator

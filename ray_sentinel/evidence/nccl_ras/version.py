@@ -2,9 +2,9 @@
 
 * 2.26: a query while communicators are made has crashed jobs.
 * 2.27 and 2.28: RAS walks wrongly over communicators with missing ranks, and reads beyond its
-  memory; mended in 2.29.2. 2.28.7 brought JSON.
-* 2.29: the text output has crashed on a communicator that was just being made; JSON takes another
-  way.
+  memory; fixed in 2.29.2. 2.28.7 brought JSON.
+* 2.29: the text output has crashed on a communicator that was just being made; JSON uses other
+  code.
 """
 
 from __future__ import annotations

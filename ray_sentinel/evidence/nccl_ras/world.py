@@ -74,13 +74,13 @@ class Names:
             return exact
         if any(known == host for known, _ in self._known):
             return None  # none of that host's ranks; another host's may have the same pid
-        # RAS knows addresses, others host names: a pid that is there once is enough.
+        # RAS knows addresses, others host names: a pid that occurs only once is enough.
         same = {rank for (_, known), rank in self._known.items() if known == pid}
         return next(iter(same)) if len(same) == 1 else None
 
 
 def _distinct(polls: Sequence[Poll]) -> list[Communicator]:
-    """Each communicator as the poll tells of it that knows most, the largest first."""
+    """Each communicator as described by the poll that knows most about it, the largest first."""
     found: dict[str, Communicator] = {}
     for poll in polls:
         for communicator in poll.communicators:

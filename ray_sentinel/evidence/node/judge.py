@@ -2,7 +2,7 @@
 
 The problem that this looks for first is a job that Ray calls RUNNING while its GPUs do nothing.
 Either nobody requested GPUs from Ray (a script started by ``ray job submit`` gets none by itself),
-or they are allotted and idle.
+or they are allocated and idle.
 """
 
 from __future__ import annotations

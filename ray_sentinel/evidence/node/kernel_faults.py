@@ -71,7 +71,8 @@ def each_once(lines: Iterable[KernelLine]) -> list[KernelLine]:
 
 
 def _place(line: KernelLine) -> tuple[int | None, str]:
-    """(how little the line says of its fault, whom the fault hit); None for no line of ours."""
+    """(how little the line says about its fault, whom the fault hit); None for a line about no such
+    fault."""
     if line.kind == "gpu-lost":
         found = _PCI.search(line.text) if _FALLEN.search(line.text) else None
         return (None, "") if found is None else (int("Xid" not in line.text), _pci(found["pci"]))

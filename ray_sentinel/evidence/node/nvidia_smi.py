@@ -3,8 +3,8 @@
 The XML, not ``--query-gpu``: that fails whole for one field that a driver does not know, where
 here an element is absent, or ``N/A``. Memory is in MiB, power in watts, utilization in percent.
 
-A process can give itself any name, also one that is XML or breaks it. So what is said of a GPU is
-read only from what stands before its processes, which come last, and an answer with more GPUs than
+A process can give itself any name, also one that is XML or breaks it. So a GPU's data is read only
+from the text before its processes, which come last, and an answer with more GPUs than
 ``attached_gpus`` is not believed.
 """
 
@@ -97,7 +97,7 @@ def parse(text: str) -> SmiAnswer:
 
 
 def _process_lists(log: str, gpus: int) -> list[ElementTree.Element | None]:
-    """The processes of each GPU; none where a name breaks the XML."""
+    """The processes of each GPU; none if a name breaks the XML."""
     try:
         found = ElementTree.fromstring(log).findall("gpu")
     except ElementTree.ParseError:

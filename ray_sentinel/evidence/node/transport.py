@@ -4,7 +4,7 @@ In rising order of what they prove: ``NET/IB : Using [0]mlx5_0:1/RoCE`` (a devic
 ``NET/OFI Selected provider is efa`` (aws-ofi-nccl), ``Using network AWS Libfabric`` (NCCL's
 choice), ``Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0`` (a connection that was made). A
 plugin that could not be loaded says ``NET/Plugin : ... cannot open shared object file``, and NCCL
-goes on with sockets without a word (NCCL's ``plugin/net.cc``, ``transport/net_*``).
+silently continues with sockets (NCCL's ``plugin/net.cc``, ``transport/net_*``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Said:
 
 
 def _failed(text: str) -> bool:
-    """Whether a network's plugin did not come up; those that only watch or tune are no loss."""
+    """Whether a network's plugin did not come up; those that only profile or tune do not count."""
     if _FAILED.search(text):
         return True
     missing = _MISSING.search(text)

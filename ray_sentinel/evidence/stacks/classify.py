@@ -142,7 +142,7 @@ def _rests(trace: StackTrace, telling: ThreadStack, reader: StackReader) -> bool
 
 
 def _state(trace: StackTrace, thread: ThreadStack) -> str:
-    """The scheduler's word on one thread, which is seldom the process's."""
+    """The state of one thread according to the scheduler, which is seldom that of the process."""
     if trace.state in _OF_ALL:
         return trace.state
     return thread.state or (trace.state if thread.main else "")
@@ -154,7 +154,7 @@ def _combined(
     levels = [_level(trace, reader, tid) for trace in traces]
     best = max(range(len(facts)), key=lambda i: (levels[i], -i))
     base, chosen = next((f for f in facts if f.signature), facts[0]), facts[best]
-    # The kernel's side alone is not what was asked for: why there is no more must be said.
+    # Kernel stacks alone are not what was requested: the reason for that must be given.
     usable = any(fact.signature and fact.tool != "kernel" for fact in facts)
     device = next((fact for fact in facts if fact.kernels_listed is not None), None)
     fact = msgspec.structs.replace(
@@ -209,7 +209,7 @@ def _keeps_gil(thread: ThreadStack, reading: rd.StackReading, waiters: int) -> b
     """Whether a thread has the GIL without running Python.
 
     Told by py-spy (it owns the GIL and is idle), or by others that wait for the GIL while this one
-    is in C, in no call of CPython's that lets the GIL go.
+    is in C, not in a call of CPython that releases the GIL.
     """
     if reading.meaning and (reading.meaning.waits or reading.meaning.activity == "gil-wait"):
         return False
@@ -254,7 +254,8 @@ def is_collective_kernel(name: str) -> bool:
 
 
 def _where(frames: tuple[Frame, ...]) -> str:
-    """A phrase for a stack that no row knows: its innermost Python frame, else the innermost."""
+    """A phrase for a stack that no row matches: its innermost Python frame, else the innermost
+    frame."""
     frame = next((frame for frame in frames if not frame.native), frames[0] if frames else None)
     if frame is None:
         return ""

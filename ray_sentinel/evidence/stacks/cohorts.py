@@ -89,7 +89,7 @@ def _collective_place(fact: StackFact) -> tuple[str, tuple[str, ...]]:
 
 
 def left_the_crowd(view: StacksContext) -> RuleAnswer | None:
-    """Most stand in one place where they may be waiting for others, and a few wait in a collective.
+    """Most are at one place where they may be waiting for others, and a few wait in a collective.
 
     Stacks look like this if the backward pass hides the collective that most of the ranks are in:
     had the few joined it, it would have ended. Only if no rank is active.

@@ -113,6 +113,7 @@ def fault_kind(fact: StackFact, movement: Movement = "unknown") -> FaultKind:
 
 
 def half(view: StacksContext) -> int:
+    """Half the number of processes, rounded down."""
     return len(view.facts) // 2
 
 
@@ -122,12 +123,14 @@ def common_kind(kinds: Sequence[FaultKind]) -> FaultKind:
 
 
 def wait_sentence(view: StacksContext) -> str:
+    """How many processes wait for others, and in what."""
     labels = Counter(fact.label or "a wait" for fact in view.waiting)
     parts = [f"{count} {label}" for label, count in labels.most_common(5)]
     return f"{len(view.waiting)} of {len(view.facts)} wait for others: " + ", ".join(parts)
 
 
 def apart_sentence(view: StacksContext, fact: StackFact) -> str:
+    """What a process that is elsewhere does, where, and whether it moved."""
     text = f"{who([fact])} is elsewhere: {fact.label or 'in code that no table knows'}"
     spot = place_of(fact)
     if spot and spot not in text:
@@ -143,10 +146,12 @@ def apart_sentence(view: StacksContext, fact: StackFact) -> str:
 
 
 def places(facts: Sequence[StackFact]) -> str:
+    """What the processes do, with counts, the most frequent first."""
     counted = Counter(fact.label or "unknown" for fact in facts)
     return ", ".join(f"{count} {label}" for label, count in counted.most_common(5))
 
 
 def collectives(view: StacksContext) -> str:
+    """The collectives in which processes wait, with counts and places, the most frequent first."""
     counted = Counter((fact.operation or "a collective", place_of(fact)) for fact in view.waiting)
     return ", ".join(f"{n} in {op} at {place}" for (op, place), n in counted.most_common(6))

@@ -69,8 +69,8 @@ def not_waiting(view: StacksContext) -> RuleAnswer | None:
 
 
 def _two_halves(view: StacksContext) -> bool:
-    """As many stand together at one other place as wait: two groups of a job, say, each at its own
-    work, or a host's ranks that all wait for the same."""
+    """Whether as many are together at one other place as are waiting: two groups of a job, say,
+    each at its own work, or a host's ranks that all wait for the same thing."""
     apart = view.elsewhere
     together = len({fact.signature for fact in apart}) == 1 and len(apart) > 1
     return together and 2 * len(apart) >= len(view.facts)

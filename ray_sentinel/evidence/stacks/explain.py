@@ -95,7 +95,7 @@ def _newer(old: StackFact | None, new: StackFact) -> StackFact:
 
 def _is_helper(fact: StackFact) -> bool:
     if fact.rank is not None and fact.helper == "launcher or helper":
-        return False  # only its command line speaks for it: whoever knows its rank knows better
+        return False  # judged by its command line alone: the known rank decides
     # An idle worker of Ray's that nobody knows as a rank has no part in the job.
     return bool(fact.helper) or (fact.activity == "idle" and fact.rank is None)
 

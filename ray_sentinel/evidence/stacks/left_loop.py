@@ -1,4 +1,4 @@
-"""One rank is behind a loop in which all others still are, and everybody waits for others.
+"""One rank is past a loop in which all others still are, and everybody waits for others.
 
 This happens if one rank had fewer batches than the others, or left the loop by mistake: each waits
 in a collective or a transfer of its own, and only the order of the program shows who is past the
@@ -44,8 +44,8 @@ def left_the_loop(view: StacksContext) -> RuleAnswer | None:
     """The one rank that is past all others."""
     if len(view.waiting) < 3 or len(view.waiting) < len(view.facts) or view.missing:
         return None
-    # Thousands of ranks stand in a few places; whoever shares its place with another is not past
-    # it.
+    # Thousands of ranks stand in a few places; a rank that shares its place with another is not
+    # past it.
     forms: dict[_Form, list[StackFact]] = {}
     for fact in view.waiting:
         forms.setdefault(_form(fact), []).append(fact)

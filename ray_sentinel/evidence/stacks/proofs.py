@@ -9,6 +9,7 @@ from ray_sentinel.model.stacks import StackFact
 
 
 def stopped(view: StacksContext) -> RuleAnswer | None:
+    """Processes that a signal has stopped; if all are, the job is paused."""
     # "t" is a debugger's, perhaps only for a moment; "T" is a signal's.
     found = [f for f in view.facts if f.state == "T" or (f.state == "t" and view.still(f))]
     if not found:
@@ -23,10 +24,11 @@ def stopped(view: StacksContext) -> RuleAnswer | None:
 
 
 def gil(view: StacksContext) -> RuleAnswer | None:
+    """Processes with a thread that keeps the GIL without running Python."""
     found = [fact for fact in view.elsewhere + view.doubtful if fact.keeps_gil]
     if not found or len(found) > max(1, half(view)):
         return None
-    # One look at a thread that is about to let the GIL go is no proof.
+    # A single look at a thread that may be about to release the GIL is no proof.
     sure = [f for f in found if view.still(f) or (_asleep(f) and (f.gil_waiters or view.waiting))]
     if not sure:
         return None
@@ -45,13 +47,15 @@ def gil(view: StacksContext) -> RuleAnswer | None:
 
 
 def _asleep(fact: StackFact) -> bool:
-    """Whether the telling thread is off the CPU: one that runs may let the GIL go in a moment."""
+    """Whether the informative thread is off the CPU: a running one may release the GIL in a
+    moment."""
     if fact.active is not None:
         return not fact.active
     return fact.activity in ("sleep", "lock-wait", "input-wait", "storage-wait", "network-wait")
 
 
 def blocked(view: StacksContext) -> RuleAnswer | None:
+    """Processes that are blocked in the kernel (state D) and have not moved."""
     found = [fact for fact in view.facts if fact.state == "D" and not fact.waits_for_others]
     if not found or len(found) > max(1, half(view)) or any(view.moved(f) for f in found):
         return None
@@ -70,6 +74,7 @@ def blocked(view: StacksContext) -> RuleAnswer | None:
 
 
 def gone(view: StacksContext) -> RuleAnswer | None:
+    """Processes that had ended when they were looked at, while others wait."""
     found = [fact for fact in view.unread if process_gone(fact.error)]
     if not found or len(found) > half(view) or not view.waiting or view.elsewhere:
         return None

@@ -15,7 +15,7 @@ from ray_sentinel.model.stacks import Activity, StackFact
 
 
 class StackClass(msgspec.Struct, frozen=True, kw_only=True):
-    """Processes that are at the same place and do the same."""
+    """Processes that are at the same place and do the same thing."""
 
     signature: tuple[str, ...]
     activity: Activity
@@ -43,7 +43,7 @@ class TreeNode(msgspec.Struct, kw_only=True):
 def classes(facts: Iterable[StackFact]) -> tuple[StackClass, ...]:
     """Facts grouped by place, activity and operation, those that do not wait for others first.
 
-    Within that the rarer class comes first, for a culprit is seldom in the majority.
+    Within that the rarer class comes first, because a culprit is seldom in the majority.
     """
     groups: dict[tuple[tuple[str, ...], str, str, bool | None, str], list[StackFact]] = {}
     for fact in facts:

@@ -55,7 +55,7 @@ def times(
     wall = np.maximum(np.diff(release), 0.0)
     elsewhere = _waits_elsewhere(table, created, others, offsets)
     if table.durations is None:
-        # Calls made ahead, before the one before has let go, were not waited for.
+        # Calls that were made ahead, before the previous collective ended, caused no waiting.
         busy = np.maximum(created[1:] - release[:-1, None], 0.0)
         waits = release[1:, None] - np.maximum(created[1:], release[:-1, None])
         return Times(busy=busy - elsewhere, waits=np.maximum(waits, 0.0), wall=wall)
@@ -92,7 +92,7 @@ def _waits_elsewhere(
             if other.durations is not None:
                 waits = _device_waits(other.durations)[:, own]
             else:
-                # Whoever goes on to another call before the last has come has not waited.
+                # A rank that goes on to another call before the last rank has come has not waited.
                 after = np.append(every, np.inf)[np.searchsorted(every, begun, side="right")]
                 waits = np.maximum(np.minimum(at.max(axis=1), after) - begun, 0.0)
             interval = np.searchsorted(created[:, column], begun) - 1

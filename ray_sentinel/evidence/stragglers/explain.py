@@ -49,7 +49,7 @@ def explain(
 
     ``hosts`` distinguishes a slow node from a slow rank. ``offsets`` are seconds to add to the
     clock of each rank's host; without them, clocks are assumed to agree. ``window`` limits it to
-    the last so many collectives. Never raises for what a dump contains.
+    that many of the last collectives. Never raises for what a dump contains.
     """
     calls, problems = read(dumps, names or {})
     groups = tables(calls)
@@ -122,7 +122,7 @@ def _lines(
     table: ArrivalTable, seen: Times, seconds: float, hosts: Mapping[int, str]
 ) -> list[Busy]:
     sums = blocks(seen.busy, BLOCKS)
-    # What delays all ranks alike (the machine, the network) is nobody's fault, and no noise either.
+    # A delay common to all ranks (the machine, the network) is nobody's fault, and no noise either.
     above = sums - np.median(sums, axis=1, keepdims=True)
     typical, error = _trimmed(above)
     usual = float(np.mean(np.median(sums, axis=1)))

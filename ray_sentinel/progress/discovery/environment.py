@@ -13,8 +13,8 @@ Cloud TPU  TPU_WORKER_ID                (TPU_WORKER_HOSTNAMES)
 Slurm      SLURM_PROCID                 SLURM_STEP_NUM_TASKS         SLURM_LOCALID
 ========== ============================ ============================ ===========================
 
-The first line that is complete wins. Slurm stands last because ``srun`` often starts a launcher,
-and sets ``SLURM_PROCID`` in a batch script too: it counts only inside a step of several tasks.
+The first line that is complete wins. Slurm comes last because ``srun`` often starts a launcher, and
+sets ``SLURM_PROCID`` in a batch script too: it counts only inside a step of several tasks.
 """
 
 from __future__ import annotations
@@ -121,11 +121,11 @@ def rank_from(environ: Mapping[str, str]) -> EnvironRank | None:
 
 
 def job_from(environ: Mapping[str, str], host: str = "") -> str:
-    """The job's name, equal for all of its ranks; empty where the environment tells nothing.
+    """The job's name, equal for all of its ranks; empty if the environment does not name one.
 
     ``RAY_SENTINEL_JOB``, else torchrun's run id unless it is the default "none", else the
     rendezvous address, else JAX's coordinator, else Slurm's job and step, else MPI's namespace.
-    ``host`` is this machine's name, if not what it says itself.
+    ``host`` is this machine's name; by default the one that it reports itself.
     """
     if job := environ.get("RAY_SENTINEL_JOB", ""):
         return job
@@ -150,7 +150,7 @@ def _seen_from_outside(address: str, host: str) -> str:
 
 
 def attempt_from(environ: Mapping[str, str]) -> int:
-    """How often the job was restarted before this process; 0 if nobody counts."""
+    """How often the job was restarted before this process; 0 if no launcher counts."""
     for name in _ATTEMPT_VARIABLES:
         number = _number(environ, name)
         if number is not None:

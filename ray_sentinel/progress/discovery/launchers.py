@@ -55,7 +55,7 @@ def is_launcher(process: Process) -> bool:
     option, program = _program(process.arguments)
     if option == "-m":
         return _MODULES.match(program) is not None
-    # A program that is not Python goes by its own name.
+    # A program that is not Python is known by its own name.
     itself = os.path.basename(process.arguments[0]) if process.arguments else ""
     return program in _PROGRAMS or itself in _PROGRAMS
 
@@ -108,7 +108,7 @@ def gave_out(above: EnvironRank, below: EnvironRank) -> bool:
     ``below``.
 
     Children inherit variables; one that has another rank by another scheme, or a local rank where
-    the one above has none, was given it by the one above or by something in between.
+    the one above has none, was assigned it by the one above or by something in between.
     """
     differs = (above.rank, above.world_size) != (below.rank, below.world_size)
     if not differs:

@@ -1,13 +1,13 @@
 """The environment of a process as it is now, read from its memory.
 
-``/proc/<pid>/environ`` shows what a process started with. What it puts into ``os.environ`` later
-stands only in its memory: Ray Train and many jobs on plain actors set ``RANK`` there. The C library
-keeps the present environment behind its symbol ``environ`` (POSIX ``environ(7)``), and CPython's
+``/proc/<pid>/environ`` shows what a process started with. What it puts into ``os.environ`` later is
+only in its memory: Ray Train and many jobs on plain actors set ``RANK`` there. The C library keeps
+the present environment behind its symbol ``environ`` (POSIX ``environ(7)``), and CPython's
 ``os.environ`` writes through to it.
 
 Nothing is stopped, attached or written, and a process that hangs with its memory locked is not
-waited for. The kernel allows it to whoever may trace the process
-(``man 2 ptrace``, PTRACE_MODE_ATTACH); where it does not, None comes back.
+waited for. The kernel allows it to processes that may trace this one (``man 2 ptrace``,
+PTRACE_MODE_ATTACH); if it refuses, the result is None.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LiveEnviron:
             if len(fields) < 6 or not _LIBC.search(fields[5]) or int(fields[2], 16) != 0:
                 continue
             base = int(fields[0].partition("-")[0], 16)
-            # Through root/, for the process may have another file system.
+            # Through root/, because the process may have another file system.
             offset = self._symbol(folder / "root" / fields[5].lstrip("/"))
             return None if offset is None else base + offset
         return None

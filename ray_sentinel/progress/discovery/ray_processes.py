@@ -109,7 +109,7 @@ class RayProcessWatch:
         inference engines below processes."""
         here = {pid for address, pid in drivers if address == node.address}
         workers = [p for p in table.values() if self._is_worker(p)]
-        # Ray starts workers before they are needed: they must not take the place of others.
+        # Ray starts workers before they are needed: they must not displace others.
         workers.sort(key=self._has_never_run)
         chosen = list(
             itertools.islice((*(table[pid] for pid in sorted(here & table.keys())), *workers), MOST)
@@ -126,7 +126,7 @@ class RayProcessWatch:
                 continue
             seen = self._poll_one(process, title, now)
             if seen.state == ZOMBIE:
-                continue  # its end has been told, or nobody saw it live
+                continue  # its end has been reported, or it was never seen alive
             identity = ProcessId(node.host, process.pid, process.start)
             self._told[process.key] = identity
             self._exits.watch(process.key)

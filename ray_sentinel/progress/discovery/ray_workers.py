@@ -2,15 +2,15 @@
 
 Ray starts a worker before it knows what will run there, so nothing in the environment that the
 process started with says that it is a rank; and some versions of Ray write the process's title over
-it. So Ray is asked which actors there are, and the process which rank it is:
+it. So Ray is asked which actors exist, and the rank is taken from the process:
 
 - Ray Train's log has run and rank (``train_log``);
-- else the present environment has them (``live_environ``): ``RANK`` and its like, as set by whoever
-  called ``init_process_group``;
+- else the present environment has them (``live_environ``): ``RANK`` and its like, as set by the
+  caller of ``init_process_group``;
 - else, where threads show that the process is in a process group, ranks are counted in the order of
-  their bundles, names or starts (``RayWorker.order``), which is said in ``problems``.
+  their bundles, names or starts (``RayWorker.order``), which is noted in ``problems``.
 
-What was found out about a process stays until it is idle again or ends.
+What is known about a process is kept until it is idle again or ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
 
 
 def thread_names(pid: int, proc: Path = Path("/proc")) -> dict[int, str]:
-    """The kernel's names of a process's threads, by thread id; empty where it is gone."""
+    """The kernel's names of a process's threads, by thread id; empty if it is gone."""
     folder = proc / str(pid) / "task"
     found: dict[int, str] = {}
     try:
@@ -162,8 +162,8 @@ class RayRanks:
         self._logs: Bounded[str, tuple[TrainWords | None, bool]] = Bounded(LOG_SECONDS, most=1)
 
     def _train_words(self, pid: int) -> tuple[TrainWords | None, bool]:
-        """Ray Train's words about a process, and whether it has begun a log for it. The log lies
-        where the process's output goes, which may hang."""
+        """What Ray Train's log says about a process, and whether there is a log for it. The log is
+        in the folder of the process's output, which may hang."""
 
         def read() -> tuple[TrainWords | None, bool]:
             words = read_words(pid, self._proc)
@@ -214,7 +214,7 @@ class RayRanks:
             _TITLE.match(process.title) is not None
             and not is_launcher(process)
             and not process.environ.get(ROLE_VARIABLE)
-            # With a rank from the start it is found like any other process.
+            # If it had a rank from the start, it is found like any other process.
             and rank_from(process.environ) is None
             and (self._raylet is None or any(pid == self._raylet for pid, _ in process.lineage))
         )

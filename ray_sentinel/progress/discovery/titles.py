@@ -4,7 +4,7 @@ SGLang's schedulers call themselves ``sglang::scheduler`` followed by what is mo
 pipeline, tensor and expert parallel ranks (``sglang::scheduler_DP0_PP1_TP2_EP0``, in an order that
 changed between versions); each holds a part of the model. vLLM's workers are ``VLLM::Worker`` with
 the same kinds of ranks; with one worker there is none, and ``VLLM::EngineCore`` holds the model.
-Routers, tokenisers and HTTP front ends hold nothing.
+Routers, tokenisers and HTTP front ends hold no part of a model.
 
 Where titles are not set, SGLang's processes are those with ``python ... sglang`` on their command
 line, without routers, clients and the front end that the others are children of.

@@ -3,8 +3,8 @@
 Ray Train writes a log for each of its workers, ``train/ray-train-{app,sys}-worker-<worker id>.log``
 in the session's folder of logs, one JSON object a line. Since its second version these carry
 ``run_name``, ``world_rank`` and ``local_rank`` beside the process (``LoggingManager`` of
-``ray/train/v2/_internal/logging``). The worker's id stands in the name of the file that its output
-goes to.
+``ray/train/v2/_internal/logging``). The worker's id is in the name of the file that its output goes
+to.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Version 1 keeps ``freezer.state`` in the freezer hierarchy, version 2 ``cgroup.events`` with a line
 ``frozen 1`` (``Documentation/admin-guide/cgroup-v2.rst``). Inside a container the group's path may
-not be visible; then the kernel function that the tasks wait in still tells.
+not be visible; then the kernel function that the tasks wait in still shows it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Freezer:
         self._groups = ControlGroups("freezer", proc, root)
 
     def is_frozen(self, pid: int, wchan: str = "") -> bool:
-        """Whether the process is frozen now; False where nothing can be read."""
+        """Whether the process is frozen now; False if nothing can be read."""
         if wchan in FROZEN_IN:
             return True
         for controller, top, group in self._groups.of(pid):

@@ -1,16 +1,16 @@
 """Why a companion thread is late: the interpreter lock is held, or the process gets no CPU.
 
 The companion sleeps half a second in ``clock_nanosleep``, then needs the interpreter lock (GIL) to
-stamp. CPython's waiter sleeps in a futex and wakes every 5 ms to ask the holder to let go, so a
+stamp. CPython's waiter sleeps in a futex and wakes every 5 ms to ask the holder to release it, so a
 stamp that grows old with the companion in a futex means that the holder does not run Python code:
-it is in C, spinning or asleep. Two things look alike and are told apart by the run queues: a
+it is in C, spinning or asleep. Two situations look alike and are distinguished by the run queues: a
 companion that waits for a CPU and so cannot even try, and a holder that wants to run Python but
 gets no CPU. A companion that was put on a CPU several times since its stamp, and did not stamp,
 lacks the lock and not the CPU. A holder that spins in C on a crowded machine goes on getting a
 little CPU while stamps are missing; one that was throttled got its last before that. The kernel
 adds a wait to a thread's account only when it ends, so a thread that was runnable in two looks and
-did not run in between waited, too, and one that is runnable now may have waited whenever it did
-not run.
+did not run in between waited, too, and one that is runnable now may have waited whenever it did not
+run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CLOCK_SLACK = 1.0
 
 
 class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One thread at one moment; None where the kernel does not say."""
+    """One thread at one moment; None if the kernel does not say."""
 
     at: float
     """When it was taken, in CLOCK_MONOTONIC seconds."""
@@ -101,8 +101,7 @@ def interpreter_state(
 
     ``state`` is the process's letter, ``before`` the last look at the same companion, ``runs`` how
     often it was put on a CPU since it last stamped, ``seen_held`` whether the lock was seen held
-    since then: what was proven does not become doubtful. "unknown" wherever two readings are
-    possible.
+    since then: what was proven stays proven. "unknown" wherever two readings are possible.
     """
     if stamp_age is None or stamp_age < -CLOCK_SLACK:
         return "unknown"
@@ -115,7 +114,7 @@ def interpreter_state(
     if _lacks_cpu(companion, before, runs) or _holder_lacks_cpu(scheduling):
         return "starved"
     if _holder_may_lack_cpu(scheduling) and not seen_held:
-        # It has lost its CPU between two looks, or not: the next one tells.
+        # It may have lost its CPU between two looks: the next one will show.
         return "unknown"
     if _waits_for_lock(companion, runs):
         return "gil-held"

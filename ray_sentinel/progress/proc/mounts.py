@@ -1,7 +1,7 @@
-"""Which folders lie on a network file system, whose calls may hang.
+"""Which folders are on a network file system, whose calls may hang.
 
-The kernel's own table tells (``/proc/self/mountinfo``, see ``man 5 proc``), without a call to the
-file system. Only links in the path need such calls, which are made under a deadline.
+The kernel's own table shows it (``/proc/self/mountinfo``, see ``man 5 proc``), without a call to
+the file system. Only links in the path need such calls, which are made under a deadline.
 """
 
 from __future__ import annotations

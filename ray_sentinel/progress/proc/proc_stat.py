@@ -35,10 +35,10 @@ class Stat(NamedTuple):
 
 
 def parse_stat(data: bytes) -> Stat:
-    """Parse one line. Raises ValueError where it is not what the kernel writes.
+    """Parse one line. Raises ValueError if it is not what the kernel writes.
 
-    The command stands in parentheses and may itself hold spaces and parentheses: the last ``)``
-    ends it.
+    The command is in parentheses and may itself contain spaces and parentheses: the last ``)`` ends
+    it.
     """
     opening, closing = data.find(b"("), data.rfind(b")")
     fields = data[closing + 2 :].split()

@@ -133,7 +133,7 @@ def memory_files(
 
 
 def memory_file(pid: int, name: str, proc: str | os.PathLike[str] = "/proc") -> bytes | None:
-    """The same file of one process; None if it is missing."""
+    """``memory_files`` for one process; None if it is missing."""
     return memory_files([pid], name, proc).get(pid)
 
 

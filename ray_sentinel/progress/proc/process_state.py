@@ -127,7 +127,7 @@ class StateReader:
         """The state of process ``key`` at ``now`` (CLOCK_MONOTONIC seconds, as ``stamp`` is).
 
         ``stepping_tid`` is the thread that trains, where it is known; else the main thread is
-        taken for it. None where the process is gone or the pid has passed on to another.
+        taken for it. None if the process is gone or the pid has passed on to another.
         """
         pid, start = key
         stat = self._stat(f"{pid}/stat")

@@ -68,12 +68,12 @@ class Process(msgspec.Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Its command line, on one line, secrets and all: to be read here only."""
+        """Its command line, on one line, including secrets: must not leave this node."""
         return " ".join(self.arguments).strip()
 
     @property
     def shown(self) -> str:
-        """The same with secrets masked: the only form that leaves the node."""
+        """The title with secrets masked: the only form that leaves the node."""
         # Masking takes 0.3 ms, and ranks are shown in every pass.
         if self.masked is None:
             self.masked = " ".join(mask_argv(self.arguments)).strip()
@@ -163,7 +163,7 @@ class ProcessTable:
             process.settled = process.key not in unsure or process.key in maps
 
     def _age(self, process: Process, now: float) -> float:
-        """Seconds since the process started, or was first seen where that cannot be told."""
+        """Seconds since the process started, or if that is unknown, since it was first seen."""
         seen = now - process.first_seen
         return seen if self._uptime is None else max(seen, self._uptime - process.start * TICK)
 
@@ -177,7 +177,7 @@ class ProcessTable:
     def _lineage(self, stat: Stat) -> tuple[Key, ...]:
         above: list[Key] = []
         parent = stat.parent
-        # Since the kernel has begun its pids anew, parents may have higher ones than children.
+        # Once the kernel's pids have wrapped around, parents may have higher ones than children.
         while len(above) < MAX_DEPTH:
             if (known := self._known.get(parent)) is not None:
                 return (*above, known.key, *known.lineage)
@@ -199,7 +199,7 @@ class ProcessTable:
 def _apply_own(process: Process, own: Own) -> None:
     """Record what a process says about itself now."""
     if not own.line and process.arguments:
-        # It is dying, its memory is gone: what it said before still tells whose exit this is.
+        # It is dying, its memory is gone: its earlier data still show whose exit this is.
         return
     line = (own.line or b"").rstrip(b"\0").split(b"\0")
     arguments = tuple(part.decode("utf-8", "replace") for part in line)[:MAX_ARGUMENTS]

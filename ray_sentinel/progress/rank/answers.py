@@ -24,7 +24,7 @@ class AnswerError(Exception):
 def stacks() -> bytes:
     """All Python threads of this process, as ``py-spy dump --json`` would print them.
 
-    ``active`` and ``owns_gil`` are null: the thread that looks is the one that runs.
+    ``active`` and ``owns_gil`` are null: only the thread that takes the stacks is running.
     """
     threads = {thread.ident: thread for thread in threading.enumerate()}
     shown = []

@@ -1,7 +1,7 @@
 """The thread in the rank that stamps "the interpreter runs" and answers a reader's requests.
 
-It sleeps in ``clock_nanosleep`` and wakes to take the interpreter lock, so from outside its state
-tells why a stamp is old: in a futex it waits for the lock, runnable it waits for a CPU. Answering
+It sleeps in ``clock_nanosleep`` and wakes to take the interpreter lock, so its state shows from
+outside why a stamp is old: in a futex it waits for the lock, runnable it waits for a CPU. Answering
 may take long, so that is done by a thread of its own, one at a time.
 """
 

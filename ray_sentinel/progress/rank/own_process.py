@@ -21,7 +21,7 @@ def start_ticks(pid: int | str = "self", proc: Path = Path("/proc")) -> int:
 
 
 def boot_number(proc: Path = Path("/proc")) -> int:
-    """64 bits of the boot id, to tell records of an earlier boot; 0 where it is hidden."""
+    """64 bits of the boot id, to recognise records of an earlier boot; 0 if it is hidden."""
     try:
         return int(boot_id(proc).replace("-", "")[:16], 16)
     except ValueError:
@@ -37,7 +37,7 @@ def pid_namespace(proc: Path = Path("/proc")) -> int:
 
 
 def raylet_above(pid: int, proc: Path = Path("/proc")) -> int:
-    """The pid of the raylet that the process descends from; 0 where it descends from none."""
+    """The pid of the raylet that the process descends from; 0 if it descends from none."""
     for _ in range(MAX_DEPTH):
         try:
             stat = parse_stat((proc / str(pid) / "stat").read_bytes())

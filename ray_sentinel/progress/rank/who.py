@@ -2,12 +2,12 @@
 
 The rank, its world size and local rank come together from the first of: the caller's arguments,
 Ray Train's context, ``torch.distributed`` once initialised, the launcher's variables
-(``environment``), JAX once its distributed runtime is up. Where all are silent the process is taken
-for the only one of its job, the identity says so (``assumed``), and the companion thread asks again
-until somebody knows. The job's name comes from the arguments, ``RAY_SENTINEL_JOB``, Ray Train's
+(``environment``), JAX once its distributed runtime is up. If none of them knows, the process is
+taken for the only one of its job, the identity says so (``assumed``), and the companion thread asks
+again until one does. The job's name comes from the arguments, ``RAY_SENTINEL_JOB``, Ray Train's
 experiment, the launcher's variables, or is "default".
 
-Nothing is imported here: a library that the process has not imported has nothing to tell.
+Nothing is imported here: a library that the process has not imported knows nothing.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ can start at any segment. Full segments are compressed; the oldest go first. Lin
 with one ``write`` each, so that after SIGKILL at most the last line is torn, and reading leaves a
 torn line out.
 
-A segment is packed into ``NNNNNN.jsonl.part``, which becomes ``NNNNNN.jsonl.gz``, and then goes
-itself. SIGKILL between two of these leaves two of it: the one that is not packed is whole as long
-as it is there, so it is the segment then, and it is packed again.
+A segment is packed into ``NNNNNN.jsonl.part``, which becomes ``NNNNNN.jsonl.gz``, and is then
+deleted. SIGKILL between two of these steps leaves two copies: the unpacked one is complete for as
+long as it exists, so it then counts as the segment, and is packed again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def packed_state(state: bytes) -> bytes:
 
 
 def unpacked_state(header: SegmentHeader) -> bytes:
-    """The snapshot in a header; empty where it has none. Raises InputError where it is damaged."""
+    """The snapshot in a header; empty if it has none. Raises InputError if it is damaged."""
     unpacker = zlib.decompressobj()
     try:
         state = unpacker.decompress(header.state or b"", MOST_READ_STATE)
@@ -112,9 +112,9 @@ class EventLog:
         segment_bytes: int = SEGMENT_BYTES,
         clock_offset: float = 0.0,
     ) -> None:
-        """``clock_offset`` is what the headers say.
+        """``clock_offset`` goes into the headers.
 
-        Raises OSError where the folder cannot be made.
+        Raises OSError if the folder cannot be made.
         """
         keep_private(folder)
         self.folder = folder
@@ -153,7 +153,7 @@ class EventLog:
         self.append_line(encoded(event), event.time, state)
 
     def append_line(self, line: bytes, time: float, state: bytes = b"", *, lost: int = 0) -> None:
-        """The same for an event that is already encoded. A new segment begins with it if ``lost``
+        """``append`` for an event that is already encoded. A new segment begins with it if ``lost``
         events before it are missing."""
         must = self._file < 0 or (self._full and not self._has_state) or self._over or lost > 0
         if must or state:
@@ -194,7 +194,7 @@ class EventLog:
     def _pack_and_prune(self, current: Path) -> None:
         for path in _files(self.folder):
             if path.name.endswith(_PART):
-                path.unlink(missing_ok=True)  # of a life that was ended while it packed
+                path.unlink(missing_ok=True)  # left by a process killed while packing
             elif path.name.endswith(_SUFFIX) and path != current:
                 _pack(path)
         sizes = {path: path.stat().st_size for path in _files(self.folder)}
@@ -225,7 +225,7 @@ def _pack(path: Path) -> None:
         os.replace(partial, packed)
         path.unlink()
     except OSError as error:
-        # It stays as it is, and counts as it is.
+        # The segment stays unpacked, and counts with its unpacked size.
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         log.warning("%s could not be compressed: %s", path, error)
@@ -262,14 +262,15 @@ def _number(path: Path) -> int:
 def read_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
     """One segment. Raises InputError, naming the file, if it is not an event log.
 
-    Lines that are torn or of a kind unknown to this version are left out, and said in the log.
+    Lines that are torn or of a kind unknown to this version are left out, and reported in our own
+    log.
     """
     header, events = begun_segment(path)
     return header, list(events)
 
 
 def begun_segment(path: Path) -> tuple[SegmentHeader, Iterator[AnyEvent]]:
-    """The same, read into memory; its events are decoded one by one, because all at once take
+    """One segment, read into memory; its events are decoded one by one, because all at once take
     several times its memory."""
     try:
         with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
@@ -280,8 +281,8 @@ def begun_segment(path: Path) -> tuple[SegmentHeader, Iterator[AnyEvent]]:
 
 
 def salvaged_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent], list[str]]:
-    """The same for a segment that may be cut off or damaged, as far as it can be read, and what is
-    missing, in words. Raises InputError if not even its first line can be read."""
+    """A segment that may be cut off or damaged, as far as it can be read, and what is missing, in
+    words. Raises InputError if not even its first line can be read."""
     try:
         with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
             reader = Salvage(cast("IO[bytes]", file))
@@ -354,7 +355,7 @@ def _events(path: Path, lines: IO[bytes], problems: list[str] | None) -> Iterato
 def read(folder: Path, *, newest: int | None = None) -> tuple[SegmentHeader, list[AnyEvent]]:
     """A whole log, or its ``newest`` segments: the first header and all events in order.
 
-    Raises InputError where there is none, or where it cannot be read.
+    Raises InputError if there is none, or where it cannot be read.
     """
     found = segments(folder)[-newest:] if newest else segments(folder)
     if not found:

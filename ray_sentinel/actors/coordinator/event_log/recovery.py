@@ -1,9 +1,9 @@
-"""A restarted coordinator's engine: as it was, from the event log.
+"""A restarted coordinator's engine, restored from the event log.
 
-The newest segment of the log that begins with a state of use gives that, and the events since are
-replayed. What open cases had asked for and not yet been given is asked for again. Each incident
-that is told is an event of the log as well, so it stays as it was told, whatever a later version
-makes of the events before.
+The newest segment that begins with a usable state provides it, and the events since are replayed.
+What open cases had requested and not yet received is requested again. Each reported incident is an
+event in the log as well, so it stays as it was reported, whatever a later version makes of the
+events before it.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class _Kept(NamedTuple):
 def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     """The engine after the log in ``folder``; a fresh one where there is none.
 
-    ``taken`` is the highest number of an incident whose files lie in our place, ours or of others
-    who share it: no new one gets it. Raises ConfigError where the rules' settings are wrong,
-    TimeoutError where the folder hangs.
+    ``taken`` is the highest number of an incident with files in our folder, whether ours or of
+    others who share it: no new incident gets it. Raises ConfigError if the rules' settings are
+    wrong, TimeoutError if the folder hangs.
     """
     count = 0
     # Nearly everything that is made here is kept.
@@ -115,8 +115,8 @@ def engine_before(header: SegmentHeader, config: Config) -> Engine:
 
 
 def _without_state(first: SegmentHeader, config: Config) -> Engine:
-    # Of an older version, whose incidents are those after the first event: the replay makes the
-    # open ones anew.
+    # Of an older version, whose incidents are those after the first event: the replay creates the
+    # open ones again.
     engine = Engine(config, (i for i in first.incidents if i.resolved_at is not None))
     lost = [int(i.id) for i in first.incidents if i.id.isdecimal()]
     engine.store.skip(max((first.after, *lost)))

@@ -228,7 +228,7 @@ class RecordedLog:
         return next((index for index in reversed(before) if self._segments[index].with_state), 0)
 
     def _gap(self, index: int) -> str:
-        """What is missing before a segment; "" where nothing is."""
+        """What is missing before a segment; "" if nothing is."""
         before, segment = self._segments[index - 1], self._segments[index]
         if segment.header.lost:
             return (
@@ -284,7 +284,7 @@ class _Run:
         self.last = event.time
         self.events += 1
         if isinstance(event, IncidentTold):
-            return  # what was made of the events then
+            return  # what was concluded from the events then
         if isinstance(event, _OfIncident) and event.incident:
             event = msgspec.structs.replace(event, incident=self._number_now(event))
         actions, failure = handled(self._engine, event)

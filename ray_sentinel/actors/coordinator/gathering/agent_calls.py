@@ -40,7 +40,7 @@ class Agents:
         seconds: float,
         late_answer: Late | None = None,
     ) -> Answers:
-        """Call ``method`` on the agents of some nodes, each with its own of ``requests``.
+        """Call ``method`` on the agents of some nodes, each with its own entry of ``requests``.
 
         Answers that arrive after ``seconds`` go to ``late_answer``, on a thread of Ray's, which
         must be quick.
@@ -80,7 +80,7 @@ class Agents:
         seconds: float,
         late_answer: Late | None = None,
     ) -> Answers:
-        """Ask each node's agent about its own ones of these ranks."""
+        """Ask each node's agent about those of these ranks that run there."""
         return self.ask(method, by_node(ranks), seconds, late_answer)
 
 

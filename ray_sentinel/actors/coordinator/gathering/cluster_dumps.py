@@ -1,8 +1,8 @@
-"""The flight recorders of a job's ranks, from all nodes: small, bounded, and not twice the same.
+"""The flight recorders of a job's ranks, from all nodes: small, bounded, and never sent twice.
 
-What is explained is the reduced form, which each node makes of its own ranks' dumps, and of a hang
-or a failure only what is read to judge it: a tenth. A rank whose dump is what it was answers with
-its digest alone. Raw dumps are for people: of few ranks.
+Explanations use the reduced form, which each node makes of its own ranks' dumps; a hang or a
+failure is judged by a part of that, a tenth. For a rank whose dump has not changed, only its digest
+is sent. Raw dumps are for people: of few ranks.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Kept(msgspec.Struct):
 
 
 class ClusterDumps:
-    """Any thread may call; blocks for up to ``RECORDER_SECONDS``, and for as long as the turn of
-    the last node is later than that of the first: some six seconds at most."""
+    """Any thread may call; blocks for up to ``RECORDER_SECONDS``, plus the time between the turns
+    of the first node and the last: some six seconds at most."""
 
     def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._agents = agents
@@ -53,11 +53,11 @@ class ClusterDumps:
         self._lock = threading.Lock()
 
     def reduced(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
-        """Whole reduced dumps by rank, and a line for each rank of which there is none."""
+        """Whole reduced dumps by rank, and a line for each rank without one."""
         return self._reduced(ranks, "whole")
 
     def judged(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
-        """The same of what is read to judge a hang or a failure."""
+        """``reduced``, with only the part that is read to judge a hang or a failure."""
         return self._reduced(ranks, "judged")
 
     def raw(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
@@ -97,7 +97,7 @@ class ClusterDumps:
             }
         seconds = RECORDER_SECONDS + max(turns.values(), default=0.0)
         said, problems = self._agents.ask("flight_recorder", requests, seconds)
-        # Each is let go once it is unpacked: all together are large.
+        # Each is dropped once it is unpacked: all together are large.
         answers = {node: unpack(said.pop(node), Dumps) for node in [*said]}
         for answer in answers.values():
             problems += answer.problems
@@ -121,7 +121,7 @@ class ClusterDumps:
             for dump in answer.dumps:
                 process = processes.get(dump.rank)
                 if process is None:
-                    continue  # of nobody who was asked about
+                    continue  # of a rank that was not asked about
                 kept = self.kept.pop((process, form), None)
                 if dump.data:
                     kept = _Kept(dump.digest, dump.data, now)

@@ -1,8 +1,8 @@
-"""The process groups of each job, as its flight recorders told them last.
+"""The process groups of each job, as its flight recorders last reported them.
 
 Neither the environment nor a rank's record says which groups a rank is in, and NCCL's RAS counts
-communicators without naming their ranks. So this is known once recorders were read: in a case, and
-in the search for stragglers, of jobs that use it.
+communicators without naming their ranks. So groups are known only once recorders were read: in a
+case, and in the search for stragglers, where a job uses it.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def _is_better(dumps: int, now: float, known: JobGroups) -> bool:
 
 
 def kinds_of(dumps: Mapping[int, bytes], world_size: int | None = None) -> tuple[GroupKind, ...]:
-    """The kinds of groups that tell ranks apart, those with the most groups first: one that has all
-    ranks tells nothing, nor do groups of a single rank."""
+    """The kinds of groups that distinguish ranks, those with the most groups first: a group of all
+    ranks distinguishes nothing, nor do groups of a single rank."""
     found = {}
     for rank, data in dumps.items():
         try:
             found[rank] = read(rank, data)
         except InputError:
-            continue  # of this one nothing is known
+            continue  # nothing is known about this one
     by_kind: dict[Kind, list[ProcessGroup]] = {}
     for group in identify(found, world_size).groups:
         by_kind.setdefault(group.kind, []).append(group)

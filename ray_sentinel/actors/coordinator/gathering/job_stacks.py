@@ -55,9 +55,9 @@ def stack_now(ray: Any, node_ids: Iterable[str], pid: int) -> Sampled:
 def gather_look(
     ray: Any, job: str = "", *, times: bool = False, agents: Mapping[str, Any] | None = None
 ) -> RayLook:
-    """The same, not yet judged; of only one job if ``job`` (Ray's id, in hex) is given. With
-    ``times``, it also asks how long ended calls took. ``agents`` are the known handles by node id;
-    the others are looked up."""
+    """The raw evidence of ``inspect_jobs``; of only one job if ``job`` (Ray's id, in hex) is given.
+    With ``times``, it also asks how long ended calls took. ``agents`` are the known handles by node
+    id; the others are looked up."""
     calls = unfinished_calls(ray.get_runtime_context().gcs_address, job, times=times)
     if job:
         calls = of_job(calls, job)

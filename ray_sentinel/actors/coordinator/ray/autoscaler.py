@@ -57,7 +57,8 @@ def status_of(status: bytes) -> str:
 
 
 def cluster_status_of(reply: Any) -> AutoscalerView | None:
-    """The same for version 2, from a ``GetClusterStatusReply``; None if it has reported nothing.
+    """``status_of`` for version 2, from a ``GetClusterStatusReply``; None if it has reported
+    nothing.
 
     The nodes of a cluster that nobody scales have no type.
     """

@@ -129,7 +129,7 @@ class ControlStoreCalls:
         )
 
     def ended(self, job: str) -> tuple[dict[str, EndedCalls], tuple[int, ...]]:
-        """The same as ``ended_calls``, of all jobs or one."""
+        """``ended_calls``, of all jobs or one."""
         nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
         found = self._asked("ended calls", lambda: self._ended(job), nothing)
         return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)
@@ -209,7 +209,7 @@ class ControlStoreCalls:
         return bytes(self._store.ask("InternalKV", "InternalKVGet", key=_AUTOSCALER).value)
 
     def _cluster_status(self) -> Any:
-        """What the autoscaler of version 2 says; None where this version of Ray has none."""
+        """What the autoscaler of version 2 says; None if this version of Ray has none."""
         try:
             return self._store.ask("AutoscalerState", "GetClusterStatus")
         except UnreachableError:
@@ -226,8 +226,8 @@ class ControlStoreCalls:
         return tuple(ray_replies.actors_of(entries, self._made(entries)))
 
     def _made(self, entries: Iterable[Any]) -> dict[bytes, float]:
-        """When actors were requested of whose class there are several, by the id of their creation:
-        their programs number them in this order."""
+        """When the actors of classes with several actors were requested, by the id of their
+        creation: their programs number them in this order."""
         there = {ray_replies.creation_id(entry.actor_id): entry for entry in entries}
         self._made_at = {key: at for key, at in self._made_at.items() if key in there}
         self._missed = {key: tries for key, tries in self._missed.items() if key in there}

@@ -116,7 +116,7 @@ class ControlStore:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Ray's own errors, such as RpcError where nobody answers, become RuntimeErrors."""
+    """Ray's own errors, such as RpcError if nobody answers, become RuntimeErrors."""
     from ray.exceptions import RayError
 
     try:
@@ -168,7 +168,7 @@ def _when(actor: DeadActor) -> float:
 
 
 def demands(state: Any) -> dict[str, float]:
-    """The resources that are waited for, from a ``ClusterResourceState``."""
+    """The resources that something waits for, from a ``ClusterResourceState``."""
     asked: dict[str, float] = {}
     for request in state.pending_resource_requests:
         _add(asked, request.request.resources_bundle, request.count)
@@ -198,7 +198,7 @@ def plain(resource: str) -> bool:
 
 
 def cause_of(death: Any) -> str:
-    """Why an actor is dead, of an ``ActorDeathCause``: how its worker ended (``SYSTEM_ERROR``,
+    """Why an actor is dead, from an ``ActorDeathCause``: how its worker ended (``SYSTEM_ERROR``,
     ``INTENDED_USER_EXIT``, ...), else ``NODE_DIED``, ``RAY_KILL``, ``oom``,
     ``creation_task_failure``, ..."""
     kind = death.WhichOneof("context")

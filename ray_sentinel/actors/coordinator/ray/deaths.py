@@ -223,7 +223,7 @@ class ControlStoreDeaths:
         by_no_call = echoes and not any(map(follows_from_a_call, echoes))
         if tries < (CALL_TRIES if by_no_call else FIRST_TRIES):
             return None
-        # Its own traceback ends in Ray; nobody else says what it was told.
+        # Its own traceback ends in Ray; nothing else shows what it was told.
         return [], failure_of(echoes[0]) if echoes else ""
 
     def _unseen(self, job: Any, driver: RayDriver, asked: Collection[str]) -> Iterator[RayDeath]:

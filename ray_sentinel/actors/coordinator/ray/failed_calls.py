@@ -1,9 +1,9 @@
-"""Which call ended the driver of a Ray job, asked of Ray's control store once it has ended.
+"""Which call ended the driver of a Ray job, according to Ray's control store once it has ended.
 
-The store keeps of a call that failed its error, and of a worker that ended its exit. Of a task that
-leaves by ``sys.exit(0)`` it says that it finished, and the last events of a process that ends are
-lost: there the table of workers tells what the table of tasks does not.
-Errors: ``ErrorType`` in ``common.proto``; their words: ``gcs_task_manager.cc`` and ``_raylet.pyx``.
+The store keeps the error of each failed call, and the exit of each ended worker. A task that leaves
+by ``sys.exit(0)`` is listed as finished, and the last events of an ending process are lost: in
+these cases the table of workers shows what the table of tasks does not. Errors: ``ErrorType`` in
+``common.proto``; their words: ``gcs_task_manager.cc`` and ``_raylet.pyx``.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class FailedCalls:
 
     def lost_workers(self, driver: RayDriver, until: float, *, unknown: bool) -> list[RayDeath]:
         """The deaths of workers that ended by themselves before their job's driver did, while they
-        ran a task that was not tried again; of many the last ones. Where there are none, and with
-        ``unknown``, those of which nobody knows what they ran at that time."""
+        ran a task that was not tried again; of many the last ones. If there are none, and with
+        ``unknown``, those for which it is unknown what they ran at that time."""
         try:
             reply = self._store.ask("WorkerInfo", "GetAllWorkerInfo", limit=MOST_ENTRIES)
             job = bytes.fromhex(driver.job)
@@ -199,8 +199,8 @@ def ended_workers(reply: Any, job: bytes, until: float) -> list[Any]:
 
 
 def _may_be_of(worker: Any, job: bytes, until: float) -> bool:
-    # Between what a driver is told and its end there is half a second in which it leaves Ray: no
-    # allowance for the clocks of two nodes is made, for workers end by the driver's end too.
+    # Between the news that ends a driver and its end there is half a second in which it leaves Ray:
+    # no allowance for the clocks of two nodes is made, for workers end by the driver's end too.
     return (
         not worker.is_alive
         and enum_name(worker, "worker_type") == "WORKER"
@@ -274,13 +274,13 @@ def follows_from_another(event: Any) -> bool:
 
 
 def follows_from_a_call(event: Any) -> bool:
-    """Whether what it was told of began with a call."""
+    """Whether the failure that it was told of began with a call."""
     told = _told(event)
     return bool(told) and told[-1]["call"] is not None
 
 
 def follows_from_a_worker(event: Any) -> bool:
-    """Whether what it was told of began with a call that lost its worker."""
+    """Whether the failure that it was told of began with a call that lost its worker."""
     told = _told(event)
     return bool(told) and told[-1]["worker"] is not None
 
@@ -310,7 +310,7 @@ def was_told(traceback: str, event: Any) -> bool:
 
 def _error_of(event: Any) -> str:
     """Ray's word for the error of a call. Empty for an actor's call that did not raise it by
-    itself: the actor tells why."""
+    itself: the actor's death shows why."""
     update = event.state_updates
     if not update.HasField("error_info"):
         return ""
@@ -368,5 +368,5 @@ def _method_of(event: Any) -> str:
 
 
 def failure_of(event: Any) -> str:
-    """The last line of what a failed call said."""
+    """The last line of a failed call's error."""
     return last_line(event.state_updates.error_info.error_message)

@@ -1,4 +1,4 @@
-"""What the replies of Ray's control store say of who holds the resources of its nodes.
+"""Who holds the resources of Ray's nodes, from the replies of its control store.
 
 Actors and tasks in a placement group hold parts of that group, not of a node. What waits in
 ``ray.get`` gives its CPUs back meanwhile, which the store does not say: where actors and tasks
@@ -102,7 +102,7 @@ def placement_of(
 
 
 def totals_of(reply: Any) -> dict[str, dict[str, float]]:
-    """What each node has, by node id, of a ``GetAllTotalResourcesReply``."""
+    """What each node has, by node id, from a ``GetAllTotalResourcesReply``."""
     return {
         id_of(node.node_id): amounts(
             {name: amount for name, amount in node.resources_total.items() if _OF_GROUP not in name}
@@ -129,8 +129,8 @@ def _actors(entries: Iterable[Any], jobs: Mapping[str, _Job]) -> Iterator[_Given
             continue  # the node has been asked to run it
         job = jobs.get(id_of(entry.job_id))
         orphan = ""
-        # What a detached actor made lives as long as it does, such as the replicas of Ray Serve's
-        # controller.
+        # What a detached actor created lives as long as it does, such as the replicas of Ray
+        # Serve's controller.
         if job is not None and job.over and entry.owner_address.worker_id not in living:
             orphan = "detached, and its job is over" if entry.is_detached else "its driver is gone"
         name = cut(entry.name or entry.class_name.rpartition("<locals>.")[2])

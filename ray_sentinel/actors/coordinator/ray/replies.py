@@ -1,4 +1,4 @@
-"""What the replies of Ray's control store say of drivers, actors, groups and calls.
+"""Drivers, actors, groups and calls, from the replies of Ray's control store.
 
 Programs choose the names in them, and another version of Ray other states: names and lists are cut,
 and what has an unknown state is left out. Calls: ``TaskEvents`` in ``gcs.proto``.
@@ -196,7 +196,7 @@ def selector_of(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _selectors(info: Any) -> Iterator[dict[str, str]]:
-    """The selectors in a ``TaskInfoEntry``: the call's own, and those that will do in its place."""
+    """The selectors in a ``TaskInfoEntry``: the call's own, and the alternatives to it."""
     if not info.label_selector:
         return
     yield selector_of(info.label_selector)

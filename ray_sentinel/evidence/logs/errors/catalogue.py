@@ -31,7 +31,7 @@ class WordSearch:
         """(line start, position of a word) of the lines that hold one of the words, in order.
 
         ``lower`` is in lower case; only lines that begin before ``limit`` count, itself a line's
-        first byte. A word that stands on more than ``2 * most`` lines is chatter: only its first
+        first byte. A word that occurs on more than ``2 * most`` lines is chatter: only its first
         and last ones count.
         """
         places: list[list[int]] = [[] for _ in self.words]
@@ -135,7 +135,7 @@ class Catalogue:
         """Trigger word → the rules that a line with it may show.
 
         Every word of an entry holds a trigger or is one: else it would be found only in lines that
-        another word calls up.
+        another word selects.
         """
         words: dict[str, dict[str, CompiledSignature]] = {word: {} for word in TRIGGERS}
         told = [
@@ -180,7 +180,8 @@ class Catalogue:
         harmless = self.harmless(text, file_kind)
         if harmless is None or (best.signature.weight > harmless.weight and best_key[0] == 1):
             return best
-        # "finished, 0 errors": a counter beside the word of completion takes nothing from it.
+        # "finished, 0 errors": a counter of errors does not weaken the word of completion beside
+        # it.
         return self._completion(text, lower, file_kind) or SignatureMatch(harmless, {})
 
     def _completion(self, text: str, lower: str, file_kind: str) -> SignatureMatch | None:

@@ -213,7 +213,7 @@ class ErrorScanner:
     ) -> When:
         """The exception's own time, else that of its traceback's first line.
 
-        Where all stand on one line its time counts: within the text there are others' times.
+        If all are on one line, that line's time counts: the text itself contains other times.
         """
         start = starts[0]
         if starts[1:] == [start]:
@@ -228,7 +228,7 @@ class ErrorScanner:
             return False
         kind, message = parsed
         if kind.endswith("Warning"):
-            return False  # only a traceback makes an error of one
+            return False  # an error only with a traceback
         what = LogException(kind=kind, message=message[:500])
         self._keep(self._exceptions.bare(kind), line, chunk, start, what)
         return True
@@ -255,14 +255,14 @@ class ErrorScanner:
         )
 
     def _groups(self, found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:
-        """What the line names; what it announces may stand on the lines that follow it."""
+        """What the line names; what it announces may be on the lines that follow it."""
         groups = {**found.groups, **_details(found, chunk, start)}
         if found.signature.kind in _OF_A_DEVICE and "gpu" not in groups:
             groups = {**_device_beside(chunk, start), **groups}
         if groups or found.signature.accuses != "named":
             return groups
         own, *after = chunk.lines_from(start, 1 + _ANNOUNCED)
-        # A prefix that names no process stands on the first line only of what a terminal wrapped.
+        # If a terminal wrapped the text, a prefix that names no process is only on the first line.
         wrapped = own.origin.pid is None and own.origin.rank is None
         same = (own.origin, NOBODY) if wrapped else (own.origin,)
         more = [line.text.strip() for line in after if line.origin in same]
@@ -319,7 +319,8 @@ def _heading(chunk: Chunk, start: int) -> Origin | None:
 
 
 def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
-    """The PCI address or the index of the GPU that the lines around speak of, if it is one only."""
+    """The PCI address or the index of the GPU that the lines around mention, if there is only
+    one."""
     own = chunk.lines_from(start, 1)[0].origin
     lines = [line for line in chunk.around(start, _DEVICE_REACH) if line.origin == own]
     for pattern in (_PCI, _GPU_INDEX):
@@ -331,7 +332,7 @@ def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
 
 
 def _details(found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:
-    """What stands on lines of its own: for an actor's death, Ray's pid, ip and class name; after a
+    """Details on separate lines: for an actor's death, Ray's pid, ip and class name; after a
     handler's header, the signal."""
     if found.signature.id == "segfault-handler":
         text = "\n".join(line.text for line in chunk.lines_from(start, 1 + _ANNOUNCED))

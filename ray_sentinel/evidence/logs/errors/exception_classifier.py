@@ -80,7 +80,8 @@ class ExceptionClassifier:
         return groups
 
     def _search(self, raised: Raised, lines: Sequence[ScannedLine]) -> SignatureMatch | None:
-        """By the exception's own line, else with the lines of its message that follow it."""
+        """Search by the exception's own line, else together with the following lines of its
+        message."""
         found = self._catalogue.search(raised.text, self._kind)
         if found is not None and found.signature.role in ("cause", "harmless"):
             return found
@@ -107,7 +108,7 @@ class ExceptionClassifier:
         return SignatureMatch(lost, found.groups)
 
     def _by_place(self, raised: Raised) -> SignatureMatch:
-        """What its frames tell of an exception that no entry knows."""
+        """What its frames show about an exception that no entry covers."""
         if is_wrapper(raised.kind) or _cut_while_waiting(raised):
             return SignatureMatch(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
@@ -115,8 +116,8 @@ class ExceptionClassifier:
 
 
 def _not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
-    """The exception tells that a connection failed, and its words do not say to what: httpx, which
-    the model hub's library uses, names no address."""
+    """Whether the exception reports a failed connection without saying to what: httpx, which the
+    model hub's library uses, names no address."""
     if found is not None and found.signature.kind in _OF_NO_SERVICE:
         return True
     vague = found is None or (

@@ -2,13 +2,13 @@
 
 A signature is data: words that a line must hold (``match``, any of them, upper and lower case
 alike), expressions that refine them (``pattern``, any), and what it means. Entries that belong
-together are told apart by ``role``:
+together are distinguished by ``role``:
 
 ``cause``     says why: can be the first cause.
 ``symptom``   says that something failed, but not why (an actor died, a rank was killed).
-``echo``      follows from another process's failure; the answer only where nothing better is known.
-``harmless``  looks like trouble and is none.
-``note``      no trouble at all: that training finished, that a side service came up.
+``echo``      follows from another process's failure; the answer only if nothing better is known.
+``harmless`` looks like trouble but is not. ``note`` no trouble at all: that training finished, that
+a side service came up.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class CompiledSignature(msgspec.Struct, frozen=True):
 def compile_rule(signature: Signature, where: str, *, check: bool = True) -> CompiledSignature:
     """Check and compile one entry. Raises ConfigError that names ``where`` and what is wrong.
 
-    ``check``: its expressions are compiled now; else at the first line that they are tried on.
+    ``check``: its expressions are compiled now; else at the first line on which they are tried.
     """
     if not signature.id:
         raise ConfigError(f"{where}: an entry has no id")

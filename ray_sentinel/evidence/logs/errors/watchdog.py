@@ -11,8 +11,7 @@ Formats over PyTorch's versions (``torch/csrc/distributed/c10d/ProcessGroupNCCL.
 Who times out waits. A rank that never enqueued what the others wait for, or that completed less
 than all the others, is the one they wait for. So is a rank whose watchdog alone is silent while
 those of all others time out: it did not enter the collective, or it is dead. That holds only where
-its output was read: a log that is missing is no evidence. Where all say the same, nobody can be
-named.
+its output was read: a log that is missing is no evidence. If all say the same, nobody can be named.
 """
 
 from __future__ import annotations
@@ -135,8 +134,8 @@ def _is_default(group: str) -> bool:
 
 
 def _guessed_world(ranks: dict[int, RankWork], heard: Collection[int] | None) -> int | None:
-    """All of 0..n but one have reported, and either they are many or that one was heard otherwise:
-    then there are n + 1 ranks."""
+    """n + 1 ranks, if all of 0..n but one have reported, and either they are many or that one has
+    written something else."""
     most = max((*ranks, *(heard or ())), default=-1) + 1
     if most - len(ranks) != 1:
         return None
@@ -194,7 +193,7 @@ def _less_completed(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
 
 
 def _odd_one_out(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
-    """One rank waits in another operation than all the others, at the same number."""
+    """The one rank that waits in another operation than all the others, at the same number."""
     kinds = {r: (w.seq, w.operation, w.size) for r, w in ranks.items() if w.operation}
     if len(kinds) < 3:
         return []
@@ -216,7 +215,7 @@ def _silent(
     world_size: int | None,
     heard: Collection[int] | None,
 ) -> list[Laggard]:
-    """All but a few ranks report: those without a word did not reach the collective, or are dead.
+    """If all but a few ranks report, the silent ones did not reach the collective, or are dead.
 
     Nobody is named where the output of one of them was not read.
     """

@@ -178,7 +178,7 @@ def parse_line(raw: str) -> ScannedLine:
 
 
 def _rank_in(body: str, numbered: bool) -> str | None:
-    """The rank that the text says of itself; of a numbered task only in torch's plain form."""
+    """The rank that the text itself states; for a numbered task only in torch's plain form."""
     match = (_PLAIN if numbered else _IN_TEXT).search(body, 0, 200)
     if match is None or OTHER_RANK.search(match.group()):
         return None

@@ -31,5 +31,5 @@ def undocked(raw: str) -> str:
     try:
         log = json.loads(f'"{match["log"]}"')
     except ValueError:
-        return raw  # cut or damaged: better as it stands than not at all
+        return raw  # truncated or damaged: better unchanged than not at all
     return f"{match['time']} {match['stream']} F {log}".rstrip("\n").replace("\n", " ")

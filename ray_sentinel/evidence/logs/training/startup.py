@@ -50,7 +50,7 @@ def stuck_start(
 ) -> StuckStart | None:
     """The phase that has lasted too long; None if there was a step, or it is within its limit.
 
-    ``end``: the last sign of life, or the reader's own time where the job may live.
+    ``end``: the last sign of life, or the reader's current time if the job may be alive.
     """
     if training.steps or phase is None or phase.phase in _STARTED:
         return None
@@ -87,7 +87,7 @@ def _goes_on(files: Sequence[FileFacts], begun: float, marked: float) -> bool:
 
 
 def _last_growth(marks: Iterable[PhaseSeen]) -> float:
-    """When a bar or a count of the phase grew last; 0 where none did."""
+    """When a bar or a count of the phase grew last; 0 if none did."""
     grown, before = 0.0, -1.0
     for seen in sorted(marks, key=lambda mark: (mark.time or 0.0, mark.offset)):
         match = _COUNT.search(seen.text) if not _WAITS.search(seen.text) else None

@@ -75,7 +75,7 @@ def _latest(series: Sequence[Sequence[StepSeen]]) -> float | None:
 def latest_time(steps: Sequence[StepSeen]) -> float | None:
     """When the last of ``steps`` can have been made at the latest; None if nothing shows it.
 
-    Bars bear no times: those after a dated line all inherit its time, however long they went on.
+    Bars have no times: those after a dated line all inherit its time, however long they went on.
     """
     last = steps[-1]
     if last.own_time:
@@ -99,7 +99,7 @@ def latest_time(steps: Sequence[StepSeen]) -> float | None:
 
 
 def _made(steps: Sequence[StepSeen]) -> int:
-    """Steps from the first of ``steps`` to the last; a count that begins anew goes on."""
+    """Steps from the first of ``steps`` to the last; a count that begins again is continued."""
     moved = 0
     for before, after in itertools.pairwise(steps):
         first, second = before.step.step, after.step.step
@@ -178,7 +178,7 @@ def _streamed(facts: FileFacts, hit: Hit) -> bool:
 
 
 def _later_steps(steps: Sequence[StepSeen], offset: int) -> set[float | int | None]:
-    """The different steps after ``offset``; a bar drawn again with its old step is none."""
+    """The different steps after ``offset``; a bar drawn again with its old step does not count."""
     index = bisect.bisect_right(steps, offset, key=lambda seen: seen.offset)
     before = steps[index - 1].step.step if index else None
     return {

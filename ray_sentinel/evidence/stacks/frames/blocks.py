@@ -49,6 +49,7 @@ class PythonSource:
 
 
 def is_loop(block: str) -> bool:
+    """Whether the block is a loop."""
     return block.startswith(LOOP)
 
 

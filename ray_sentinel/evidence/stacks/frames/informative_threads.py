@@ -107,8 +107,8 @@ def informative_thread(
 ) -> ThreadStack | None:
     """The thread whose place is the rank's place: the main one, unless it only waits for another.
 
-    The autograd engine, Ray's training thread and a pool's worker are found that way. Where the
-    thread ``tid`` is known to train, it stands for the main one, and no other is the rank's.
+    The autograd engine, Ray's training thread and a pool's worker are found that way. If the thread
+    ``tid`` is known to train, it takes the place of the main one, and no other is the rank's.
     """
     if tid is not None:
         training = next((thread for thread in threads if thread.tid == tid), None)
@@ -133,7 +133,7 @@ def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: StackRea
 
 def _only_worker(threads: Sequence[ThreadStack], reader: StackReader) -> ThreadStack | None:
     """The one thread besides the main one that runs code of the user's, and does not itself wait
-    for another thread, as a queue's consumer without work does; None where there are several."""
+    for another thread, as a queue's consumer without work does; None if there are several."""
     found = [
         thread
         for thread in threads
@@ -148,7 +148,8 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
     """How well a thread explains what its main thread waits for; 0: not at all.
 
     A thread in a collective, at the device or in a checkpoint always does. One that sleeps or runs
-    unknown code may be anybody's, unless the main thread is known to wait for a thread like it.
+    unknown code may belong to anything, unless the main thread is known to wait for a thread like
+    it.
     """
     meaning = reading.meaning
     if meaning is not None and meaning.activity == "idle":
@@ -164,8 +165,8 @@ def _explains(reading: rd.StackReading, thread: ThreadStack, delegate: Delegate)
 
 
 def _serves_calls(reading: rd.StackReading, thread: ThreadStack) -> int:
-    """The same as ``_explains``, for a thread in which an actor may run its calls while its main
-    thread rests."""
+    """``_explains`` for a thread in which an actor may run its calls while its main thread is
+    idle."""
     if trains(thread) or runs_method(thread):
         return 5
     if rd.runs_users_code(thread.frames):

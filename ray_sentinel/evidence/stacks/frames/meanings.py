@@ -115,7 +115,7 @@ READ = Meaning(activity="input-wait", label="reading from a file or pipe", level
 WRITE = Meaning(activity="storage-wait", label="writing to a file or pipe", level=2)
 STORAGE = Meaning(activity="storage-wait", label="waiting for storage", level=2)
 SLEEP = Meaning(activity="sleep", label="sleeping", level=2)
-# The driver waits for running kernels before it takes memory back: one may be a collective's.
+# The driver waits for running kernels before it reclaims memory: one of them may be a collective.
 DEVICE_RELEASE = Meaning(activity="allocation", label="freeing device memory", level=2, waits=None)
 ALLOCATION = Meaning(activity="allocation", label="allocating memory", level=2)
 IMPORT = Meaning(activity="startup", label="importing a module", level=1)

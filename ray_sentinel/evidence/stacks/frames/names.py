@@ -45,7 +45,7 @@ def plain(function: str) -> str:
     if "<" in name or "(" in name:
         name = _unnested(name)
     name = _VERSION.sub("", name).strip()
-    # A return type stands before the name of an instantiated template.
+    # A return type precedes the name of an instantiated template.
     name = name.rsplit(" ", 1)[-1] if "operator" not in name else name
     if "::" not in name:
         stripped = _LIBC.sub("", name)
@@ -55,7 +55,7 @@ def plain(function: str) -> str:
 
 
 def _unnested(name: str) -> str:
-    """``name`` without what stands in angle brackets or parentheses, at any depth."""
+    """``name`` without what is in angle brackets or parentheses, at any depth."""
     kept: list[str] = []
     depth = 0
     for index, char in enumerate(name):

@@ -1,10 +1,10 @@
 """One thread's frames, read: what it does, in whose hands it is, and where in the code.
 
 The innermost frame of the highest level decides (see ``meanings``), with two exceptions. The frame
-of a collective, or of whatever waits for the network, counts only if no code of the user's runs
-inside it, for a hook or a request's handler that hangs there hangs by itself. And a compiler may
-have inlined ``take_gil`` away: CPython waits for its lock with a timed condition variable, and
-nothing else in CPython does.
+of a collective, or of whatever waits for the network, counts only if no user code runs inside it,
+because a hook or a request's handler that hangs there hangs by itself. And a compiler may have
+inlined ``take_gil`` away: CPython waits for its lock with a timed condition variable, and nothing
+else in CPython does.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
             own_code = own_code or _is_users(frame)
             continue
         meaning = row.meaning
-        # Ray, and whoever serves a network, wait in their own frames; with the user's code inside
-        # one runs a task, or handles a request.
+        # Ray and network servers wait in their own frames; with user code inside such a frame, they
+        # run a task or handle a request.
         serves = meaning is m.RAY or meaning is m.NETWORK
         if (meaning.waits or meaning.delegates or serves) and own_code:
             continue
@@ -293,7 +293,7 @@ def lets_gil_go(frames: tuple[Frame, ...]) -> bool:
     """Whether the thread is in a CPython call that releases the GIL while it blocks."""
     for frame in frames:
         if not frame.native:
-            # The functions of these files block only in calls that let the GIL go.
+            # The functions of these files block only in calls that release the GIL.
             return last_name(frame.file.replace("\\", "/").removesuffix(".py")) in (
                 "threading",
                 "queue",

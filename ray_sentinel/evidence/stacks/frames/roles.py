@@ -165,7 +165,7 @@ def of_engine(thread: ThreadStack) -> bool:
     )
 
 
-# ThreadPoolExecutor counts its threads behind the name that they are given.
+# ThreadPoolExecutor appends a counter to the name that its threads are given.
 _POOL_THREAD = re.compile(r"[\w.-]*[A-Za-z][\w.-]*_\d{1,4}")
 
 

@@ -6,8 +6,8 @@ The table's columns (CUDA-GDB manual, "info cuda kernels")::
     *      0      -   0    2 Active 0x00ffffff (240,1,1) (128,1,1) acos_main(parms=...)
 
 Other layouts name a kernel as ``Kernel 0: NAME on device 0``; both are read. The table of
-``info cuda threads`` names no kernel, but the source files that its threads are in: a library's
-own sources tell whose kernel it is.
+``info cuda threads`` names no kernel, but the source files that its threads are in: a library's own
+sources show whose kernel it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SIGNS = re.compile(
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` contains what only cuda-gdb prints."""
-    # The table's words, or a row of it: grid and block stand side by side in parentheses.
+    # The table's words, or a row of it: grid and block are side by side in parentheses.
     if not any(sign in text for sign in ("CUDA", "cuda", "Kernel", ") (")):
         return False
     return bool(_SIGNS.search(text))

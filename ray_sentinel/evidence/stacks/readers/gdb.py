@@ -38,7 +38,7 @@ _CUT_OFF = re.compile(
 )
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOISE = re.compile(r"Python Exception <[^\n]*\n")
-# Copied from a terminal, lines may have lost their ends: padding stands there instead.
+# Copied from a terminal, lines may have lost their ends: padding is there instead.
 _JOINED = re.compile(r"(?<=\S) {8,}(?=#\d+ +(?:0x|\w))")
 _CONTINUED = "   "
 _STARTS = re.compile(r"start_thread|clone3?|(std::)?execute_native_thread_routine\w*")

@@ -1,15 +1,15 @@
 """Kernel stacks: ``/proc/<pid>/stack``, one a task, and the kernel log's hung-task reports.
 
-A frame is ``[<0>] futex_wait+0x67/0x120 [module]``. Which task it belongs to is said by a header;
-our own captures, ``head`` or ``tail`` over several files, and sysrq-w each have one::
+A frame is ``[<0>] futex_wait+0x67/0x120 [module]``. A header says which task it belongs to; our own
+captures, ``head`` or ``tail`` over several files, and sysrq-w each have one::
 
     Thread 4711 (S) "python" wchan=futex_do_wait syscall=202
     ==> /proc/4711/task/4712/stack <==
     task:python          state:D stack:0     pid:4712  tgid:4711  ppid:1
     python          D    0  4711      1 0x00000004
 
-The last two are the kernel log's (``sched_show_task`` in kernel/sched/core.c), which tells of tasks
-of many processes. Their process (tgid) is named since Linux 6.9; before, each task is taken for a
+The last two are the kernel log's (``sched_show_task`` in kernel/sched/core.c), which lists tasks of
+many processes. Their process (tgid) is named since Linux 6.9; before, each task is taken for a
 process, as the main threads of ranks mostly are.
 """
 
@@ -44,7 +44,7 @@ _REPORTS = (
         r"(?:[0-9a-f]{16}\s+|running task\s+)?\d+\s+(?P<tid>\d+)\s+(?P<ppid>\d+)"
         r"\s+0x[0-9a-f]{8,16}\s*$"
     ),
-    # Of whoever was on the CPU: soft lockups, RCU stalls, oopses.
+    # The task that was on the CPU: soft lockups, RCU stalls, oopses.
     re.compile(r"\bPID:\s*(?P<tid>\d+)\s+Comm:\s*(?P<name>\S+)"),
 )
 _KTHREADD = 2
@@ -128,7 +128,7 @@ class _Text:
         return self.tasks[-1]
 
     def processes(self) -> dict[int, list[_Task]]:
-        """Tasks by the pid of their process; 0 where that is not known."""
+        """Tasks by the pid of their process; 0 if that is not known."""
         tasks = self.tasks
         if len(tasks) > 1 and tasks[0].tid is None:
             tasks = tasks[1:]  # a log's beginning: whose frames these are was said above it

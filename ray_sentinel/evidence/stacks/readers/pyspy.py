@@ -65,7 +65,7 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n")
-    # The addresses of code without a name differ between processes and say nothing.
+    # The addresses of code without a name differ between processes and mean nothing.
     text = _ADDRESS.sub(r"\1??", text)
     parts = _sections(text)
     # Each part begins at its first header, the first one at the text's front.
@@ -95,7 +95,7 @@ def _sections(text: str) -> list[list[re.Match[str]]]:
 def _section(
     text: str, headers: list[re.Match[str]], process: ProcessId, at: float, own: slice
 ) -> StackTrace:
-    """The trace of one process, of which ``text[own]`` tells."""
+    """The trace of one process, described by ``text[own]``."""
     pid, command = process.pid, ""
     threads: list[ThreadStack] = []
     for index, header in enumerate(headers):
@@ -140,7 +140,7 @@ def _thread(header: re.Match[str], body: str) -> ThreadStack:
         frames=_frames(body.rstrip(), len(header["indent"])),
         main=name == "MainThread",
         active=active,
-        # py-spy says "+gil" of active threads only: an idle one may hold it all the same.
+        # py-spy says "+gil" of active threads only: an idle one may still hold it.
         holds_gil=True if "+gil" in status else (False if active else None),
     )
 
@@ -151,7 +151,7 @@ def without_threads(text: str) -> str:
 
 
 def _state_of(header: re.Match[str]) -> str:
-    """What the header says of the thread's state, with or without an id before it."""
+    """What the header says about the thread's state, with or without an id before it."""
     return header["status"] or header["bare"] or ""
 
 

@@ -64,7 +64,7 @@ def is_native(file: str, line: int) -> bool:
 def frame(function: str, file: str = "", line: int = 0, native: bool = False) -> Frame:
     """The one Frame object for these values, so that equal stacks share memory.
 
-    Names longer than any real one are made anew: what is kept stays for as long as the process.
+    Names longer than any real one are not kept: what is kept stays for the life of the process.
     """
     if len(function) + len(file) > _LONGEST_SHARED:
         return Frame(function, file, line, native)
