@@ -20,11 +20,14 @@ DRAWN = """document.readyState === 'complete' && location.href !== 'about:blank'
 COMMON = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
-def rendered(url: str, folder: Path) -> str:
-    """The document after its scripts ran, by a real Chromium."""
+def rendered(url: str, folder: Path, drawn: str = "") -> str:
+    """The document after its scripts ran, by a real Chromium: once an element is there that the
+    selector ``drawn`` finds, since a canvas is drawn with a frame that may come later."""
     with Browser(folder) as browser:
         browser.open(url)
         browser.settle()
+        if drawn:
+            browser.until(f"document.querySelector({drawn!r}) !== null", f"{drawn} is drawn")
         return str(browser.run("document.documentElement.outerHTML"))
 
 

@@ -179,6 +179,8 @@ class TopApp(App[None]):
 
     def redraw(self) -> None:
         """Draw what is new: an answer, or a second that has passed."""
+        if not self.screen_stack or not self.screen_stack[0].query(ContentSwitcher):
+            return  # not made yet, or gone already: a timer may fire before and after
         seen, second = self._asker.seen, int(self._clock())
         new, passed = seen is not self._drawn, second != self._second
         if new:
