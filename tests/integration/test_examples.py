@@ -207,7 +207,7 @@ def test_the_supervised_torchrun_job_goes_on_after_a_crash(tmp_path: Path) -> No
 @pytest.fixture(scope="module")
 def one_node() -> Iterator[RayCluster]:
     """For all jobs, one after the other; the first has it watched."""
-    cluster = RayCluster(head_cpus=4, addresses=(), prints=True)
+    cluster = RayCluster(head_cpus=4, addresses=())
     yield cluster
     cluster.stop()
 

@@ -32,17 +32,11 @@ class RayCluster:
     """Its own processes, its own ports; no other cluster on the machine is touched."""
 
     def __init__(
-        self,
-        head_cpus: int = 1,
-        addresses: tuple[str, ...] = ADDRESSES,
-        client_port: int = 0,
-        prints: bool = False,
+        self, head_cpus: int = 1, addresses: tuple[str, ...] = ADDRESSES, client_port: int = 0
     ) -> None:
-        """With ``client_port`` the head also serves Ray Client there; with ``prints`` drivers print
-        what their workers print, for which a process of Ray's reads all logs."""
+        """With ``client_port`` the head also serves Ray Client there."""
         self.port = 20_000 + os.getpid() % 10_000
         head: dict[str, Any] = {"num_cpus": head_cpus, "include_dashboard": False}
-        head["include_log_monitor"] = prints
         if client_port:
             head["ray_client_server_port"] = client_port
         for attempts_left in reversed(range(STARTS)):
