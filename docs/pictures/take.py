@@ -363,7 +363,10 @@ def take_top() -> None:
 @contextmanager
 def a_browser() -> Iterator[Browser]:
     """One that keeps nothing."""
-    with tempfile.TemporaryDirectory() as folder, Browser(Path(folder)) as browser:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        Browser(Path(folder)) as browser,
+    ):
         yield browser
 
 

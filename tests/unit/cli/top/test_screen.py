@@ -190,6 +190,15 @@ def test_whoever_quits_does_not_wait_for_a_stack_under_way() -> None:
     released.set()
 
 
+def test_a_timer_that_fires_once_the_screen_is_taken_down_disturbs_nothing() -> None:
+    async def see(screen: TopScreen) -> None:
+        await screen.app.screen_stack[0].remove_children()
+        screen.app.redraw()
+
+    with served_page(status, both) as (found, _):
+        drawn(found, see)
+
+
 def test_where_ray_is_not_reached_the_command_for_a_stack_is_named() -> None:
     async def see(screen: TopScreen) -> str:
         await screen.press("2", "s")
