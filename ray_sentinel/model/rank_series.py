@@ -1,4 +1,5 @@
-"""What one rank, its node and its GPU did over the last half hour, as the page plots it."""
+"""The rank that a reader of the page has selected, and what it, its node and its GPU did over the
+last half hour, as the page plots it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,16 @@ SeriesUnit = Literal["steps", "seconds", "ratio", "watts", "bytes"]
 
 PlottedPoint = tuple[float, float]
 """Seconds since the report's ``begin``, and the value."""
+
+
+class RankAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank of one attempt of a job."""
+
+    job: str
+    attempt: int
+    rank: int
+    place: str = ""
+    """"host pid" of its process, which tells it from others of its number; "" for the newest."""
 
 
 class RankPlot(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,8 +51,7 @@ from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.process_groups import GroupsReport
 from ray_sentinel.model.pulse import PulseReport
-from ray_sentinel.model.rank_asked import RankAsked
-from ray_sentinel.model.rank_series import RankSeries
+from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html

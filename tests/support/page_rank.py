@@ -6,8 +6,7 @@ import math
 
 from ray_sentinel.model.incident import RankLog, RankOutput
 from ray_sentinel.model.process_groups import GroupKind, GroupsReport, JobGroups
-from ray_sentinel.model.rank_asked import RankAsked
-from ray_sentinel.model.rank_series import RankPlot, RankSeries, SeriesUnit
+from ray_sentinel.model.rank_series import RankAsked, RankPlot, RankSeries, SeriesUnit
 from tests.support.page_data import NOW
 
 SECONDS = 1800.0

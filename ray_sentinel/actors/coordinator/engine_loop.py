@@ -43,8 +43,7 @@ from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Trans
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.pulse import PulseReport
-from ray_sentinel.model.rank_asked import RankAsked
-from ray_sentinel.model.rank_series import RankSeries
+from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State

@@ -246,7 +246,7 @@ class Executor:
                 for _ in range(action.looks):
                     self.feed(self._take_stacks(action))
             case AskRecorder():
-                self.feed(self._ask_recorder(action))
+                self._ask_recorder(action)
             case AskArrivals():
                 self.feed(self._find_stragglers(action))
             case AskRas():
@@ -301,13 +301,20 @@ class Executor:
         """What a rank wrote last, or why that cannot be had. Blocks, as its node is asked."""
         return self._outputs.of(writer_of(rank))
 
-    def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
+    def _ask_recorder(self, action: AskRecorder) -> None:
         by_rank, problems = self._dumps.judged(action.ranks)
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
         facts = _explained(action, by_rank, size or None) if by_rank else None
-        return RecorderExplained(
-            time=self._clock.now(), incident=action.incident, facts=facts, problems=tuple(problems)
+        self.feed(
+            RecorderExplained(
+                time=self._clock.now(),
+                incident=action.incident,
+                facts=facts,
+                problems=tuple(problems),
+            )
         )
+        # The verdict does not wait for it: of thousands of ranks it takes a second.
+        self.groups.add(action.ranks, by_rank, self._clock.now())
 
     def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
         by_rank, _ = self._dumps.reduced(action.ranks)

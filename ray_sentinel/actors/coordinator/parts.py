@@ -61,8 +61,7 @@ from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.process_groups import GroupsReport
 from ray_sentinel.model.pulse import PulseReport
-from ray_sentinel.model.rank_asked import RankAsked
-from ray_sentinel.model.rank_series import RankSeries
+from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status

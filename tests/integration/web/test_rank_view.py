@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.model.incident import RankOutput
-from ray_sentinel.model.rank_asked import RankAsked
-from ray_sentinel.model.rank_series import RankSeries
+from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,17 +14,28 @@ import pytest
 
 from ray_sentinel.actors.coordinator import diagnosing
 from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor, limited, raylet_answers
-from ray_sentinel.actors.messages import NodeCapture, Outputs, Sampled, pack
+from ray_sentinel.actors.messages import (
+    Dump,
+    DumpRequest,
+    Dumps,
+    NodeCapture,
+    Outputs,
+    Sampled,
+    pack,
+)
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CaptureConfig as CaptureSettings
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import Capture, TakeStacks
-from ray_sentinel.engine.events import AnyEvent, CaptureDone, StacksTaken
+from ray_sentinel.engine.actions import AskRecorder, Capture, TakeStacks
+from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained, StacksTaken
+from ray_sentinel.evidence.flight_recorder.reduced import reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident, IncidentState, RankLog, RankOutput
 from ray_sentinel.model.stacks import StackFact
 from tests.support.incidents import an_incident
+from tests.support.recorder_sim.dumps import NCCL, write
+from tests.support.recorder_sim.faults import simulate
 from tests.support.waiting import eventually
 
 
@@ -275,3 +286,40 @@ def test_no_more_processes_are_paused_than_allowed() -> None:
     assert cut.suspects == tuple(ranks[:2])
     assert cut.waiters == (ranks[2],)
     assert cut.others == (ranks[3],)
+
+
+class NodeWithDumps:
+    """Answers for the one node, whose ranks have recorders of pairs and of halves."""
+
+    def ask(
+        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
+    ) -> tuple[dict[str, bytes], list[str]]:
+        assert method == "flight_recorder"
+        ((node, request),) = requests.items()
+        assert request.judged
+        machine = simulate("tp2dp4", "stop between", 2).machine
+        dumps = tuple(
+            Dump(rank=rank, digest=b"d", data=reduce(data, "judged"))
+            for rank, data in write(machine, NCCL).items()
+        )
+        return {node: pack(Dumps(dumps=dumps))}, []
+
+
+def test_recorders_that_are_read_in_a_case_tell_the_groups_once_the_verdict_has_them(
+    tmp_path: Path,
+) -> None:
+    subject = executor(tmp_path, agents=NodeWithDumps())
+    fed: list[tuple[AnyEvent, bool]] = []
+
+    def feed(event: AnyEvent) -> int:
+        fed.append((event, bool(subject.groups.report().jobs)))
+        return len(fed)
+
+    subject.feed = feed
+    subject(AskRecorder(incident="0001", ranks=tuple(map(a_rank, range(8)))))
+    (job,) = eventually(lambda: subject.groups.report().jobs, "the groups are known")
+    assert [kind.name for kind in job.kinds] == ["TENSOR", "DATA"]
+    ((event, known_before),) = fed
+    assert isinstance(event, RecorderExplained)
+    assert event.facts is not None
+    assert not known_before

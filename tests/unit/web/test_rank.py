@@ -11,8 +11,7 @@ import pytest
 
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.model.incident import RankLog, RankOutput
-from ray_sentinel.model.rank_asked import RankAsked
-from ray_sentinel.model.rank_series import RankPlot, RankSeries
+from ray_sentinel.model.rank_series import RankAsked, RankPlot, RankSeries
 from ray_sentinel.web.rank import MOST_READERS, SHOWN_BYTES, OutputReader, asked, series
 from tests.support.page_data import HOSTILE
 
@@ -108,7 +107,7 @@ def test_few_are_read_at_one_time_and_then_others_again() -> None:
     async def together() -> list[int]:
         streams = [reader.answer(request()).stream for _ in range(MOST_READERS)]
         tasks = [asyncio.ensure_future(anext(one())) for one in streams if one is not None]
-        await asyncio.sleep(0)
+        await asyncio.wait(tasks, timeout=0)
         busy = reader.answer(request()).status
         go.set()
         await asyncio.gather(*tasks)
@@ -132,7 +131,7 @@ def test_whoever_goes_away_makes_no_room_for_others_while_a_node_is_still_asked(
     async def cut() -> int:
         streams = [reader.answer(request()).stream for _ in range(MOST_READERS)]
         tasks = [asyncio.ensure_future(anext(one())) for one in streams if one is not None]
-        await asyncio.sleep(0)
+        await asyncio.wait(tasks, timeout=0)
         for task in tasks:
             assert began.acquire(timeout=10)
             task.cancel()
