@@ -1,4 +1,4 @@
-"""One quantity of all GPUs, node by node: what a heat map shows."""
+"""One quantity of all GPUs, node by node: what a heat map shows, and what ranks are coloured by."""
 
 from __future__ import annotations
 
@@ -28,3 +28,22 @@ class GpuMap(msgspec.Struct, frozen=True, kw_only=True):
 
     quantity: GpuQuantity
     rows: tuple[GpuRow, ...] = ()
+
+
+class HostRankGpus(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs of one node's ranks, one entry for each process in all fields but the first; a rank
+    of whose GPU nothing is known has none."""
+
+    host: str
+    pids: tuple[int, ...]
+    values: tuple[float, ...]
+    """The current value, the mean where a process has several GPUs."""
+    ages: tuple[float, ...]
+    """Seconds since the (oldest) value was sampled."""
+
+
+class RankGpus(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity of the GPUs of all ranks."""
+
+    quantity: GpuQuantity
+    hosts: tuple[HostRankGpus, ...] = ()

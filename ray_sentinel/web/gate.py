@@ -7,6 +7,10 @@ Without proof there is only ``/healthz``. Let in are:
 * a browser that has the cookie. It gets it with any path that has ``?token=TOKEN``, and is
   redirected to the same path without the token, so that none stays in its address bar
 
+A browser says which site a request comes from (``Sec-Fetch-Site``). What another page asks for, also
+one of this host on another port, is refused but for a link to be opened: it could read no answer, but
+would keep us busy, with this browser's cookie. Programs send no such header.
+
 Cookies know no ports: a browser shows ours to every server on the same host that it visits. So the
 cookie is not the token, is named after the port that the browser dialled, and lets its thief read,
 never answer.
@@ -49,6 +53,9 @@ that it prints. It holds a token; this browser has none, or one of another deplo
 </body></html>
 """
 _REFUSED_POLICY = ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+OWN_SITES = ("same-origin", "none")
+"""Of a request: from the page itself, or from a person, by the address bar or a bookmark. The others
+are "same-site" and "cross-site"."""
 _PORT = re.compile(r":([0-9]{1,5})$")
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -65,6 +72,8 @@ class PageGate:
     async def __call__(self, request: Request, answer: Answer) -> Response:
         if not local(request.headers.get("host", "localhost")):
             return _own(b"ask for this page as localhost\n", HTTPStatus.FORBIDDEN)
+        if _is_of_other_page(request):
+            return _own(b"pages of other sites, or of other ports, may only link here\n", HTTPStatus.FORBIDDEN)
         authorization = request.headers.get("authorization", "")
         if request.path == OPEN:
             return await answer(request)
@@ -110,6 +119,13 @@ def cookie_name(request: Request) -> str:
     """Named after the port that the browser dialled: two tunnels may lead to two deployments."""
     port = _PORT.search(request.headers.get("host", ""))
     return f"ray_sentinel_{port[1] if port else 80}"
+
+
+def _is_of_other_page(request: Request) -> bool:
+    headers = request.headers
+    opened = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    own = headers.get("sec-fetch-site", "none") in OWN_SITES
+    return not own and opened != ("navigate", "document")
 
 
 def _sent_on(request: Request, *headers: tuple[str, str]) -> Response:

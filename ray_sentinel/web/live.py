@@ -4,6 +4,9 @@ The first event of a stream, ``whole``, has all of it; after that, once a second
 what changed since the event before (``changes``), even if nothing did, so that silence means that
 nobody looks any more. A client that was too slow for one of them is sent the whole again.
 
+A client may have chosen one more part (``?gpus=power``). It comes just before the events of the page
+that belong to the same look, as ``levels`` and ``level-change``.
+
 One thread looks and compares, once for all streams and only while there are any, and rests for as
 long as it worked: the owner of what it looks at has it undisturbed for at least half of the time.
 Each event is packed once too. A packed stream is one gzip member whose blocks refer to nothing
@@ -17,7 +20,8 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -39,6 +43,8 @@ SILENT_SECONDS = 10.0
 """Seconds without news after which a stream is ended: its client may have gone."""
 FRESH_SECONDS = 2.0
 """Greatest age in seconds of a picture with which a new stream may begin."""
+PAGE = ""
+"""The name of the part that every client gets."""
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """Header of a gzip stream without a name or a time (RFC 1952, 2.3)."""
 
@@ -56,30 +62,70 @@ class StreamEvent:
         return packer.compress(self.plain) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
-class Picture:
-    """What was sent at one moment, and how it differs from the picture before."""
+class Part:
+    """One part of what was seen at one moment, and how it differs from the same part in the picture
+    before (that of number ``before``), which ``earlier`` is."""
 
-    def __init__(self, number: int, told: Any, at: float, before: Picture | None = None) -> None:
-        self.number, self.told, self.at = number, told, at
-        self._before = before.number if before is not None else None
+    def __init__(
+        self, names: tuple[str, str], told: Any, earlier: Any = None, before: int | None = None
+    ) -> None:
+        """``names`` are those of both events."""
+        self.told, self._before = told, before
         # Even if no client is new: what cannot be encoded fails here, where failures are handled.
-        self._whole = StreamEvent("whole", told)
-        self._change = StreamEvent(
-            "change", changes(before.told if before is not None else told, told)
-        )
+        whole, change = names
+        self._whole = StreamEvent(whole, told)
+        self._change = StreamEvent(change, changes(told if before is None else earlier, told))
 
     def event(self, known: int | None) -> StreamEvent:
-        """The event for a client that was last sent the picture of that number."""
+        """The event for a client that was last sent this part in the picture of that number."""
         return self._change if known is not None and known == self._before else self._whole
+
+
+class Picture:
+    """What was seen at one moment, in its parts."""
+
+    def __init__(
+        self, number: int, told: Mapping[str, Any], at: float, before: Picture | None = None
+    ) -> None:
+        self.number, self.at = number, at
+        self._parts = {
+            name: _part(_NAMES if name == PAGE else _LEVEL_NAMES, one, name, before)
+            for name, one in told.items()
+        }
+
+    def part(self, name: str) -> Part | None:
+        """None if nobody wanted it when it was looked for."""
+        return self._parts.get(name)
+
+
+_NAMES, _LEVEL_NAMES = ("whole", "change"), ("levels", "level-change")
+
+
+def _part(names: tuple[str, str], told: Any, name: str, before: Picture | None) -> Part:
+    earlier = before.part(name) if before is not None else None
+    if before is None or earlier is None:
+        return Part(names, told)
+    return Part(names, told, earlier.told, before.number)
 
 
 class Live:
     """The streams of one server. Its streams belong to the server's event loop."""
 
-    def __init__(self, look: Callable[[], Any], *, seconds: float = LOOK_SECONDS) -> None:
-        """``look`` is what the page shows now, in dicts, lists and records; it may block."""
-        self._look, self._seconds = look, seconds
+    def __init__(
+        self,
+        look: Callable[[frozenset[str]], Mapping[str, Any]],
+        choice: Callable[[str], str | None] = lambda _query: None,
+        *,
+        seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """``look`` is asked for parts by their names: ``PAGE``, which is what the page shows now, and
+        what clients have chosen besides, each in dicts, lists and records; it may block. ``choice``
+        is what a query chooses, and raises ValueError if there is no such thing."""
+        self._look, self._choice, self._seconds = look, choice, seconds
         self._streams = 0
+        self._chosen: Counter[str] = Counter()
+        self._names = frozenset((PAGE,))
+        """What is looked for; replaced, never changed, as the thread reads it."""
         self._picture: Picture | None = None
         self._news = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,12 +136,16 @@ class Live:
         """A stream, as long as there are not too many."""
         if self._streams >= MOST_STREAMS:
             return Response(body=b"too many streams; ask for /api/v1/page\n", status=503)
+        try:
+            chosen = self._choice(request.query)
+        except ValueError as error:
+            return Response(body=f"{error}\n".encode(), status=400)
         packed = accepts_gzip(request)
         return Response(
             body=b"",
             content_type=EVENT_STREAM,
             headers=PACKED_HEADERS if packed else (),
-            stream=lambda: self._stream(packed=packed),
+            stream=lambda: self._stream(chosen, packed=packed),
         )
 
     def close(self) -> None:
@@ -105,25 +155,30 @@ class Live:
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    async def _stream(self, *, packed: bool) -> AsyncGenerator[bytes, None]:
+    async def _stream(self, chosen: str | None, *, packed: bool) -> AsyncGenerator[bytes, None]:
         if self._streams >= MOST_STREAMS:
             return  # others were faster
         self._streams += 1
+        self._count(chosen, 1)
         try:
             self._begin()
             if packed:
                 yield _GZIP_HEAD
-            known: int | None = None
+            known: dict[str, int] = {}
             picture = self._fresh() or await self._next()
             while picture is not None:
-                event = picture.event(known)
-                yield event.packed if packed else event.plain
-                known = picture.number
+                yield b"".join(_events(picture, chosen, known, packed=packed))
                 picture = self._picture if self._picture is not picture else await self._next()
         finally:
+            self._count(chosen, -1)
             self._streams -= 1
             if not self._streams:
                 self._wanted.clear()
+
+    def _count(self, chosen: str | None, by: int) -> None:
+        if chosen is not None:
+            self._chosen[chosen] += by
+            self._names = frozenset((PAGE, *+self._chosen))
 
     def _begin(self) -> None:
         if self._closing.is_set():
@@ -151,7 +206,7 @@ class Live:
         while self._wanted.wait() and not self._closing.is_set():
             begun = time.monotonic()
             try:
-                picture = Picture(next(numbers), self._look(), begun, picture)
+                picture = Picture(next(numbers), self._look(self._names), begun, picture)
                 failing = False
             except Exception:  # the page asks then, and is told what is wrong
                 if not failing:
@@ -172,3 +227,15 @@ class Live:
         self._picture = picture
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _events(
+    picture: Picture, chosen: str | None, known: dict[str, int], *, packed: bool
+) -> Iterator[bytes]:
+    """What a client is sent of a picture. ``known`` are the pictures in which it was last sent each
+    part."""
+    for name in (PAGE,) if chosen is None else (chosen, PAGE):
+        if (part := picture.part(name)) is not None:
+            event = part.event(known.get(name))
+            known[name] = picture.number
+            yield event.packed if packed else event.plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 
 import msgspec
 
@@ -14,7 +15,8 @@ from ray_sentinel.http.page_file import PageEntry, PageFile, network
 from ray_sentinel.http.server import Server
 from ray_sentinel.web.gate import PageGate
 from ray_sentinel.web.live import Live
-from ray_sentinel.web.routes import PageSource, routes, shown
+from ray_sentinel.web.rank_levels import chosen_quantity
+from ray_sentinel.web.routes import PageSource, looked, routes
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class Page:
         self._owner = owner or Owner.alone()
         self._server: Server | None = None
         self._file: PageFile | None = None
-        self._live = Live(lambda: shown(source))
+        self._live = Live(partial(looked, source), chosen_quantity)
         try:
             listening = listen(LOOPBACK, port)
             taken = listening.getsockname()[1]

@@ -4,7 +4,9 @@
 ``/``                          the page; it asks the API, and follows ``/api/v1/live``
 ``/api/v1/page``               what the page shows: ``{"status", "incidents", "incident_counts"}``,
                                those that are open and the last that are over, in brief
-``/api/v1/live``               the same as it changes, as server-sent events; see ``live``
+``/api/v1/live``               the same as it changes, as server-sent events; see ``live``. Both take
+                               ``?gpus=power`` or ``utilisation``: what the GPU of each rank does, in
+                               levels (``rank_levels``)
 ``/api/v1/page/incidents``     a part of the list of incidents (``incidents.rows``)
 ``/api/v1/page/incidents/ID``  one of them, with the picture of who waits for whom
 ``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
@@ -37,7 +39,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import resources
 from typing import Any, get_args
 from urllib.parse import parse_qs, unquote
@@ -45,7 +47,7 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from ray_sentinel.http.server import Handler, Request, Response
-from ray_sentinel.model.gpus import GpuMap, GpuQuantity
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity, RankGpus
 from ray_sentinel.model.incident import Incident, RankOutput
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
@@ -59,9 +61,10 @@ from ray_sentinel.report.incident_markdown import markdown
 from ray_sentinel.report.trace_events import trace_of
 from ray_sentinel.web.columns import in_columns
 from ray_sentinel.web.incidents import UnknownQuestion, in_brief, rows, whole
-from ray_sentinel.web.live import Live
+from ray_sentinel.web.live import PAGE, Live
 from ray_sentinel.web.packing import JSON, packed
 from ray_sentinel.web.rank import OutputReader, series
+from ray_sentinel.web.rank_levels import WIDTHS, chosen_quantity, in_levels
 
 STATIC_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -94,6 +97,7 @@ class PageSource(msgspec.Struct, frozen=True):
     no history."""
     pulse: Callable[[], PulseReport] | None = None
     gpus: Callable[[GpuQuantity], GpuMap] | None = None
+    rank_gpus: Callable[[GpuQuantity], RankGpus] = lambda quantity: RankGpus(quantity=quantity)
     lanes: Callable[[], LanesReport] = LanesReport
     ports: Callable[[], PortMap] = PortMap
     groups: Callable[[], GroupsReport] = GroupsReport
@@ -103,16 +107,23 @@ class PageSource(msgspec.Struct, frozen=True):
     """What a rank wrote last; asks its node, which may take seconds."""
 
 
-def shown(source: PageSource) -> dict[str, Any]:
-    """What the page shows without being asked, in columns."""
-    return {"status": in_columns(source.status()), **in_brief(source.incidents())}
+def looked(source: PageSource, names: Collection[str]) -> dict[str, Any]:
+    """What the page shows without being asked, in columns (``PAGE``), and of the named quantities the
+    levels of ranks at the same moment."""
+    status = source.status()
+    told: dict[str, Any] = {
+        PAGE: {"status": in_columns(status), **in_brief(source.incidents())}
+    }
+    for quantity in WIDTHS:
+        if quantity in names:
+            told[quantity] = in_levels(status, source.rank_gpus(quantity))
+    return told
 
 
 def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
-    """Path → handler, for a ``Server``; with ``live``, what is ``shown`` is also sent as it
+    """Path → handler, for a ``Server``; with ``live``, what is ``looked`` at is also sent as it
     changes."""
     plain: dict[str, Callable[[], Any]] = {
-        "/api/v1/page": lambda: shown(source),
         "/api/v1/status": source.status,
         "/api/v1/ranks": lambda: source.status().jobs,
         "/api/v1/ports": source.ports,
@@ -126,6 +137,7 @@ def routes(source: PageSource, live: Live | None = None) -> dict[str, Handler]:
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
     for path, (body, kind) in static_files().items():
         made[path] = _static(body, kind)
+    made["/api/v1/page"] = lambda request: _page(source, request)
     made["/api/v1/incidents/"] = lambda request: _incident(source, request, incident_dict)
     made["/api/v1/page/incidents/"] = lambda request: _incident(source, request, whole)
     made["/api/v1/page/incidents"] = lambda request: _rows(source, request)
@@ -173,6 +185,17 @@ def _guarded(handler: Handler) -> Handler:
 
 def _json(ask: Callable[[], Any]) -> Handler:
     return lambda _request: Response(body=msgspec.json.encode(ask()), content_type=JSON)
+
+
+def _page(source: PageSource, request: Request) -> Response:
+    try:
+        chosen = chosen_quantity(request.query)
+    except UnknownQuestion as error:
+        body = msgspec.json.encode({"error": str(error)})
+        return Response(body=body, content_type=JSON, status=400)
+    told = looked(source, () if chosen is None else (chosen,))
+    more = {} if chosen is None else {"levels": told[chosen]}
+    return Response(body=msgspec.json.encode(told[PAGE] | more), content_type=JSON)
 
 
 def _file(make: Callable[[], bytes]) -> Response:

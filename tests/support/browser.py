@@ -20,15 +20,19 @@ DRAWN = """document.readyState === 'complete' && location.href !== 'about:blank'
 COMMON = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
-def rendered(url: str, folder: Path, drawn: str = "") -> str:
+def rendered(url: str, folder: Path, drawn: str = "", *, expected: str = "") -> str:
     """The document after its scripts ran, by a real Chromium: once an element is there that the
-    selector ``drawn`` finds, since a canvas is drawn with a frame that may come later."""
+    selector ``drawn`` finds, since a canvas is drawn with a frame that may come later. Fails on an
+    error in the console, but for those that contain ``expected``."""
     with Browser(folder) as browser:
         browser.open(url)
         browser.settle()
         if drawn:
             browser.until(f"document.querySelector({drawn!r}) !== null", f"{drawn} is drawn")
-        return str(browser.run("document.documentElement.outerHTML"))
+        document = str(browser.run("document.documentElement.outerHTML"))
+        wrong = [one for one in browser.complaints if not expected or expected not in one]
+        assert wrong == [], "errors in the console"
+        return document
 
 
 class Browser:
@@ -207,6 +211,8 @@ class Browser:
             self.complaints.append(params["entry"]["text"])
         if method == "Runtime.exceptionThrown":
             self.complaints.append(str(params["exceptionDetails"]))
+        if method == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"):
+            self.complaints.append(" ".join(str(one.get("value", one)) for one in params["args"]))
         if method == "Tracing.dataCollected":
             self._trace.extend(params["value"])
         if method == "Tracing.tracingComplete":

@@ -8,10 +8,11 @@ import threading
 from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map
 from ray_sentinel.engine.telemetry.series import Telemetry
-from ray_sentinel.model.gpus import GpuMap, GpuQuantity
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity, GpuRow, HostRankGpus, RankGpus
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.status import Status
 from tests.support.page_data import NOW
 from tests.support.samples import sampled
 
@@ -78,3 +79,42 @@ def gpus(quantity: GpuQuantity, nodes: int = 6, hostile: str = "") -> GpuMap:
 def ports(nodes: int = 6, hostile: str = "") -> PortMap:
     """As the page is told."""
     return port_map(telemetry(nodes, hostile=hostile, traffic=True), NOW, threading.Lock())
+
+
+def rank_gpus(status: Status, quantity: GpuQuantity, second: int = 0) -> RankGpus:
+    """What each rank's GPU does: all work, each a bit more or less than a second before, but for
+    those of ranks that are stopped. The last node reported five minutes ago; the first GPU of each
+    hundredth one is not known."""
+    by_host: dict[str, list[tuple[int, float]]] = {}
+    for rank in status.jobs[0].ranks:
+        wave = 0.5 + 0.5 * math.sin(rank.rank * 0.9 + 1.3 * second)
+        share = 0.0 if rank.state == "stopped" else 0.7 + 0.3 * wave
+        value = share if quantity == "utilisation" else 90 + 600 * share
+        by_host.setdefault(rank.host, []).append((rank.pid, value))
+    hosts = []
+    for number, (host, ranks) in enumerate(by_host.items()):
+        known = ranks[1:] if number % 100 == 99 else ranks
+        age = 300.0 if number == len(by_host) - 1 and number else 2.0
+        hosts.append(
+            HostRankGpus(
+                host=host,
+                pids=tuple(pid for pid, _ in known),
+                values=tuple(value for _, value in known),
+                ages=len(known) * (age,),
+            )
+        )
+    return RankGpus(quantity=quantity, hosts=tuple(hosts))
+
+
+def map_of(told: RankGpus) -> GpuMap:
+    """The same as the heat map shows it."""
+    rows = (
+        GpuRow(
+            host=host.host,
+            gpus=tuple(map(str, range(len(host.pids)))),
+            values=host.values,
+            ages=tuple(map(round, host.ages)),
+        )
+        for host in told.hosts
+    )
+    return GpuMap(quantity=told.quantity, rows=tuple(rows))

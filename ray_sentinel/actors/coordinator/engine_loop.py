@@ -32,12 +32,13 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.engine.last_hour.lanes_report import lanes_report
 from ray_sentinel.engine.last_hour.pulse_report import pulse_report
+from ray_sentinel.engine.last_hour.rank_gpus import rank_gpus
 from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
 from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map
 from ray_sentinel.engine.telemetry.series import HostRow
 from ray_sentinel.masking import mask_record
-from ray_sentinel.model.gpus import GpuMap, GpuQuantity
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity, RankGpus
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
 from ray_sentinel.model.lanes import LanesReport
@@ -202,6 +203,10 @@ class EngineLoop:
         """The newest values of all GPUs. The engine continues meanwhile."""
         telemetry = self._engine.view.telemetry
         return gpu_map(telemetry, quantity, self._clock.now(), self._lock)
+
+    def rank_gpus(self, quantity: GpuQuantity) -> RankGpus:
+        """The newest value of each rank's GPU. The engine continues meanwhile."""
+        return rank_gpus(self._engine.view, quantity, self._clock.now(), self._lock)
 
     def ports(self) -> PortMap:
         """The RDMA ports. The engine continues meanwhile."""

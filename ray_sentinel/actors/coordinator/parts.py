@@ -152,6 +152,7 @@ class CoordinatorParts:
                 pulse=self.pulse,
                 lanes=self.lanes,
                 gpus=lambda quantity: mask_record(self.engine.gpus(quantity)),
+                rank_gpus=lambda quantity: mask_record(self.engine.rank_gpus(quantity)),
                 ports=lambda: mask_record(self.engine.ports()),
                 groups=self.groups,
                 rank=self.rank_series,

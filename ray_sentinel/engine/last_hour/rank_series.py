@@ -11,22 +11,19 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.last_hour.rank_gpus import gpus_of
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.telemetry.gpus import POWER, UTILISATION
 from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, NodeTelemetry, TelemetrySeries
-from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.rank_series import PlottedPoint, RankPlot, RankSeries, SeriesUnit
 
 POINT_SECONDS = 10.0
 """A plot has one point for so long: the mean of what came."""
-MOST_GPUS = 4
-"""Of one rank that are plotted."""
 STEP, STEP_SECONDS = "train_step", "train_step_seconds"
 CPU = "hw_cpu_seconds_total"
 RESTING = frozenset({"idle", "iowait"})
 """Modes of a CPU that does nothing."""
 MEMORY, MEMORY_WHOLE = "hw_gpu_vram_used_bytes", "hw_gpu_vram_total_bytes"
-INFO = "hw_gpu_info"
 
 _Sample = tuple[float, float]
 
@@ -61,30 +58,6 @@ def rank_series(view: ClusterView, rank: RankView, now: float) -> RankSeries:
         gpus=gpus,
         assumed=assumed and bool(gpus),
     )
-
-
-def gpus_of(rank: Rank, node: NodeTelemetry) -> tuple[tuple[str, ...], bool]:
-    """The indices of the rank's GPUs among those of its node, and whether they are assumed.
-
-    Launchers give a process one GPU, or all of its node's, of which it takes the one at its local
-    rank (``cuda:LOCAL_RANK``).
-    """
-    uuids = {}
-    there = set()
-    for name in (INFO, UTILISATION, POWER):
-        for key in node.series.get(name, {}):
-            labels = dict(key)
-            there.add(labels.get("gpu", ""))
-            if "uuid" in labels:
-                uuids[labels["uuid"]] = labels.get("gpu", "")
-    given = tuple(uuids.get(gpu, gpu) for gpu in rank.gpus)
-    if len(given) == 1:
-        return tuple(gpu for gpu in given if gpu in there), False
-    place = rank.local_rank
-    if place is None:
-        return tuple(gpu for gpu in given if gpu in there)[:MOST_GPUS], False
-    mine = (given[place] if place < len(given) else "") if given else str(place)
-    return ((mine,) if mine in there else ()), True
 
 
 _Plot = tuple[str, SeriesUnit, Iterable[_Sample], float | None]

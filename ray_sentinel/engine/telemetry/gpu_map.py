@@ -45,22 +45,31 @@ def gpu_map(
 
 
 def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
-    name, whole = SERIES[quantity]
-    found = _by_gpu(node, name, TYPES.get(quantity, ""))
-    wholes, infos = (_by_gpu(node, one) for one in (whole, INFO))
-    gpus = sorted({*found, *infos}, key=by_number)
+    found = newest_values(node, quantity)
+    gpus = sorted({*found, *_by_gpu(node, INFO)}, key=by_number)
     values: list[float | None] = []
     ages: list[int | None] = []
     for gpu in gpus:
-        series = found.get(gpu)
-        value = series.last if series is not None else math.nan
+        value, at = found.get(gpu, (None, now))
+        values.append(round(value, DIGITS.get(quantity, 0)) if value is not None else None)
+        ages.append(max(0, round(now - at)) if value is not None else None)
+    return GpuRow(host=node.host, gpus=tuple(gpus), values=tuple(values), ages=tuple(ages))
+
+
+def newest_values(node: NodeTelemetry, quantity: GpuQuantity) -> dict[str, tuple[float, float]]:
+    """The newest value of each GPU that has one, and when it was sampled."""
+    name, whole = SERIES[quantity]
+    found = _by_gpu(node, name, TYPES.get(quantity, ""))
+    wholes = _by_gpu(node, whole) if whole else {}
+    values = {}
+    for gpu, series in found.items():
+        value = series.last
         if whole:
             most = wholes[gpu].last if gpu in wholes else math.nan
             value = value / most if most > 0 else math.nan
-        known = series is not None and math.isfinite(value)
-        values.append(round(value, DIGITS.get(quantity, 0)) if known else None)
-        ages.append(max(0, round(now - series.at)) if known and series is not None else None)
-    return GpuRow(host=node.host, gpus=tuple(gpus), values=tuple(values), ages=tuple(ages))
+        if math.isfinite(value):
+            values[gpu] = value, series.at
+    return values
 
 
 def _by_gpu(node: NodeTelemetry, name: str, kind: str = "") -> dict[str, TelemetrySeries]:

@@ -26,18 +26,20 @@ export async function poll(seconds, look, failed = () => {}) {
 }
 
 // Calls `take` with all that the page shows, each time that it may have changed: by a stream of
-// changes, or without one by asking once a second. `take` must leave it as it is.
-export async function follow(take, failed) {
+// changes, or without one by asking once a second. `take` must leave it as it is. `query` says what is
+// asked for besides; `followAnew` is called when that is something else.
+export async function follow(take, failed, query) {
   let pause = SHORT_SECONDS;
   for (;;) {
-    const ended = await inTurn(() => stream(take)).catch(() => null); // where locks are refused, too
+    const ended = await inTurn(() => stream(take, query())).catch(() => null); // where locks are refused, too
     if (ended?.told) pause = SHORT_SECONDS;
+    if (ended?.isAnew) continue;
     const again = performance.now() + 1000 * pause;
     pause = Math.min(2 * pause, LONG_SECONDS);
     // A coordinator that is back is followed at once.
     let well, wasWell = true;
     do {
-      well = await attempt(async () => take(await ask("/api/v1/page")), failed);
+      well = await attempt(async () => take(await ask(`/api/v1/page${query()}`)), failed);
       if (well && !wasWell) break;
       wasWell = well;
       await rest(1);
@@ -74,21 +76,29 @@ async function inTurn(run) {
   return null;
 }
 
-// Runs until the stream ends or falls silent: `told` says whether anything came.
-function stream(take) {
+let anew = () => {}; // ends the stream
+
+export const followAnew = () => anew();
+
+// Runs until the stream ends or falls silent, or is to be another one: `told` says whether anything
+// came. The levels of ranks come just before the page to which they belong.
+function stream(take, query) {
   return new Promise((done) => {
-    const source = new EventSource("/api/v1/live");
-    let page = null, watch = 0;
-    const end = () => { clearTimeout(watch); source.close(); done({ told: page !== null }); };
-    const listen = () => { clearTimeout(watch); watch = setTimeout(end, 1000 * TIMEOUT); };
-    const hear = (make) => (event) => {
+    const source = new EventSource(`/api/v1/live${query}`);
+    let page = null, levels, watch = 0;
+    const end = (isAnew) => { clearTimeout(watch); source.close(); done({ told: page !== null, isAnew }); };
+    const listen = () => { clearTimeout(watch); watch = setTimeout(end, 1000 * TIMEOUT, false); };
+    const hear = (name, take) => source.addEventListener(name, (event) => {
       listen();
-      page = make(JSON.parse(event.data));
-      take(page);
-    };
-    source.addEventListener("whole", hear((told) => told));
-    source.addEventListener("change", hear((told) => change(page, told)));
-    source.addEventListener("error", end);
+      take(JSON.parse(event.data));
+    });
+    const show = (told) => take({ ...(page = told), levels });
+    hear("levels", (told) => { levels = told; });
+    hear("level-change", (told) => change(levels, told));
+    hear("whole", show);
+    hear("change", (told) => show(change(page, told)));
+    source.addEventListener("error", () => end(false));
+    anew = () => end(true);
     listen();
   });
 }

@@ -1,5 +1,6 @@
 // What the pictures on a canvas share.
 
+const HATCH = 4; // pixels from one line to the next, as in the style sheet
 const MOST = 16000; // pixels: browsers draw nothing on a canvas that is longer than some 16,384
 
 // Gives a canvas this size, in pixels of the page. Returns how many of the screen's pixels make one
@@ -17,6 +18,27 @@ export function sized(canvas, width, height) {
 export function inks() {
   const style = getComputedStyle(document.documentElement);
   return (name) => style.getPropertyValue(`--${name}`).trim();
+}
+
+// Lines across what is old.
+export function hatched(context, colour) {
+  const tile = document.createElement("canvas"), lines = tile.getContext("2d");
+  tile.width = tile.height = HATCH;
+  lines.strokeStyle = colour;
+  lines.globalAlpha = 0.75;
+  lines.beginPath();
+  for (const from of [-HATCH, 0, HATCH]) {
+    lines.moveTo(from, HATCH);
+    lines.lineTo(from + HATCH, 0);
+  }
+  lines.stroke();
+  return context.createPattern(tile, "repeat");
+}
+
+// Of "#rrggbb" twice: so many per cent of the first.
+export function mixed(one, other, share) {
+  const parts = [1, 3, 5].map((at) => [one, other].map((colour) => parseInt(colour.slice(at, at + 2), 16)));
+  return `#${parts.map(([a, b]) => Math.round(b + (a - b) * share / 100).toString(16).padStart(2, "0")).join("")}`;
 }
 
 // The beginning of a text that fits into `room` pixels.

@@ -9,14 +9,14 @@ const TOLD = 32; // groups: of more, the words for the picture tell only how man
 const DARK = "#101418", LIGHT = "#ffffff";
 
 // `told` is what `update` takes: name, ranks, groups (name → ranks), isByNode, isDense (of
-// more groups than have a line each, those that begin a row are named), look (a key of LOOKS),
-// front (the job's step), accused (numbers of ranks), and links to a rank and to a node.
+// more groups than have a line each, those that begin a row are named), look (a key of LOOKS), scale
+// (of `scaleOf`), levels (of the job), accused (numbers of ranks), and links to a rank and to a node.
 export function cellsView() {
   const view = { told: null, units: [], looks: new Uint8Array(0), shape: "", numbers: "" };
   const grid = cellGrid({
     draw: () => draw(view),
     arrange: () => view.told && update(view, view.told),
-    words: (at) => words(view.units[at], view.told.accused, view.told.front),
+    words: (at) => words(view.units[at], view.told),
     address: (at) => (view.isOfNodes ? view.told.nodeLink(ranksOf(view.units[at])[0].host) : view.told.rankLink(view.units[at])),
   });
   return Object.assign(view, { grid, node: grid.node, end: grid.end });
@@ -70,7 +70,7 @@ function byNode(ranks) {
 
 function looksOf({ units, told }) {
   const look = LOOKS[told.look];
-  return Uint8Array.from(units, (unit) => lookOf(look, unit, told.front) + (isNamed(unit, told.accused) ? NAMED : 0));
+  return Uint8Array.from(units, (unit) => lookOf(look, unit, told.scale) + (isNamed(unit, told.accused) ? NAMED : 0));
 }
 
 const numbersOf = ({ units, grid }) => (grid.layout.size.numbered ? units.map((rank) => rank.rank).join() : "");
@@ -93,14 +93,16 @@ function draw(view) {
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   Object.assign(canvas.dataset, { cells: units.length, of: view.isOfNodes ? "nodes" : "ranks" });
   const family = getComputedStyle(document.body).fontFamily;
-  const colours = LOOKS[told.look].inks.map(ink);
-  colours.forEach((colour, look) => {
-    context.fillStyle = colour;
-    for (let one = 0; one < looks.length; one++) if (looks[one] % NAMED === look) cell(context, size, x[one], y[one]);
+  const fills = LOOKS[told.look].fills(ink, context);
+  fills.forEach((layers, look) => {
+    for (const layer of layers) {
+      context.fillStyle = layer;
+      for (let one = 0; one < looks.length; one++) if (looks[one] % NAMED === look) cell(context, size, x[one], y[one]);
+    }
   });
   context.textBaseline = "middle";
-  for (let one = 0; one < looks.length; one++) if (looks[one] >= NAMED) mark(context, layout, one, ink, colours[looks[one] % NAMED]);
-  if (size.numbered) numbers(view, colours, family);
+  for (let one = 0; one < looks.length; one++) if (looks[one] >= NAMED) mark(context, layout, one, ink, fills[looks[one] % NAMED]);
+  if (size.numbered) numbers(view, fills.map(([first]) => first), family);
   groupNames(context, layout, ink("quiet"), family);
   performance.measure("cells", { start: begun, detail: units.length });
 }
@@ -113,12 +115,14 @@ function cell(context, { width, height, round }, x, y) {
 }
 
 // Stands out among thousands: with room of its own, which may be its neighbours'.
-function mark(context, { size, x, y }, one, ink, colour) {
+function mark(context, { size, x, y }, one, ink, layers) {
   const out = Math.max(2.5, size.gap);
   context.fillStyle = ink("card");
   context.fillRect(x[one] - out, y[one] - out, size.width + 2 * out, size.height + 2 * out);
-  context.fillStyle = colour;
-  cell(context, size, x[one], y[one]);
+  for (const layer of layers) {
+    context.fillStyle = layer;
+    cell(context, size, x[one], y[one]);
+  }
   context.strokeStyle = ink("bad");
   context.lineWidth = 1.75;
   context.beginPath();

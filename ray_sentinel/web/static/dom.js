@@ -160,8 +160,3 @@ function named(place) {
 }
 
 const paths = new WeakMap();
-
-// Another width needs another drawing.
-export function forget(id) {
-  shown.delete(document.getElementById(id).lastElementChild);
-}

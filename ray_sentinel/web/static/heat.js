@@ -1,12 +1,11 @@
 // The devices of very many nodes as strips of cells on a canvas, one after another: thousands of
 // elements would be made anew at each answer. What is pointed at is read as in the cells of ranks.
-import { inks, sized } from "./canvas.js";
+import { hatched, inks, sized } from "./canvas.js";
 import { cellGrid, settle } from "./cell_grid.js";
 import { groupNames, streamLayout } from "./cell_layout.js";
 import { el } from "./dom.js";
 
 export const NONE = "none", OLD = "stale"; // shades of what is not known, and of what was long ago
-const HATCH = 4; // pixels from one line to the next, as in the style sheet
 
 // It stays over answers, with the place that the reader has come to, by its name.
 export function heatView(name) {
@@ -61,18 +60,4 @@ function draw({ grid, told, cells }) {
   paint(hatched(context, ink("quiet")), OLD);
   groupNames(context, layout, ink("quiet"), getComputedStyle(document.body).fontFamily);
   performance.measure("heat", { start: begun, detail: shades.length });
-}
-
-function hatched(context, colour) {
-  const tile = document.createElement("canvas"), lines = tile.getContext("2d");
-  tile.width = tile.height = HATCH;
-  lines.strokeStyle = colour;
-  lines.globalAlpha = 0.75;
-  lines.beginPath();
-  for (const from of [-HATCH, 0, HATCH]) {
-    lines.moveTo(from, HATCH);
-    lines.lineTo(from + HATCH, 0);
-  }
-  lines.stroke();
-  return context.createPattern(tile, "repeat");
 }

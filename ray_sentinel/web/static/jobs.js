@@ -1,8 +1,9 @@
 // A job: its state, a cell for each rank, and a line for each process that is none. What shows the
 // same as before stays as it is: of thousands of ranks few change in a second.
+import { followAnew } from "./api.js";
 import { fitsBeside } from "./cell_layout.js";
 import { cellsView, update } from "./cells.js";
-import { counted, LOOKS, lookOf, ranges } from "./cell_looks.js";
+import { counted, LATE, lookCounts, LOOKS, ranges, scaleOf } from "./cell_looks.js";
 import { age, clock, el, facts, refill, table } from "./dom.js";
 import { nodeLink } from "./node.js";
 import { linker, processLink, rankName } from "./process.js";
@@ -19,6 +20,7 @@ const cards = new Map(); // of jobs, by name and attempt
 const grouped = new Map(); // the process groups of jobs, by name and attempt: when told, and ways
 let latest = null; // what is shown
 let way = "node", look = "state"; // what ranks are sorted by, and a key of LOOKS: coloured by
+let withGpus = new Set(); // hosts
 
 export function showJobs(place, jobs, incidents) {
   latest = [place, jobs, incidents];
@@ -50,6 +52,20 @@ export function takeGroups({ jobs }) {
     grouped.set(keyOf(job), { at: job.at, ranks: job.ranks, ways });
   }
   if (latest !== null) showJobs(...latest);
+}
+
+// Takes a GpuMap: ranks on these hosts can be coloured by what their GPUs do.
+export function takeGpus({ rows }) {
+  const hosts = new Set(rows.map(({ host }) => host));
+  const isSame = hosts.size === withGpus.size && [...hosts].every((host) => withGpus.has(host));
+  withGpus = hosts;
+  if (!isSame && latest !== null) showJobs(...latest);
+}
+
+// Which quantity of their GPUs ranks are coloured by, as a query: it is told only while it is shown.
+export function levelQuery() {
+  const { quantity } = LOOKS[look];
+  return quantity ? `?gpus=${quantity}` : "";
 }
 
 // Groups of one kind share no rank, so the first ones tell them apart.
@@ -96,18 +112,20 @@ function fillCard(mine, job, incidents) {
   }
   const linkTo = linker(job, ranks, (rank) => rankName(rank.rank));
   const { useful, by, ways: known } = waysOf(job), isOfGroups = !(by in WAYS);
-  const colour = ranks.some((rank) => rank.step !== null) ? look : "state";
-  refill(mine.ways, [useful, by, colour, job.step !== null, ranks.length > MANY], () => [ways(job, useful, by, colour)]);
+  const colours = coloursOf(job), colour = colours.includes(look) ? look : "state";
+  refill(mine.ways, [useful, by, colours, colour, ranks.length > MANY], () => [ways(job, useful, by, colours, colour)]);
+  const { quantity } = LOOKS[colour], scale = scaleOf(job);
+  const drawn = quantity && job.levels?.quantity !== quantity ? "state" : colour; // until it has come
   mine.picture ||= cellsView();
   refill(mine.cells, "", () => [mine.picture.node]);
   update(mine.picture, { name: job.job, ranks, groups: groups(ranks, known[by]), isByNode: by === "node",
-    isDense: by === "node" || isOfGroups, look: colour,
-    front: job.step, accused: accusedOf(job, incidents), rankLink: linkTo, nodeLink: (host) => nodeLink(job, host) });
-  const entries = colour === "state" ? states(ranks) : behind(ranks, job.step);
+    isDense: by === "node" || isOfGroups, look: drawn, scale, levels: job.levels,
+    accused: accusedOf(job, incidents), rankLink: linkTo, nodeLink: (host) => nodeLink(job, host) });
+  const { ends, entries } = legendOf(job, drawn, scale);
   const notes = [...(mine.picture.isOfNodes ? ["A cell is a node, as its worst rank is."] : []),
     ...(isOfGroups ? [asTold(grouped.get(keyOf(job)), job)] : [])];
-  refill(mine.legend, [entries, notes], () => [...entries.map(([mark, text, ink]) => legendEntry(mark, text, ink)),
-    ...notes.map((note) => el("span", {}, note))]);
+  refill(mine.legend, [drawn, ends, entries, notes], () => [...ends.map((pair) => ramp(pair, LOOKS[drawn])),
+    ...entries.map(([mark, text, ink]) => legendEntry(mark, text, ink)), ...notes.map((note) => el("span", {}, note))]);
   const troubled = ranks.filter((rank) => !isWell(rank));
   const rows = troubled.slice(0, ROWS);
   refill(mine.troubled, [rows, troubled.length], () => troubledTable(rows, troubled.length, linkTo));
@@ -134,16 +152,24 @@ function accusedOf(job, incidents) {
   return new Set(mine.flatMap((one) => (one.culprits || []).map((culprit) => culprit.rank)));
 }
 
+// By what the ranks of a job can be coloured.
+function coloursOf({ step, ranks }) {
+  const isWithGpus = withGpus.size > 0 && ranks.some(({ host }) => withGpus.has(host));
+  return Object.keys(LOOKS).filter((one) => (LOOKS[one].quantity ? isWithGpus : one === "state" || step !== null));
+}
+
 // What the cells can be sorted and coloured by, and a way to one of very many.
-function ways(job, useful, by, colour) {
+function ways(job, useful, by, colours, colour) {
   const sorted = useful.length < 2 ? null : choice(`way of ${job.job} ${job.attempt}`, "by",
     useful.map((one) => [one, one]), by, (name) => {
       way = name;
       showJobs(...latest);
     });
-  const coloured = job.step === null ? null : choice(`colour of ${job.job} ${job.attempt}`, "colour",
-    Object.entries(LOOKS).map(([name, { label }]) => [name, label]), colour, (name) => {
+  const coloured = colours.length < 2 ? null : choice(`colour of ${job.job} ${job.attempt}`, "colour",
+    colours.map((name) => [name, LOOKS[name].label]), colour, (name) => {
+      const before = levelQuery();
       look = name;
+      if (levelQuery() !== before) followAnew();
       showJobs(...latest);
     });
   return el("div", { class: "ways" }, sorted, coloured, job.ranks.length > MANY ? search(job) : null);
@@ -182,20 +208,29 @@ function groups(ranks, of) {
   return found;
 }
 
-function states(ranks) {
-  return [...counted(ranks)].map(([state, count]) => [tone(state), `${count} ${state}`, ""]);
+// Each entry is a class, a text and an ink; `ends` are what the colours of GPUs go from and to.
+function legendOf({ ranks, levels }, drawn, scale) {
+  const { quantity, inks, names, long } = LOOKS[drawn];
+  if (drawn === "state") return { ends: [], entries: [...counted(ranks)].map(([state, count]) => [tone(state), `${count} ${state}`]) };
+  const counts = lookCounts(LOOKS[drawn], ranks, scale);
+  const all = quantity ? [["stale", counts.at(-1), LATE], ["none", counts[0], "not known"]]
+    : names.map((name, index) => ["", counts[index], name, inks[index]]);
+  return { ends: quantity ? [[long(0), long(scale.levels * levels.width)]] : [],
+    entries: all.filter(([, count]) => count).map(([mark, count, text, ink]) => [mark, `${count} ${text}`, ink]) };
 }
 
-function behind(ranks, front) {
-  const { names, inks } = LOOKS.behind, counts = names.map(() => 0);
-  for (const rank of ranks) counts[lookOf(LOOKS.behind, rank, front)] += 1;
-  return names.flatMap((name, index) => (counts[index] ? [["", `${counts[index]} ${name}`, inks[index]]] : []));
+function ramp([from, to], { shades }) {
+  return el("span", { class: "ramp" }, from, ...shades.map((shade) => swatched("", shade)), to);
 }
 
 function legendEntry(mark, text, ink) {
-  const swatch = el("i", { class: mark });
-  if (ink) swatch.style.background = `var(--${ink})`;
-  return el("span", {}, swatch, text);
+  return el("span", {}, swatched(mark, ink ? `var(--${ink})` : ""), text);
+}
+
+function swatched(mark, colour) {
+  const swatch = el("i", { class: mark || null });
+  if (colour) swatch.style.background = colour;
+  return swatch;
 }
 
 function troubledTable(rows, count, linkTo) {

@@ -2,12 +2,11 @@
 import { alertList } from "./alerts.js";
 import { ask, follow, poll } from "./api.js";
 import { unpacked } from "./columns.js";
-import { incidentDetail } from "./detail.js";
-import { clock, el, fill, forget, isEmpty, trouble } from "./dom.js";
+import { clock, el, fill, isEmpty, trouble } from "./dom.js";
 import { showGpus as drawGpus } from "./gpus.js";
 import { count, headline, unanswered, undrawn } from "./headline.js";
 import { INCIDENT, openIncidents } from "./incidents.js";
-import { fitBeside, showJobs, takeGroups } from "./jobs.js";
+import { fitBeside, levelQuery, showJobs, takeGpus, takeGroups } from "./jobs.js";
 import { showLanes as drawLanes } from "./lanes.js";
 import { linkToNodes, nodeAt, nodeDetail, ofNode } from "./node.js";
 import { health, showNodes } from "./nodes.js";
@@ -40,6 +39,7 @@ function show({ status, incidents, incident_counts: counts }) {
   const jobs = running.length ? running : status.jobs;
   const now = document.getElementById("now");
   if (now.clientWidth) now.classList.toggle("apart", !fitBeside(jobs, now.clientWidth)); // else an incident is shown instead
+  now.classList.toggle("well", counts.open === 0);
   showJobs(document.querySelector("#jobs > div"), jobs, incidents);
   fill("incidents", [incidents, counts], () => openIncidents(incidents, counts, () => showState("open")));
   fill("alerts", jobs.map((job) => [job.job, job.attempt, job.alerts]), () => alertList(jobs));
@@ -75,14 +75,17 @@ function incidentAt(hash) {
   }
 }
 
+// The first view does without it.
+const detail = () => import("./detail.js");
+
 // What the address may open in place of the whole: how it is asked for, and how it is drawn. What
 // `brief` tells is looked at each second; it is asked for again where that has changed.
 const VIEWS = [
   {
     at: incidentAt,
     brief: (id) => page?.incidents.find((one) => one.id === id),
-    load: (id) => ask(`/api/v1/page/incidents/${encodeURIComponent(id)}`),
-    draw: (id, told) => incidentDetail(told),
+    load: (id) => Promise.all([ask(`/api/v1/page/incidents/${encodeURIComponent(id)}`), detail()]),
+    draw: (id, [told, { incidentDetail }]) => incidentDetail(told),
     missing: (id, error) => `Incident ${id} cannot be shown: ${error.message}`,
   },
   {
@@ -182,7 +185,9 @@ function draw() {
   }
   if (isBroken) headline(told.status);
   isBroken = false;
-  if (first) for (const more of [showPulse, showLanes, showGpus, showPorts]) afterFrame(more);
+  if (!first) return;
+  showPulse(); // what is below it would move
+  for (const more of [showLanes, showGpus, showPorts, () => detail().catch(() => {})]) afterFrame(more);
 }
 
 let isDue = false, isBroken = false; // whether what came last could not be drawn
@@ -208,7 +213,7 @@ follow((now) => {
   if (!isBroken) headline(told.status); // also of a tab in the background
   if (page === null) draw();
   else drawSoon(); // thousands of ranks take longer than that
-}, unanswered);
+}, unanswered, levelQuery);
 
 poll(PULSE_SECONDS, async () => {
   pulse = await ask("/api/v1/pulse");
@@ -231,6 +236,7 @@ async function askGpus() {
   gpus = await ask(`/api/v1/gpus?quantity=${quantity}`);
   gpusAt = page?.status.time;
   trouble("gpus", "");
+  takeGpus(gpus);
   showGpus();
 }
 
@@ -273,8 +279,5 @@ poll(PULSE_SECONDS, async () => {
   showLanes();
 }, (error) => trouble("lanes", untold("The lanes", error, lanes && lanes.end)));
 
-addEventListener("resize", () => {
-  forget("pulse");
-  showPulse();
-  showLanes();
-});
+addEventListener("resize", showLanes);
+new ResizeObserver(showPulse).observe(document.getElementById("pulse"));

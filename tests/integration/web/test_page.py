@@ -17,11 +17,12 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
-from tests.support.browser import rendered
+from tests.support.browser import Browser, rendered
 from tests.support.page_data import HOSTILE, incident, incident_of_actors, status
 from tests.support.page_gpus import gpus, ports
 from tests.support.page_lanes import report as lanes
 from tests.support.page_pulse import report
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -81,7 +82,7 @@ def test_a_browser_shows_who_waits_for_whom_and_who_is_accused(
 
 
 def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, tmp_path: Path) -> None:
-    document = rendered(serve(status).url, tmp_path)
+    document = rendered(serve(status).url, tmp_path, expected="401")
     assert "This page needs its link" in document
     assert "ray-sentinel status" in document
     assert "rank 3" not in document
@@ -98,9 +99,8 @@ def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_a_browser_draws_the_pulse_with_phases_and_incidents(tmp_path: Path) -> None:
-    page = Page(
-        PageSource(status, lambda: (incident(), incident_of_actors()), pulse=report), port=0
-    )
+    told = incident(), incident_of_actors()
+    page = Page(PageSource(status, lambda: told, pulse=report, gpus=gpus), port=0)
     try:
         document = rendered(page.link, tmp_path)
     finally:
@@ -116,7 +116,7 @@ def test_a_browser_draws_the_pulse_with_phases_and_incidents(tmp_path: Path) -> 
 
 
 def shown_with(tmp_path: Path, told: Callable[[GpuQuantity], GpuMap], drawn: str = "") -> str:
-    page = Page(PageSource(status, tuple, gpus=told), port=0)
+    page = Page(PageSource(status, tuple, pulse=report, gpus=told), port=0)
     try:
         return rendered(page.link, tmp_path, drawn)
     finally:
@@ -150,6 +150,24 @@ def test_a_job_of_many_ranks_fits_on_a_page(serve: Serve, tmp_path: Path) -> Non
     cells = "[data-cells='2048'][data-of='ranks']"
     document = rendered(serve(lambda: status(ranks=2048)).link, tmp_path, cells)
     assert "2047 waiting</span>" in document
+
+
+def test_an_error_in_the_console_is_told(serve: Serve, tmp_path: Path) -> None:
+    link = serve(status).link
+    with Browser(tmp_path) as browser:
+        browser.open(link)
+        browser.settle()
+        assert browser.complaints == []
+        for script, told in (
+            ("console.error('it broke')", "it broke"),
+            ("fetch('/nowhere')", "404"),
+            ("setTimeout(() => { throw new Error('thrown'); })", "thrown"),
+            ("fetch('http://127.0.0.1:9/').catch(() => 0)", "Content Security Policy"),
+        ):
+            browser.complaints.clear()
+            browser.run(f"{script};0")
+            eventually(lambda: browser.run("1") and browser.complaints, f"{told} is noted")
+            assert told in browser.complaints[0]
 
 
 def test_a_failing_answer_is_said_and_the_server_goes_on(serve: Serve) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser
 from tests.support.page_data import incident, incident_of_actors, status
-from tests.support.page_gpus import gpus, ports
+from tests.support.page_gpus import gpus, map_of, ports, rank_gpus
 from tests.support.page_lanes import report as lanes
+from tests.support.page_nodes import cluster, stopped
 from tests.support.page_pulse import report
 from tests.support.page_rank import groups, output, series
 from tests.support.page_stacks import with_stacks
@@ -81,6 +87,90 @@ def test_no_view_has_a_serious_finding(
     browser.open("about:blank")
     browser.open(page.link + address)
     browser.until(f"({there}) !== null", f"{address or 'the whole'} is shown")
+    assert violations(browser, axe) == []
+
+
+@contextmanager
+def scene_of(told: Status, *incidents: Incident) -> Iterator[Page]:
+    """The page of such a cluster, each rank of which has a GPU."""
+    of_ranks = partial(rank_gpus, told)
+    source = PageSource(
+        lambda: told, lambda: incidents, pulse=report, lanes=lanes, ports=ports, rank=series,
+        gpus=lambda quantity: map_of(of_ranks(quantity)), rank_gpus=of_ranks, output=output,
+        groups=partial(groups, len(told.jobs[0].ranks)),
+    )  # fmt: skip
+    started = Page(source, port=0)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def chain_of_actors() -> tuple[Status, Incident]:
+    """Only the job of actors, with who waits for whom."""
+    told = status()
+    return msgspec.structs.replace(told, jobs=told.jobs[1:]), incident_of_actors()
+
+
+def stopped_one(nodes: int) -> tuple[Status, Incident]:
+    """One rank is stopped, and all others wait for it."""
+    told = cluster(nodes, scene="stopped")
+    return told, stopped(told)
+
+
+def choose(browser: Browser, name: str) -> None:
+    """Another colour of the cells, once it is drawn."""
+    pick = f"document.querySelector('#jobs input[value={name}]')"
+    browser.until(f"{pick} !== null", f"{name} can be chosen")
+    browser.run(f"{pick}.click()")
+    ramp = "document.querySelectorAll('#jobs .ramp i').length === 10"
+    browser.until(ramp if name in ("power", "utilisation") else "true", "its legend")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize(
+    ("scene", "colour"),
+    [
+        (chain_of_actors, ""),
+        (lambda: (cluster(16, scene="lost"),), ""),
+        (lambda: (cluster(16),), "behind"),
+        (lambda: (cluster(16),), "utilisation"),
+        (lambda: stopped_one(4), "power"),
+        (lambda: stopped_one(1000), "utilisation"),
+    ],
+    ids=["actors", "lost node", "behind", "utilisation", "power", "1,000 nodes"],
+)
+def test_no_scene_has_a_serious_finding(
+    browser: Browser, axe: str, scene: Callable[[], tuple[Any, ...]], colour: str, width: int,
+    scheme: str,
+) -> None:  # fmt: skip
+    browser.resize(width, 900)
+    browser.prefer(scheme)
+    browser.complaints.clear()
+    with scene_of(*scene()) as page:
+        browser.open("about:blank")
+        browser.open(page.link)
+        browser.until("document.querySelector('#pulse svg, #jobs canvas') !== null", "it is shown")
+        browser.until("document.querySelector('#gpus .legend') !== null", "its GPUs are")
+        if colour:
+            choose(browser, colour)
+        assert violations(browser, axe) == []
+        assert browser.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 420])
+def test_what_a_coordinator_that_is_gone_has_left_can_be_read(
+    browser: Browser, axe: str, width: int, scheme: str
+) -> None:
+    browser.resize(width, 900)
+    browser.prefer(scheme)
+    with scene_of(status(), incident(), incident_of_actors()) as page:
+        browser.open("about:blank")
+        browser.open(page.link)
+        browser.until("document.querySelector('#pulse svg') !== null", "it is shown")
+    browser.until("document.querySelector('main.gone') !== null", "it is told")
     assert violations(browser, axe) == []
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.engine.last_hour.rank_series import find_rank, gpus_of, rank_series
+from ray_sentinel.engine.last_hour.rank_gpus import gpus_of
+from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
 from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, NodeTelemetry, Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Snapshot

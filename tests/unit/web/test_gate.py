@@ -118,6 +118,29 @@ def test_a_foreign_name_is_refused_first() -> None:
         assert response.status == 403
 
 
+def fetched(path: str, site: str, mode: str = "no-cors", dest: str = "empty") -> Response:
+    sent = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+    return ask(path, cookie=f"ray_sentinel_9401={COOKIE}", **sent)
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/healthz", "/api/v1/page/output", "/api/v1/live"])
+@pytest.mark.parametrize("site", ["same-site", "cross-site", "what comes after these"])
+def test_what_a_browser_asks_for_another_page_is_refused(path: str, site: str) -> None:
+    for mode, dest in (
+        ("no-cors", "empty"), ("cors", "empty"), ("no-cors", "image"), ("no-cors", "script"),
+        ("navigate", "iframe"), ("navigate", "embed"), ("websocket", "document"),
+    ):  # fmt: skip
+        assert fetched(path, site, mode, dest).status == 403
+    assert is_in(fetched(path, site, "navigate", "document")), "a link that is opened"
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_what_a_browser_asks_for_this_page_is_answered(site: str) -> None:
+    assert is_in(fetched("/api/v1/page", site, "cors"))
+    assert is_in(fetched("/page.js", site, "no-cors", "script"))
+    assert ask("/api/v1/page", **{"sec-fetch-site": site}).status == 401, "it is no proof"
+
+
 def test_a_stream_is_for_browsers_and_not_for_who_wants_a_signature() -> None:
     async def pieces() -> AsyncGenerator[bytes, None]:
         yield b"the state"

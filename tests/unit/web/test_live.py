@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.web import live as module
-from ray_sentinel.web.live import MOST_STREAMS, Live
+from ray_sentinel.web.live import MOST_STREAMS, PAGE, Live
 
 Told = dict[str, Any]
 PACKED = {"accept-encoding": "gzip"}
@@ -27,13 +27,22 @@ class Shown:
         self.looks: queue.Queue[Told | None] = queue.Queue()
         self.waits = threading.Semaphore(0)
         """Grows with each look that begins."""
+        self.names: frozenset[str] = frozenset()
+        """What the last look that has ended was asked for."""
 
-    def __call__(self) -> Told:
+    def __call__(self, names: frozenset[str]) -> Told:
         self.waits.release()
         told = self.looks.get(timeout=20)
         if told is None:
             raise ValueError("no state")
-        return told
+        self.names = names
+        return {name: told if name == PAGE else [name, told.get(name)] for name in names}
+
+
+def chosen(query: str) -> str | None:
+    if query == "nothing":
+        raise ValueError("there is no such thing")
+    return query or None
 
 
 @pytest.fixture
@@ -43,20 +52,20 @@ def shown() -> Shown:
 
 @pytest.fixture
 def live(shown: Shown) -> Iterator[Live]:
-    made = Live(shown, seconds=0.0)
+    made = Live(shown, chosen, seconds=0.0)
     yield made
     shown.looks.put({})  # for a look that waits
     made.close()
 
 
-def opened(live: Live, **headers: str) -> AsyncGenerator[bytes, None]:
-    response = answer(live, headers)
+def opened(live: Live, query: str = "", **headers: str) -> AsyncGenerator[bytes, None]:
+    response = answer(live, headers, query)
     assert response.stream is not None
     return response.stream()
 
 
-def answer(live: Live, headers: dict[str, str]) -> Response:
-    return live.answer(Request(method="GET", path="/api/v1/live", headers=headers))
+def answer(live: Live, headers: dict[str, str], query: str = "") -> Response:
+    return live.answer(Request(method="GET", path="/api/v1/live", headers=headers, query=query))
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
@@ -217,3 +226,54 @@ def test_a_stream_to_which_nothing_is_told_ends(
             await anext(opened(live))
 
     run(story)
+
+
+def each(piece: bytes) -> list[tuple[str, Any]]:
+    """The events of one piece."""
+    return [read(one + b"\n\n") for one in piece.split(b"\n\n")[:-1]]
+
+
+def test_what_a_client_has_chosen_comes_before_the_page_of_the_same_look(
+    shown: Shown, live: Live
+) -> None:
+    async def story() -> None:
+        plain, choosing = opened(live), opened(live, "power")
+        events: list[tuple[str, Any]] = []
+        number = 0
+        while len(events) < 2:  # a look that has begun before knows nothing of it
+            number += 1
+            shown.looks.put({"power": [1, 2, number]})
+            of_plain, events = each(await anext(plain)), each(await anext(choosing))
+            assert len(of_plain) == 1
+        assert events[0] == ("levels", ["power", [1, 2, number]])
+        shown.looks.put({"power": [1, 2, number + 1]})
+        assert each(await anext(choosing)) == [
+            ("level-change", [[[1], [2], [number + 1]]]),
+            ("change", [[["power"], [2], [number + 1]]]),
+        ]
+        assert [name for name, _ in each(await anext(plain))] == ["change"]
+        await plain.aclose()
+        await choosing.aclose()
+
+    run(story)
+
+
+def test_what_nobody_has_chosen_any_more_is_not_looked_for(shown: Shown, live: Live) -> None:
+    async def story() -> None:
+        plain, choosing = opened(live), opened(live, "power")
+        while "power" not in shown.names:
+            shown.looks.put({"a": 1})
+            await anext(plain)
+            await anext(choosing)
+        await choosing.aclose()
+        for _ in range(2):  # one of them has begun before
+            shown.looks.put({"a": 2})
+            await anext(plain)
+        assert shown.names == {PAGE}
+        await plain.aclose()
+
+    run(story)
+
+
+def test_what_cannot_be_chosen_is_refused(live: Live) -> None:
+    assert answer(live, {}, "nothing").status == 400
