@@ -51,8 +51,9 @@ from tests.support.diagnosis import case_of  # noqa: E402
 from tests.support.log_corpus.layouts import LAYOUTS  # noqa: E402
 from tests.support.log_corpus.scenarios import SCENARIOS  # noqa: E402
 from tests.support.page_data import incident, incident_of_actors, status  # noqa: E402
-from tests.support.page_gpus import gpus, ports  # noqa: E402
+from tests.support.page_gpus import gpus, map_of, ports, rank_gpus  # noqa: E402
 from tests.support.page_lanes import report as lanes  # noqa: E402
+from tests.support.page_nodes import cluster, stopped  # noqa: E402
 from tests.support.page_pulse import FIRST, report, steps  # noqa: E402
 from tests.support.page_rank import groups, output, series  # noqa: E402
 from tests.support.page_stacks import with_stacks  # noqa: E402
@@ -84,6 +85,8 @@ class View(NamedTuple):
     scheme: str = "light"
     many: bool = False
     """Of the job of many ranks."""
+    colour: str = ""
+    """By which its cells are coloured, on nodes of eight GPUs; empty for their state."""
 
 
 VIEWS = (
@@ -95,6 +98,7 @@ VIEWS = (
     View("pulse", section="#pulse"),
     View("lanes", section="#lanes"),
     View("cells", section="#jobs", many=True),
+    View("cells-power", section="#jobs", colour="power"),
     View("gpus", section="#gpus", scheme="dark"),
     View("network", section="#ports"),
     View("rank", "#process/llama/1/rank%203", "#detail"),
@@ -122,27 +126,51 @@ def hung() -> Incident:
 def take_page(browser: Browser, wanted: Callable[[str], bool]) -> None:
     """The pictures of the page."""
     told = (hung(), incident_of_actors())
-    for many in (False, True):
-        views = [view for view in VIEWS if view.many == many and wanted(view.name)]
-        if not views:
-            continue
-        state = partial(status, ranks=MANY) if many else status
-        source = PageSource(
-            state, lambda: told, pulse=report, gpus=gpus, lanes=lanes, ports=ports, rank=series,
-            output=output, groups=partial(groups, MANY if many else 8),
-        )  # fmt: skip
-        page = Page(source, port=0)
-        try:
-            for view in views:
-                browser.resize(*view.size)
-                browser.prefer(view.scheme)
-                browser.open("about:blank")
-                browser.open(page.link + view.place)
-                browser.until(DRAWN, f"{view.name} is drawn")
+    small, many = (
+        PageSource(
+            partial(status, ranks=ranks), lambda: told, pulse=report, gpus=gpus, lanes=lanes,
+            ports=ports, rank=series, output=output, groups=partial(groups, ranks),
+        )
+        for ranks in (8, MANY)
+    )  # fmt: skip
+    for source, its in (
+        (small, lambda view: not view.many and not view.colour),
+        (many, lambda view: view.many),
+        (with_gpus(), lambda view: view.colour),
+    ):
+        views = [view for view in VIEWS if its(view) and wanted(view.name)]
+        if views:
+            take_views(browser, source, views)
+
+
+def with_gpus() -> PageSource:
+    """Sixteen nodes of eight GPUs, one of which belongs to a rank that is stopped."""
+    state = cluster(16, scene="stopped")
+    told = partial(rank_gpus, state)
+    return PageSource(
+        lambda: state, lambda: (stopped(state),), pulse=report, lanes=lanes, rank_gpus=told,
+        gpus=lambda quantity: map_of(told(quantity)),
+    )  # fmt: skip
+
+
+def take_views(browser: Browser, source: PageSource, views: list[View]) -> None:
+    """Some pictures of one page."""
+    page = Page(source, port=0)
+    try:
+        for view in views:
+            browser.resize(*view.size)
+            browser.prefer(view.scheme)
+            browser.open("about:blank")
+            browser.open(page.link + view.place)
+            browser.until(DRAWN, f"{view.name} is drawn")
+            browser.run(STILL)
+            if view.colour:
+                browser.run(f"document.querySelector('#jobs input[value={view.colour}]').click()")
+                browser.until("document.querySelector('#jobs .ramp') !== null", "the colours")
                 browser.run(STILL)
-                take(browser, view.name, view.section)
-        finally:
-            page.close()
+            take(browser, view.name, view.section)
+    finally:
+        page.close()
 
 
 def take(browser: Browser, name: str, section: str, tallest: float = math.inf) -> None:

@@ -7,9 +7,10 @@ Without proof there is only ``/healthz``. Let in are:
 * a browser that has the cookie. It gets it with any path that has ``?token=TOKEN``, and is
   redirected to the same path without the token, so that none stays in its address bar
 
-A browser says which site a request comes from (``Sec-Fetch-Site``). What another page asks for, also
-one of this host on another port, is refused but for a link to be opened: it could read no answer, but
-would keep us busy, with this browser's cookie. Programs send no such header.
+A browser says which site a request comes from (``Sec-Fetch-Site``). What it asks for another page,
+also for one on another port of this host, is refused, except for a link that is opened: that page
+could read no answer, but would keep us busy, with this browser's cookie. Programs send no such
+header.
 
 Cookies know no ports: a browser shows ours to every server on the same host that it visits. So the
 cookie is not the token, is named after the port that the browser dialled, and lets its thief read,
@@ -54,8 +55,9 @@ that it prints. It holds a token; this browser has none, or one of another deplo
 """
 _REFUSED_POLICY = ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 OWN_SITES = ("same-origin", "none")
-"""Of a request: from the page itself, or from a person, by the address bar or a bookmark. The others
-are "same-site" and "cross-site"."""
+"""From the page itself, or from a person (by the address bar, or a bookmark). The others are
+"same-site" and "cross-site"."""
+OTHER_PAGE = b"pages of other sites, or of other ports, may only link here\n"
 _PORT = re.compile(r":([0-9]{1,5})$")
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -73,7 +75,7 @@ class PageGate:
         if not local(request.headers.get("host", "localhost")):
             return _own(b"ask for this page as localhost\n", HTTPStatus.FORBIDDEN)
         if _is_of_other_page(request):
-            return _own(b"pages of other sites, or of other ports, may only link here\n", HTTPStatus.FORBIDDEN)
+            return _own(OTHER_PAGE, HTTPStatus.FORBIDDEN)
         authorization = request.headers.get("authorization", "")
         if request.path == OPEN:
             return await answer(request)

@@ -4,8 +4,8 @@ The first event of a stream, ``whole``, has all of it; after that, once a second
 what changed since the event before (``changes``), even if nothing did, so that silence means that
 nobody looks any more. A client that was too slow for one of them is sent the whole again.
 
-A client may have chosen one more part (``?gpus=power``). It comes just before the events of the page
-that belong to the same look, as ``levels`` and ``level-change``.
+A client may have chosen one more part (``?gpus=power``). It comes as ``levels`` and
+``level-change``, just before the events of the page that belong to the same look.
 
 One thread looks and compares, once for all streams and only while there are any, and rests for as
 long as it worked: the owner of what it looks at has it undisturbed for at least half of the time.
@@ -118,9 +118,9 @@ class Live:
         *,
         seconds: float = LOOK_SECONDS,
     ) -> None:
-        """``look`` is asked for parts by their names: ``PAGE``, which is what the page shows now, and
-        what clients have chosen besides, each in dicts, lists and records; it may block. ``choice``
-        is what a query chooses, and raises ValueError if there is no such thing."""
+        """``look`` is asked for parts by their names: ``PAGE``, which is what the page shows now,
+        and what clients have chosen besides, each in dicts, lists and records; it may block.
+        ``choice`` is what a query chooses, and raises ValueError if there is no such thing."""
         self._look, self._choice, self._seconds = look, choice, seconds
         self._streams = 0
         self._chosen: Counter[str] = Counter()

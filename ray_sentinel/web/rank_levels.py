@@ -1,5 +1,5 @@
-"""What the GPU of each rank does, as the page colours its cells: in a few levels, so that few of them
-change in a second, and only while somebody has chosen that colour."""
+"""What the GPU of each rank does, as the page colours its cells: in a few levels, so that few of
+them change in a second, and only while somebody has chosen that colour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray_sentinel.model.status import Status
 from ray_sentinel.web.incidents import MOST_QUERY, UnknownQuestion
 
 WIDTHS: dict[GpuQuantity, float] = {"utilisation": 0.1, "power": 50.0}
-"""The quantities that ranks can be coloured by, and how much of each is one level: a ratio, watts."""
+"""The quantities that ranks can be coloured by, and how much of each (ratio, watts) is one level."""
 STALE_SECONDS = 30.0
 """Age from which a value is not shown any more; agents send every five."""
 STALE = -1
@@ -31,9 +31,9 @@ def chosen_quantity(query: str) -> GpuQuantity | None:
 
 
 def in_levels(status: Status, told: RankGpus) -> dict[str, Any]:
-    """For each job of ``status`` the level of each rank's GPU, in the order of its ranks: None where
-    none is known, ``STALE`` where it was reported too long ago. Level N goes from N times ``width``
-    up to the next."""
+    """For each job of ``status`` the level of each rank's GPU, in the order of its ranks: None
+    where none is known, ``STALE`` where it was reported too long ago. Level N goes from N times
+    ``width`` up to the next."""
     width, levels = WIDTHS[told.quantity], {}
     for host in told.hosts:
         for pid, value, age in zip(host.pids, host.values, host.ages, strict=True):

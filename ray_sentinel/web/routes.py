@@ -4,9 +4,9 @@
 ``/``                          the page; it asks the API, and follows ``/api/v1/live``
 ``/api/v1/page``               what the page shows: ``{"status", "incidents", "incident_counts"}``,
                                those that are open and the last that are over, in brief
-``/api/v1/live``               the same as it changes, as server-sent events; see ``live``. Both take
-                               ``?gpus=power`` or ``utilisation``: what the GPU of each rank does, in
-                               levels (``rank_levels``)
+``/api/v1/live``               the same as it changes, as server-sent events; see ``live``. Both
+                               take ``?gpus=power`` or ``utilisation``: what the GPU of each rank
+                               does, in levels (``rank_levels``)
 ``/api/v1/page/incidents``     a part of the list of incidents (``incidents.rows``)
 ``/api/v1/page/incidents/ID``  one of them, with the picture of who waits for whom
 ``/api/v1/pulse``              a ``PulseReport``: how long steps and calls took over the last hour;
@@ -108,12 +108,10 @@ class PageSource(msgspec.Struct, frozen=True):
 
 
 def looked(source: PageSource, names: Collection[str]) -> dict[str, Any]:
-    """What the page shows without being asked, in columns (``PAGE``), and of the named quantities the
-    levels of ranks at the same moment."""
+    """What the page shows without being asked, in columns (``PAGE``), and of the named quantities
+    the levels of ranks at the same moment."""
     status = source.status()
-    told: dict[str, Any] = {
-        PAGE: {"status": in_columns(status), **in_brief(source.incidents())}
-    }
+    told: dict[str, Any] = {PAGE: {"status": in_columns(status), **in_brief(source.incidents())}}
     for quantity in WIDTHS:
         if quantity in names:
             told[quantity] = in_levels(status, source.rank_gpus(quantity))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ray_sentinel.model.gpus import GpuQuantity, RankGpus
+from ray_sentinel.model.gpus import GpuMap, GpuQuantity, RankGpus
 from ray_sentinel.model.status import Status
 from ray_sentinel.web import live
 from ray_sentinel.web.page import Page
@@ -85,8 +85,11 @@ def rgb(shade: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("name", "ends", "idle", "busy"),
-    [("power", ("0 W", "700 W"), "50 W to 100 W", "W to"), ("utilisation", ("0 %", "100 %"), "0 % to 10 %", "% to")],
-)  # fmt: skip
+    [
+        ("power", ("0 W", "700 W"), "50 W to 100 W", "W to"),
+        ("utilisation", ("0 %", "100 %"), "0 % to 10 %", "% to"),
+    ],
+)
 def test_ranks_are_coloured_by_their_gpus(
     opened: Open, name: str, ends: tuple[str, str], idle: str, busy: str
 ) -> None:
@@ -118,15 +121,19 @@ def followed(browser: Browser) -> list[str]:
 
 
 def test_where_there_are_no_gpus_they_cannot_be_chosen(chromium: Browser) -> None:
-    source = PageSource(lambda: cluster(4), tuple, pulse=pulse, gpus=lambda q: map_of(RankGpus(quantity=q)))
-    page = Page(source, port=0)
+    def none(quantity: GpuQuantity) -> GpuMap:
+        return GpuMap(quantity=quantity)
+
+    page = Page(PageSource(lambda: cluster(4), tuple, pulse=pulse, gpus=none), port=0)
     try:
         chromium.renew()
         chromium.open(page.link)
         chromium.until(f"{CANVAS}?.dataset.cells", "cells are drawn")
         chromium.settle()
         values = "[...document.querySelectorAll('#jobs input[type=radio]')].map((one) => one.value)"
-        assert {"state", "behind"} <= set(chromium.run(values)) <= {"node", "role", "state", "behind"}
+        assert (
+            {"state", "behind"} <= set(chromium.run(values)) <= {"node", "role", "state", "behind"}
+        )
     finally:
         page.close()
 
@@ -159,7 +166,7 @@ def test_what_thousands_of_gpus_do_is_followed_and_small(opened: Open, name: str
     gpus = opened(scattered(RANKS))
     browser = gpus.browser
     gpus.choose(name)
-    browser.until(f"document.querySelectorAll('#jobs .ramp i').length === 10", "the colours")
+    browser.until("document.querySelectorAll('#jobs .ramp i').length === 10", "the colours")
     browser.settle()
     times = "performance.getEntriesByName('cells').length"
     for second in range(3):

@@ -25,9 +25,14 @@ pytestmark = pytest.mark.integration
 
 OUTPUT = "api/v1/page/output?job=llama&attempt=1&rank=3"
 BLIND = """Promise.all([
-  fetch('{url}', {{ mode: 'no-cors', credentials: 'include' }}).then((one) => one.type, () => 'failed'),
+  fetch('{url}', {{ mode: 'no-cors', credentials: 'include' }})
+    .then((one) => one.type, () => 'failed'),
   fetch('{url}', {{ credentials: 'include' }}).then(() => 'read', () => 'failed'),
-  new Promise((done) => {{ const one = new Image(); one.onerror = one.onload = () => done('image'); one.src = '{url}'; }}),
+  new Promise((done) => {{
+    const one = new Image();
+    one.onerror = one.onload = () => done('image');
+    one.src = '{url}';
+  }}),
   new Promise((done) => {{
     const one = document.createElement('iframe');
     one.onload = () => done('frame');

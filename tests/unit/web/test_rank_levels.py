@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -86,7 +87,7 @@ def test_a_second_of_thousands_of_ranks_that_all_step_stays_small(quantity: GpuQ
         for at, now in enumerate(seconds)
     ]  # fmt: skip
     assert sum(map(size, looks[0].values())) < 100_000
-    for before, after in zip(looks, looks[1:], strict=False):
+    for before, after in pairwise(looks):
         both = [changes(before[name], after[name]) for name in after]
         assert sum(map(size, both)) < 25_000
         assert size(both[1]) < 8_000, "of which the levels are"

@@ -129,7 +129,7 @@ def loaded_first() -> set[str]:
         if path not in found:
             found.add(path)
             text = files[path][0].decode()
-            waiting += [f"/{name}" for name in re.findall(r'^import .* from "\./(.*)";$(?m)', text)]
+            waiting += [f"/{name}" for name in re.findall(r'(?m)^import .* from "\./(.*)";$', text)]
     return found | {path for path in files if path.endswith(".svg")}
 
 
