@@ -11,7 +11,7 @@ from ray_sentinel.model.status import Status
 from ray_sentinel.web.incidents import MOST_QUERY, UnknownQuestion
 
 WIDTHS: dict[GpuQuantity, float] = {"utilisation": 0.1, "power": 50.0}
-"""The quantities that ranks can be coloured by, and how much of each (ratio, watts) is one level."""
+"""The quantities that ranks can be coloured by, and how much of each is a level (ratio, watts)."""
 STALE_SECONDS = 30.0
 """Age from which a value is not shown any more; agents send every five."""
 STALE = -1

@@ -6,6 +6,7 @@ Launchers give a process one GPU, or all of its node's, of which it takes the on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from statistics import fmean
@@ -70,7 +71,8 @@ def rank_gpus(
     for node_id, ranks in by_node.items():
         with lock:
             host, node = view.host_of(node_id), view.telemetry.of(node_id)
-            found = newest_values(node, quantity)
+            told = newest_values(node, quantity)
+            found = {gpu: one for gpu, one in told.items() if math.isfinite(one[0])}
             unknown = found and any(gpu not in found for rank in ranks for gpu in rank.gpus)
             indices = _indices(node) if unknown else {}
         if found:

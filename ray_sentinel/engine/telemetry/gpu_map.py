@@ -50,14 +50,16 @@ def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
     values: list[float | None] = []
     ages: list[int | None] = []
     for gpu in gpus:
-        value, at = found.get(gpu, (None, now))
-        values.append(round(value, DIGITS.get(quantity, 0)) if value is not None else None)
-        ages.append(max(0, round(now - at)) if value is not None else None)
+        value, at = found.get(gpu, (math.nan, now))
+        known = math.isfinite(value)
+        values.append(round(value, DIGITS.get(quantity, 0)) if known else None)
+        ages.append(max(0, round(now - at)) if known else None)
     return GpuRow(host=node.host, gpus=tuple(gpus), values=tuple(values), ages=tuple(ages))
 
 
 def newest_values(node: NodeTelemetry, quantity: GpuQuantity) -> dict[str, tuple[float, float]]:
-    """The newest value of each GPU that has one, and when it was sampled."""
+    """The newest value of each GPU, and when it was sampled; NaN where what it is divided by is not
+    known."""
     name, whole = SERIES[quantity]
     found = _by_gpu(node, name, TYPES.get(quantity, ""))
     wholes = _by_gpu(node, whole) if whole else {}
@@ -67,8 +69,7 @@ def newest_values(node: NodeTelemetry, quantity: GpuQuantity) -> dict[str, tuple
         if whole:
             most = wholes[gpu].last if gpu in wholes else math.nan
             value = value / most if most > 0 else math.nan
-        if math.isfinite(value):
-            values[gpu] = value, series.at
+        values[gpu] = value, series.at
     return values
 
 

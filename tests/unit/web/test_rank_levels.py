@@ -98,4 +98,4 @@ def test_ranks_whose_level_stays_are_not_sent() -> None:
     before, after = (in_levels(now, rank_gpus(now, "power")) for _ in range(2))
     assert changes(before, after) == []
     after["jobs"][0][77] = 3
-    assert changes(before, after) == [[["jobs", 0], [77], [3]]]
+    assert changes(before, after) == [[("jobs", 0), [77], [3]]]
