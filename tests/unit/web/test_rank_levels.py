@@ -13,6 +13,7 @@ import pytest
 
 from ray_sentinel.http.server import Request
 from ray_sentinel.model.gpus import GpuQuantity, HostRankGpus, RankGpus
+from ray_sentinel.model.status import Status
 from ray_sentinel.web.changes import changes
 from ray_sentinel.web.incidents import UnknownQuestion
 from ray_sentinel.web.packing import PACKING_LEVEL
@@ -72,6 +73,10 @@ def test_the_page_has_levels_only_where_they_are_asked_for(query: str) -> None:
         assert told["levels"]["jobs"][0][3] == STALE, "on the last node, which is silent"
 
 
+def source_of(now: Status, second: int) -> PageSource:
+    return PageSource(lambda: now, tuple, rank_gpus=partial(rank_gpus, now, second=second))
+
+
 def size(told: Any) -> int:
     return len(gzip.compress(msgspec.json.encode(told), PACKING_LEVEL))
 
@@ -81,11 +86,7 @@ def test_a_second_of_thousands_of_ranks_that_all_step_stays_small(quantity: GpuQ
     seconds = [scattered(RANKS)]
     for seed in range(3):
         seconds.append(a_second_later(seconds[-1], seed))
-    looks = [
-        looked(PageSource(lambda now=now: now, tuple, rank_gpus=partial(rank_gpus, now, second=at)),
-               (quantity,))
-        for at, now in enumerate(seconds)
-    ]  # fmt: skip
+    looks = [looked(source_of(now, second=at), (quantity,)) for at, now in enumerate(seconds)]
     assert sum(map(size, looks[0].values())) < 100_000
     for before, after in pairwise(looks):
         both = [changes(before[name], after[name]) for name in after]
