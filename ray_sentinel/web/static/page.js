@@ -280,4 +280,4 @@ poll(PULSE_SECONDS, async () => {
 }, (error) => trouble("lanes", untold("The lanes", error, lanes && lanes.end)));
 
 addEventListener("resize", showLanes);
-new ResizeObserver(showPulse).observe(document.getElementById("pulse"));
+new ResizeObserver(() => afterFrame(showPulse)).observe(document.getElementById("pulse"));
