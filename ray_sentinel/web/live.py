@@ -45,6 +45,8 @@ FRESH_SECONDS = 2.0
 """Greatest age in seconds of a picture with which a new stream may begin."""
 PAGE = ""
 """The name of the part that every client gets."""
+PAGE_EVENTS, MORE_EVENTS = ("whole", "change"), ("levels", "level-change")
+"""The names of the events of that part, and of one that a client has chosen."""
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """Header of a gzip stream without a name or a time (RFC 1952, 2.3)."""
 
@@ -64,17 +66,18 @@ class StreamEvent:
 
 class Part:
     """One part of what was seen at one moment, and how it differs from the same part in the picture
-    before (that of number ``before``), which ``earlier`` is."""
+    before."""
 
-    def __init__(
-        self, names: tuple[str, str], told: Any, earlier: Any = None, before: int | None = None
-    ) -> None:
-        """``names`` are those of both events."""
-        self.told, self._before = told, before
+    def __init__(self, name: str, told: Any, before: Picture | None) -> None:
+        earlier = before.part(name) if before is not None else None
+        self.told = told
+        self._before = before.number if before is not None and earlier is not None else None
+        whole, change = PAGE_EVENTS if name == PAGE else MORE_EVENTS
         # Even if no client is new: what cannot be encoded fails here, where failures are handled.
-        whole, change = names
         self._whole = StreamEvent(whole, told)
-        self._change = StreamEvent(change, changes(told if before is None else earlier, told))
+        self._change = StreamEvent(
+            change, changes(earlier.told if earlier is not None else told, told)
+        )
 
     def event(self, known: int | None) -> StreamEvent:
         """The event for a client that was last sent this part in the picture of that number."""
@@ -88,24 +91,11 @@ class Picture:
         self, number: int, told: Mapping[str, Any], at: float, before: Picture | None = None
     ) -> None:
         self.number, self.at = number, at
-        self._parts = {
-            name: _part(_NAMES if name == PAGE else _LEVEL_NAMES, one, name, before)
-            for name, one in told.items()
-        }
+        self._parts = {name: Part(name, one, before) for name, one in told.items()}
 
     def part(self, name: str) -> Part | None:
         """None if nobody wanted it when it was looked for."""
         return self._parts.get(name)
-
-
-_NAMES, _LEVEL_NAMES = ("whole", "change"), ("levels", "level-change")
-
-
-def _part(names: tuple[str, str], told: Any, name: str, before: Picture | None) -> Part:
-    earlier = before.part(name) if before is not None else None
-    if before is None or earlier is None:
-        return Part(names, told)
-    return Part(names, told, earlier.told, before.number)
 
 
 class Live:

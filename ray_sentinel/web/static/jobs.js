@@ -122,7 +122,7 @@ function fillCard(mine, job, incidents) {
     isDense: by === "node" || isOfGroups, look: drawn, scale, levels: job.levels,
     accused: accusedOf(job, incidents), rankLink: linkTo, nodeLink: (host) => nodeLink(job, host) });
   const { ends, entries } = legendOf(job, drawn, scale);
-  const notes = [...(mine.picture.isOfNodes ? ["A cell is a node, as its worst rank is."] : []),
+  const notes = [...(mine.picture.isOfNodes ? [`A cell is a node, as ${LOOKS[drawn].quantity ? "the least of its GPUs" : "its worst rank"} is.`] : []),
     ...(isOfGroups ? [asTold(grouped.get(keyOf(job)), job)] : [])];
   refill(mine.legend, [drawn, ends, entries, notes], () => [...ends.map((pair) => ramp(pair, LOOKS[drawn])),
     ...entries.map(([mark, text, ink]) => legendEntry(mark, text, ink)), ...notes.map((note) => el("span", {}, note))]);
