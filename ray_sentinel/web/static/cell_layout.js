@@ -6,7 +6,7 @@ const NUMBERED = { width: 34, height: 26, gap: 3, round: 4, numbered: true };
 const PLAIN = { width: 12, height: 12, gap: 3, round: 2, numbered: false };
 const TINY = { width: 7, height: 7, gap: 1, round: 0, numbered: false };
 const PAD = 4; // around all: room for what marks a cell
-const NAME = 132, NAME_NARROW = 80, NARROW = 520, LETTER = 6.8; // pixels for a group's name
+const NAME = 132, NAME_NARROW = 80, NARROW = 520, LETTER = 7.2; // pixels for a group's name
 const NAME_HEIGHT = 15, COLUMN_GAP = 18, BLOCK_GAP = 4;
 
 // Size, form and the most pixels that it may be high. A list has a line or more for each group,

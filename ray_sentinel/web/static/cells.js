@@ -102,7 +102,7 @@ function draw(view) {
   });
   context.textBaseline = "middle";
   for (let one = 0; one < looks.length; one++) if (looks[one] >= NAMED) mark(context, layout, one, ink, fills[looks[one] % NAMED]);
-  if (size.numbered) numbers(view, fills.map(([first]) => first), family);
+  if (size.numbered) numbers(view, fills, family);
   groupNames(context, layout, ink("quiet"), family);
   performance.measure("cells", { start: begun, detail: units.length });
 }
@@ -130,13 +130,18 @@ function mark(context, { size, x, y }, one, ink, layers) {
   context.stroke();
 }
 
-function numbers({ grid: { context, layout }, units, looks }, colours, family) {
-  const { size, x, y } = layout, texts = colours.map(readable);
+function numbers({ grid: { context, layout }, units, looks }, fills, family) {
+  const { size, x, y } = layout, texts = fills.map(([ground]) => readable(ground));
   context.textAlign = "center";
   context.font = `12px ${family}`;
+  context.lineWidth = 4;
   for (let one = 0; one < units.length; one++) {
-    context.fillStyle = texts[looks[one] % NAMED];
-    context.fillText(String(units[one].rank), x[one] + size.width / 2, y[one] + size.height / 2 + 0.5, size.width - 4);
+    const look = looks[one] % NAMED, [ground, ...over] = fills[look];
+    const written = [String(units[one].rank), x[one] + size.width / 2, y[one] + size.height / 2 + 0.5, size.width - 4];
+    context.strokeStyle = ground;
+    if (over.length) context.strokeText(...written); // else it would be crossed by lines
+    context.fillStyle = texts[look];
+    context.fillText(...written);
   }
 }
 

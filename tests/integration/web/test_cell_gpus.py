@@ -56,7 +56,7 @@ class Gpus:
         return rank_gpus(self.told, quantity, self.second)
 
     def choose(self, name: str) -> None:
-        pick = f"document.querySelector('#jobs input[value={name}]')"
+        pick = f"document.querySelector('#jobs input[name^=colour][value={name}]')"
         self.browser.until(f"{pick} !== null", f"{name} can be chosen")
         self.browser.run(f"{pick}.click()")
 
