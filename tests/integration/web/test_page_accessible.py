@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from ray_sentinel.model.gpus import GpuQuantity
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
@@ -32,6 +33,12 @@ FOUND = """
 axe.run().then((told) => JSON.stringify(told.violations.map((one) =>
   [one.id, one.impact, one.nodes.map((node) => node.html.slice(0, 200))])))
 """
+
+SHADED = """(() => {
+  document.querySelector('#gpus .card').className = 'card gpus %s';
+  const cells = document.querySelectorAll('#gpus td[class^=q]');
+  cells.forEach((one, at) => { one.className = `q${at %% 10}`; });
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +154,14 @@ def test_no_scene_has_a_serious_finding(
 ) -> None:  # fmt: skip
     browser.resize(width, 900)
     browser.prefer(scheme)
-    browser.complaints.clear()
+    browser.open("about:blank")
+    browser.complaints.clear()  # of a page that had gone
     with scene_of(*scene()) as page:
-        browser.open("about:blank")
         browser.open(page.link)
         browser.until("document.querySelector('#pulse svg, #jobs canvas') !== null", "it is shown")
-        browser.until("document.querySelector('#gpus .legend') !== null", "its GPUs are")
+        browser.until(
+            "document.querySelector('#gpus :is(.legend, .quiet)') !== null", "its GPUs are"
+        )
         if colour:
             choose(browser, colour)
         assert violations(browser, axe) == []
@@ -172,6 +181,19 @@ def test_what_a_coordinator_that_is_gone_has_left_can_be_read(
         browser.until("document.querySelector('#pulse svg') !== null", "it is shown")
     browser.until("document.querySelector('main.gone') !== null", "it is told")
     assert violations(browser, axe) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_shade_of_the_heat_map_can_be_read(browser: Browser, axe: str, scheme: str) -> None:
+    browser.resize(1280, 900)
+    browser.prefer(scheme)
+    browser.open("about:blank")
+    with scene_of(cluster(16)) as page:
+        browser.open(page.link)
+        browser.until("document.querySelector('#gpus table') !== null", "the heat map is shown")
+        for quantity in get_args(GpuQuantity):
+            browser.run(SHADED % quantity)
+            assert violations(browser, axe) == [], quantity
 
 
 def test_what_cannot_be_read_is_found(browser: Browser, page: Page, axe: str) -> None:
