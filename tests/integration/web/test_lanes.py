@@ -50,7 +50,7 @@ def test_lanes_are_read_and_zoomed_by_the_keyboard(tmp_path: Path) -> None:
         page.close()
 
 
-LANES = "document.querySelector('.lanes canvas')"
+LANES = "document.querySelector('#lanes canvas')"
 
 
 def test_new_answers_leave_the_canvas_the_keyboard_and_a_drag_where_they_are(
