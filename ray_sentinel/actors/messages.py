@@ -146,12 +146,13 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     ranks: tuple[Rank, ...]
     raw: bool = False
-    """Whether all recorders of each rank are wanted as the ranks wrote them; otherwise one of each,
-    in the form that ``evidence.flight_recorder.reduced`` describes."""
+    """Whether the recorders are wanted as the ranks wrote them; otherwise in the form that
+    ``evidence.flight_recorder.reduced`` describes."""
     judged: bool = False
     """Of that form, only what is read to judge a hang or a failure."""
-    known: tuple[bytes, ...] = ()
-    """The digests that the coordinator has, in the order of ``ranks``; an empty one for none."""
+    known: tuple[tuple[bytes, ...], ...] = ()
+    """For each of ``ranks``, in their order, the digests that the coordinator has of its recorders,
+    in the order of ``Dump.place``; an empty one for none."""
     most_bytes: int = 0
     """Most bytes of all dumps in the answer."""
     after: float = 0.0
@@ -174,6 +175,9 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     data: bytes
     """The dump; empty where the coordinator has it already."""
+    place: int = 0
+    """Its place among the recorders of the rank: NCCL's is the first in a PyTorch that has it, and
+    that of all other libraries follows."""
     pickled: bool = False
     """Whether a raw dump is a pickle, as PyTorch's watchdog writes it; otherwise JSON."""
     digest: bytes = b""

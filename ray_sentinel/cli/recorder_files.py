@@ -236,12 +236,14 @@ def _size(path: Path) -> int:
 def _choose(
     found: dict[Family, dict[int, Path]], ignored: list[str]
 ) -> tuple[dict[int, Path], list[dict[int, Path]]]:
-    """The largest set by name with every set that repeats none of its ranks; and the others.
+    """The largest set by name with every set that repeats none of its ranks; and the others. Sets
+    whose names begin alike are put together first: they are of one recorder.
 
     Files that hold something count for more than empty ones, which may be marks of a script's, and
     of two sets alike the one that holds more. Single files of another prefix
     beside a real set are strays, not ranks.
     """
+    found = _of_one_recorder(found)
     sizes = {family: [_size(path) for path in paths.values()] for family, paths in found.items()}
 
     def order(family: Family) -> tuple[int, int, int, Family]:
@@ -264,6 +266,19 @@ def _choose(
             for path in more.values()
         ]
     return dict(sorted(result.items())), others
+
+
+def _of_one_recorder(found: dict[Family, dict[int, Path]]) -> dict[Family, dict[int, Path]]:
+    """The sets, without those whose ranks another with the same prefix lacks: these are in it."""
+    joined: dict[Family, dict[int, Path]] = {}
+    for (prefix, suffix), paths in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+        beside = (more for family, more in joined.items() if family[0] == prefix)
+        whole = next((more for more in beside if not more.keys() & paths.keys()), None)
+        if whole is None:
+            joined[prefix, suffix] = dict(paths)
+        else:
+            whole |= paths
+    return joined
 
 
 def _pattern(family: Family) -> str:

@@ -62,7 +62,9 @@ _SKIPPED = (
 )
 SKIPPED_SUFFIXES = frozenset(f".{suffix}" for suffix in _SKIPPED.split())
 """The suffixes of files that are not logs."""
-_SKIPPED_NAMES = re.compile(r"^(?:events\.out\.tfevents|_dump_\d+|core\.\d+|LICENSE|README)")
+_SKIPPED_NAMES = re.compile(
+    r"^(?:events\.out\.tfevents|_dump_(?:others_)?\d+|core\.\d+|LICENSE|README)"
+)
 
 
 def file_kind(path: PurePath) -> str:

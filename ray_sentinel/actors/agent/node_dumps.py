@@ -39,7 +39,7 @@ RANK_SECONDS = 5.0
 LEAVE_SECONDS = 1.0
 """Seconds that a rank which an exception ends has to leave its recorders."""
 _MOST_SEEN = 8192
-"""Ranks and forms of which is remembered what they answered last."""
+"""Recorders and forms of which is remembered what was answered last."""
 
 RecordOf = Callable[[int, int], RecordView | None]
 Source = Callable[[], Iterator[RecorderDump]]
@@ -63,8 +63,8 @@ class NodeDumps:
         self.recorders = Recorders() if recorders is None else recorders
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="ray-sentinel-dumps")
         self._reading = threading.Lock()
-        self._seen: dict[tuple[ProcessId, Form], tuple[bytes, bytes]] = {}
-        """Digests of a rank's dump as it wrote it, and of a reduced form."""
+        self._seen: dict[tuple[ProcessId, Form, int], tuple[bytes, bytes]] = {}
+        """Digests of a rank's dump, by its place, as it wrote it, and of a reduced form."""
 
     def note(self, ranks: Iterable[Rank]) -> None:
         """Record where the living ranks write their recorders."""
@@ -88,10 +88,7 @@ class NodeDumps:
                     if request.raw:
                         _add_raw(answer, rank, source.result())
                     else:
-                        small, wrote = self._reduced(
-                            rank, source.result(), form, known, reducer, end
-                        )
-                        self._add(answer, rank, form, small, known.get(rank, b""), wrote)
+                        self._add(answer, rank, source.result(), form, known, reducer, end)
                 except SentinelError as error:
                     answer.problems.append(self._no(rank, str(error)))
         finally:
@@ -126,31 +123,32 @@ class NodeDumps:
             except SentinelError as second:
                 raise NoDumpError(f"{error}; {second}") from second
 
-    def _reduced(
+    def _add(
         self,
+        answer: _Answer,
         rank: Rank,
         source: Source,
         form: Form,
-        known: Mapping[Rank, bytes],
+        known: Mapping[Rank, tuple[bytes, ...]],
         reducer: DumpReducer,
         end: float,
-    ) -> tuple[bytes, bytes]:
-        """The reduced form of what the rank wrote, and its digest; no form where nobody needs
-        it."""
-        dump = next(source(), None)
-        if dump is None:
-            raise NoDumpError("it wrote nothing")
-        wrote = _digest(dump.data)
-        if (sent := known.get(rank)) and self._seen.get((rank.process, form)) == (wrote, sent):
-            return b"", wrote
-        return reducer.reduce(dump.data, end - time.monotonic(), form), wrote
-
-    def _add(
-        self, answer: _Answer, rank: Rank, form: Form, small: bytes, known: bytes, wrote: bytes
     ) -> None:
-        sent = answer.add_reduced(rank.id.rank, small, known)
-        self._seen.pop((rank.process, form), None)
-        self._seen[rank.process, form] = (wrote, sent)
+        """Add each recorder of the rank in its reduced form, or its digest alone where that is
+        known. Raises SentinelError."""
+        place = -1
+        for place, dump in enumerate(source()):
+            wrote, key = _digest(dump.data), (rank.process, form, place)
+            sent = known[rank][place] if place < len(known.get(rank, ())) else b""
+            small = b""
+            if not sent or self._seen.get(key) != (wrote, sent):
+                small = reducer.reduce(dump.data, end - time.monotonic(), form)
+            self._note_seen(key, (wrote, answer.add_reduced(rank.id.rank, place, small, sent)))
+        if place < 0:
+            raise NoDumpError("it wrote nothing")
+
+    def _note_seen(self, key: tuple[ProcessId, Form, int], digests: tuple[bytes, bytes]) -> None:
+        self._seen.pop(key, None)
+        self._seen[key] = digests
         while len(self._seen) > _MOST_SEEN:
             del self._seen[next(iter(self._seen))]
 
@@ -173,14 +171,15 @@ class _Answer:
         self._room -= len(dump.data)
         self.dumps.append(dump)
 
-    def add_reduced(self, rank: int, data: bytes, known: bytes) -> bytes:
+    def add_reduced(self, rank: int, place: int, data: bytes, known: bytes) -> bytes:
         """Add a reduced dump, and return the digest of what is sent. If the whole is too large,
         operations that went well are left out. Without ``data``, the dump is the ``known`` one.
         Raises NoDumpError if there is no room for it."""
         if len(data) > self._room:
             data = without_operations(data)
         digest = _digest(data) if data else known
-        self.add(Dump(rank=rank, data=b"" if digest == known else data, digest=digest))
+        data = b"" if digest == known else data
+        self.add(Dump(rank=rank, place=place, data=data, digest=digest))
         return digest
 
     @property
@@ -209,8 +208,8 @@ def _as_they_come(
 
 
 def _add_raw(answer: _Answer, rank: Rank, source: Source) -> None:
-    for dump in source():
-        answer.add(Dump(rank=rank.id.rank, data=dump.data, pickled=dump.pickled))
+    for place, dump in enumerate(source()):
+        answer.add(Dump(rank=rank.id.rank, place=place, data=dump.data, pickled=dump.pickled))
 
 
 def _from_disk(found: FoundDump) -> Iterator[RecorderDump]:

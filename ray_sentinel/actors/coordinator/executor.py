@@ -26,7 +26,7 @@ from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
-from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps, DumpSets
 from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.gathering.group_book import GroupBook
 from ray_sentinel.actors.coordinator.gathering.job_stacks import gather_look
@@ -72,6 +72,7 @@ from ray_sentinel.engine.incidents.asking import capture_seconds, may_be_thoroug
 from ray_sentinel.engine.incidents.lifecycle import OPEN
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
+from ray_sentinel.evidence.flight_recorder.libraries import combine
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import (
@@ -302,9 +303,9 @@ class Executor:
         return self._outputs.of(writer_of(rank))
 
     def _ask_recorder(self, action: AskRecorder) -> None:
-        by_rank, problems = self._dumps.judged(action.ranks)
+        sets, problems = self._dumps.judged(action.ranks)
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
-        facts = _explained(action, by_rank, size or None) if by_rank else None
+        facts = _explained(action, sets, size or None) if sets else None
         self.feed(
             RecorderExplained(
                 time=self._clock.now(),
@@ -314,15 +315,17 @@ class Executor:
             )
         )
         # The verdict does not wait for it: of thousands of ranks it takes a second.
-        self.groups.add(action.ranks, by_rank, self._clock.now())
+        if sets:
+            self.groups.add(action.ranks, _main(sets), self._clock.now())
 
     def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
-        by_rank, _ = self._dumps.reduced(action.ranks)
-        self.groups.add(action.ranks, by_rank, self._clock.now())
+        sets, _ = self._dumps.reduced(action.ranks)
         hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
         facts = None
-        if by_rank:
-            facts = stragglers.explain(by_rank, hosts=hosts, offsets=action.offsets)
+        if sets:
+            dumps = _main(sets)
+            self.groups.add(action.ranks, dumps, self._clock.now())
+            facts = stragglers.explain(dumps, hosts=hosts, offsets=action.offsets)
         return StragglersFound(
             time=self._clock.now(), job=action.job, attempt=action.attempt, facts=facts
         )
@@ -441,7 +444,8 @@ class Executor:
         whole = {dump.rank for dump in dumps}
         everyone = (*action.suspects, *action.waiters, *action.others)
         reduced, more = self._dumps.reduced(r for r in everyone if r.id.rank not in whole)
-        files |= {f"flight_recorder/_dump_{rank}.reduced": data for rank, data in reduced.items()}
+        for place, one in reduced.items():
+            files |= {f"flight_recorder/{_stem(place)}{n}.reduced": d for n, d in one.items()}
         return files, [*problems, *(line for line in more if line not in problems)]
 
     def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
@@ -543,12 +547,20 @@ def limited(action: Capture, most: int) -> Capture:
     )
 
 
-def _explained(
-    action: AskRecorder, by_rank: dict[int, bytes], world_size: int | None
-) -> RecorderFacts:
+def _main(sets: DumpSets) -> dict[int, bytes]:
+    """NCCL's dumps where it has recorded anything, else those of the other libraries."""
+    return next(iter(sets.values()))
+
+
+def _explained(action: AskRecorder, sets: DumpSets, world_size: int | None) -> RecorderFacts:
+    found = [_explain(action, dumps, world_size) for dumps in sets.values()]
+    return combine(found) if len(found) > 1 else found[0]
+
+
+def _explain(action: AskRecorder, dumps: dict[int, bytes], world_size: int | None) -> RecorderFacts:
     if not action.failed:
-        return flight_recorder.explain(by_rank, world_size=world_size)
-    return flight_recorder.explain_failed(by_rank, overrun=action.overrun, world_size=world_size)
+        return flight_recorder.explain(dumps, world_size=world_size)
+    return flight_recorder.explain_failed(dumps, overrun=action.overrun, world_size=world_size)
 
 
 def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
@@ -557,4 +569,9 @@ def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
 
 def _dump_name(dump: Dump) -> str:
     """The name that PyTorch gives to what its watchdog writes; for JSON the name says so."""
-    return f"_dump_{dump.rank}" + ("" if dump.pickled else ".json")
+    return f"{_stem(dump.place)}{dump.rank}" + ("" if dump.pickled else ".json")
+
+
+def _stem(place: int) -> str:
+    """What the names of one recorder's files begin with, so that its files are read together."""
+    return "_dump_others_" if place else "_dump_"

@@ -21,6 +21,7 @@ from ray_sentinel.actors.coordinator.gathering.cluster_dumps import (
     BYTES_A_SECOND,
     RECORDER_SECONDS,
     ClusterDumps,
+    DumpSets,
 )
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
 from ray_sentinel.cli.recorder_files import find
@@ -28,7 +29,15 @@ from ray_sentinel.engine.incidents.lifecycle import recorders_overdue
 from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.rank.own_process import start_ticks
+from ray_sentinel.progress.rank.writer import ProgressWriter
+from ray_sentinel.progress.reader import RecordReader
+from ray_sentinel.progress.requests import (
+    RECORDER_JSON_ANSWER,
+    RECORDER_PICKLE_ANSWER,
+    answer_name,
+)
 from tests.support.waiting import eventually
 
 WORLD = 16
@@ -105,19 +114,27 @@ def cluster(agents: InProcess) -> ClusterDumps:
     return ClusterDumps(cast(Agents, agents))
 
 
+def alone(sets: DumpSets) -> dict[int, bytes]:
+    """The dumps of ranks that have one recorder each."""
+    ((place, dumps),) = sets.items()
+    assert place == 0
+    return dumps
+
+
 def test_what_is_sent_explains_the_same_and_only_changes_are_sent_again(
     on_disk: RanksOnDisk, agents: InProcess
 ) -> None:
     dumps = cluster(agents)
-    found, problems = dumps.reduced(on_disk.ranks)
+    sets, problems = dumps.reduced(on_disk.ranks)
+    found = alone(sets)
     assert problems == []
     assert explain(found) == explain(RAW)
     assert agents.sent < sum(map(len, RAW.values())) // 20
     again, problems = dumps.reduced(on_disk.ranks)
-    assert (again, problems) == (found, [])
+    assert (alone(again), problems) == (found, [])
     assert agents.sent < 64 * WORLD
     (on_disk.folder / "_dump_3").write_bytes(RAW[4])
-    changed, _ = dumps.reduced(on_disk.ranks)
+    changed = alone(dumps.reduced(on_disk.ranks)[0])
     assert {rank for rank in found if changed[rank] != found[rank]} == {3}
     assert changed[3] == reduce(RAW[4])
 
@@ -129,15 +146,16 @@ def test_what_is_judged_explains_the_same_and_is_told_apart_from_the_whole(
     for number, data in raw.items():
         (on_disk.folder / f"_dump_{number}").write_bytes(data)
     dumps = cluster(agents)
-    judged, problems = dumps.judged(on_disk.ranks)
+    sets, problems = dumps.judged(on_disk.ranks)
+    judged = alone(sets)
     small = agents.sent
     assert problems == []
     assert explain(judged) == explain(raw)
-    whole, _ = dumps.reduced(on_disk.ranks)
+    whole = alone(dumps.reduced(on_disk.ranks)[0])
     assert whole == {rank: reduce(data) for rank, data in raw.items()}
     assert small < agents.sent // 2
     for asked, found in ((dumps.judged, judged), (dumps.reduced, whole)):
-        assert asked(on_disk.ranks) == (found, [])
+        assert asked(on_disk.ranks) == ({0: found}, [])
         assert agents.sent < 64 * WORLD
 
 
@@ -152,7 +170,7 @@ def test_a_dump_that_is_known_no_more_is_asked_for_whole(
 ) -> None:
     now = [0.0]
     dumps = ClusterDumps(cast(Agents, agents), lambda: now[0])
-    found, _ = dumps.reduced(on_disk.ranks)
+    found = alone(dumps.reduced(on_disk.ranks)[0])
     now[0] += cluster_dumps.KEPT_SECONDS + 1.0
     dumps.reduced(on_disk.ranks[:1])
     assert len(dumps.kept) == 1
@@ -188,7 +206,8 @@ def test_nodes_share_what_the_cluster_may_send(
     on_disk: RanksOnDisk, agents: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_dumps, "CLUSTER_BYTES", 4000)
-    found, problems = cluster(agents).reduced(on_disk.ranks)
+    sets, problems = cluster(agents).reduced(on_disk.ranks)
+    found = alone(sets)
     assert {request.most_bytes for request in agents.asked} == {2000}
     assert sum(map(len, found.values())) <= 4000
     assert len(found) + len(problems) == WORLD
@@ -199,7 +218,8 @@ def test_ranks_without_a_dump_and_with_a_bad_one_are_named(
 ) -> None:
     (on_disk.folder / "_dump_5").unlink()
     (on_disk.folder / "_dump_7").write_bytes(b"\x80\x02garbage")
-    found, problems = cluster(agents).reduced(on_disk.ranks)
+    sets, problems = cluster(agents).reduced(on_disk.ranks)
+    found = alone(sets)
     assert len(problems) == 1
     assert problems[0].startswith("rank 5 on host1: no flight recorder: it is not attached; ")
     raw = {rank: data for rank, data in RAW.items() if rank != 5} | {7: b"\x80\x02garbage"}
@@ -239,6 +259,120 @@ def test_a_bundle_of_raw_and_reduced_dumps_explains_what_all_raw_ones_do(tmp_pat
     files = find([str(tmp_path)])
     assert (len(files.paths), files.ignored, files.others) == (WORLD, [], [])
     assert explain(files.dumps()) == explain(RAW)
+
+
+GPU_JOB = Path("tests/fixtures/flight_recorder/gloo_in_a_gpu_job")
+"""Two ranks of a PyTorch with CUDA that talk by gloo: NCCL's recorder is there, and empty."""
+
+
+class AttachedRanks:
+    """Two ranks that attached, each with an NCCL recorder and one of the other libraries, and one
+    node for each."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(node_dumps, "ask_flight_recorder", lambda *_, **__: None)
+        self._writers = [
+            ProgressWriter.open(RankIdentity(job="gpu", rank=number), [folder]) for number in (0, 1)
+        ]
+        self._reader = RecordReader([folder])
+        self.views = {cast(Any, view.identity).rank: view for view in self._reader.scan()}
+        self.nodes = {
+            f"node{n}": NodeDumps(f"host{n}", lambda pid, _: self.views[pid], 8) for n in (0, 1)
+        }
+        self.ranks = tuple(
+            Rank(
+                id=RankId(job="gpu", attempt=0, rank=number),
+                process=ProcessId(host="h", pid=number, start=1),
+                node=f"node{number}",
+            )
+            for number in (0, 1)
+        )
+        self.sent = 0
+
+    def left(self, rank: int, nccl: bytes, others: bytes) -> None:
+        path = self.views[rank].path
+        for answer, data in ((RECORDER_PICKLE_ANSWER, nccl), (RECORDER_JSON_ANSWER, others)):
+            path.with_name(answer_name(path.name, answer)).write_bytes(data)
+
+    def ask(
+        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
+    ) -> tuple[dict[str, bytes], list[str]]:
+        answers = {node: pack(self.nodes[node].gather(asked)) for node, asked in requests.items()}
+        self.sent = sum(map(len, answers.values()))
+        return answers, []
+
+    def close(self) -> None:
+        self._reader.close()
+        for node in self.nodes.values():
+            node.close()
+        for writer in self._writers:
+            writer.close()
+
+
+@pytest.fixture
+def attached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AttachedRanks]:
+    made = AttachedRanks(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def of_the_job(name: str, rank: int) -> bytes:
+    return (GPU_JOB / name.format(rank)).read_bytes()
+
+
+def test_a_job_on_gpus_that_talks_by_gloo_is_judged_by_the_recorder_that_holds_something(
+    attached: AttachedRanks,
+) -> None:
+    for rank in (0, 1):
+        attached.left(rank, of_the_job("_dump_{}", rank), of_the_job("_dump_others_{}.json", rank))
+    dumps = ClusterDumps(cast(Agents, attached))
+    sets, problems = dumps.judged(attached.ranks)
+    assert problems == []
+    assert [*sets] == [1]
+    facts = explain(sets[1], world_size=2)
+    assert (facts.kind, [culprit.rank for culprit in facts.culprits]) == ("not-enqueued", [1])
+    first = attached.sent
+    assert dumps.judged(attached.ranks) == (sets, [])
+    assert attached.sent < first // 2, "what has not changed is sent as digests"
+    raw, _ = dumps.raw(attached.ranks)
+    told = [(dump.rank, dump.place, dump.pickled) for dump in raw]
+    assert sorted(told) == [(0, 0, True), (0, 1, False), (1, 0, True), (1, 1, False)]
+
+
+def test_both_recorders_are_judged_where_both_hold_something(attached: AttachedRanks) -> None:
+    for rank in (0, 1):
+        attached.left(rank, RAW[rank], of_the_job("_dump_others_{}.json", rank))
+    sets, _ = ClusterDumps(cast(Agents, attached)).reduced(attached.ranks)
+    assert [*sets] == [0, 1]
+    assert sets[0] == {rank: reduce(RAW[rank]) for rank in (0, 1)}
+
+
+def test_recorders_that_hold_nothing_are_one_set(attached: AttachedRanks) -> None:
+    for rank in (0, 1):
+        empty = of_the_job("_dump_{}", rank)
+        attached.left(rank, empty, b'{"entries": []}')
+    sets, problems = ClusterDumps(cast(Agents, attached)).judged(attached.ranks)
+    assert ([*sets], [*sets[0]], problems) == ([0], [0, 1], [])
+
+
+def test_a_bundle_of_both_recorders_keeps_them_apart(tmp_path: Path) -> None:
+    """Of the suspects as they wrote them, of all others in the reduced form."""
+    for rank in (0, 1):
+        for name in ("_dump_{}", "_dump_others_{}.json"):
+            data, stem = of_the_job(name, rank), name.format(rank).removesuffix(".json")
+            whole = rank == 1
+            path = tmp_path / (name.format(rank) if whole else f"{stem}.reduced")
+            path.write_bytes(data if whole else reduce(data))
+    files = find([str(tmp_path)])
+    assert {path.name for path in files.paths.values()} == {
+        "_dump_others_0.reduced",
+        "_dump_others_1.json",
+    }
+    assert [{path.name for path in other.values()} for other in files.others] == [
+        {"_dump_0.reduced", "_dump_1"}
+    ]
+    facts = explain(files.dumps(), world_size=2)
+    assert [culprit.rank for culprit in facts.culprits] == [1]
 
 
 def test_dumps_travel_as_they_are() -> None:
@@ -311,7 +445,7 @@ def test_a_slow_node_keeps_its_distance_and_digests_need_no_turn(on_disk: RanksO
         whole = node.gather(raw)
         assert waited[1:] == [raw.turn(sum(len(dump.data) for dump in whole.dumps))]
         digests = {dump.rank: dump.digest for dump in first.dumps}
-        known = tuple(digests[rank.id.rank] for rank in mine)
+        known = tuple((digests[rank.id.rank],) for rank in mine)
         again = node.gather(msgspec.structs.replace(request, known=known, after=60.0))
     finally:
         node.close()

@@ -3,6 +3,10 @@
 Explanations use the reduced form, which each node makes of its own ranks' dumps; a hang or a
 failure is judged by a part of that, a tenth. For a rank whose dump has not changed, only its digest
 is sent. Raw dumps are for people: of few ranks.
+
+A rank has up to two recorders: NCCL's, and that of the other libraries. They are kept apart, for
+each numbers its operations by itself, and one may hold nothing: in a job that trains on GPUs and
+talks by gloo it is NCCL's that does.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import msgspec
 
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, unpack
+from ray_sentinel.evidence.flight_recorder.libraries import library
 from ray_sentinel.evidence.flight_recorder.reduced import Form
 from ray_sentinel.model.identity import ProcessId, Rank
 
@@ -32,8 +37,15 @@ second. It is not a strict limit: nodes differ in how long they need, and in how
 RAW_NODE_BYTES = 64 << 20
 RAW_CLUSTER_BYTES = 128 << 20
 """Most bytes of raw dumps from one node (``RAW_NODE_BYTES``), and from all nodes together."""
+MOST_RECORDERS = 2
+"""Of one rank."""
 KEPT_SECONDS = 300.0
 """Seconds for which a dump is kept, so that an agent can answer with its digest alone."""
+
+
+DumpSets = dict[int, dict[int, bytes]]
+"""Reduced dumps by rank, for each place (``Dump.place``) at which any rank has recorded anything,
+in that order; where none has, one set that shows it; empty if nobody answered."""
 
 
 class _Kept(msgspec.Struct):
@@ -49,14 +61,14 @@ class ClusterDumps:
     def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._agents = agents
         self._monotonic = monotonic
-        self.kept: dict[tuple[ProcessId, Form], _Kept] = {}
+        self.kept: dict[tuple[ProcessId, Form, int], _Kept] = {}
         self._lock = threading.Lock()
 
-    def reduced(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
-        """Whole reduced dumps by rank, and a line for each rank without one."""
+    def reduced(self, ranks: Iterable[Rank]) -> tuple[DumpSets, list[str]]:
+        """Whole reduced dumps, and a line for each rank without one."""
         return self._reduced(ranks, "whole")
 
-    def judged(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
+    def judged(self, ranks: Iterable[Rank]) -> tuple[DumpSets, list[str]]:
         """``reduced``, with only the part that is read to judge a hang or a failure."""
         return self._reduced(ranks, "judged")
 
@@ -65,12 +77,13 @@ class ClusterDumps:
         answers, problems = self._ask(by_node(ranks), None)
         return [dump for answer in answers.values() for dump in answer.dumps], problems
 
-    def _reduced(self, ranks: Iterable[Rank], form: Form) -> tuple[dict[int, bytes], list[str]]:
+    def _reduced(self, ranks: Iterable[Rank], form: Form) -> tuple[DumpSets, list[str]]:
         nodes = by_node(ranks)
         answers, problems = self._ask(nodes, form)
         with self._lock:
-            found = self._by_rank(nodes, form, answers, problems)
-        return found, problems
+            found = self._by_place(nodes, form, answers, problems)
+        telling = {place: dumps for place, dumps in sorted(found.items()) if _tells(dumps)}
+        return telling or dict(sorted(found.items())[:1]), problems
 
     def _ask(
         self, nodes: Mapping[str, Sequence[Rank]], form: Form | None
@@ -89,7 +102,7 @@ class ClusterDumps:
                     ranks=tuple(asked),
                     raw=form is None,
                     judged=form == "judged",
-                    known=tuple(self._digest(rank, form) for rank in asked) if form else (),
+                    known=tuple(self._digests(rank, form) for rank in asked) if form else (),
                     most_bytes=share,
                     after=turns[node],
                 )
@@ -103,34 +116,34 @@ class ClusterDumps:
             problems += answer.problems
         return answers, problems
 
-    def _digest(self, rank: Rank, form: Form) -> bytes:
-        kept = self.kept.get((rank.process, form))
-        return kept.digest if kept is not None else b""
+    def _digests(self, rank: Rank, form: Form) -> tuple[bytes, ...]:
+        kept = [self.kept.get((rank.process, form, place)) for place in range(MOST_RECORDERS)]
+        return tuple(one.digest if one is not None else b"" for one in kept)
 
-    def _by_rank(
+    def _by_place(
         self,
         nodes: Mapping[str, Sequence[Rank]],
         form: Form,
         answers: Mapping[str, Dumps],
         problems: list[str],
-    ) -> dict[int, bytes]:
-        found: dict[int, bytes] = {}
+    ) -> dict[int, dict[int, bytes]]:
+        found: dict[int, dict[int, bytes]] = {}
         now = self._monotonic()
         for node, answer in answers.items():
             processes = {rank.id.rank: rank.process for rank in nodes[node]}
             for dump in answer.dumps:
                 process = processes.get(dump.rank)
-                if process is None:
+                if process is None or not 0 <= dump.place < MOST_RECORDERS:
                     continue  # of a rank that was not asked about
-                kept = self.kept.pop((process, form), None)
+                kept = self.kept.pop((process, form, dump.place), None)
                 if dump.data:
                     kept = _Kept(dump.digest, dump.data, now)
                 elif kept is None or kept.digest != dump.digest:
                     problems.append(f"rank {dump.rank}: its dump is known no more; asked again")
                     continue
                 kept.at = now
-                self.kept[process, form] = kept
-                found[dump.rank] = kept.data
+                self.kept[process, form, dump.place] = kept
+                found.setdefault(dump.place, {})[dump.rank] = kept.data
         self._forget()
         return found
 
@@ -143,3 +156,8 @@ class ClusterDumps:
                 break  # those that follow are younger
             size -= len(kept.data)
             del self.kept[key]
+
+
+def _tells(dumps: Mapping[int, bytes]) -> bool:
+    """Whether any of these dumps holds an operation. Recorders without any are all alike."""
+    return bool(library(dict(enumerate(dict.fromkeys(dumps.values())))))
