@@ -81,6 +81,9 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     working: bool = False
     """Whether its main thread computes and waits in between. No hang does that, and no loop that
     never leaves the CPU, however crowded the machine is."""
+    traced_until: float = 0.0
+    """Until then a debugger may hold it, for seconds: one that polls without rest seems to work in
+    turns meanwhile."""
     running_looks: int = 0
     """Successive looks that found the main thread runnable and hardly ever asleep."""
     worked_at: float = NEVER
@@ -210,7 +213,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         switches = (process.main_switches - last.main_switches) / elapsed
         self.spinning = share > SPIN_CPU_SHARE
         self.running_looks = self.running_looks + 1 if _never_rests(process, last) else 0
-        if self._computes(share, switches) and not self.spinning:
+        if self._computes(share, switches) and not self.spinning and at >= self.traced_until:
             self.worked_at = at
         self.working = at - self.worked_at < WORK_LASTS and not self.restless
         used = process.cpu_seconds - last.cpu_seconds

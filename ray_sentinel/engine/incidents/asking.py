@@ -111,6 +111,9 @@ def capture(
         if view.rank.id not in suspects and fact is not None:
             waiters.setdefault(fact.signature, view.rank)
     picked = {rank.process for rank in (*chosen, *waiters.values())}
+    for view in live:
+        if view.rank.process in picked:
+            view.traced_until = case.job.disturbed_until
     action = Capture(
         incident=case.incident,
         suspects=tuple(chosen),

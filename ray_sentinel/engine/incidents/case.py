@@ -10,7 +10,7 @@ from ray_sentinel.engine.incidents.milestones import added, of_progress
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.last_lines import with_last_lines
-from ray_sentinel.evidence.stacks import Movement, movement
+from ray_sentinel.evidence.stacks import Movement, movement, with_kernels
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
@@ -80,6 +80,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     captures: int = 0
     captured_at: float | None = None
     capturing: bool = False
+    traced: tuple[ProcessId, ...] = ()
+    """Processes whose deeper stacks have been captured."""
     capture_due: float = 0.0
     """When a missing capture is no longer waited for."""
 
@@ -178,6 +180,19 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             return
         for fact in facts:
             known.setdefault(fact.process, fact)
+
+    def add_captured(self, facts: tuple[StackFact, ...]) -> bool:
+        """Add what the deeper tools show of processes that have been sampled: the kernels on their
+        devices. Sampling shows that a process waits for its device, and not for what the device
+        waits. Returns whether any were listed."""
+        self.traced = tuple(dict.fromkeys((*self.traced, *(fact.process for fact in facts))))
+        listed = {fact.process: fact for fact in facts if fact.kernels_listed}
+        found = False
+        for _, round_ in self.rounds[-2:]:  # by those it is judged who stands still
+            for process in listed.keys() & round_.keys():
+                round_[process] = with_kernels(round_[process], listed[process].kernels)
+                found = True
+        return found
 
     def nobody_suspected(self) -> bool:
         """Whether the finding is proven but accuses nobody."""

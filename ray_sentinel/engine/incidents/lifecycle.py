@@ -169,8 +169,11 @@ class IncidentLifecycle:
             return self._bundled_late(event)
         case.capturing = False
         for fact in event.facts:
-            if fact.runs_python and (view := case.job.ranks.get(fact.process)) is not None:
-                view.looped_at = now
+            if (view := case.job.ranks.get(fact.process)) is not None:
+                view.traced_until = now + SETTLED_AFTER_TOOLS
+                if fact.runs_python:
+                    view.looped_at = now
+        case.unjudged |= case.add_captured(event.facts)
         case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
         bundle = event.bundle or case.incident.bundle
         captured = advance(case.incident, "captured", now, "; ".join(event.problems[:3]))
@@ -399,6 +402,9 @@ class IncidentLifecycle:
         if found.decision != "confirm" or not found.verdict.culprits:
             return []
         told = self._publish(case.with_verdict(case.incident, found.verdict))
+        traced = {(process.host, process.pid) for process in case.traced}
+        if all((culprit.host, culprit.pid) in traced for culprit in found.verdict.culprits):
+            return told  # its bundle has them
         due = case.captures < MOST_CAPTURES and not case.awaits_capture(now)
         return [*told, *(self._capture(case, now) if due else ())]
 

@@ -5,7 +5,12 @@
 ``StackFact``; ``explain`` turns rounds of facts into culprits with the evidence.
 """
 
-from ray_sentinel.evidence.stacks.classify import by_process, classify, classify_process
+from ray_sentinel.evidence.stacks.classify import (
+    by_process,
+    classify,
+    classify_process,
+    with_kernels,
+)
 from ray_sentinel.evidence.stacks.compare import Movement, movement, movements, woken
 from ray_sentinel.evidence.stacks.explain import Explanation, explain
 from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, informative_thread
@@ -29,5 +34,6 @@ __all__ = [
     "parse",
     "render",
     "who",
+    "with_kernels",
     "woken",
 ]

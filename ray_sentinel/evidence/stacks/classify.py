@@ -225,6 +225,11 @@ def _level(trace: StackTrace, reader: StackReader, tid: int | None) -> int:
     return reader.read(thread.frames).level if thread else -1
 
 
+def with_kernels(fact: StackFact, kernels: tuple[str, ...]) -> StackFact:
+    """The fact of a sampled process, with the kernels that a debugger has listed on its device."""
+    return _with_device(msgspec.structs.replace(fact, kernels=kernels, kernels_listed=True))
+
+
 def _with_device(fact: StackFact) -> StackFact:
     """Let the kernels on the device say whether a wait for it is a wait for others."""
     if not fact.kernels or fact.activity not in ("device-wait", "unknown", "compute"):
