@@ -22,6 +22,11 @@ POLL = 0.1
 SOON = 0.01
 """Seconds between two looks at the output of a program that is to end as soon as a certain text has
 been written."""
+INTERRUPT_EVERY = 0.5
+"""Seconds between two SIGINT: a program that is slow to notice one must not get many."""
+_TAIL = 4096
+"""Bytes of the end of an output in which a text is looked for once more than is kept was written.
+"""
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +61,19 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Interrupts(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program that must not be killed at just any moment is brought to its end at its
+    deadline: SIGINT breaks off the command that it carries out, so that it goes on to the next one.
+    """
+
+    after: bytes
+    """It gets no SIGINT before this appears in its standard output."""
+    until: bytes
+    """And none once this appears: then it is ending."""
+    seconds: float
+    """For each of the two, and to end; a program that takes longer is killed."""
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -65,19 +83,17 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     on_start: Callable[[int], None] | None = None,
-    grace: float = 0.0,
-    ends_after: bytes = b"",
+    interrupts: Interrupts | None = None,
     crowded: float = 0.0,
 ) -> Completed:
     """Run a program to its end or to its deadline (seconds), whichever comes first.
 
     ``on_start`` is called with its pid, which is also its group's. Output past ``max_output`` bytes
-    per stream is dropped and the program goes on. At the deadline its whole group is killed; with
-    ``grace`` it gets SIGTERM first, and that many seconds to end by itself; SIGTERM is not sent
-    before ``ends_after`` appears in its standard output, for which it has equally long. Time in
-    which it waits for a CPU does not count against the deadline, up to ``crowded`` seconds: it is
-    late and does not hang. Raises MissingPartError if the program is not there, OSError if it
-    cannot be run; in both cases no process of it remains.
+    per stream is dropped and the program goes on. At the deadline its whole group is killed, or
+    brought to its end by ``interrupts``. Time in which it waits for a CPU does not count against
+    the deadline, up to ``crowded`` seconds: it is late and does not hang. Raises MissingPartError
+    if the program is not there, OSError if it cannot be run; in both cases no process of it
+    remains.
     """
     started = time.monotonic()
     child = spawn(
@@ -96,7 +112,7 @@ def run(
         drain = _Drain(child, max_output, input)
         undo.pop_all()
     finished = _wait(child, drain, started + deadline, crowded)
-    if finished or _ended_by_itself(child, drain, grace, ends_after):
+    if finished or (interrupts is not None and _interrupted(child, drain, interrupts)):
         finish(child)
     else:
         end(child)
@@ -114,20 +130,20 @@ def run(
     )
 
 
-def _ended_by_itself(
-    child: subprocess.Popen[bytes], drain: _Drain, seconds: float, after: bytes
-) -> bool:
-    """Ask a program to end, once ``after`` is in its output; whether it has."""
-    if seconds <= 0:
-        return False
-    moment = time.monotonic() + seconds
-    while after not in drain.out:
+def _interrupted(child: subprocess.Popen[bytes], drain: _Drain, how: Interrupts) -> bool:
+    """Bring a program to its end; whether it has ended."""
+    moment = time.monotonic() + how.seconds
+    while not drain.has_read(how.after):
         if _wait(child, drain, min(moment, time.monotonic() + SOON)):
             return True
         if time.monotonic() >= moment:
             return False
-    signals.send_group(child, signal.SIGTERM)
-    return _wait(child, drain, time.monotonic() + seconds)
+    moment = time.monotonic() + how.seconds
+    while not drain.has_read(how.until) and time.monotonic() < moment:
+        signals.send_group(child, signal.SIGINT)
+        if _wait(child, drain, min(moment, time.monotonic() + INTERRUPT_EVERY)):
+            return True
+    return _wait(child, drain, time.monotonic() + how.seconds)
 
 
 def _abandon(child: subprocess.Popen[bytes]) -> None:
@@ -192,6 +208,7 @@ class _Drain:
     def __init__(self, child: subprocess.Popen[bytes], limit: int, data: bytes) -> None:
         self.out, self.err = bytearray(), bytearray()
         self.truncated = False
+        self._tail = b""
         self._limit = limit
         self._data = memoryview(data)
         self._selector = selectors.DefaultSelector()
@@ -217,6 +234,11 @@ class _Drain:
                     self._read(key.fileobj, key.data)
         return True
 
+    def has_read(self, text: bytes) -> bool:
+        """Whether the text is in the standard output so far."""
+        self.until(time.monotonic() + SOON)
+        return text in self.out or text in self._tail
+
     def _read(self, pipe: Any, into: bytearray) -> None:
         try:
             chunk = os.read(pipe.fileno(), 1 << 16)
@@ -228,6 +250,8 @@ class _Drain:
         room = self._limit - len(into)
         self.truncated |= len(chunk) > room
         into += chunk[: max(room, 0)]
+        if into is self.out:
+            self._tail = (self._tail + chunk)[-_TAIL:]
 
     def _write(self, pipe: Any) -> None:
         try:

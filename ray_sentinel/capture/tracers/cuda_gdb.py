@@ -20,6 +20,9 @@ from ray_sentinel.model.identity import ProcessId
 # its data directory it does without them.
 _FOREIGN_DATA = b"should return gdb.UnwindInfo"
 _NO_DATA = ("-data-directory", "/nonexistent")
+DETACH_SECONDS = 30.0
+"""Seconds to attach and to detach once the deadline has come: attaching took 8 to 14 s on an H200,
+and who kills it then does harm."""
 
 
 class CudaGdb:
@@ -42,14 +45,14 @@ class CudaGdb:
         """``info cuda kernels`` and backtraces of all host threads."""
         started = time.monotonic()
         program = find_cuda_gdb() or "cuda-gdb"
-        commands = ("-ex", "info cuda kernels", *BACKTRACES)
+        commands = ("info cuda kernels", *BACKTRACES)
         argv = gdb_command(program, process)
-        done = run_gdb([*argv, *commands], deadline)
+        done = run_gdb(argv, commands, deadline, DETACH_SECONDS)
         if _FOREIGN_DATA in done.stdout + done.stderr:
             left = started + deadline - time.monotonic()
             argv[1:1] = _NO_DATA
             if left > 0.1:
-                done = run_gdb([*argv, *commands], left)
+                done = run_gdb(argv, commands, left, DETACH_SECONDS)
         return Traced(
             tool=self.name,
             trace=read_gdb(process, done, "cudagdb"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from ray_sentinel import process as programs
 from ray_sentinel.capture.environment import clean_environment, find_program
@@ -12,8 +13,8 @@ from ray_sentinel.evidence.stacks import parse
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace
 
-# No start-up files, no scripts of shared objects, no questions, no waiting for a terminal.
-_QUIET = ("-nx", "-batch", "-iex", "set auto-load no", "-iex", "set pagination off")
+# No start-up files, no scripts of shared objects, no questions, no lines cut to a terminal's width.
+_SETTINGS = ("auto-load no", "pagination off", "confirm off", "width 0", "height 0", "prompt")
 _REFUSED = ("Operation not permitted", "ptrace: ", "Could not attach")
 
 
@@ -30,8 +31,8 @@ class Gdb:
 
     def trace(self, process: ProcessId, deadline: float) -> Traced:
         """Backtraces of all threads."""
-        argv = [*gdb_command(find_program("gdb") or "gdb", process), *BACKTRACES]
-        done = run_gdb(argv, deadline)
+        argv = gdb_command(find_program("gdb") or "gdb", process)
+        done = run_gdb(argv, BACKTRACES, deadline)
         return Traced(
             tool=self.name,
             trace=read_gdb(process, done, "gdb"),
@@ -43,33 +44,42 @@ class Gdb:
 
 ATTACHED = "ray-sentinel: attached"
 """What the debugger prints once the process stands still and the commands begin."""
-BACKTRACES = ("-ex", "thread apply all bt", "-ex", "detach")
-
-
+DETACHING = "ray-sentinel: detaching"
+"""What it prints once they are over and it lets the process go."""
+BACKTRACES = ("thread apply all bt",)
 DETACH_SECONDS = 5.0
 """Seconds that a debugger has to detach and end once its deadline has come, before it is killed."""
 
 
-def run_gdb(argv: list[str], deadline: float) -> programs.Completed:
-    """Run gdb or a debugger derived from it. At the deadline SIGTERM has it detach and end by
-    itself: one that is killed while it attaches leaves the process stopped. Not before it has
-    attached, and never SIGINT: while the process runs, gdb turns both into a SIGINT for the process
-    (``default_quit_handler`` in gdb/target.c), which ends a training. Raises what ``process.run``
-    does.
+def run_gdb(
+    argv: list[str], commands: Sequence[str], deadline: float, detach: float = DETACH_SECONDS
+) -> programs.Completed:
+    """Run gdb or a debugger derived from it, with these commands while it is attached.
+
+    It reads them from its standard input, and at the deadline SIGINT breaks off the one under way:
+    what comes last is always that it detaches. One that is killed while it attaches leaves the
+    process stopped; one of CUDA's that is ended by SIGTERM or killed while a kernel is in focus
+    does not let go, and the process dies of SIGSEGV or never goes on (cuda-gdb 13.0, driver 580).
+    SIGINT is sent only while the process stands still: before and after, gdb hands it on to the
+    process (``default_quit_handler`` in gdb/target.c), which ends a training. Raises what
+    ``process.run`` does.
     """
+    lines = (f"echo {ATTACHED}\\n", *commands, f"echo {DETACHING}\\n", "detach", "quit")
     return programs.run(
         argv,
         deadline=deadline,
+        input="".join(f"{line}\n" for line in lines).encode(),
         env=clean_environment(),
-        grace=DETACH_SECONDS,
-        ends_after=ATTACHED.encode(),
+        interrupts=programs.Interrupts(
+            after=ATTACHED.encode(), until=DETACHING.encode(), seconds=detach
+        ),
     )
 
 
 def gdb_command(program: str, process: ProcessId) -> list[str]:
-    """The command line of gdb, or of a debugger derived from it, attached to ``process``; without
-    the commands to run there."""
-    return [program, *_QUIET, "-p", str(process.pid), "-ex", f"echo {ATTACHED}\\n"]
+    """The command line of gdb, or of a debugger derived from it, attached to ``process``."""
+    settings = (word for one in _SETTINGS for word in ("-iex", f"set {one}"))
+    return [program, "-nx", "-q", *settings, "-p", str(process.pid)]
 
 
 def read_gdb(process: ProcessId, done: programs.Completed, hint: str) -> StackTrace:

@@ -79,7 +79,7 @@ def test_a_tracer_that_hangs_is_killed_and_the_process_runs_again(
 ) -> None:
     from ray_sentinel.capture.tracers import gdb
 
-    monkeypatch.setattr(gdb, "BACKTRACES", ("-ex", "shell sleep 600"))
+    monkeypatch.setattr(gdb, "BACKTRACES", ("shell sleep 600",))
     process = processes.start("spinning")
     started = time.monotonic()
     result = run("gdb", process, 3.0)

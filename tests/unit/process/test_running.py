@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -32,29 +33,54 @@ def test_a_program_whose_output_cannot_be_read_is_ended(monkeypatch: pytest.Monk
         os.kill(pid, 0)
 
 
-def test_a_program_that_is_late_may_end_by_itself() -> None:
-    polite = "trap 'echo bye; exit 3' TERM; echo began; while :; do sleep 0.05; done"
-    done = process.run(["sh", "-c", polite], deadline=0.5, grace=20)
-    assert (done.timed_out, done.returncode, done.stdout) == (True, 3, b"began\nbye\n")
+# A program as a debugger is: commands that an interrupt breaks off, between two moments at which an
+# interrupt does harm.
+COMMANDS = """
+import signal, sys, time
+def harm(*_): print("harm", flush=True); sys.exit(4)
+def quit(*_): raise InterruptedError
+signal.signal(signal.SIGINT, harm)
+time.sleep(1)
+signal.signal(signal.SIGINT, quit)
+print("attached", flush=True)
+for command in range(2):
+    try:
+        print("x" * int(sys.argv[1]), flush=True)
+        time.sleep(600)
+    except InterruptedError:
+        print("broken off", flush=True)
+signal.signal(signal.SIGINT, harm)
+print("detaching", flush=True)
+time.sleep(float(sys.argv[2]))
+sys.exit(3)
+"""
+
+
+def interrupted(seconds: float, *, size: int = 1, detaches: float = 1.0) -> process.Completed:
+    return process.run(
+        [sys.executable, "-c", COMMANDS, str(size), str(detaches)],
+        deadline=0.2,
+        max_output=1000,
+        interrupts=process.Interrupts(after=b"attached", until=b"detaching", seconds=seconds),
+    )
+
+
+@pytest.mark.parametrize("size", [1, 5000], ids=["all kept", "most dropped"])
+def test_a_program_that_is_late_breaks_off_its_commands_and_ends_by_itself(size: int) -> None:
+    done = interrupted(20, size=size)
+    assert (done.timed_out, done.returncode, done.truncated) == (True, 3, size > 1000)
+    if not done.truncated:
+        told = b"attached\nx\nbroken off\nx\nbroken off\ndetaching\n"
+        assert done.stdout == told
     assert done.seconds < 15
 
 
-def test_a_program_is_asked_to_end_once_it_has_said_that_it_may_be() -> None:
-    fragile = (
-        "trap 'echo broken; exit 4' TERM; sleep 1; "
-        "trap 'echo bye; exit 3' TERM; echo safe; while :; do sleep 0.05; done"
-    )
-    run = ["sh", "-c", fragile]
-    done = process.run(run, deadline=0.2, grace=20, ends_after=b"safe")
-    assert (done.timed_out, done.returncode, done.stdout) == (True, 3, b"safe\nbye\n")
-    done = process.run(run, deadline=0.2, grace=0.2, ends_after=b"safe")
+def test_a_program_that_does_not_end_is_killed() -> None:
+    done = interrupted(0.2)
     assert (done.timed_out, done.returncode, done.stdout) == (True, -9, b"")
-
-
-def test_a_program_that_does_not_is_killed() -> None:
-    stubborn = "trap '' TERM; echo began; while :; do sleep 0.05; done"
-    done = process.run(["sh", "-c", stubborn], deadline=0.5, grace=0.3)
-    assert (done.timed_out, done.returncode, done.stdout) == (True, -9, b"began\n")
+    done = interrupted(5, detaches=600)
+    assert (done.timed_out, done.returncode) == (True, -9)
+    assert done.stdout.endswith(b"detaching\n")
 
 
 def test_a_program_that_crashes_leaves_no_core_dump() -> None:
