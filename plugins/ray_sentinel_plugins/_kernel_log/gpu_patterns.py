@@ -40,7 +40,9 @@ NVIDIA: tuple[Pattern, ...] = (
         "NVRM:",
         rf"NVRM: (?:.*?{PCI})?.*",
         _FAILURE,
-        unless=r"NVRM: (?:loading|GPU at )",
+        # The checks of nvassert.h in NVIDIA's open modules tell of a call that failed, not of the
+        # device: cuda-gdb causes four of them whenever it attaches.
+        unless=r"NVRM: (?:loading|GPU at |nv(?:Assert|Check)\w*Failed\w*: )",
         counted="gpu",
     ),
     row(

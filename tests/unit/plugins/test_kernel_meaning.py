@@ -43,6 +43,7 @@ LINES: list[tuple[str, str, str, dict[str, str]]] = [
         {"pci": "0000:65:00"},
     ),
     ("NVRM: API mismatch: the client has the version 535", "kernel.nvrm", "gpu", {}),
+    ("NVRM: kgspHealthCheck_TU102: GSP failed", "kernel.nvrm", "gpu", {}),
     (
         "amdgpu 0000:68:00.0: amdgpu: 4 uncorrectable hardware errors detected in umc block",
         "kernel.amdgpu.ras",
@@ -204,6 +205,10 @@ def test_single_lines(line: str, kind: str, counted: str, attributes: dict[str, 
         "EDAC MC: Ver: 3.0.0",
         "rcu: Hierarchical RCU implementation.",
         "Hardware name: Supermicro",
+        # What cuda-gdb causes whenever it attaches (driver 580).
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) "
+        "returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359",
+        "NVRM: nvAssertFailedNoLog: Assertion failed: pEvent != NULL @ event.c:71",
     ],
 )
 def test_what_is_no_error(line: str) -> None:

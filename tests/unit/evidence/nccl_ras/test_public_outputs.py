@@ -1,4 +1,5 @@
-"""Outputs as NVIDIA's documentation and bug reports show them (facts of the format, re-typed)."""
+"""Outputs as NVIDIA's documentation and bug reports show them (facts of the format, re-typed); and
+``one_rank_*``, the answers of an NCCL with one rank on an H200, as they came."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ CASES = {
     "memory_2_27.txt": ("rank-unresponsive", {1}),
     "missing_comma_2_28_9.json": ("rank-unresponsive", {1}),
     "healthy_while_hung.txt": ("no-mismatch", set()),
+    "one_rank_2_28_9.json": ("no-mismatch", set()),
+    "one_rank_2_28_9.txt": ("no-mismatch", set()),
     "monitor.txt": ("rank-dead", {None}),
 }
 
@@ -31,6 +34,15 @@ def test_known_output(name: str) -> None:
     kind, ranks = CASES[name]
     assert facts.kind == kind, facts
     assert {culprit.rank for culprit in facts.culprits} == ranks
+
+
+def test_both_formats_of_one_answer_say_the_same() -> None:
+    text, json = (
+        explain({name: (FOLDER / name).read_bytes()})
+        for name in ("one_rank_2_28_9.txt", "one_rank_2_28_9.json")
+    )
+    assert text.version == json.version == "2.28.9"
+    assert text.communicators == json.communicators == 2
 
 
 def test_the_death_of_a_rank_is_followed_over_two_outputs() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.evidence.stacks import parse
+from ray_sentinel.evidence.stacks import classify_process, parse
 from ray_sentinel.evidence.stacks.readers.cuda_gdb import kernel_name, read_kernels
 from ray_sentinel.evidence.stacks.readers.gdb import read_frame as gdb_frame
 from ray_sentinel.evidence.stacks.readers.pyspy import as_text
@@ -352,3 +352,21 @@ def test_what_is_written_is_read_again() -> None:
     assert [t.frames for t in again.threads] == [t.frames for t in trace.threads]
     (main,) = [thread for thread in again.threads if thread.main]
     assert (main.active, main.holds_gil) == (False, True)
+
+
+def test_cuda_gdb_on_a_real_device_shows_the_kernel_and_the_host_that_waits_for_it() -> None:
+    """An H200, driver 580, cuda-gdb 13: a kernel that never ends."""
+    trace = load(FIXTURES / "gpu/cudagdb_gpu_3023.txt", 3023)
+    assert trace.error == ""
+    (kernel,) = trace.kernels
+    assert (kernel.name, kernel.device, kernel.grid, kernel.block) == (
+        "spin_until_told",
+        0,
+        "(132,1,1)",
+        "(128,1,1)",
+    )
+    assert "cuCtxSynchronize_v2" in main_functions(trace)
+    spy = load(FIXTURES / "gpu/pyspy-native_gpu_3023.txt", 3023)
+    fact = classify_process([spy, trace])
+    assert (fact.activity, fact.waits_for_others) == ("device-wait", False)
+    assert fact.label == "waiting for the kernel spin_until_told"
