@@ -72,7 +72,7 @@ class GpusCheck(Check[GpusFacts]):
                 "run `nvidia-smi` where they are missing; in Kubernetes, ask for nvidia.com/gpu",
             )
         else:
-            yield ok(f"{total} GPUs ({_by_host(counts)})")
+            yield ok(f"{total} GPU{'s' * (total != 1)} ({_by_host(counts)})")
         yield from _uneven(counts)
         yield from _ray(case, counts)
         for host, facts in case.seen.items():
