@@ -1,6 +1,7 @@
 """What every judge says about every case in the repository, and what a change of a judge changes.
 
     python bench/judges.py [--seeds 2] [--only recorder ray] [--save FILE] [--against FILE]
+                           [--without-text]
 
 Sets are recorder dumps (of real jobs, listed and drawn), stacks, answers of NCCL RAS, logs, stories
 of jobs of ranks and of Ray jobs played through the engine, and recorded event logs. Printed for
@@ -70,10 +71,9 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[str] | None = None
     """Any of them is right."""
 
-    @property
-    def answer(self) -> tuple[list[str], str, float, list[str]]:
-        """What must not change."""
-        return self.named, self.kind, self.confidence, self.text
+    def answer(self, *, text: bool) -> tuple[list[str], str, float, list[str]]:
+        """What must not change, with or without reasons and next steps."""
+        return self.named, self.kind, self.confidence, self.text if text else []
 
 
 def _of_recorders(
@@ -479,8 +479,9 @@ def table(said: list[Said]) -> Iterator[str]:
         yield f"{corpus:<18}" + "".join(f"{value:>11}" for value in row)
 
 
-def changes(before: list[Said], now: list[Said]) -> Iterator[str]:
-    """The verdicts that are different, missing or new; name by name."""
+def changes(before: list[Said], now: list[Said], *, text: bool = True) -> Iterator[str]:
+    """The verdicts that are different, missing or new; name by name. ``text``: also those of which
+    only reasons or next steps are different."""
     old = {(one.corpus, one.name): one for one in before}
     new = {(one.corpus, one.name): one for one in now}
     for key in {**old, **new}:
@@ -488,11 +489,11 @@ def changes(before: list[Said], now: list[Said]) -> Iterator[str]:
         title = ", ".join(key)
         if was is None or is_ is None:
             yield f"{title}: {'is new' if was is None else 'is no more'}"
-        elif was.answer != is_.answer:
+        elif was.answer(text=text) != is_.answer(text=text):
             truth = "" if is_.truth is None else f" (true: {','.join(is_.truth) or 'nobody'})"
             yield f"{title}: {_short(was)} -> {_short(is_)}{truth}"
-            yield from (f"    - {text}" for text in was.text if text not in is_.text)
-            yield from (f"    + {text}" for text in is_.text if text not in was.text)
+            yield from (f"    - {line}" for line in was.text if line not in is_.text)
+            yield from (f"    + {line}" for line in is_.text if line not in was.text)
 
 
 def _short(one: Said) -> str:
@@ -506,6 +507,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--against", type=Path, metavar="FILE")
+    parser.add_argument("--without-text", action="store_true", help="compare no sentences")
     parser.add_argument("--wrong", action="store_true", help="print the sets that are not right")
     args = parser.parse_args()
     said: list[Said] = []
@@ -527,7 +529,8 @@ def main() -> int:
         return 0
     before = msgspec.json.decode(args.against.read_bytes(), type=list[Said])
     asked = {one.corpus for one in said}
-    different = list(changes([one for one in before if one.corpus in asked], said))
+    before = [one for one in before if one.corpus in asked]
+    different = list(changes(before, said, text=not args.without_text))
     print("\n".join(different) or f"nothing is said otherwise than in {args.against}")
     return 1 if different else 0
 
