@@ -11,6 +11,8 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.ras import RasKind
 
 IN_OPERATION = "in"
 """``WaitsFor.how`` of a process in a collective or a transfer."""
@@ -33,6 +35,10 @@ ANSWER = "an answer of"
 own."""
 HANDED_TO = "has handed its requests to"
 """How a chain leads from an actor to the ranks of the inference engine below it."""
+FactKind = FaultKind | RasKind | Literal["", "rank-unlisted", "remote-error"]
+"""What a fact proves of a process, for programs; empty if nothing in particular.
+``rank-unlisted``: an answer about all ranks leaves it out. ``remote-error``: others were told that
+it failed, and nothing names it."""
 NodeKind = Literal["process", "call", "operation", "resource", "several"]
 
 
@@ -108,6 +114,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     process: WaitNode
     why: str
+    kind: FactKind = ""
     witness: str = ""
 
 
@@ -119,6 +126,7 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The place as "function (file:line)"."""
     doing: str
     """What it does there, in short, such as "sleeping" or "reading from a file or pipe"."""
+    kind: FactKind = ""
     witness: str = ""
 
     @property
@@ -143,6 +151,7 @@ class Mute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     process: WaitNode
     why: str
+    kind: FactKind = ""
     witness: str = ""
 
 

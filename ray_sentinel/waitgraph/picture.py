@@ -20,6 +20,7 @@ from ray_sentinel.waitgraph.facts import (
     QUEUED,
     RUNS_IN,
     Elsewhere,
+    FactKind,
     Moves,
     WaitFact,
     WaitNode,
@@ -60,6 +61,8 @@ class WaitRoot(msgspec.Struct, frozen=True, kw_only=True):
     who: tuple[str, ...]
     """The names of its members."""
     why: str
+    fault: FactKind = ""
+    """What is proven of its only member."""
     lacks: Lack | None = None
     """What is missing, for a root that is not a process: a place to run, memory, an environment."""
     moves: int | None = None
@@ -223,6 +226,7 @@ def _wait_root(root: GraphRoot, translated: RayFacts, now: float) -> WaitRoot:
         kind=root.kind,
         who=tuple(names.get(node, node.key) for node in root.members),
         why=ending(root),
+        fault=root.fault,
         lacks=lack_of(root.members[0]) if len(root.members) == 1 else None,
         moves=translated.moves(root.members[0]) if len(root.members) == 1 else None,
         waiters=len(root.waiters),

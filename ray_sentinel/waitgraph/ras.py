@@ -21,16 +21,9 @@ from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasCulprit, RasFacts, RasKind
-from ray_sentinel.waitgraph.facts import Broken, Moves, Mute, WaitNode, WaitsFor
+from ray_sentinel.waitgraph.facts import Broken, FactKind, Moves, Mute, WaitNode, WaitsFor
 from ray_sentinel.waitgraph.ras_facts import (
-    DEAD,
-    GONE,
-    IN_STARTUP,
-    LEFT,
     MAY_BE,
-    MUTE,
-    REPORTS,
-    UNLISTED,
     RankView,
     RasOperation,
     RasWaits,
@@ -41,17 +34,16 @@ MOST_CHARACTERS = 4096
 """Of a line that is read for the watchdog's words."""
 CLEAR_LEAD = 2
 """Collectives that a rank must be behind for a single poll to mean something."""
-_BEHIND = "behind"
-PROOFS: dict[str, tuple[RasKind, float]] = {
-    DEAD: ("rank-dead", 0.95),
-    MUTE: ("rank-unresponsive", 0.85),
-    REPORTS: ("communicator-error", 0.8),
-    GONE.key: ("cannot-tell", 0.3),
-    _BEHIND: ("not-enqueued", 0.85),
-    IN_STARTUP: ("startup-stuck", 0.6),
-    LEFT: ("left-communicator", 0.6),
-    UNLISTED: ("rank-unresponsive", 0.6),
-    "table": ("cannot-tell", 0.2),
+PROOFS: Mapping[FactKind, tuple[RasKind, float]] = {
+    "rank-dead": ("rank-dead", 0.95),
+    "rank-unresponsive": ("rank-unresponsive", 0.85),
+    "communicator-error": ("communicator-error", 0.8),
+    "remote-error": ("cannot-tell", 0.3),
+    "not-enqueued": ("not-enqueued", 0.85),
+    "startup-stuck": ("startup-stuck", 0.6),
+    "left-communicator": ("left-communicator", 0.6),
+    "rank-unlisted": ("rank-unresponsive", 0.6),
+    "cannot-tell": ("cannot-tell", 0.2),
 }
 """What a root shows, the hardest first, with its kind and how sure that is."""
 _OF_ALL: tuple[RasKind, ...] = ("startup-stuck", "left-communicator")
@@ -148,13 +140,13 @@ class _RasVerdict:
         facts = self._waits.facts
         # A job cannot go on without any of its ranks, whether or not another is seen waiting.
         gone = {fact.process for fact in facts if isinstance(fact, (Broken, Mute))}
-        roots: dict[str, list[GraphRoot]] = defaultdict(list)
+        roots: dict[FactKind, list[GraphRoot]] = defaultdict(list)
         for root in solve(facts, gone):
-            roots[_shown(root)].append(root)
-        stuck = [root for root in roots[_BEHIND] if root.kind != "works"]
+            roots[root.fault or "not-enqueued"].append(root)
+        stuck = [root for root in roots["not-enqueued"] if root.kind != "works"]
         settled = False
         for proof in PROOFS:
-            if proof == _BEHIND:
+            if proof == "not-enqueued":
                 if stuck:
                     return self._of_behind(stuck)
                 settled = bool(self._waits.operations)
@@ -162,7 +154,7 @@ class _RasVerdict:
                 return self._of_mark(proof, roots)
             elif proof in self._waits.doubts and not settled:
                 return self._waits.doubts[proof]
-        if roots[_BEHIND]:
+        if roots["not-enqueued"]:
             self.lines.append(
                 "those behind have launched more between the polls: slow perhaps, not hung"
             )
@@ -175,24 +167,27 @@ class _RasVerdict:
             return "running", 0.7
         return self._of_counts(again)
 
-    def _of_mark(self, proof: str, roots: Mapping[str, list[GraphRoot]]) -> tuple[RasKind, float]:
+    def _of_mark(
+        self, proof: FactKind, roots: Mapping[FactKind, list[GraphRoot]]
+    ) -> tuple[RasKind, float]:
         """Processes and ranks that cannot go on, by what is seen of them alone."""
         kind, confidence = PROOFS[proof]
         found = [r for shown, some in roots.items() if PROOFS[shown][0] == kind for r in some]
         nodes = [root.members[0] for root in found]
         if kind == "cannot-tell" or not self._few(proof, nodes):
             return (kind, confidence) if kind in _OF_ALL else ("cannot-tell", 0.3)
-        if proof == DEAD and roots[MUTE]:
+        if proof == "rank-dead" and roots["rank-unresponsive"]:
             self.lines.append("what only does not answer now may be an echo of what is dead")
         for root in found:
             for culprit in self._culprits(root.members[0], kind, root.why):
                 self._accuse(culprit)
-        hosts = Counter(self._waits.processes[n].host for n in nodes if n in self._waits.processes)
-        if whole := [host for host, lost in hosts.items() if lost > 1]:
+        lost = {(p.host, p.pid) for node in nodes for p in self._waits.processes.get(node, ())}
+        hosts = Counter(host for host, _ in lost)
+        if whole := [host for host, count in sorted(hosts.items()) if count > 1]:
             self.lines.append(f"several of them are on {', '.join(whole)}: look at that node")
         return kind, confidence
 
-    def _few(self, proof: str, nodes: Iterable[WaitNode]) -> bool:
+    def _few(self, proof: FactKind, nodes: Iterable[WaitNode]) -> bool:
         """Whether they are at most half of the job, and fewer than half of each communicator."""
         gone, total = self._waits.gone.get(proof, 0), self._waits.total
         if gone < total < 2 * gone:  # if these are all that we know of, others may well live
@@ -229,7 +224,7 @@ class _RasVerdict:
             for member in side:
                 self._accuse(self._culprit((one.look, member), kind, told))
         twice = all(one.look.moved(member) is False for one, side in held for member in side)
-        return kind, PROOFS[_BEHIND][1] if twice else 0.6 if circles else 0.5
+        return kind, PROOFS["not-enqueued"][1] if twice else 0.6 if circles else 0.5
 
     def _even_so(self, stuck: Sequence[GraphRoot]) -> list[GraphRoot]:
         """The circles that remain if ranks that were seen only once go on: a rank that is behind
@@ -303,7 +298,7 @@ class _RasVerdict:
         """The ranks of a node that cannot go on."""
         for view in self._waits.ranks.get(node, ()):
             yield self._culprit(view, kind, why)
-        if process := self._waits.processes.get(node):
+        for process in self._waits.processes.get(node, ()):
             ranks: list[int | None] = [*self._names.of_process(process)] or [None]
             for rank in ranks:
                 yield RasCulprit(
@@ -350,10 +345,3 @@ class _RasVerdict:
             "counted, and ranks that hang in the same collective look alike"
         )
         return "no-mismatch", 0.0
-
-
-def _shown(root: GraphRoot) -> str:
-    """Which proof a root is."""
-    if root.kind in ("broken", "mute"):
-        return REPORTS if root.why.startswith(REPORTS) else root.why
-    return GONE.key if root.members[0] == GONE else _BEHIND

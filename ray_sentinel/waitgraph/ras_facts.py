@@ -10,7 +10,7 @@ while a job runs; sends and receives are not counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -20,6 +20,7 @@ from ray_sentinel.evidence.nccl_ras.poll import (
     LIVE,
     REMOTE_ERROR,
     Member,
+    Place,
     Poll,
     RasProcess,
 )
@@ -28,6 +29,7 @@ from ray_sentinel.model.ras import RasKind, RasWait
 from ray_sentinel.waitgraph.facts import (
     IN_OPERATION,
     Broken,
+    FactKind,
     Moves,
     Mute,
     NotReached,
@@ -35,14 +37,19 @@ from ray_sentinel.waitgraph.facts import (
     WaitNode,
     WaitsFor,
 )
+from ray_sentinel.waitgraph.rank_nodes import RankNodes
 
 RAS = "nccl-ras"
-DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"
-MUTE = "does not answer RAS: stopped, hung with all its threads, cut off, or just gone"
-REPORTS = "reports: "
-IN_STARTUP = "does not come out of the communicator's initialization"
-LEFT = "has left a communicator that others are still in"
-UNLISTED = "is missing from the RAS answer, while the others' counts stand still"
+_WHY: Mapping[FactKind, str] = {
+    "rank-dead": "is dead to RAS: its process has ended, or could not be reached for a minute",
+    "rank-unresponsive": "does not answer RAS: stopped, hung with all its threads, cut off, or "
+    "just gone",
+    "startup-stuck": "does not come out of the communicator's initialization",
+    "left-communicator": "has left a communicator that others are still in",
+    "rank-unlisted": "is missing from the RAS answer, while the others' counts stand still",
+}
+_MUTE: tuple[FactKind, ...] = ("rank-unresponsive", "rank-unlisted")
+"""What only shows that nothing is known of a process."""
 GONE = WaitNode("resource", "a process that is gone")
 """What a rank waits for that reports a "remote process error"."""
 UNNAMED = WaitNode("several", "members that an answer does not name")
@@ -55,7 +62,7 @@ _MOST_ERRORS = 16
 _MOST_NAMED = 8
 
 RankView = tuple[CommunicatorView, Member]
-Identity = object
+Identity = Place | tuple[str, int]
 """Equal for one rank in all its communicators, if its process is known."""
 
 
@@ -88,13 +95,21 @@ class RasOperation:
         return self.ranks[self.absent :]
 
 
+@dataclass(frozen=True)
+class _Mark:
+    """What is seen of a rank alone."""
+
+    kind: FactKind
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Position:
     """All that the answers show about a rank. Ranks of the same position are one node."""
 
     inside: tuple[WaitNode, ...] = ()
     missing: tuple[WaitNode, ...] = ()
-    mark: str = ""
+    mark: _Mark | None = None
     moves: bool = False
     may_be_inside: bool = False
     """Where the text output does not name the ranks that are ahead."""
@@ -108,15 +123,26 @@ class RasWaits:
     ) -> None:
         self._looks, self._names = looks, names
         self._last = [poll for index, poll in enumerate(polls) if _is_last(polls, index)]
-        self._marks: dict[Identity, str] = {}
+        self._marks: dict[Identity, _Mark] = {}
         self._ranks: dict[Identity, RankView] = {}
+        self._gone: dict[Identity, RasProcess] = {}
         self._nodes: dict[Identity, WaitNode] = {}
+        self._places: dict[tuple[str, int], dict[Place, None]] = defaultdict(dict)
+        self._claims: dict[int, set[Identity]] = defaultdict(set)
+        """The ranks that are told to have a number in the job."""
+        for look in looks:
+            for member in look.last.members:
+                if (place := member.place) is not None:
+                    self._places[place[:2]][place] = None
+                if (rank := names.of_member(look.last, member)) is not None:
+                    self._claims[rank].add(identity((look, member)))
         self.lines: list[str] = []
         self.waits: list[RasWait] = []
-        self.doubts: dict[str, tuple[RasKind, float]] = {}
+        self.doubts: dict[FactKind, tuple[RasKind, float]] = {}
         """What was seen and is no fact about any rank, such as a state that only a second poll
-        tells from a usual one: by the mark that a rank would have, the kind and how sure it is."""
-        self.processes: dict[WaitNode, RasProcess] = {}
+        tells from a usual one: by the kind that a rank would have, the kind and how sure it is."""
+        self.processes: dict[WaitNode, list[RasProcess]] = defaultdict(list)
+        """The processes of the ranks that are gone."""
         self.ranks: dict[WaitNode, list[RankView]] = defaultdict(list)
         self.facts: list[WaitFact] = []
         self.total = _total(self._last)
@@ -126,13 +152,13 @@ class RasWaits:
         mute = _unique(process for poll in self._last for process in poll.missing)
         mute = [one for one in mute if (one.host, one.pid) not in known]
         told = sum(poll.missing_count for poll in self._last) - (not mute) * len(dead)
-        self.gone = {
-            DEAD: max(len(dead), sum(poll.dead_count for poll in self._last)),
-            MUTE: max(len(mute), told),
+        self.gone: dict[FactKind, int] = {
+            "rank-dead": max(len(dead), sum(poll.dead_count for poll in self._last)),
+            "rank-unresponsive": max(len(mute), told),
         }
         """How many processes are gone, named or not."""
-        self._state_gone(DEAD, dead)
-        self._state_gone(MUTE, mute)
+        self._state_gone("rank-dead", dead)
+        self._state_gone("rank-unresponsive", mute)
         self._state_errors()
         self._kinds = [kind for look in looks for kind in operations(look)]
         self.operations = [one for kind in self._kinds for one in kind]
@@ -154,48 +180,57 @@ class RasWaits:
         """The node of a rank of one of ``operations``."""
         return self._nodes[identity((look, member))]
 
-    def _mark(self, view: RankView, why: str) -> None:
+    def _mark(self, view: RankView, kind: FactKind, why: str = "") -> None:
         found = identity(view)
-        self._marks.setdefault(found, why)
+        self._marks.setdefault(found, _Mark(kind, why or _WHY[kind]))
         self._ranks.setdefault(found, view)
 
-    def _state_gone(self, why: str, processes: Sequence[RasProcess]) -> None:
+    def _state_gone(self, kind: FactKind, processes: Sequence[RasProcess]) -> None:
         """Record processes, then the missing ranks whose process the answer does not name."""
-        fact = Broken if why == DEAD else Mute
+        why = _WHY[kind]
         for process in processes:
-            node = WaitNode("process", f"{process.host}:{process.pid}")
-            self.processes[node] = process
-            self.facts.append(fact(process=node, why=why, witness=RAS))
+            for who in self._ranks_of(process):
+                self._marks[who] = _Mark(kind, why)
+                self._gone[who] = process
             ranks = ", ".join(map(str, self._names.of_process(process)))
             which = f" (rank {ranks})" if ranks else ""
             self.lines.append(f"process {process.pid} on {process.host}{which} {why}")
-        if not processes and self.gone[why] > 0:
-            self.doubts[why] = "cannot-tell", 0.3
+        if not processes and self.gone[kind] > 0:
+            self.doubts[kind] = "cannot-tell", 0.3
             self.lines.append(
-                f"{self.gone[why]} processes: each {why}; the output does not name them (verbose "
+                f"{self.gone[kind]} processes: each {why}; the output does not name them (verbose "
                 "does)"
             )
-        if why == MUTE and (timeouts := sum(poll.timeouts for poll in self._last)):
+        if kind == "rank-unresponsive" and (timeouts := sum(poll.timeouts for poll in self._last)):
             self.lines.append(
                 f"{timeouts} communication time-outs while RAS gathered this: a process did not "
                 "answer"
             )
-        if self.gone[why] > 0:
+        if self.gone[kind] > 0:
             return
-        state = "DEAD" if why == DEAD else "UNRESPONSIVE"
+        state = "DEAD" if kind == "rank-dead" else "UNRESPONSIVE"
         for look in self._looks:
             for member in look.last.members:
                 if member.state == state and member.place is None:
-                    self._mark((look, member), why)
+                    self._mark((look, member), kind)
                     self.lines.append(f"{self.who((look, member))} of {look.last.name} {why}")
+
+    def _ranks_of(self, process: RasProcess) -> Iterable[Identity]:
+        """The ranks of a process, as far as any communicator shows them; otherwise itself."""
+        known = self._places[process.host, process.pid]
+        gpus = {-1, *process.gpus}
+        return [place for place in known if not process.gpus or place[2] in gpus] or [
+            (process.host, process.pid)
+        ]
 
     def _state_errors(self) -> None:
         failed = [(look, m) for look in self._looks for m in look.last.members if m.error]
         for look, member in failed:
             remote = member.error == ERRORS[REMOTE_ERROR]
-            self._mark((look, member), GONE.key if remote else REPORTS + member.error)
+            kind: FactKind = "remote-error" if remote else "communicator-error"
+            self._mark((look, member), kind, f"reports: {member.error}")
         self.lines += [
-            f"{self.who((look, member))} {REPORTS}{member.error} ({look.last.name})"
+            f"{self.who((look, member))} reports: {member.error} ({look.last.name})"
             for look, member in failed[:_MOST_ERRORS]
         ]
         if len(failed) > _MOST_ERRORS:
@@ -232,15 +267,16 @@ class RasWaits:
                     "that is usual while a communicator is made or torn down; a second poll tells "
                     "whether it stays so"
                 )
-                self.doubts[LEFT] = "cannot-tell", 0.2
+                self.doubts["left-communicator"] = "cannot-tell", 0.2
                 continue
-            why, odd = LEFT, [m for s in ("NOCOMM", "FINALIZE", "ABORT") for m in by_state[s]]
+            kind: FactKind = "left-communicator"
+            odd = [m for state in ("NOCOMM", "FINALIZE", "ABORT") for m in by_state[state]]
             if init := by_state["INIT"]:
-                why, odd = IN_STARTUP, init if by_state["RUNNING"] else by_state["NOCOMM"]
+                kind, odd = "startup-stuck", init if by_state["RUNNING"] else by_state["NOCOMM"]
             for member in odd:
-                self._mark((look, member), why)
+                self._mark((look, member), kind)
             if not odd:
-                self.doubts[why] = "startup-stuck", 0.6
+                self.doubts[kind] = "startup-stuck", 0.6
 
     def _state_unlisted(self) -> None:
         """Ranks that the answer leaves out altogether. That is normal while a communicator is
@@ -258,10 +294,10 @@ class RasWaits:
             known = all(look.before(rank) is not None for rank in look.last.unlisted)
             stays = look.first is not None and look.first.unlisted == look.last.unlisted
             if None in moved or not (known or stays):
-                self.doubts[UNLISTED] = "cannot-tell", 0.3
+                self.doubts["rank-unlisted"] = "cannot-tell", 0.3
                 continue
             for member in absent:
-                self._mark((look, member), UNLISTED)
+                self._mark((look, member), "rank-unlisted")
 
     def _state_table(self, last: Poll) -> None:
         """Communicators that are in the table of a text output, and not described."""
@@ -269,7 +305,7 @@ class RasWaits:
         if bad > 0:
             errors = ", ".join(sorted({error for row in last.rows for error in row.errors}))
             self.lines.append(f"{bad} communicators with {errors} are listed without details")
-            self.doubts["table"] = "cannot-tell", 0.2
+            self.doubts["cannot-tell"] = "cannot-tell", 0.2
         if any(row.status == "INIT" for row in last.rows):
             self.lines.append("communicators are being initialized")
 
@@ -294,19 +330,25 @@ class RasWaits:
                     self._ranks.setdefault(identity((found.look, member)), (found.look, member))
                     where[identity((found.look, member))].append(found.node)
         moving, unnamed = self._moving(), self._unnamed()
+        known = RankNodes()
+        own = {who: known.of_rank(rank) for rank, (who, *more) in self._claims.items() if not more}
         nodes: dict[_Position, WaitNode] = {}
-        for who, view in self._ranks.items():
-            place = view[1].place
+        for who in {**self._gone, **self._ranks}:
+            view = self._ranks.get(who)
+            place = view[1].place if view is not None else None
             position = _Position(
                 inside=tuple(inside[who]),
                 missing=tuple(missing[who]),
-                mark=self._marks.get(who, ""),
+                mark=self._marks.get(who),
                 moves=who in moving,
                 may_be_inside=bool(missing[who] and place and unnamed - self._listing[place]),
             )
-            node = nodes.setdefault(position, WaitNode("process", f"{who}"))
-            self.ranks[node].append(view)
+            node = nodes.setdefault(position, own.get(who) or known.of_process(*who))
             self._nodes[who] = node
+            if who in self._gone:
+                self.processes[node].append(self._gone[who])
+            elif view is not None:
+                self.ranks[node].append(view)
         for position, node in nodes.items():
             self.facts += _facts(node, position)
         self.facts += [
@@ -355,12 +397,14 @@ def _facts(node: WaitNode, position: _Position) -> Iterator[WaitFact]:
         yield WaitsFor(who=node, awaited=UNNAMED, how=MAY_BE, witness=RAS)
     if position.moves:
         yield Moves(process=node, witness=RAS)
-    if position.mark == GONE.key:
+    if (mark := position.mark) is None:
+        return
+    if mark.kind == "remote-error":
         yield WaitsFor(who=node, awaited=GONE, how=ERRORS[REMOTE_ERROR], witness=RAS)
-    elif position.mark in (MUTE, UNLISTED):
-        yield Mute(process=node, why=position.mark, witness=RAS)
-    elif position.mark:
-        yield Broken(process=node, why=position.mark, witness=RAS)
+        yield Mute(process=GONE, kind=mark.kind, why=GONE.key, witness=RAS)
+    else:
+        fact = Mute if mark.kind in _MUTE else Broken
+        yield fact(process=node, kind=mark.kind, why=mark.why, witness=RAS)
 
 
 def operations(look: CommunicatorView) -> Iterator[list[RasOperation]]:

@@ -28,6 +28,7 @@ from ray_sentinel.waitgraph.facts import (
     UNCALLED,
     Broken,
     Elsewhere,
+    FactKind,
     Moves,
     Mute,
     Runs,
@@ -52,12 +53,12 @@ FEW = 32
 """Most things in a row that are waited for one by one. Beyond that, a process or call waits for
 halves, which wait for their halves in turn; otherwise thousands that wait for thousands would make
 millions of edges."""
-_STATES = {
-    "T": "is stopped by a signal",
-    "t": "is stopped by a debugger",
-    "D": "is blocked in the kernel",
-    "Z": "has ended",
-    "X": "has ended",
+_STATES: Mapping[str, tuple[FactKind, str]] = {
+    "T": ("rank-stopped", "is stopped by a signal"),
+    "t": ("rank-stopped", "is stopped by a debugger"),
+    "D": ("kernel-blocked", "is blocked in the kernel"),
+    "Z": ("rank-dead", "has ended"),
+    "X": ("rank-dead", "has ended"),
 }
 
 
@@ -293,7 +294,7 @@ class RayFacts:
     def _of_process(self, node: WaitNode) -> Iterator[WaitFact]:
         fact = self._stacks.get(node)
         if fact is not None and (broken := _broken(fact)):
-            yield Broken(process=node, why=broken, witness=fact.tool)
+            yield Broken(process=node, kind=broken[0], why=broken[1], witness=fact.tool)
         elif fact is not None and (how := ray_wait(fact)):
             yield from self._in_ray(node, how)
         elif asked := tuple(self._asked_for(node, fact)):
@@ -550,9 +551,8 @@ def ray_wait(fact: StackFact) -> str:
     return ""
 
 
-def _broken(fact: StackFact) -> str:
-    if fact.state in _STATES:
-        return _STATES[fact.state]
-    if fact.keeps_gil:
-        return f"holds the GIL in {place_of(fact)}"
-    return ""
+def _broken(fact: StackFact) -> tuple[FactKind, str] | None:
+    """Why a process cannot go on, for programs and in words; None if it can."""
+    if fact.keeps_gil and fact.state not in _STATES:
+        return "gil-held", f"holds the GIL in {place_of(fact)}"
+    return _STATES.get(fact.state)

@@ -20,7 +20,15 @@ from typing import Literal
 
 import msgspec
 
-from ray_sentinel.waitgraph.facts import QUEUED, WaitFact, WaitNode
+from ray_sentinel.waitgraph.facts import (
+    QUEUED,
+    Broken,
+    Elsewhere,
+    FactKind,
+    Mute,
+    WaitFact,
+    WaitNode,
+)
 from ray_sentinel.waitgraph.graph import Edge, WaitGraph, build, parts_of
 
 RootKind = Literal["broken", "standing", "works", "idle", "mute", "circle", "unheld", "complete"]
@@ -42,6 +50,8 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
     as one round leads through them."""
     why: str
     """What it does, in words; empty if unknown."""
+    fault: FactKind = ""
+    """The kind of the fact that says so."""
     witness: str
     """Who says so; empty if ``why`` is."""
     waiters: tuple[WaitNode, ...]
@@ -51,10 +61,10 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
     it."""
 
 
-def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:
+def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:
     """The roots that a process waits for, the cycles, and the processes that cannot go on with what
-    was requested of them; those with the most waiters first. ``drivers`` need no waiters: without
-    them, their jobs do not go on."""
+    was requested of them; those with the most waiters first. ``needed`` are nodes without which
+    nothing goes on, such as a job's driver; they need no waiters."""
     graph = build(facts)
     parts = parts_of(graph)
     awaited = {edge.awaited for edges in graph.edges.values() for edge in edges}
@@ -68,16 +78,17 @@ def solve(facts: Iterable[WaitFact], drivers: Container[WaitNode] = ()) -> tuple
             continue
         reaching = _reaching(part, reverse)
         waiters = [n for n in reaching if n.kind == "process" and n not in members]
-        asked = part[0] in drivers or (part[0] in graph.broken and part[0] in awaited)
+        asked = part[0] in needed or (part[0] in graph.broken and part[0] in awaited)
         if len(part) == 1 and not waiters and not asked:
             continue
-        kind, why, witness = _described(graph, part)
+        kind, why, fact = _described(graph, part)
         roots.append(
             GraphRoot(
                 kind=kind,
                 members=tuple(n for n in _in_order(graph, part) if n.kind != "several"),
                 why=why,
-                witness=witness,
+                fault=fact.kind if fact is not None else "",
+                witness=fact.witness if fact is not None else "",
                 waiters=tuple(sorted(waiters)),
                 chain=_chain(graph, part, reaching, awaited),
             )
@@ -134,23 +145,25 @@ def _reaching(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNo
     return seen
 
 
-def _described(graph: WaitGraph, part: Part) -> tuple[RootKind, str, str]:
-    """Kind, reason and witness of a root."""
+def _described(
+    graph: WaitGraph, part: Part
+) -> tuple[RootKind, str, Broken | Elsewhere | Mute | None]:
+    """Kind and reason of a root, and the fact that shows them."""
     node = part[0]
     if len(part) > 1:
-        return "circle", "they wait for each other", ""
+        return "circle", "they wait for each other", None
     if broken := graph.broken.get(node):
-        return "broken", broken.why, broken.witness
+        return "broken", broken.why, broken
+    elsewhere = graph.elsewhere.get(node)
     if node in graph.moving:
-        at = graph.elsewhere.get(node)
-        return "works", at.text if at else "", at.witness if at else ""
-    if elsewhere := graph.elsewhere.get(node):
-        return "standing", elsewhere.text, elsewhere.witness
+        return "works", elsewhere.text if elsewhere else "", elsewhere
+    if elsewhere:
+        return "standing", elsewhere.text, elsewhere
     if mute := graph.mute.get(node):
-        return "mute", mute.why, mute.witness
+        return "mute", mute.why, mute
     if node.kind == "process":
-        return "idle", "", ""
-    return ("complete" if node.kind == "operation" else "unheld"), "", ""
+        return "idle", "", None
+    return ("complete" if node.kind == "operation" else "unheld"), "", None
 
 
 def _chain(

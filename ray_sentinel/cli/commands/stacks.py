@@ -68,6 +68,7 @@ def _for_programs(found: ClusterPicture) -> dict[str, Any]:
         del job["facts"]
         for root in job["roots"]:
             del root["waiting"]  # there may be thousands
+            del root["fault"]
     return told
 
 

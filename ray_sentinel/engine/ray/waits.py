@@ -48,12 +48,8 @@ from ray_sentinel.waitgraph.unmet import NO_NODE
 RULE = "ray.waits"
 SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
 """The confidence by kind of root."""
-BROKEN: tuple[tuple[str, FaultKind], ...] = (
-    ("is stopped", "rank-stopped"),
-    ("holds the GIL", "gil-held"),
-    ("is blocked in the kernel", "kernel-blocked"),
-)
-"""Beginnings of the proof's text, each with the kind of fault."""
+BROKEN: tuple[FaultKind, ...] = ("rank-stopped", "gil-held", "kernel-blocked")
+"""Kinds of fault that are proven of a process by itself."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
 """Roots that may be reported and lie outside the ranks."""
 ENVIRONMENTS = frozenset({"environment", "environment agent"})
@@ -333,8 +329,7 @@ def _root_of(standing: StandingMember) -> WaitRoot:
 
 
 def _broken_kind(root: WaitRoot) -> FaultKind:
-    why = root.why
-    return next((kind for start, kind in BROKEN if why.startswith(start)), "actor-stuck")
+    return next((kind for kind in BROKEN if kind == root.fault), "actor-stuck")
 
 
 def _age(root: WaitRoot, job: RayJobView, now: float) -> float:
