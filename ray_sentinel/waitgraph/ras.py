@@ -14,9 +14,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.logs.errors.watchdog import read_work
 from ray_sentinel.evidence.minority import fewer_than_half, most_odd
-from ray_sentinel.evidence.nccl_ras.load import in_order, read
+from ray_sentinel.evidence.nccl_ras.load import in_order, read, watchdog_note
 from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
@@ -30,8 +29,6 @@ from ray_sentinel.waitgraph.ras_facts import (
 )
 from ray_sentinel.waitgraph.solver import GraphRoot, solve
 
-MOST_CHARACTERS = 4096
-"""Of a line that is read for the watchdog's words."""
 CLEAR_LEAD = 2
 """Collectives that a rank must be behind for a single poll to mean something."""
 PROOFS: Mapping[FactKind, tuple[RasKind, float]] = {
@@ -65,27 +62,8 @@ def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFac
         except InputError as error:
             problems.append(f"{name}: {error}")
     facts = reason(polls, problems=problems, ranks=ranks)
-    said = [line for name, data in files.items() for line in watchdogs(name, data)]
-    return msgspec.structs.replace(facts, evidence=(*facts.evidence, *said))
-
-
-def watchdogs(name: str, data: bytes) -> list[str]:
-    """What PyTorch's watchdog wrote into the same file; it knows which collective timed out."""
-    if b"atchdog" not in data:
-        return []
-    lines = data.decode("utf-8", "replace").split("\n")
-    works = [read_work(line[:MOST_CHARACTERS], None) for line in lines if "atchdog" in line]
-    known = [work for work in works if work is not None and work.seq is not None]
-    if not known:
-        return []
-    first = min(known, key=lambda work: work.seq or 0)
-    ranks = sorted({work.rank for work in known})
-    who = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
-    return [
-        f"{name} also has lines of PyTorch's watchdog: ranks {who} timed out, first in "
-        f"{first.operation or 'a collective'} number {first.seq}; who times out waits, and "
-        "`ray-sentinel triage` reads who did not come"
-    ]
+    notes = (watchdog_note(data, name) for name, data in files.items())
+    return msgspec.structs.replace(facts, evidence=(*facts.evidence, *filter(None, notes)))
 
 
 def reason(
@@ -107,12 +85,11 @@ def reason(
     if names.note and (verdict.culprits or waits.waits):
         evidence.append(names.note)
     last = ordered[-1]
-    cut = any("is cut" in line for line in told)
     return RasFacts(
         kind=kind,
         culprits=verdict.culprits,
         waits=tuple(waits.waits),
-        confidence=round(confidence * (0.8 if cut else 1.0), 2),
+        confidence=round(confidence * (0.8 if any(poll.cut for poll in ordered) else 1.0), 2),
         evidence=tuple(evidence),
         problems=tuple(told),
         version=next((poll.version for poll in reversed(ordered) if poll.version), ""),

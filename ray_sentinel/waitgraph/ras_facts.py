@@ -14,7 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from ray_sentinel.evidence.nccl_ras.meshes import CommunicatorView
+from ray_sentinel.evidence.nccl_ras.meshes import (
+    CommunicatorView,
+    each_once,
+    newest,
+    process_count,
+)
 from ray_sentinel.evidence.nccl_ras.poll import (
     ERRORS,
     LIVE,
@@ -26,6 +31,7 @@ from ray_sentinel.evidence.nccl_ras.poll import (
 )
 from ray_sentinel.evidence.nccl_ras.world import Names
 from ray_sentinel.model.ras import RasKind, RasWait
+from ray_sentinel.waitgraph.alike import folded
 from ray_sentinel.waitgraph.facts import (
     IN_OPERATION,
     Broken,
@@ -103,18 +109,6 @@ class _Mark:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Position:
-    """All that the answers show about a rank. Ranks of the same position are one node."""
-
-    inside: tuple[WaitNode, ...] = ()
-    missing: tuple[WaitNode, ...] = ()
-    mark: _Mark | None = None
-    moves: bool = False
-    may_be_inside: bool = False
-    """Where the text output does not name the ranks that are ahead."""
-
-
 class RasWaits:
     """The facts, with the ranks and processes of their nodes and a sentence about each finding."""
 
@@ -122,7 +116,7 @@ class RasWaits:
         self, polls: Sequence[Poll], looks: Sequence[CommunicatorView], names: Names
     ) -> None:
         self._looks, self._names = looks, names
-        self._last = [poll for index, poll in enumerate(polls) if _is_last(polls, index)]
+        self._last = newest(polls)
         self._marks: dict[Identity, _Mark] = {}
         self._ranks: dict[Identity, RankView] = {}
         self._gone: dict[Identity, RasProcess] = {}
@@ -145,11 +139,11 @@ class RasWaits:
         """The processes of the ranks that are gone."""
         self.ranks: dict[WaitNode, list[RankView]] = defaultdict(list)
         self.facts: list[WaitFact] = []
-        self.total = _total(self._last)
+        self.total = process_count(self._last)
         """Processes in the job."""
-        dead = _unique(process for poll in self._last for process in poll.dead)
+        dead = each_once(process for poll in self._last for process in poll.dead)
         known = {(process.host, process.pid) for process in dead}
-        mute = _unique(process for poll in self._last for process in poll.missing)
+        mute = each_once(process for poll in self._last for process in poll.missing)
         mute = [one for one in mute if (one.host, one.pid) not in known]
         told = sum(poll.missing_count for poll in self._last) - (not mute) * len(dead)
         self.gone: dict[FactKind, int] = {
@@ -322,57 +316,60 @@ class RasWaits:
 
     def _place(self) -> None:
         """Make the nodes of ranks, and their facts."""
-        inside: dict[Identity, list[WaitNode]] = defaultdict(list)
-        missing: dict[Identity, list[WaitNode]] = defaultdict(list)
         for found in self.operations:
-            for members, where in ((found.last, inside), (found.next, missing)):
-                for member in members:
-                    self._ranks.setdefault(identity((found.look, member)), (found.look, member))
-                    where[identity((found.look, member))].append(found.node)
-        moving, unnamed = self._moving(), self._unnamed()
+            for member in (*found.last, *found.next):
+                self._ranks.setdefault(identity((found.look, member)), (found.look, member))
         known = RankNodes()
         own = {who: known.of_rank(rank) for rank, (who, *more) in self._claims.items() if not more}
-        nodes: dict[_Position, WaitNode] = {}
-        for who in {**self._gone, **self._ranks}:
-            view = self._ranks.get(who)
-            place = view[1].place if view is not None else None
-            position = _Position(
-                inside=tuple(inside[who]),
-                missing=tuple(missing[who]),
-                mark=self._marks.get(who),
-                moves=who in moving,
-                may_be_inside=bool(missing[who] and place and unnamed - self._listing[place]),
-            )
-            node = nodes.setdefault(position, own.get(who) or known.of_process(*who))
-            self._nodes[who] = node
+        at = {who: own.get(who) or known.of_process(*who) for who in {**self._gone, **self._ranks}}
+        self.facts, alike = folded(self._facts(at))
+        shown = {node: shown for shown, nodes in alike.items() for node in nodes}
+        for who, node in at.items():
+            self._nodes[who] = node = shown.get(node, node)
             if who in self._gone:
                 self.processes[node].append(self._gone[who])
-            elif view is not None:
-                self.ranks[node].append(view)
-        for position, node in nodes.items():
-            self.facts += _facts(node, position)
-        self.facts += [
-            WaitsFor(who=UNNAMED, awaited=found.node, how=IN_OPERATION, witness=RAS)
-            for found in self.operations
-            if found.look.last.key in unnamed
-        ]
-        self.facts += [
-            WaitsFor(who=after.node, awaited=before.node, how=AFTER, witness=RAS)
-            for kind in self._kinds
-            for before, after in pairwise(kind)
-        ]
+            else:
+                self.ranks[node].append(self._ranks[who])
 
-    def _unnamed(self) -> set[str]:
-        """The communicators for which an answer does not show who is ahead."""
-        self._listing: dict[object, set[str]] = defaultdict(set)
-        found = {}
-        for one, *_ in self._kinds:
-            if any(member.place is None for member in one.inside):
-                found[one.look.last.key] = one.look
-        for key, look in found.items():
-            for member in look.last.members:
-                self._listing[member.place].add(key)
-        return set(found)
+    def _facts(self, at: Mapping[Identity, WaitNode]) -> Iterator[WaitFact]:
+        """All facts; ``at`` gives the node of each rank."""
+        for who, mark in self._marks.items():
+            if mark.kind == "remote-error":
+                yield WaitsFor(who=at[who], awaited=GONE, how=ERRORS[REMOTE_ERROR], witness=RAS)
+                yield Mute(process=GONE, kind=mark.kind, why=GONE.key, witness=RAS)
+            else:
+                fact = Mute if mark.kind in _MUTE else Broken
+                yield fact(process=at[who], kind=mark.kind, why=mark.why, witness=RAS)
+        for who in self._moving() & at.keys():
+            yield Moves(process=at[who], witness=RAS)
+        for one in self.operations:
+            for member in one.last:
+                who = at[identity((one.look, member))]
+                yield WaitsFor(who=who, awaited=one.node, how=IN_OPERATION, witness=RAS)
+            for member in one.next:
+                who = at[identity((one.look, member))]
+                yield NotReached(process=who, operation=one.node, witness=RAS)
+        for kind in self._kinds:
+            for before, after in pairwise(kind):
+                yield WaitsFor(who=after.node, awaited=before.node, how=AFTER, witness=RAS)
+        yield from self._of_the_unnamed(at)
+
+    def _of_the_unnamed(self, at: Mapping[Identity, WaitNode]) -> Iterator[WaitFact]:
+        """Where an answer does not name those that are ahead, a rank that it lists behind, but not
+        there, may be among them. One node stands for all whom answers do not name."""
+        listed = {
+            one.look.last.key: {member.place for member in one.look.last.members}
+            for one, *_ in self._kinds
+            if any(member.place is None for member in one.inside)
+        }
+        in_all = set.intersection(*listed.values()) if listed else set()
+        behind = {m.place: None for one in self.operations for m in one.next if m.place}
+        for place in behind if listed else ():
+            if place not in in_all:
+                yield WaitsFor(who=at[place], awaited=UNNAMED, how=MAY_BE, witness=RAS)
+        for one in self.operations:
+            if one.look.last.key in listed:
+                yield WaitsFor(who=UNNAMED, awaited=one.node, how=IN_OPERATION, witness=RAS)
 
     def _moving(self) -> set[Identity]:
         """The ranks that were seen going on. A host launches ahead of its device: further launches
@@ -386,25 +383,6 @@ class RasWaits:
                     of_ahead = (look.last.key, member.rank) in ahead
                     (runs_ahead if of_ahead else on).add(identity((look, member)))
         return on - runs_ahead
-
-
-def _facts(node: WaitNode, position: _Position) -> Iterator[WaitFact]:
-    for operation in position.inside:
-        yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION, witness=RAS)
-    for operation in position.missing:
-        yield NotReached(process=node, operation=operation, witness=RAS)
-    if position.may_be_inside:
-        yield WaitsFor(who=node, awaited=UNNAMED, how=MAY_BE, witness=RAS)
-    if position.moves:
-        yield Moves(process=node, witness=RAS)
-    if (mark := position.mark) is None:
-        return
-    if mark.kind == "remote-error":
-        yield WaitsFor(who=node, awaited=GONE, how=ERRORS[REMOTE_ERROR], witness=RAS)
-        yield Mute(process=GONE, kind=mark.kind, why=GONE.key, witness=RAS)
-    else:
-        fact = Mute if mark.kind in _MUTE else Broken
-        yield fact(process=node, kind=mark.kind, why=mark.why, witness=RAS)
 
 
 def operations(look: CommunicatorView) -> Iterator[list[RasOperation]]:
@@ -450,29 +428,3 @@ def identity(view: RankView) -> Identity:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
-
-
-def _is_last(polls: Sequence[Poll], index: int) -> bool:
-    """No later poll is of the same job: one that knows a process of it, or names none."""
-    mine = _processes(polls[index])
-    theirs = (_processes(later) for later in polls[index + 1 :])
-    return all(mine and found and not mine & found for found in theirs)
-
-
-def _total(polls: Sequence[Poll]) -> int:
-    """Processes in the job, as far as the answers show; otherwise a rank counts as one."""
-    told = sum(poll.processes or 0 for poll in polls)
-    seen = set().union(*map(_processes, polls))
-    sizes = [found.size for poll in polls for found in poll.communicators]
-    rows = [row.size for poll in polls for row in poll.rows]
-    return max(told, len(seen), *sizes, *rows, 0)
-
-
-def _processes(poll: Poll) -> set[tuple[str, int]]:
-    places = (member.place for found in poll.communicators for member in found.members)
-    gone = {(process.host, process.pid) for process in (*poll.dead, *poll.missing)}
-    return gone | {place[:2] for place in places if place is not None}
-
-
-def _unique(processes: Iterable[RasProcess]) -> list[RasProcess]:
-    return list({(process.host, process.pid): process for process in processes}.values())

@@ -77,6 +77,7 @@ def poll_of(document: Document, name: str = "") -> Poll:
         if isinstance(seconds, (int, float)) and 0 <= seconds < MOST_SECONDS
         else None,
         timeouts=_count(ras.get("timeouts_count")) or 0,
+        cut=document.cut,
         problems=tuple(problems),
     )
 
@@ -121,7 +122,6 @@ def _communicator(raw: dict[str, Any], number: int, problems: list[str]) -> Comm
         size=size,
         members=tuple(seen[rank] for rank in sorted(seen)),
         unknown=max(0, size - len(seen)) if size < MOST_RANKS else 0,
-        cut=cut,
         unlisted=tuple(rank for rank in range(size) if rank not in seen) if whole else (),
     )
 

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.logs.errors.watchdog import read_work
 from ray_sentinel.evidence.nccl_ras.json_format import death_of, is_event, is_status, poll_of
 from ray_sentinel.evidence.nccl_ras.lenient_json import documents
 from ray_sentinel.evidence.nccl_ras.poll import Poll, RasProcess
@@ -60,6 +61,8 @@ def polls_of(text: str, name: str = "") -> list[Poll]:
     return [poll for poll in polls if poll is not None]
 
 
+MOST_CHARACTERS = 4096
+"""Of a line that is read for the watchdog's words."""
 MOST_BYTES = 256 << 20
 """Most bytes read of one file, which may hold many polls; the rest is left out."""
 HINT = "it is no output of ncclras or rcclras, nor of STATUS on port 28028, as text or as JSON"
@@ -123,6 +126,26 @@ def _wide(data: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return ""
+
+
+def watchdog_note(data: bytes, name: str) -> str:
+    """A sentence about what PyTorch's watchdog wrote into the same file, for it knows which
+    collective timed out; empty if it wrote nothing."""
+    if b"atchdog" not in data:
+        return ""
+    lines = data.decode("utf-8", "replace").split("\n")
+    works = [read_work(line[:MOST_CHARACTERS], None) for line in lines if "atchdog" in line]
+    known = [work for work in works if work is not None and work.seq is not None]
+    if not known:
+        return ""
+    first = min(known, key=lambda work: work.seq or 0)
+    ranks = sorted({work.rank for work in known})
+    who = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
+    return (
+        f"{name} also has lines of PyTorch's watchdog: ranks {who} timed out, first in "
+        f"{first.operation or 'a collective'} number {first.seq}; who times out waits, and "
+        "`ray-sentinel triage` reads who did not come"
+    )
 
 
 def in_order(polls: Iterable[Poll]) -> list[Poll]:

@@ -7,9 +7,9 @@ from several nodes are one look. So polls are compared by communicator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Poll
+from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Poll, RasProcess
 
 
 class CommunicatorView:
@@ -37,6 +37,39 @@ class CommunicatorView:
             return None
         shared = old.counts.keys() & member.counts.keys()
         return any(member.counts[name] != old.counts[name] for name in shared) if shared else None
+
+
+def newest(polls: Sequence[Poll]) -> list[Poll]:
+    """The polls after which there is none of the same job: none that knows a process of it, or that
+    names no process."""
+    known = [_processes(poll) for poll in polls]
+    return [
+        poll
+        for index, poll in enumerate(polls)
+        if all(known[index] and later and not known[index] & later for later in known[index + 1 :])
+    ]
+
+
+def process_count(polls: Iterable[Poll]) -> int:
+    """Processes in the job, as far as polls show them; otherwise a rank counts as one."""
+    told, seen, sizes = 0, set[tuple[str, int]](), [0]
+    for poll in polls:
+        told += poll.processes or 0
+        seen |= _processes(poll)
+        sizes += [found.size for found in (*poll.communicators, *poll.rows)]
+    return max(told, len(seen), *sizes)
+
+
+def _processes(poll: Poll) -> set[tuple[str, int]]:
+    """Host and pid of every process that a poll names."""
+    places = (member.place for found in poll.communicators for member in found.members)
+    gone = {(process.host, process.pid) for process in (*poll.dead, *poll.missing)}
+    return gone | {place[:2] for place in places if place is not None}
+
+
+def each_once(processes: Iterable[RasProcess]) -> list[RasProcess]:
+    """Processes without repetitions; of each the last description."""
+    return list({(process.host, process.pid): process for process in processes}.values())
 
 
 def communicator_views(polls: Sequence[Poll]) -> list[CommunicatorView]:

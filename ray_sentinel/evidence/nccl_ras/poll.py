@@ -70,8 +70,6 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
     """The members that the answer names, including missing ones."""
     unknown: int = 0
     """Number of members of which the answer says that they exist, but not who they are."""
-    cut: bool = False
-    """The answer ended within this communicator."""
     unlisted: tuple[int, ...] = ()
     """Ranks of the communicator, by its own numbers, that a whole JSON answer lists neither as
     present nor as missing."""
@@ -121,6 +119,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     """Seconds that gathering the answer took."""
     timeouts: int = 0
+    cut: bool = False
+    """The answer ended before it was whole; what it had is read."""
     problems: tuple[str, ...] = ()
 
 
