@@ -8,6 +8,16 @@ half or more suggest a cause that all share. Bounds with another meaning stay wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def excepted(classes: Iterable[int], size: int, most: int) -> bool:
+    """Whether the odd ones are few enough to be the exception among ``size`` equals: no more than
+    ``most`` together, and no class of alike ones, of which ``classes`` has the sizes, is half of
+    them."""
+    counts = tuple(classes)
+    return sum(counts) <= most and all(fewer_than_half(count, size) for count in counts)
+
 
 def most_odd(size: int) -> int:
     """The largest number of ``size`` equals that can be the exception; at least one."""

@@ -14,18 +14,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.minority import fewer_than_half, most_odd
+from ray_sentinel.evidence.minority import excepted, most_odd
 from ray_sentinel.evidence.nccl_ras.load import in_order, read, watchdog_note
 from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasCulprit, RasFacts, RasKind
-from ray_sentinel.waitgraph.facts import Broken, FactKind, Moves, Mute, WaitNode, WaitsFor
+from ray_sentinel.waitgraph.facts import Broken, FactKind, Mute, WaitNode
 from ray_sentinel.waitgraph.ras_facts import (
-    MAY_BE,
+    CALLED_ANOTHER,
     RankView,
     RasOperation,
     RasWaits,
+    odd_ranks,
 )
 from ray_sentinel.waitgraph.solver import GraphRoot, solve
 
@@ -36,6 +37,7 @@ PROOFS: Mapping[FactKind, tuple[RasKind, float]] = {
     "rank-unresponsive": ("rank-unresponsive", 0.85),
     "communicator-error": ("communicator-error", 0.8),
     "remote-error": ("cannot-tell", 0.3),
+    "collective-mismatch": ("collective-mismatch", 0.85),
     "not-enqueued": ("not-enqueued", 0.85),
     "startup-stuck": ("startup-stuck", 0.6),
     "left-communicator": ("left-communicator", 0.6),
@@ -43,7 +45,7 @@ PROOFS: Mapping[FactKind, tuple[RasKind, float]] = {
     "cannot-tell": ("cannot-tell", 0.2),
 }
 """What a root shows, the hardest first, with its kind and how sure that is."""
-_OF_ALL: tuple[RasKind, ...] = ("startup-stuck", "left-communicator")
+_OF_ALL: tuple[RasKind, ...] = ("collective-mismatch", "startup-stuck", "left-communicator")
 """True of a communicator, whether or not a few of its ranks stand out."""
 
 
@@ -160,6 +162,9 @@ class _RasVerdict:
                 self._accuse(culprit)
         lost = {(p.host, p.pid) for node in nodes for p in self._waits.processes.get(node, ())}
         hosts = Counter(host for host, _ in lost)
+        views = [view for node in nodes for view in self._waits.ranks.get(node, ())]
+        if proof == "collective-mismatch" and any(look.moved(m) is None for look, m in views):
+            confidence = 0.6
         if whole := [host for host, count in sorted(hosts.items()) if count > 1]:
             self.lines.append(f"several of them are on {', '.join(whole)}: look at that node")
         return kind, confidence
@@ -173,20 +178,23 @@ class _RasVerdict:
             )
             return False
         views = [view for node in nodes for view in self._waits.ranks.get(node, ())]
-        if all(fewer_than_half(len(views), look.last.size) for look, _ in views):
+        counted = proof == "collective-mismatch"
+        sizes = {look.last.size for look, _ in views}
+        if all(excepted([len(views)], n, most_odd(n) if counted else n // 2) for n in sizes):
             return True
         self.lines.append("no few ranks stand out")
         return False
 
-    def _of_behind(self, roots: Sequence[GraphRoot]) -> tuple[RasKind, float]:
+    def _of_behind(self, stuck: Sequence[GraphRoot]) -> tuple[RasKind, float]:
         """Ranks that have not launched what others wait in, and circles of such ranks."""
-        stuck = self._even_so(roots) or roots
         circles = [root for root in stuck if root.kind == "circle"]
         accused = {root.members[0] for root in stuck if root.kind != "circle"}
         accused = accused.union(*map(self._odd, circles))
-        held = [(one, side) for one in self._waits.operations if (side := self._of(one, accused))]
+        held = [
+            (one, behind) for one in self._waits.operations if (behind := self._of(one, accused))
+        ]
         waiters = set().union(*(root.waiters for root in stuck))
-        if accused and any(self._of(one, waiters, inside=False) for one in self._waits.operations):
+        if accused and any(self._of(one, waiters) for one in self._waits.operations):
             self.lines.append(
                 "ranks that are behind in one communicator and ahead in another wait themselves"
             )
@@ -194,49 +202,25 @@ class _RasVerdict:
         if reason_not := self._cannot_name(accused, held, circles):
             self.lines.append(reason_not)
             return (kind, 0.3) if circles else ("cannot-tell", 0.3)
-        for one, side in held:
-            told = "has launched other collectives than its peers"
-            if not circles:
-                told = f"has not launched what its peers have: {one.text}"
-            for member in side:
+        for one, behind in held:
+            told = (
+                CALLED_ANOTHER if circles else f"has not launched what its peers have: {one.text}"
+            )
+            for member in behind:
                 self._accuse(self._culprit((one.look, member), kind, told))
-        twice = all(one.look.moved(member) is False for one, side in held for member in side)
+        twice = all(one.look.moved(member) is False for one, behind in held for member in behind)
         return kind, PROOFS["not-enqueued"][1] if twice else 0.6 if circles else 0.5
 
-    def _even_so(self, stuck: Sequence[GraphRoot]) -> list[GraphRoot]:
-        """The circles that remain if ranks that were seen only once go on: a rank that is behind
-        may arrive, one that called something else does not."""
-        come = [
-            Moves(process=root.members[0])
-            for root in stuck
-            if root.kind != "circle"
-            and all(look.moved(m) is None for look, m in self._waits.ranks[root.members[0]])
-        ]
-        sure = (f for f in self._waits.facts if not isinstance(f, WaitsFor) or f.how != MAY_BE)
-        found = solve([*sure, *come]) if come else ()
-        return [root for root in found if root.kind == "circle"]
-
-    def _of(
-        self, operation: RasOperation, nodes: Container[WaitNode], *, inside: bool = True
-    ) -> list[Member]:
-        """Those of some nodes that an operation lacks; if it lacks none, those inside it."""
-        for side in (operation.missing, operation.inside if inside else ()):
-            found = [m for m in side if self._waits.node(operation.look, m) in nodes]
-            if found:
-                return found
-        return []
+    def _of(self, operation: RasOperation, nodes: Container[WaitNode]) -> list[Member]:
+        """Those of some nodes to which an operation is the next one."""
+        return [m for m in operation.next if self._waits.node(operation.look, m) in nodes]
 
     def _odd(self, circle: GraphRoot) -> set[WaitNode]:
-        """The ranks that are alone, or few, in each operation of a circle: they called another
-        one."""
-        found: list[set[WaitNode]] = []
-        for one in self._waits.operations:
-            if one.node in circle.members:
-                few, many = sorted((one.missing, one.inside), key=len)
-                if len(few) == len(many) or len(few) > most_odd(one.look.last.size):
-                    return set()
-                found.append({self._waits.node(one.look, member) for member in few})
-        return set.intersection(*found) if len(found) > 1 else set()
+        """The ranks in a circle that made other calls than the others, in whichever of its
+        communicators."""
+        keys = {one.look.last.key for one in self._waits.operations if one.node in circle.members}
+        odd = odd_ranks(self._waits.counts[key] for key in sorted(keys))
+        return {self._waits.node(*view) for view in odd} & set(circle.members)
 
     def _cannot_name(
         self,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
+from ray_sentinel.evidence.alignment import Stand, odd_ones
 from ray_sentinel.evidence.nccl_ras.meshes import (
     CommunicatorView,
     each_once,
@@ -46,10 +47,12 @@ from ray_sentinel.waitgraph.facts import (
 from ray_sentinel.waitgraph.rank_nodes import RankNodes
 
 RAS = "nccl-ras"
+CALLED_ANOTHER = "has launched other collectives than its peers"
 _WHY: Mapping[FactKind, str] = {
     "rank-dead": "is dead to RAS: its process has ended, or could not be reached for a minute",
     "rank-unresponsive": "does not answer RAS: stopped, hung with all its threads, cut off, or "
     "just gone",
+    "collective-mismatch": CALLED_ANOTHER,
     "startup-stuck": "does not come out of the communicator's initialization",
     "left-communicator": "has left a communicator that others are still in",
     "rank-unlisted": "is missing from the RAS answer, while the others' counts stand still",
@@ -78,27 +81,13 @@ class RasOperation:
 
     look: CommunicatorView
     node: WaitNode
-    ranks: tuple[Member, ...]
-    """Those whose counts are known, with the fewest launches first."""
-    absent: int
-    """How many of them have not launched it."""
-    last: tuple[Member, ...]
-    """Those that have launched nothing of its kind after it."""
     next: tuple[Member, ...]
-    """Those that lack the fewest launches to it."""
+    """Those that lack no earlier one of its kind, and have not launched it."""
+    last: tuple[Member, ...]
+    """Those that have launched it, and nothing of its kind after it."""
     lead: int
     """How many collectives the ranks farthest behind in the communicator lack, at least."""
     text: str
-
-    @property
-    def missing(self) -> tuple[Member, ...]:
-        """The ranks that have not launched it."""
-        return self.ranks[: self.absent]
-
-    @property
-    def inside(self) -> tuple[Member, ...]:
-        """The ranks that have launched it."""
-        return self.ranks[self.absent :]
 
 
 @dataclass(frozen=True)
@@ -154,9 +143,11 @@ class RasWaits:
         self._state_gone("rank-dead", dead)
         self._state_gone("rank-unresponsive", mute)
         self._state_errors()
-        self._kinds = [kind for look in looks for kind in operations(look)]
-        self.operations = [one for kind in self._kinds for one in kind]
+        self.counts = {look.last.key: RasCounts(look) for look in looks}
+        self._kinds = [kind for counts in self.counts.values() for kind in counts.differences()]
+        self.operations = [one for kind, _ in self._kinds for one in kind]
         self._state_operations()
+        self._state_calls()
         self._state_memberships()
         self._state_unlisted()
         self._state_table(polls[-1])
@@ -231,17 +222,25 @@ class RasWaits:
             self.lines.append(f"... and {len(failed) - _MOST_ERRORS} such reports more")
 
     def _state_operations(self) -> None:
-        for found, *_ in self._kinds[:_MOST_OPERATIONS]:
+        for (found, *_), inside in self._kinds[:_MOST_OPERATIONS]:
             look = found.look
-            named = _listed([self.who((look, member)) for member in found.missing])
-            few = len(found.missing) <= max(_MOST_NAMED, len(found.inside))
+            named = _listed([self.who((look, member)) for member in found.next])
+            few = len(found.next) <= max(_MOST_NAMED, len(inside))
             self.lines.append(f"{look.last.name}: {found.text}" + (f": {named}" if few else ""))
-            ranks = {self._names.of_member(look.last, member) for member in found.inside}
+            ranks = {self._names.of_member(look.last, member) for member in inside}
             if ahead := tuple(sorted(rank for rank in ranks if rank is not None)):
                 waits = RasWait(ranks=ahead, communicator=look.last.key, text=found.text)
                 self.waits.append(waits)
         if (more := len(self._kinds) - _MOST_OPERATIONS) > 0:
             self.lines.append(f"{more} such differences more")
+
+    def _state_calls(self) -> None:
+        """Ranks that have launched other collectives than their peers. The order of the calls
+        within one communicator does not depend on timing."""
+        for counts in self.counts.values():
+            for look, member in odd_ranks([counts]):
+                if not look.moved(member):
+                    self._mark((look, member), "collective-mismatch")
 
     def _state_memberships(self) -> None:
         """Ranks that are not yet, or no longer, in a communicator that others use. While it is
@@ -349,7 +348,7 @@ class RasWaits:
             for member in one.next:
                 who = at[identity((one.look, member))]
                 yield NotReached(process=who, operation=one.node, witness=RAS)
-        for kind in self._kinds:
+        for kind, _ in self._kinds:
             for before, after in pairwise(kind):
                 yield WaitsFor(who=after.node, awaited=before.node, how=AFTER, witness=RAS)
         yield from self._of_the_unnamed(at)
@@ -359,8 +358,8 @@ class RasWaits:
         there, may be among them. One node stands for all whom answers do not name."""
         listed = {
             one.look.last.key: {member.place for member in one.look.last.members}
-            for one, *_ in self._kinds
-            if any(member.place is None for member in one.inside)
+            for (one, *_), inside in self._kinds
+            if any(member.place is None for member in inside)
         }
         in_all = set.intersection(*listed.values()) if listed else set()
         behind = {m.place: None for one in self.operations for m in one.next if m.place}
@@ -374,7 +373,7 @@ class RasWaits:
     def _moving(self) -> set[Identity]:
         """The ranks that were seen going on. A host launches ahead of its device: further launches
         where it is already ahead prove nothing, there or elsewhere."""
-        ahead = {(one.look.last.key, m.rank) for one, *_ in self._kinds for m in one.inside}
+        ahead = {(one.look.last.key, m.rank) for (one, *_), inside in self._kinds for m in inside}
         on: set[Identity] = set()
         runs_ahead: set[Identity] = set()
         for look in self._looks if self.operations else ():
@@ -385,38 +384,67 @@ class RasWaits:
         return on - runs_ahead
 
 
-def operations(look: CommunicatorView) -> Iterator[list[RasOperation]]:
-    """For each kind of collective of which the ranks have launched different numbers: the
-    operations that the ranks behind have not come to, the earliest first."""
-    members = [m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT")]
-    names = sorted(set.intersection(*(set(m.counts) for m in members))) if members else []
-    sums = sorted({sum(member.counts[name] for name in names) for member in members})
-    for name in names:
-        launched: dict[int, list[Member]] = defaultdict(list)
-        for member in members:
-            launched[member.counts[name]].append(member)
-        alike = [tuple(launched[count]) for count in sorted(launched)]
-        ranks = tuple(chain.from_iterable(alike))
-        found, absent = [], 0
-        for before, after in pairwise(alike):
-            absent += len(before)
-            have, most = before[0].counts[name], ranks[-1].counts[name]
-            number = f"{absent} {'rank has' if absent == 1 else 'ranks have'}"
+class RasCounts:
+    """How many collectives the ranks of a communicator have launched, by kind."""
+
+    def __init__(self, look: CommunicatorView) -> None:
+        self.look = look
+        shown = (m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT"))
+        self.members = tuple(shown)
+        known = [set(member.counts) for member in self.members]
+        self.kinds = sorted(set.intersection(*known)) if known else []
+
+    def differences(self) -> Iterator[tuple[list[RasOperation], list[Member]]]:
+        """For each kind of which the ranks have launched different numbers: the operations that the
+        ranks behind have not come to, the earliest first, and the ranks that have launched the
+        first of them."""
+        sums = sorted({sum(m.counts[kind] for kind in self.kinds) for m in self.members})
+        for kind in self.kinds:
+            launched: dict[int, list[Member]] = defaultdict(list)
+            for member in self.members:
+                launched[member.counts[kind]].append(member)
+            steps = sorted(launched)
+            if len(steps) > 1:
+                lead = sums[1] - sums[0] if len(sums) > 1 else 0
+                ahead = list(chain.from_iterable(launched[step] for step in steps[1:]))
+                yield self._operations(kind, launched, lead), ahead
+
+    def _operations(
+        self, kind: str, launched: Mapping[int, list[Member]], lead: int
+    ) -> list[RasOperation]:
+        found, ahead = [], len(self.members)
+        for have, more in pairwise(sorted(launched)):
+            before, most = launched[have], max(launched)
+            ahead -= len(before)
+            number = f"{len(before)} {'rank has' if len(before) == 1 else 'ranks have'}"
             found.append(
                 RasOperation(
-                    look=look,
-                    node=WaitNode("operation", f"{look.last.key}:{name}:{have + 1}"),
-                    ranks=ranks,
-                    absent=absent,
-                    last=after,
-                    next=before,
-                    lead=sums[1] - sums[0] if len(sums) > 1 else 0,
-                    text=f"{number} launched {most - have} fewer {name} calls than the furthest of "
-                    f"the other {len(ranks) - absent} ({have} against {most})",
+                    look=self.look,
+                    node=WaitNode("operation", f"{self.look.last.key}:{kind}:{have + 1}"),
+                    next=tuple(before),
+                    last=tuple(launched[more]),
+                    lead=lead,
+                    text=f"{number} launched {most - have} fewer {kind} calls than the furthest of "
+                    f"the other {ahead} ({have} against {most})",
                 )
             )
-        if found:
-            yield found
+        return found
+
+
+def odd_ranks(communicators: Iterable[RasCounts]) -> list[RankView]:
+    """The ranks that have launched other collectives than the others in some communicators."""
+    launched: dict[Identity, dict[tuple[str, str], int]] = defaultdict(dict)
+    views: dict[Identity, RankView] = {}
+    for counts in communicators:
+        for member in counts.members:
+            view = counts.look, member
+            views.setdefault(identity(view), view)
+            for kind in counts.kinds:
+                launched[identity(view)][counts.look.last.key, kind] = member.counts[kind]
+    stands: dict[Stand[tuple[str, str]], list[RankView]] = defaultdict(list)
+    for who, numbers in launched.items():
+        stands["", frozenset(numbers.items())].append(views[who])
+    return odd_ones(stands)
 
 
 def identity(view: RankView) -> Identity:

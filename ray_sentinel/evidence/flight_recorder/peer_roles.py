@@ -8,8 +8,9 @@ hold up the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
+from ray_sentinel.evidence.alignment import ComesFirst, Stand, odd_ones
 from ray_sentinel.evidence.flight_recorder.group_ids import Kind
 from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup
 from ray_sentinel.evidence.flight_recorder.progress import CounterProgress
@@ -22,13 +23,6 @@ Call = tuple[Counter, int]
 """A counter, and a sequence number that it gave."""
 
 Role = tuple[object, ...]
-
-Stand = tuple[Role, frozenset[tuple[Counter, int]]]
-"""A role, and how much was enqueued in each kind of group."""
-
-ComesFirst = Callable[[Call, Call, list[int]], bool | None]
-"""Whether the first call precedes the second in the program of these ranks; None where their dumps
-do not show it."""
 
 
 class Equals:
@@ -174,30 +168,17 @@ class Equals:
                 beyond += ranks
         return beyond if len(beyond) >= len(classes[mine]) else []
 
-    def odd_ones(self, ranks: Iterable[int], comes_first: ComesFirst) -> list[int]:
+    def odd_ones(self, ranks: Iterable[int], comes_first: ComesFirst[Counter, int]) -> list[int]:
         """The ranks without which all equal ranks lie on one sequence; empty if that is ambiguous.
 
         If only two contradict each other, the order in which their equals made the two calls
         decides.
         """
-        stands = self._stands({self._role[rank] for rank in ranks})
-        conflicts = {
-            stand: {other for other in stands if _beside(stand, other)} for stand in stands
-        }
-        odd: list[int] = []
-        while any(conflicts.values()):
-            against = {s: sum(len(stands[o]) for o in others) for s, others in conflicts.items()}
-            most = max(against.values())
-            worst = [stand for stand, count in against.items() if count == most]
-            if any(other in worst for stand in worst for other in conflicts[stand]):
-                worst = [s for s in worst if self._outvoted(s, conflicts, stands, comes_first)]
-            if not worst:
-                return []
-            for stand in worst:
-                odd += stands[stand]
-                for other in conflicts.pop(stand):
-                    conflicts.get(other, set()).discard(stand)
-        return sorted(odd)
+        stands: dict[Stand[Counter], list[int]] = {}
+        for role in {self._role[rank] for rank in ranks}:
+            for rank in self.roles[role]:
+                stands.setdefault((role, self._stand(rank)), []).append(rank)
+        return sorted(odd_ones(stands, comes_first))
 
     def stand_alike(self, rank: int, others: Iterable[int]) -> list[int]:
         """Those of the other ranks that are equal and have enqueued exactly as much."""
@@ -208,64 +189,9 @@ class Equals:
             if self._role[other] == self._role[rank] and self._stand(other) == mine
         ]
 
-    def _stand(self, rank: int) -> frozenset[tuple[Counter, int]]:
+    def _stand(self, rank: int) -> frozenset[Call]:
         return frozenset(
             (key, progress.enqueued)
             for key, progress in self.counters(rank).items()
             if progress.enqueued is not None
         )
-
-    def _stands(self, roles: set[Role]) -> dict[Stand, list[int]]:
-        """Ranks by role and by how much they have enqueued."""
-        result: dict[Stand, list[int]] = {}
-        for role in roles:
-            for rank in self.roles[role]:
-                result.setdefault((role, self._stand(rank)), []).append(rank)
-        return result
-
-    def _outvoted(
-        self,
-        stand: Stand,
-        conflicts: dict[Stand, set[Stand]],
-        stands: dict[Stand, list[int]],
-        comes_first: ComesFirst,
-    ) -> bool:
-        """Whether equals say, in all its conflicts, that this rank left out or added a call."""
-        voters = [
-            rank
-            for other, ranks in stands.items()
-            if other[0] == stand[0] and not conflicts.get(other)
-            for rank in ranks
-        ]
-        return bool(conflicts[stand]) and all(
-            _broke_order(dict(stand[1]), dict(other[1]), comes_first, voters)
-            for other in conflicts[stand]
-        )
-
-
-def _beside(one: Stand, other: Stand) -> bool:
-    """Whether two equals cannot both lie on one sequence of calls."""
-    if one[0] != other[0] or one[1] == other[1]:
-        return False
-    mine, theirs = dict(one[1]), dict(other[1])
-    both = mine.keys() & theirs.keys()
-    return any(mine[key] > theirs[key] for key in both) and any(
-        mine[key] < theirs[key] for key in both
-    )
-
-
-def _broke_order(
-    mine: dict[Counter, int],
-    theirs: dict[Counter, int],
-    comes_first: ComesFirst,
-    voters: list[int],
-) -> bool:
-    """Whether this rank made a call before which equals make one that it has not made."""
-    both = mine.keys() & theirs.keys()
-    ahead = [key for key in both if mine[key] > theirs[key]]
-    behind = [key for key in both if mine[key] < theirs[key]]
-    return any(
-        bool(comes_first((missed, mine[missed] + 1), (made, theirs[made] + 1), voters))
-        for made in ahead
-        for missed in behind
-    )
