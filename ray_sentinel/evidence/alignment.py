@@ -31,7 +31,7 @@ def odd_ones(
     different call. If only two contradict each other, the order in which their equals made the two
     calls decides.
     """
-    if _in_order(stands) or len(stands) > MOST_STANDS:
+    if in_order(stands) or len(stands) > MOST_STANDS:
         return []
     conflicts = {one: {other for other in stands if _beside(one, other)} for one in stands}
     odd: list[Process] = []
@@ -50,7 +50,7 @@ def odd_ones(
     return odd
 
 
-def _in_order(stands: Iterable[Stand[Key]]) -> bool:
+def in_order(stands: Iterable[Stand[Key]]) -> bool:
     """Whether those with the same equals and counters have gone through the same calls, some of
     them farther; False if other counters would have to be compared, too."""
     alike: dict[Hashable, list[dict[Key, int]]] = {}

@@ -110,11 +110,15 @@ class Holds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``process`` cannot go on; ``why`` is the proof: stopped, blocked in the kernel, ended."""
+    """``process`` cannot go on; ``why`` is the proof: stopped, blocked in the kernel, ended.
+
+    ``looks``: how often it was seen, looks apart; None if once is proof. So in ``Elsewhere`` and
+    ``Mute``."""
 
     process: WaitNode
     why: str
     kind: FactKind = ""
+    looks: int | None = None
     witness: str = ""
 
 
@@ -127,6 +131,7 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     doing: str
     """What it does there, in short, such as "sleeping" or "reading from a file or pipe"."""
     kind: FactKind = ""
+    looks: int | None = None
     witness: str = ""
 
     @property
@@ -152,6 +157,7 @@ class Mute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     process: WaitNode
     why: str
     kind: FactKind = ""
+    looks: int | None = None
     witness: str = ""
 
 

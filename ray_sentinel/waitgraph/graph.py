@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,8 @@ from ray_sentinel.waitgraph.facts import (
     WaitNode,
     WaitsFor,
 )
+
+Seen = TypeVar("Seen", Broken, Elsewhere, Mute)
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,20 +54,21 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build(facts: Iterable[WaitFact]) -> WaitGraph:
-    """The graph of the given facts. If two facts give the same edge, the first one counts.
+    """The graph of the given facts. If several give the same edge, or say the same sort of thing
+    about one node, the first of them counts, and one that was seen once only without others.
 
     A process that is broken, or was seen moving, waits for nobody: it holds the others up itself,
     whatever its stack shows.
     """
     facts = list(facts)
-    broken = {fact.process: fact for fact in facts if isinstance(fact, Broken)}
+    broken = _first(fact for fact in facts if isinstance(fact, Broken))
     moving = frozenset(fact.process for fact in facts if isinstance(fact, Moves)) - broken.keys()
     edges: dict[WaitNode, dict[WaitNode, Edge]] = {}
     for edge in _edges(facts):
         if edge.waiter not in broken and edge.waiter not in moving and edge.waiter != edge.awaited:
             edges.setdefault(edge.waiter, {}).setdefault(edge.awaited, edge)
-    elsewhere = {fact.process: fact for fact in facts if isinstance(fact, Elsewhere)}
-    mute = {fact.process: fact for fact in facts if isinstance(fact, Mute)}
+    elsewhere = _first(fact for fact in facts if isinstance(fact, Elsewhere))
+    mute = _first(fact for fact in facts if isinstance(fact, Mute))
     nodes = {
         *edges,
         *(awaited for found in edges.values() for awaited in found),
@@ -81,6 +85,15 @@ def build(facts: Iterable[WaitFact]) -> WaitGraph:
         mute=mute,
         moving=moving,
     )
+
+
+def _first(facts: Iterable[Seen]) -> dict[WaitNode, Seen]:
+    found: dict[WaitNode, Seen] = {}
+    for fact in facts:
+        old = found.get(fact.process)
+        if old is None or (old.looks == 1 and fact.looks != 1):
+            found[fact.process] = fact
+    return found
 
 
 def _edges(facts: Iterable[WaitFact]) -> Iterator[Edge]:

@@ -9,44 +9,55 @@ among their equals.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.alignment import odd_ones
 from ray_sentinel.evidence.minority import excepted, most_odd
 from ray_sentinel.evidence.nccl_ras.load import in_order, read, watchdog_note
 from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasCulprit, RasFacts, RasKind
-from ray_sentinel.waitgraph.facts import Broken, FactKind, Mute, WaitNode
+from ray_sentinel.waitgraph.facts import Broken, Elsewhere, FactKind, Mute, WaitNode
 from ray_sentinel.waitgraph.ras_facts import (
     CALLED_ANOTHER,
-    RankView,
     RasOperation,
+    RasRank,
     RasWaits,
-    odd_ranks,
+    stands,
 )
-from ray_sentinel.waitgraph.solver import GraphRoot, solve
+from ray_sentinel.waitgraph.solver import GraphRoot, solve, too_young
 
-CLEAR_LEAD = 2
-"""Collectives that a rank must be behind for a single poll to mean something."""
-PROOFS: Mapping[FactKind, tuple[RasKind, float]] = {
-    "rank-dead": ("rank-dead", 0.95),
-    "rank-unresponsive": ("rank-unresponsive", 0.85),
-    "communicator-error": ("communicator-error", 0.8),
-    "remote-error": ("cannot-tell", 0.3),
-    "collective-mismatch": ("collective-mismatch", 0.85),
-    "not-enqueued": ("not-enqueued", 0.85),
-    "startup-stuck": ("startup-stuck", 0.6),
-    "left-communicator": ("left-communicator", 0.6),
-    "rank-unlisted": ("rank-unresponsive", 0.6),
-    "cannot-tell": ("cannot-tell", 0.2),
+USUAL_LEAD = 1
+"""Collectives that a rank may be behind in a job that moves."""
+PROOFS: Mapping[FactKind, tuple[RasKind, float, float]] = {
+    "rank-dead": ("rank-dead", 0.95, 0.3),
+    "rank-unresponsive": ("rank-unresponsive", 0.85, 0.3),
+    "communicator-error": ("communicator-error", 0.8, 0.3),
+    "remote-error": ("cannot-tell", 0.3, 0.3),
+    "collective-mismatch": ("collective-mismatch", 0.85, 0.3),
+    "not-enqueued": ("not-enqueued", 0.85, 0.3),
+    "startup-stuck": ("startup-stuck", 0.6, 0.2),
+    "left-communicator": ("left-communicator", 0.6, 0.2),
+    "rank-unlisted": ("rank-unresponsive", 0.6, 0.3),
+    "cannot-tell": ("cannot-tell", 0.2, 0.2),
 }
-"""What a root shows, the hardest first, with its kind and how sure that is."""
-_OF_ALL: tuple[RasKind, ...] = ("collective-mismatch", "startup-stuck", "left-communicator")
-"""True of a communicator, whether or not a few of its ranks stand out."""
+"""What a root shows, the hardest first, with its kind, how sure that is, and how sure it is that
+nothing can be told if nobody can be named."""
+A_CIRCLE = "every rank that is behind waits elsewhere itself: a circle"
+NO_SIDE = "the ranks called different collectives, and no side is the exception"
+SEEN_ONCE = 0.6
+"""How sure a wrong call is that was seen once."""
+_OF_ALL: Mapping[FactKind, float] = {
+    "collective-mismatch": 0.3,
+    "startup-stuck": 0.6,
+    "left-communicator": 0.6,
+}
+"""What is true of a communicator though no few of its ranks stand out, and how sure that is."""
 
 
 def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFacts:
@@ -81,7 +92,7 @@ def reason(
     found = communicator_views(ordered)
     names = Names(ordered, ranks)
     waits = RasWaits(ordered, found, names)
-    verdict = _RasVerdict(waits, names)
+    verdict = _RasVerdict(waits)
     kind, confidence = verdict.conclude(len(ordered) > 1)
     evidence = [*waits.lines, *verdict.lines]
     if names.note and (verdict.culprits or waits.waits):
@@ -101,38 +112,46 @@ def reason(
     )
 
 
+Held = tuple[RasOperation, list[Member]]
+"""An operation, and those to whom it is the next one."""
+
+
+def _seen(held: Sequence[Held]) -> tuple[int, bool]:
+    """How often it was seen that ranks have not come to operations, and whether all of them were
+    seen standing still."""
+    moved = [one.look.moved(member) for one, side in held for member in side]
+    return 1 if None in moved else 2, all(one is False for one in moved)
+
+
 class _RasVerdict:
     """Names the roots, unless they are no exception."""
 
-    def __init__(self, waits: RasWaits, names: Names) -> None:
-        self._waits, self._names = waits, names
+    def __init__(self, waits: RasWaits) -> None:
+        self._waits = waits
         self._accused: dict[object, RasCulprit] = {}
         self.lines: list[str] = []
 
     @property
     def culprits(self) -> tuple[RasCulprit, ...]:
-        """Who is named, each once."""
-        return tuple(self._accused.values())
+        """Who is named, in the order of their numbers."""
+        accused = self._accused.values()
+        return tuple(sorted(accused, key=lambda one: (one.rank is None, one.rank or 0)))
 
     def conclude(self, again: bool) -> tuple[RasKind, float]:
         """The kind and the confidence. ``again``: there was a poll before the last one."""
-        facts = self._waits.facts
-        # A job cannot go on without any of its ranks, whether or not another is seen waiting.
-        gone = {fact.process for fact in facts if isinstance(fact, (Broken, Mute))}
-        roots: dict[FactKind, list[GraphRoot]] = defaultdict(list)
-        for root in solve(facts, gone):
-            roots[root.fault or "not-enqueued"].append(root)
+        roots, young = self._roots()
         stuck = [root for root in roots["not-enqueued"] if root.kind != "works"]
         settled = False
-        for proof in PROOFS:
-            if proof == "not-enqueued":
+        for fault, (kind, _, unsure) in PROOFS.items():
+            if fault == "not-enqueued":
                 if stuck:
                     return self._of_behind(stuck)
                 settled = bool(self._waits.operations)
-            elif roots[proof]:
-                return self._of_mark(proof, roots)
-            elif proof in self._waits.doubts and not settled:
-                return self._waits.doubts[proof]
+            elif any(root.members[0] in self._waits.ranks for root in roots[fault]):
+                return self._of_fault(fault, roots)
+            elif (roots[fault] or fault in young) and not settled:
+                known = roots[fault] and fault in _OF_ALL
+                return (kind, _OF_ALL[fault]) if known else ("cannot-tell", unsure)
         if roots["not-enqueued"]:
             self.lines.append(
                 "those behind have launched more between the polls: slow perhaps, not hung"
@@ -146,99 +165,122 @@ class _RasVerdict:
             return "running", 0.7
         return self._of_counts(again)
 
-    def _of_mark(
-        self, proof: FactKind, roots: Mapping[FactKind, list[GraphRoot]]
+    def _roots(self) -> tuple[Mapping[FactKind, list[GraphRoot]], set[FactKind]]:
+        """The roots by what is proven of them, and what was seen too shortly to prove anything."""
+        facts = self._waits.facts
+        # A job cannot go on without any of its ranks, whether or not another is seen waiting.
+        needed = {fact.process for fact in facts if isinstance(fact, (Broken, Mute, Elsewhere))}
+        roots: dict[FactKind, list[GraphRoot]] = defaultdict(list)
+        young: set[FactKind] = set()
+        found = solve(facts, needed)
+        split = (self._odd_ones(root) if root.kind == "circle" else (root,) for root in found)
+        for root in chain.from_iterable(split):
+            if not too_young(root.looks):
+                roots[root.fault or "not-enqueued"].append(root)
+                continue
+            young.add(root.fault)
+            if root.waiters:
+                roots["not-enqueued"].append(root)
+        return roots, young
+
+    def _of_fault(
+        self, fault: FactKind, roots: Mapping[FactKind, list[GraphRoot]]
     ) -> tuple[RasKind, float]:
         """Processes and ranks that cannot go on, by what is seen of them alone."""
-        kind, confidence = PROOFS[proof]
+        kind, sure, unsure = PROOFS[fault]
         found = [r for shown, some in roots.items() if PROOFS[shown][0] == kind for r in some]
-        nodes = [root.members[0] for root in found]
-        if kind == "cannot-tell" or not self._few(proof, nodes):
-            return (kind, confidence) if kind in _OF_ALL else ("cannot-tell", 0.3)
-        if proof == "rank-dead" and roots["rank-unresponsive"]:
+        ranks = [rank for root in found for rank in self._waits.ranks.get(root.members[0], ())]
+        if not self._few(fault, ranks):
+            return (kind, _OF_ALL[fault]) if fault in _OF_ALL else ("cannot-tell", unsure)
+        if fault == "rank-dead" and roots["rank-unresponsive"]:
             self.lines.append("what only does not answer now may be an echo of what is dead")
         for root in found:
-            for culprit in self._culprits(root.members[0], kind, root.why):
-                self._accuse(culprit)
-        lost = {(p.host, p.pid) for node in nodes for p in self._waits.processes.get(node, ())}
-        hosts = Counter(host for host, _ in lost)
-        views = [view for node in nodes for view in self._waits.ranks.get(node, ())]
-        if proof == "collective-mismatch" and any(look.moved(m) is None for look, m in views):
-            confidence = 0.6
-        if whole := [host for host, count in sorted(hosts.items()) if count > 1]:
+            self._accuse(root.members[0], kind, root.why)
+        lost = Counter(host for host, _ in {(one.host, one.pid) for one in ranks if not one.size})
+        if whole := [host for host, count in sorted(lost.items()) if count > 1]:
             self.lines.append(f"several of them are on {', '.join(whole)}: look at that node")
-        return kind, confidence
+        once = fault == "collective-mismatch" and any(root.looks is None for root in found)
+        return kind, SEEN_ONCE if once else sure
 
-    def _few(self, proof: FactKind, nodes: Iterable[WaitNode]) -> bool:
+    def _few(self, fault: FactKind, ranks: Sequence[RasRank]) -> bool:
         """Whether they are at most half of the job, and fewer than half of each communicator."""
-        gone, total = self._waits.gone.get(proof, 0), self._waits.total
-        if gone < total < 2 * gone:  # if these are all that we know of, others may well live
+        gone, total = self._waits.gone.get(fault, 0), self._waits.total
+        if total // 2 < gone < total:  # if these are all that we know of, others may well live
             self.lines.append(
                 f"{gone} of {total} processes at once: the one that answered may be cut off itself"
             )
             return False
-        views = [view for node in nodes for view in self._waits.ranks.get(node, ())]
-        counted = proof == "collective-mismatch"
-        sizes = {look.last.size for look, _ in views}
-        if all(excepted([len(views)], n, most_odd(n) if counted else n // 2) for n in sizes):
+        seen = [rank.size for rank in ranks if rank.size]
+        counted = fault == "collective-mismatch"
+        if all(excepted([len(seen)], n, most_odd(n) if counted else n // 2) for n in set(seen)):
             return True
         self.lines.append("no few ranks stand out")
         return False
 
     def _of_behind(self, stuck: Sequence[GraphRoot]) -> tuple[RasKind, float]:
-        """Ranks that have not launched what others wait in, and circles of such ranks."""
-        circles = [root for root in stuck if root.kind == "circle"]
+        """Ranks that have not launched what others wait in."""
         accused = {root.members[0] for root in stuck if root.kind != "circle"}
-        accused = accused.union(*map(self._odd, circles))
-        held = [
-            (one, behind) for one in self._waits.operations if (behind := self._of(one, accused))
-        ]
+        held = [(one, side) for one in self._waits.operations if (side := self._of(one, accused))]
         waiters = set().union(*(root.waiters for root in stuck))
         if accused and any(self._of(one, waiters) for one in self._waits.operations):
             self.lines.append(
                 "ranks that are behind in one communicator and ahead in another wait themselves"
             )
-        kind: RasKind = "collective-mismatch" if circles else "not-enqueued"
-        if reason_not := self._cannot_name(accused, held, circles):
+        looks, still = _seen(held)
+        circles = [self._keys(root.members) for root in stuck if root.kind == "circle"]
+        unclear = [{one.look.last.key} for one, _ in held] if looks == 1 else []
+        unclear = [keys for keys in unclear if keys & self._waits.contradictory]
+        if circles or unclear:
+            within = set().union(*circles, *unclear)
+            self.lines.append(NO_SIDE if len(within) == 1 else A_CIRCLE)
+            return "collective-mismatch", _OF_ALL["collective-mismatch"]
+        if reason_not := self._cannot_name(accused, held, looks):
             self.lines.append(reason_not)
-            return (kind, 0.3) if circles else ("cannot-tell", 0.3)
-        for one, behind in held:
-            told = (
-                CALLED_ANOTHER if circles else f"has not launched what its peers have: {one.text}"
-            )
-            for member in behind:
-                self._accuse(self._culprit((one.look, member), kind, told))
-        twice = all(one.look.moved(member) is False for one, behind in held for member in behind)
-        return kind, PROOFS["not-enqueued"][1] if twice else 0.6 if circles else 0.5
+            return "cannot-tell", PROOFS["not-enqueued"][2]
+        for one, side in held:
+            for node in {self._waits.node(one.look, member): None for member in side}:
+                text = f"has not launched what its peers have: {one.text}"
+                self._accuse(node, "not-enqueued", text)
+        return "not-enqueued", PROOFS["not-enqueued"][1] if still else 0.5
 
     def _of(self, operation: RasOperation, nodes: Container[WaitNode]) -> list[Member]:
         """Those of some nodes to which an operation is the next one."""
         return [m for m in operation.next if self._waits.node(operation.look, m) in nodes]
 
-    def _odd(self, circle: GraphRoot) -> set[WaitNode]:
-        """The ranks in a circle that made other calls than the others, in whichever of its
-        communicators."""
-        keys = {one.look.last.key for one in self._waits.operations if one.node in circle.members}
-        odd = odd_ranks(self._waits.counts[key] for key in sorted(keys))
-        return {self._waits.node(*view) for view in odd} & set(circle.members)
+    def _keys(self, members: Container[WaitNode]) -> set[str]:
+        """The communicators of the operations among some nodes."""
+        return {one.look.last.key for one in self._waits.operations if one.node in members}
+
+    def _odd_ones(self, circle: GraphRoot) -> Iterator[GraphRoot]:
+        """The members of a circle that made other calls than the others, in whichever of its
+        communicators; the circle itself if that is not clear."""
+        found = stands(self._waits.counts[key] for key in sorted(self._keys(circle.members)))
+        odd = {self._waits.node(*view) for view in odd_ones(found)} & set(circle.members)
+        held = [(one, side) for one in self._waits.operations if (side := self._of(one, odd))]
+        looks, still = _seen(held)
+        if not odd or self._cannot_name(odd, held, looks):
+            yield circle
+            return
+        for node in sorted(odd):
+            yield msgspec.structs.replace(
+                circle,
+                kind="broken",
+                members=(node,),
+                why=CALLED_ANOTHER,
+                fault="collective-mismatch",
+                looks=2 if still else None,
+            )
 
     def _cannot_name(
         self,
         accused: set[WaitNode],
-        held: Sequence[tuple[RasOperation, list[Member]]],
-        circles: Sequence[GraphRoot],
+        held: Sequence[Held],
+        looks: int,
     ) -> str:
-        """Why nobody is named; empty if there is no reason."""
-        around = {node for circle in circles for node in circle.members}
-        within = {one.look.last.key for one in self._waits.operations if one.node in around}
-        if not accused:
-            return (
-                "the ranks called different collectives, and no side is the exception"
-                if len(within) == 1
-                else "every rank that is behind waits elsewhere itself: a circle"
-            )
+        """Why ranks that are behind are not named; empty if there is no reason."""
         # The excused are not counted: a group that waits for one of its own is one rank behind.
-        if any(len(side) > most_odd(one.look.last.size) for one, side in held):
+        sizes = ((len(side), one.look.last.size) for one, side in held)
+        if not all(excepted([count], size, most_odd(size)) for count, size in sizes):
             return "too many are behind to be the exception: they may wait for another"
         nodes = ({self._waits.node(one.look, member) for member in side} for one, side in held)
         if accused not in nodes:
@@ -246,45 +288,28 @@ class _RasVerdict:
                 "ranks of several communicators are behind and wait in none; they may wait for "
                 "each other's sends, which RAS does not count"
             )
-        once = any(one.look.moved(member) is None for one, side in held for member in side)
-        # The order of the calls within one communicator does not depend on timing.
-        if once and len(within) != 1 and any(one.lead < CLEAR_LEAD for one, _ in held):
+        if any(too_young(looks, one.lead, USUAL_LEAD) for one, _ in held):
             return (
                 "one poll and a lag of one: usual in a job that moves; a second poll some seconds "
                 "later tells"
             )
         return ""
 
-    def _culprits(self, node: WaitNode, kind: RasKind, why: str) -> Iterator[RasCulprit]:
-        """The ranks of a node that cannot go on."""
-        for view in self._waits.ranks.get(node, ()):
-            yield self._culprit(view, kind, why)
-        for process in self._waits.processes.get(node, ()):
-            ranks: list[int | None] = [*self._names.of_process(process)] or [None]
-            for rank in ranks:
-                yield RasCulprit(
-                    rank=rank,
-                    host=process.host,
-                    pid=process.pid,
-                    gpu=",".join(map(str, process.gpus)),
+    def _accuse(self, node: WaitNode, kind: RasKind, why: str) -> None:
+        """Name the ranks of a node, each once."""
+        for one in self._waits.ranks.get(node, ()):
+            place = one.host, one.pid, one.gpu
+            self._accused.setdefault(
+                place if one.rank is None else one.rank,
+                RasCulprit(
+                    rank=one.rank,
+                    host=one.host,
+                    pid=one.pid,
+                    gpu=one.gpu,
                     kind=kind,
                     reason=why,
-                )
-
-    def _culprit(self, view: RankView, kind: RasKind, why: str) -> RasCulprit:
-        look, member = view
-        return RasCulprit(
-            rank=self._names.of_member(look.last, member),
-            host=member.host,
-            pid=member.pid,
-            gpu="" if member.gpu is None else str(member.gpu),
-            kind=kind,
-            reason=why,
-        )
-
-    def _accuse(self, culprit: RasCulprit) -> None:
-        place = culprit.host, culprit.pid, culprit.gpu
-        self._accused.setdefault(place if culprit.rank is None else culprit.rank, culprit)
+                ),
+            )
 
     def _of_counts(self, again: bool) -> tuple[RasKind, float]:
         """If nothing distinguishes the ranks: whether anything moves at all."""

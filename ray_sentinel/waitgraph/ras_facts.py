@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from ray_sentinel.evidence.alignment import Stand, odd_ones
+import msgspec
+
+from ray_sentinel.evidence.alignment import Stand, in_order, odd_ones
 from ray_sentinel.evidence.nccl_ras.meshes import (
     CommunicatorView,
     each_once,
@@ -31,11 +33,12 @@ from ray_sentinel.evidence.nccl_ras.poll import (
     RasProcess,
 )
 from ray_sentinel.evidence.nccl_ras.world import Names
-from ray_sentinel.model.ras import RasKind, RasWait
+from ray_sentinel.model.ras import RasWait
 from ray_sentinel.waitgraph.alike import folded
 from ray_sentinel.waitgraph.facts import (
     IN_OPERATION,
     Broken,
+    Elsewhere,
     FactKind,
     Moves,
     Mute,
@@ -47,18 +50,12 @@ from ray_sentinel.waitgraph.facts import (
 from ray_sentinel.waitgraph.rank_nodes import RankNodes
 
 RAS = "nccl-ras"
+DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"
+MUTE = "does not answer RAS: stopped, hung with all its threads, cut off, or just gone"
 CALLED_ANOTHER = "has launched other collectives than its peers"
-_WHY: Mapping[FactKind, str] = {
-    "rank-dead": "is dead to RAS: its process has ended, or could not be reached for a minute",
-    "rank-unresponsive": "does not answer RAS: stopped, hung with all its threads, cut off, or "
-    "just gone",
-    "collective-mismatch": CALLED_ANOTHER,
-    "startup-stuck": "does not come out of the communicator's initialization",
-    "left-communicator": "has left a communicator that others are still in",
-    "rank-unlisted": "is missing from the RAS answer, while the others' counts stand still",
-}
-_MUTE: tuple[FactKind, ...] = ("rank-unresponsive", "rank-unlisted")
-"""What only shows that nothing is known of a process."""
+IN_STARTUP = "does not come out of the communicator's initialization"
+LEFT = "has left a communicator that others are still in"
+UNLISTED = "is missing from the RAS answer, while the others' counts stand still"
 GONE = WaitNode("resource", "a process that is gone")
 """What a rank waits for that reports a "remote process error"."""
 UNNAMED = WaitNode("several", "members that an answer does not name")
@@ -90,12 +87,16 @@ class RasOperation:
     text: str
 
 
-@dataclass(frozen=True)
-class _Mark:
-    """What is seen of a rank alone."""
+@dataclass(frozen=True, kw_only=True)
+class RasRank:
+    """A rank as people know it."""
 
-    kind: FactKind
-    why: str
+    rank: int | None
+    host: str
+    pid: int | None
+    gpu: str
+    size: int = 0
+    """Ranks in the communicator in which it was seen; 0 where its process as a whole is named."""
 
 
 class RasWaits:
@@ -106,27 +107,25 @@ class RasWaits:
     ) -> None:
         self._looks, self._names = looks, names
         self._last = newest(polls)
-        self._marks: dict[Identity, _Mark] = {}
         self._ranks: dict[Identity, RankView] = {}
         self._gone: dict[Identity, RasProcess] = {}
         self._nodes: dict[Identity, WaitNode] = {}
         self._places: dict[tuple[str, int], dict[Place, None]] = defaultdict(dict)
         self._claims: dict[int, set[Identity]] = defaultdict(set)
         """The ranks that are told to have a number in the job."""
+        self._numbers: dict[Identity, int] = {}
         for look in looks:
             for member in look.last.members:
                 if (place := member.place) is not None:
                     self._places[place[:2]][place] = None
                 if (rank := names.of_member(look.last, member)) is not None:
                     self._claims[rank].add(identity((look, member)))
+                    self._numbers[identity((look, member))] = rank
         self.lines: list[str] = []
         self.waits: list[RasWait] = []
-        self.doubts: dict[FactKind, tuple[RasKind, float]] = {}
-        """What was seen and is no fact about any rank, such as a state that only a second poll
-        tells from a usual one: by the kind that a rank would have, the kind and how sure it is."""
-        self.processes: dict[WaitNode, list[RasProcess]] = defaultdict(list)
-        """The processes of the ranks that are gone."""
-        self.ranks: dict[WaitNode, list[RankView]] = defaultdict(list)
+        self.contradictory: set[str] = set()
+        """The keys of the communicators whose ranks have launched different collectives."""
+        self.ranks: dict[WaitNode, list[RasRank]] = defaultdict(list)
         self.facts: list[WaitFact] = []
         self.total = process_count(self._last)
         """Processes in the job."""
@@ -140,8 +139,8 @@ class RasWaits:
             "rank-unresponsive": max(len(mute), told),
         }
         """How many processes are gone, named or not."""
-        self._state_gone("rank-dead", dead)
-        self._state_gone("rank-unresponsive", mute)
+        self._state_gone(Broken, "rank-dead", DEAD, dead)
+        self._state_gone(Mute, "rank-unresponsive", MUTE, mute)
         self._state_errors()
         self.counts = {look.last.key: RasCounts(look) for look in looks}
         self._kinds = [kind for counts in self.counts.values() for kind in counts.differences()]
@@ -152,7 +151,8 @@ class RasWaits:
         self._state_unlisted()
         self._state_table(polls[-1])
         self._state_movement()
-        self._place()
+        self.facts += self._waits()
+        self._fold()
 
     def who(self, view: RankView) -> str:
         """A rank in words for people."""
@@ -165,23 +165,42 @@ class RasWaits:
         """The node of a rank of one of ``operations``."""
         return self._nodes[identity((look, member))]
 
-    def _mark(self, view: RankView, kind: FactKind, why: str = "") -> None:
-        found = identity(view)
-        self._marks.setdefault(found, _Mark(kind, why or _WHY[kind]))
-        self._ranks.setdefault(found, view)
+    def _at(self, look: CommunicatorView, member: Member) -> WaitNode:
+        """The node of a rank, before equal ones are folded."""
+        who = identity((look, member))
+        self._ranks.setdefault(who, (look, member))
+        return self._node_of(who)
 
-    def _state_gone(self, kind: FactKind, processes: Sequence[RasProcess]) -> None:
+    def _node_of(self, who: Identity) -> WaitNode:
+        """A number that several are told to have is nobody's."""
+        if (node := self._nodes.get(who)) is None:
+            rank, known = self._numbers.get(who), RankNodes()
+            if rank is not None and len(self._claims[rank]) == 1:
+                node = known.of_rank(rank)
+            else:
+                node = known.of_process(*who)
+            self._nodes[who] = node
+        return node
+
+    def _state_gone(
+        self,
+        fact: type[Broken | Mute],
+        kind: FactKind,
+        why: str,
+        processes: Sequence[RasProcess],
+    ) -> None:
         """Record processes, then the missing ranks whose process the answer does not name."""
-        why = _WHY[kind]
         for process in processes:
             for who in self._ranks_of(process):
-                self._marks[who] = _Mark(kind, why)
                 self._gone[who] = process
+                node = self._node_of(who)
+                self.facts.append(fact(process=node, kind=kind, why=why))
             ranks = ", ".join(map(str, self._names.of_process(process)))
             which = f" (rank {ranks})" if ranks else ""
             self.lines.append(f"process {process.pid} on {process.host}{which} {why}")
         if not processes and self.gone[kind] > 0:
-            self.doubts[kind] = "cannot-tell", 0.3
+            unnamed = WaitNode("process", f"{self.gone[kind]} that the output does not name")
+            self.facts.append(fact(process=unnamed, kind=kind, why=why))
             self.lines.append(
                 f"{self.gone[kind]} processes: each {why}; the output does not name them (verbose "
                 "does)"
@@ -197,7 +216,8 @@ class RasWaits:
         for look in self._looks:
             for member in look.last.members:
                 if member.state == state and member.place is None:
-                    self._mark((look, member), kind)
+                    node = self._at(look, member)
+                    self.facts.append(fact(process=node, kind=kind, why=why))
                     self.lines.append(f"{self.who((look, member))} of {look.last.name} {why}")
 
     def _ranks_of(self, process: RasProcess) -> Iterable[Identity]:
@@ -211,9 +231,12 @@ class RasWaits:
     def _state_errors(self) -> None:
         failed = [(look, m) for look in self._looks for m in look.last.members if m.error]
         for look, member in failed:
-            remote = member.error == ERRORS[REMOTE_ERROR]
-            kind: FactKind = "remote-error" if remote else "communicator-error"
-            self._mark((look, member), kind, f"reports: {member.error}")
+            node, why = self._at(look, member), f"reports: {member.error}"
+            if member.error != ERRORS[REMOTE_ERROR]:
+                self.facts.append(Broken(process=node, kind="communicator-error", why=why))
+                continue
+            self.facts.append(WaitsFor(who=node, awaited=GONE, how=member.error))
+            self.facts.append(Mute(process=GONE, kind="remote-error", why=GONE.key))
         self.lines += [
             f"{self.who((look, member))} reports: {member.error} ({look.last.name})"
             for look, member in failed[:_MOST_ERRORS]
@@ -237,10 +260,16 @@ class RasWaits:
     def _state_calls(self) -> None:
         """Ranks that have launched other collectives than their peers. The order of the calls
         within one communicator does not depend on timing."""
-        for counts in self.counts.values():
-            for look, member in odd_ranks([counts]):
-                if not look.moved(member):
-                    self._mark((look, member), "collective-mismatch")
+        for key, counts in self.counts.items():
+            counted = stands([counts])
+            if not in_order(counted):
+                self.contradictory.add(key)
+            for look, member in odd_ones(counted):
+                if (moved := look.moved(member)) is True:
+                    continue
+                node, looks = self._at(look, member), None if moved is None else 2
+                kind: FactKind = "collective-mismatch"
+                self.facts.append(Broken(process=node, kind=kind, why=CALLED_ANOTHER, looks=looks))
 
     def _state_memberships(self) -> None:
         """Ranks that are not yet, or no longer, in a communicator that others use. While it is
@@ -255,21 +284,33 @@ class RasWaits:
             told = ", ".join(f"{len(found)} {state}" for state, found in sorted(by_state.items()))
             self.lines.append(f"{look.last.name}: its ranks are {told}")
             before = {m.rank: old.state for m in look.last.members if (old := look.before(m.rank))}
-            if any(before.get(member.rank) != member.state for member in look.last.members):
+            stays = all(before.get(member.rank) == member.state for member in look.last.members)
+            if not stays:
                 self.lines.append(
                     "that is usual while a communicator is made or torn down; a second poll tells "
                     "whether it stays so"
                 )
-                self.doubts["left-communicator"] = "cannot-tell", 0.2
-                continue
-            kind: FactKind = "left-communicator"
-            odd = [m for state in ("NOCOMM", "FINALIZE", "ABORT") for m in by_state[state]]
-            if init := by_state["INIT"]:
-                kind, odd = "startup-stuck", init if by_state["RUNNING"] else by_state["NOCOMM"]
-            for member in odd:
-                self._mark((look, member), kind)
-            if not odd:
-                self.doubts[kind] = "startup-stuck", 0.6
+            self.facts += self._of_memberships(look, by_state, 2 if stays else 1)
+
+    def _of_memberships(
+        self, look: CommunicatorView, by_state: Mapping[str, list[Member]], looks: int
+    ) -> Iterator[WaitFact]:
+        """Ranks that are out of a communicator's initialization need all others in it; as long as
+        none is, those that are in it wait for those that are not."""
+        starting = by_state["INIT"] and not by_state["RUNNING"]
+        operation = WaitNode("operation", f"{'start' if starting else 'use'} of {look.last.key}")
+        kind: FactKind = "startup-stuck" if by_state["INIT"] else "left-communicator"
+        absent = [m for state in ("NOCOMM", "FINALIZE", "ABORT") for m in by_state[state]]
+        if by_state["INIT"]:
+            absent = by_state["NOCOMM"] if starting else by_state["INIT"]
+        why = IN_STARTUP if by_state["INIT"] else LEFT
+        for node in [self._at(look, member) for member in absent] or [operation]:
+            yield Elsewhere(process=node, place="", doing=why, kind=kind, looks=looks)
+            if node != operation:
+                yield NotReached(process=node, operation=operation)
+        for member in by_state["INIT"] if starting and looks > 1 else ():
+            node = self._at(look, member)
+            yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION)
 
     def _state_unlisted(self) -> None:
         """Ranks that the answer leaves out altogether. That is normal while a communicator is
@@ -286,11 +327,11 @@ class RasWaits:
             # All were listed before: a rank that was not yet a member may still be on its way.
             known = all(look.before(rank) is not None for rank in look.last.unlisted)
             stays = look.first is not None and look.first.unlisted == look.last.unlisted
-            if None in moved or not (known or stays):
-                self.doubts["rank-unlisted"] = "cannot-tell", 0.3
-                continue
-            for member in absent:
-                self._mark((look, member), "rank-unlisted")
+            looks = 2 if None not in moved and (known or stays) else 1
+            for node in [self._at(look, member) for member in absent]:
+                self.facts.append(
+                    Mute(process=node, kind="rank-unlisted", why=UNLISTED, looks=looks)
+                )
 
     def _state_table(self, last: Poll) -> None:
         """Communicators that are in the table of a text output, and not described."""
@@ -298,7 +339,9 @@ class RasWaits:
         if bad > 0:
             errors = ", ".join(sorted({error for row in last.rows for error in row.errors}))
             self.lines.append(f"{bad} communicators with {errors} are listed without details")
-            self.doubts["cannot-tell"] = "cannot-tell", 0.2
+            others = WaitNode("resource", "communicators without details")
+            why = f"{bad} communicators with {errors}"
+            self.facts.append(Broken(process=others, kind="cannot-tell", why=why))
         if any(row.status == "INIT" for row in last.rows):
             self.lines.append("communicators are being initialized")
 
@@ -313,49 +356,50 @@ class RasWaits:
             over = f" over {max(apart):.0f} s" if apart else ""
             self.lines.append(f"no count has moved{over}")
 
-    def _place(self) -> None:
-        """Make the nodes of ranks, and their facts."""
-        for found in self.operations:
-            for member in (*found.last, *found.next):
-                self._ranks.setdefault(identity((found.look, member)), (found.look, member))
-        known = RankNodes()
-        own = {who: known.of_rank(rank) for rank, (who, *more) in self._claims.items() if not more}
-        at = {who: own.get(who) or known.of_process(*who) for who in {**self._gone, **self._ranks}}
-        self.facts, alike = folded(self._facts(at))
-        shown = {node: shown for shown, nodes in alike.items() for node in nodes}
-        for who, node in at.items():
-            self._nodes[who] = node = shown.get(node, node)
-            if who in self._gone:
-                self.processes[node].append(self._gone[who])
-            else:
-                self.ranks[node].append(self._ranks[who])
-
-    def _facts(self, at: Mapping[Identity, WaitNode]) -> Iterator[WaitFact]:
-        """All facts; ``at`` gives the node of each rank."""
-        for who, mark in self._marks.items():
-            if mark.kind == "remote-error":
-                yield WaitsFor(who=at[who], awaited=GONE, how=ERRORS[REMOTE_ERROR], witness=RAS)
-                yield Mute(process=GONE, kind=mark.kind, why=GONE.key, witness=RAS)
-            else:
-                fact = Mute if mark.kind in _MUTE else Broken
-                yield fact(process=at[who], kind=mark.kind, why=mark.why, witness=RAS)
-        for who in self._moving() & at.keys():
-            yield Moves(process=at[who], witness=RAS)
+    def _waits(self) -> Iterator[WaitFact]:
+        """Who is in an operation, who has not come to it, and who goes on."""
         for one in self.operations:
-            for member in one.last:
-                who = at[identity((one.look, member))]
-                yield WaitsFor(who=who, awaited=one.node, how=IN_OPERATION, witness=RAS)
-            for member in one.next:
-                who = at[identity((one.look, member))]
-                yield NotReached(process=who, operation=one.node, witness=RAS)
+            for node in [self._at(one.look, member) for member in one.last]:
+                yield WaitsFor(who=node, awaited=one.node, how=IN_OPERATION)
+            for node in [self._at(one.look, member) for member in one.next]:
+                yield NotReached(process=node, operation=one.node)
         for kind, _ in self._kinds:
             for before, after in pairwise(kind):
-                yield WaitsFor(who=after.node, awaited=before.node, how=AFTER, witness=RAS)
-        yield from self._of_the_unnamed(at)
+                yield WaitsFor(who=after.node, awaited=before.node, how=AFTER)
+        for who in self._moving() & self._ranks.keys():
+            yield Moves(process=self._node_of(who))
+        yield from self._of_the_unnamed()
 
-    def _of_the_unnamed(self, at: Mapping[Identity, WaitNode]) -> Iterator[WaitFact]:
+    def _fold(self) -> None:
+        """Make one node of the ranks that are alike."""
+        facts, alike = folded(self.facts)
+        self.facts = [msgspec.structs.replace(fact, witness=RAS) for fact in facts]
+        shown = {node: shown for shown, nodes in alike.items() for node in nodes}
+        for who in {**self._gone, **self._ranks}:
+            self._nodes[who] = node = shown[self._nodes[who]]
+            self.ranks[node] += self._ranks_at(who)
+
+    def _ranks_at(self, who: Identity) -> Iterator[RasRank]:
+        if (process := self._gone.get(who)) is None:
+            look, member = self._ranks[who]
+            yield RasRank(
+                rank=self._names.of_member(look.last, member),
+                host=member.host,
+                pid=member.pid,
+                gpu="" if member.gpu is None else str(member.gpu),
+                size=look.last.size,
+            )
+            return
+        numbers: list[int | None] = [*self._names.of_process(process)] or [None]
+        gpu = ",".join(map(str, process.gpus))
+        for rank in numbers:
+            yield RasRank(rank=rank, host=process.host, pid=process.pid, gpu=gpu)
+
+    def _of_the_unnamed(self) -> Iterator[WaitFact]:
         """Where an answer does not name those that are ahead, a rank that it lists behind, but not
-        there, may be among them. One node stands for all whom answers do not name."""
+        there, may be among them, if nothing else is known of it. One node stands for all whom
+        answers do not name."""
+        known = {f.process for f in self.facts if isinstance(f, Elsewhere) and f.looks != 1}
         listed = {
             one.look.last.key: {member.place for member in one.look.last.members}
             for (one, *_), inside in self._kinds
@@ -364,11 +408,11 @@ class RasWaits:
         in_all = set.intersection(*listed.values()) if listed else set()
         behind = {m.place: None for one in self.operations for m in one.next if m.place}
         for place in behind if listed else ():
-            if place not in in_all:
-                yield WaitsFor(who=at[place], awaited=UNNAMED, how=MAY_BE, witness=RAS)
+            if place not in in_all and (node := self._node_of(place)) not in known:
+                yield WaitsFor(who=node, awaited=UNNAMED, how=MAY_BE)
         for one in self.operations:
             if one.look.last.key in listed:
-                yield WaitsFor(who=UNNAMED, awaited=one.node, how=IN_OPERATION, witness=RAS)
+                yield WaitsFor(who=UNNAMED, awaited=one.node, how=IN_OPERATION)
 
     def _moving(self) -> set[Identity]:
         """The ranks that were seen going on. A host launches ahead of its device: further launches
@@ -431,8 +475,8 @@ class RasCounts:
         return found
 
 
-def odd_ranks(communicators: Iterable[RasCounts]) -> list[RankView]:
-    """The ranks that have launched other collectives than the others in some communicators."""
+def stands(communicators: Iterable[RasCounts]) -> Mapping[Stand[tuple[str, str]], list[RankView]]:
+    """The ranks by how many collectives they have launched in some communicators."""
     launched: dict[Identity, dict[tuple[str, str], int]] = defaultdict(dict)
     views: dict[Identity, RankView] = {}
     for counts in communicators:
@@ -441,10 +485,10 @@ def odd_ranks(communicators: Iterable[RasCounts]) -> list[RankView]:
             views.setdefault(identity(view), view)
             for kind in counts.kinds:
                 launched[identity(view)][counts.look.last.key, kind] = member.counts[kind]
-    stands: dict[Stand[tuple[str, str]], list[RankView]] = defaultdict(list)
+    found: dict[Stand[tuple[str, str]], list[RankView]] = defaultdict(list)
     for who, numbers in launched.items():
-        stands["", frozenset(numbers.items())].append(views[who])
-    return odd_ones(stands)
+        found["", frozenset(numbers.items())].append(views[who])
+    return found
 
 
 def identity(view: RankView) -> Identity:

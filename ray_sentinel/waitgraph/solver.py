@@ -52,6 +52,8 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
     """What it does, in words; empty if unknown."""
     fault: FactKind = ""
     """The kind of the fact that says so."""
+    looks: int | None = None
+    """How often that was seen, looks apart; None if once is proof."""
     witness: str
     """Who says so; empty if ``why`` is."""
     waiters: tuple[WaitNode, ...]
@@ -59,6 +61,12 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
     chain: tuple[Edge, ...]
     """The waits from a process that nobody waits for to the root; for a circle, then once around
     it."""
+
+
+def too_young(looks: int | None, age: float = 0.0, usual: float = 0.0) -> bool:
+    """Whether what was seen may be over in a moment: it was seen once and is no proof by itself,
+    and it has not lasted for longer than is usual. ``looks`` is as in ``GraphRoot``."""
+    return looks == 1 and age <= usual
 
 
 def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:
@@ -88,6 +96,7 @@ def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[
                 members=tuple(n for n in _in_order(graph, part) if n.kind != "several"),
                 why=why,
                 fault=fact.kind if fact is not None else "",
+                looks=fact.looks if fact is not None else None,
                 witness=fact.witness if fact is not None else "",
                 waiters=tuple(sorted(waiters)),
                 chain=_chain(graph, part, reaching, awaited),

@@ -56,7 +56,8 @@ def process_count(polls: Iterable[Poll]) -> int:
     for poll in polls:
         told += poll.processes or 0
         seen |= _processes(poll)
-        sizes += [found.size for found in (*poll.communicators, *poll.rows)]
+        sizes += [found.size for found in poll.communicators]
+        sizes += [row.size for row in poll.rows]
     return max(told, len(seen), *sizes)
 
 
