@@ -27,6 +27,51 @@ def test_a_wrong_call_is_found_in_one_poll_though_another_rank_is_farther_behind
     assert (facts.kind, [one.rank for one in facts.culprits]) == ("collective-mismatch", [2])
 
 
+def test_where_calls_contradict_each_other_one_poll_names_nobody_for_being_behind() -> None:
+    job = job_of_eight()
+    job.world.launch("AllReduce", 8, but=(3,))
+    job.world.seat(6).counts["AllReduce"] += 1
+    job.world.seat(7).counts["Broadcast"] += 1
+    facts = polled(job)
+    assert (facts.kind, facts.culprits) == ("collective-mismatch", ())
+
+
+def test_who_is_in_a_communicator_s_start_waits_for_those_that_are_not() -> None:
+    job = Job(5, 2, 4, "tp")
+    job.run(20)
+    tensor = job.comms[1]
+    for seat in tensor.seats:
+        seat.init, seat.counts = 7, dict.fromkeys(seat.counts, 0)
+    tensor.seat(2).member = False
+    job.world.launch("AllReduce", 4, but=(0, 2))
+    first = as_json(job).encode()
+    job.wait(10)
+    facts = explain({"1": first, "2": as_json(job).encode()})
+    assert (facts.kind, [one.rank for one in facts.culprits]) == ("startup-stuck", [2])
+
+
+def test_all_ranks_of_a_dead_process_are_named() -> None:
+    job = job_of_eight()
+    for peer in job.peers[4:6]:
+        peer.pid, peer.dead = 77, True
+    facts = polled(job)
+    assert (facts.kind, [one.rank for one in facts.culprits]) == ("rank-dead", [4, 5])
+
+
+def test_a_file_s_name_tells_nothing_of_how_whole_it_is() -> None:
+    job = job_of_eight()
+    job.world.launch("AllReduce", 9, but=(2,))
+    text = as_json(job, "2.28.9", broken=True).encode()
+    assert explain({"what is cut.json": text}).confidence == explain({"a": text}).confidence
+
+
+def test_thousands_of_ranks_that_have_all_launched_something_else_are_judged_at_once() -> None:
+    job = Job(7, 512, 8)
+    for number, seat in enumerate(job.world.seats):
+        seat.counts["AllReduce"], seat.counts["Broadcast"] = number, 4096 - number
+    assert not polled(job).culprits
+
+
 def test_ranks_that_agree_with_most_and_not_with_each_other_are_survived() -> None:
     job = job_of_eight()
     job.world.launch("AllReduce", 1, but=(2,))

@@ -20,7 +20,7 @@ from ray_sentinel.waitgraph.facts import (
     WaitsFor,
 )
 from ray_sentinel.waitgraph.graph import build, parts_of
-from ray_sentinel.waitgraph.solver import GraphRoot, solve
+from ray_sentinel.waitgraph.solver import GraphRoot, solve, too_young
 
 
 def process(name: str) -> WaitNode:
@@ -259,3 +259,23 @@ def test_the_order_of_facts_does_not_matter(edges: list[WaitsFor], random: objec
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     told = [(root.kind, set(root.members), root.waiters) for root in solve(unique)]
     assert told == [(root.kind, set(root.members), root.waiters) for root in solve(shuffled)]
+
+
+def test_a_root_tells_what_is_proven_of_it_and_how_often_that_was_seen() -> None:
+    root = only(
+        [
+            WaitsFor(who=TRAINER, awaited=ROLLOUT, how="ray.get"),
+            Broken(process=ROLLOUT, why="seen once", kind="gil-held", looks=1),
+            Broken(process=ROLLOUT, why="is stopped", kind="rank-stopped"),
+            Broken(process=ROLLOUT, why="is blocked", kind="kernel-blocked"),
+        ]
+    )
+    assert (root.fault, root.looks, root.why) == ("rank-stopped", None, "is stopped")
+
+
+def test_what_was_seen_once_is_too_young_until_it_has_lasted_for_longer_than_usual() -> None:
+    assert too_young(1)
+    assert too_young(1, age=3.0, usual=5.0)
+    assert not too_young(1, age=6.0, usual=5.0)
+    assert not too_young(2)
+    assert not too_young(None)
