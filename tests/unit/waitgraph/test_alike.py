@@ -49,7 +49,7 @@ def test_what_is_known_of_one_alone_keeps_it_apart() -> None:
 
 
 def test_a_circle_is_still_one() -> None:
-    facts = [
+    facts: list[WaitFact] = [
         *(inside(n) for n in range(4)),
         *(missing(n, OTHER) for n in range(4)),
         *(inside(n, OTHER) for n in range(4, 8)),
@@ -60,7 +60,7 @@ def test_a_circle_is_still_one() -> None:
 
 
 def test_processes_that_wait_for_each_other_are_not_alike() -> None:
-    facts = [
+    facts: list[WaitFact] = [
         WaitsFor(who=rank(0), awaited=rank(1), how="get"),
         WaitsFor(who=rank(1), awaited=rank(0), how="get"),
     ]
