@@ -9,7 +9,7 @@ while a job runs; sends and receives are not counted.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -110,17 +110,13 @@ class RasWaits:
         self._ranks: dict[Identity, RankView] = {}
         self._gone: dict[Identity, RasProcess] = {}
         self._nodes: dict[Identity, WaitNode] = {}
+        self._views = [(look, member) for look in looks for member in look.last.members]
+        self._numbers = {identity(v): names.of_member(v[0].last, v[1]) for v in self._views}
+        self._alone = Counter(self._numbers.values())
         self._places: dict[tuple[str, int], dict[Place, None]] = defaultdict(dict)
-        self._claims: dict[int, set[Identity]] = defaultdict(set)
-        """The ranks that are told to have a number in the job."""
-        self._numbers: dict[Identity, int] = {}
-        for look in looks:
-            for member in look.last.members:
-                if (place := member.place) is not None:
-                    self._places[place[:2]][place] = None
-                if (rank := names.of_member(look.last, member)) is not None:
-                    self._claims[rank].add(identity((look, member)))
-                    self._numbers[identity((look, member))] = rank
+        for _, member in self._views:
+            if (place := member.place) is not None:
+                self._places[place[:2]][place] = None
         self.lines: list[str] = []
         self.waits: list[RasWait] = []
         self.contradictory: set[str] = set()
@@ -172,13 +168,14 @@ class RasWaits:
         return self._node_of(who)
 
     def _node_of(self, who: Identity) -> WaitNode:
-        """A number that several are told to have is nobody's."""
+        """The node of a rank; a number that several are told to have is nobody's."""
         if (node := self._nodes.get(who)) is None:
             rank, known = self._numbers.get(who), RankNodes()
-            if rank is not None and len(self._claims[rank]) == 1:
-                node = known.of_rank(rank)
-            else:
-                node = known.of_process(*who)
+            node = (
+                known.of_rank(rank)
+                if rank is not None and self._alone[rank] == 1
+                else known.of_process(*who)
+            )
             self._nodes[who] = node
         return node
 
@@ -213,12 +210,10 @@ class RasWaits:
         if self.gone[kind] > 0:
             return
         state = "DEAD" if kind == "rank-dead" else "UNRESPONSIVE"
-        for look in self._looks:
-            for member in look.last.members:
-                if member.state == state and member.place is None:
-                    node = self._at(look, member)
-                    self.facts.append(fact(process=node, kind=kind, why=why))
-                    self.lines.append(f"{self.who((look, member))} of {look.last.name} {why}")
+        for look, member in self._views:
+            if member.state == state and member.place is None:
+                self.facts.append(fact(process=self._at(look, member), kind=kind, why=why))
+                self.lines.append(f"{self.who((look, member))} of {look.last.name} {why}")
 
     def _ranks_of(self, process: RasProcess) -> Iterable[Identity]:
         """The ranks of a process, as far as any communicator shows them; otherwise itself."""
@@ -229,7 +224,7 @@ class RasWaits:
         ]
 
     def _state_errors(self) -> None:
-        failed = [(look, m) for look in self._looks for m in look.last.members if m.error]
+        failed = [(look, member) for look, member in self._views if member.error]
         for look, member in failed:
             node, why = self._at(look, member), f"reports: {member.error}"
             if member.error != ERRORS[REMOTE_ERROR]:
@@ -346,7 +341,7 @@ class RasWaits:
             self.lines.append("communicators are being initialized")
 
     def _state_movement(self) -> None:
-        changes = [look.moved(member) for look in self._looks for member in look.last.members]
+        changes = [look.moved(member) for look, member in self._views]
         self.moved, self.still = changes.count(True), changes.count(False)
         if self.moved:
             both = self.moved + self.still
@@ -420,11 +415,10 @@ class RasWaits:
         ahead = {(one.look.last.key, m.rank) for (one, *_), inside in self._kinds for m in inside}
         on: set[Identity] = set()
         runs_ahead: set[Identity] = set()
-        for look in self._looks if self.operations else ():
-            for member in look.last.members:
-                if look.moved(member):
-                    of_ahead = (look.last.key, member.rank) in ahead
-                    (runs_ahead if of_ahead else on).add(identity((look, member)))
+        for look, member in self._views if self.operations else ():
+            if look.moved(member):
+                of_ahead = (look.last.key, member.rank) in ahead
+                (runs_ahead if of_ahead else on).add(identity((look, member)))
         return on - runs_ahead
 
 
