@@ -6,7 +6,7 @@ Equals run one program, so they make one sequence of calls, and each is at some 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TypeVar
 
 Process = TypeVar("Process")
@@ -16,7 +16,7 @@ Stand = tuple[Hashable, frozenset[tuple[Key, int]]]
 ComesFirst = Callable[[tuple[Key, int], tuple[Key, int], list[Process]], bool | None]
 """Whether the first call precedes the second in the program of some processes; None if nothing
 shows it."""
-MOST_STANDS = 512
+MOST_STANDS = 256
 """Most different stands that are compared in pairs; if there are more, nobody is the exception."""
 
 
@@ -33,7 +33,7 @@ def odd_ones(
     """
     if in_order(stands) or len(stands) > MOST_STANDS:
         return []
-    conflicts = {one: {other for other in stands if _beside(one, other)} for one in stands}
+    conflicts = _conflicts(stands)
     odd: list[Process] = []
     while any(conflicts.values()):
         against = {s: sum(len(stands[o]) for o in others) for s, others in conflicts.items()}
@@ -65,17 +65,19 @@ def in_order(stands: Iterable[Stand[Key]]) -> bool:
     return True
 
 
-def _beside(one: Stand[Key], other: Stand[Key]) -> bool:
-    """Whether two equals cannot both lie on one sequence of calls."""
-    if one[0] != other[0] or one[1] == other[1]:
-        return False
-    more, less = _apart(one, other)
-    return bool(more and less)
+def _conflicts(stands: Iterable[Stand[Key]]) -> dict[Stand[Key], set[Stand[Key]]]:
+    """By each stand the equals that cannot lie on one sequence of calls with it."""
+    made = {stand: dict(stand[1]) for stand in stands}
+    found: dict[Stand[Key], set[Stand[Key]]] = {stand: set() for stand in made}
+    for one, other in combinations(made, 2):
+        if one[0] == other[0] and all(_apart(made[one], made[other])):
+            found[one].add(other)
+            found[other].add(one)
+    return found
 
 
-def _apart(one: Stand[Key], other: Stand[Key]) -> tuple[list[Key], list[Key]]:
+def _apart(mine: Mapping[Key, int], theirs: Mapping[Key, int]) -> tuple[list[Key], list[Key]]:
     """The kinds of calls of which the first has made more than the second, and fewer."""
-    mine, theirs = dict(one[1]), dict(other[1])
     both = [key for key in mine if key in theirs]
     return (
         [key for key in both if mine[key] > theirs[key]],
@@ -102,7 +104,7 @@ def _outvoted(
     mine = dict(stand[1])
     for other in conflicts[stand]:
         theirs = dict(other[1])
-        ahead, behind = _apart(stand, other)
+        ahead, behind = _apart(mine, theirs)
         if not any(
             comes_first((missed, mine[missed] + 1), (made, theirs[made] + 1), voters)
             for made in ahead
