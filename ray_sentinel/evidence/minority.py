@@ -8,7 +8,11 @@ half or more suggest a cause that all share. Bounds with another meaning stay wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
+
+Vote = TypeVar("Vote", bound=Hashable)
 
 
 def excepted(classes: Iterable[int], size: int, most: int) -> bool:
@@ -32,3 +36,16 @@ def at_most_a_third(count: int, size: int) -> bool:
 def fewer_than_half(count: int, size: int) -> bool:
     """Whether ``count`` are fewer than half of ``size`` equals; one of two counts too."""
     return 2 * count < size or (count, size) == (1, 2)
+
+
+def usual(votes: Iterable[Vote]) -> Vote | None:
+    """The value of more than half of the votes; None if there is none.
+
+    >>> usual("aab"), usual("ab")
+    ('a', None)
+    """
+    counted = Counter(votes)
+    for value, count in counted.most_common(1):
+        if 2 * count > counted.total():
+            return value
+    return None

@@ -10,9 +10,9 @@ other call are compared.
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.flight_recorder.circles import Circles
+from ray_sentinel.evidence.alignment import order_votes
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
-from ray_sentinel.evidence.flight_recorder.peer_roles import Call
+from ray_sentinel.evidence.flight_recorder.peer_roles import MOST_VOTERS, Call, Equals
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 
@@ -22,13 +22,13 @@ _MOST_ASKED = 64
 it."""
 
 
-def out_of_turn(world: World, waits: Waits, circles: Circles) -> dict[int, str]:
+def out_of_turn(waits: Waits, equals: Equals) -> dict[int, str]:
     """Ranks whose call was too early, with the reason.
 
     Only if at least two other ranks of the same program made either of the two calls, and all of
     them made the peers' call first.
     """
-    culprits: dict[int, str] = {}
+    world, culprits = waits.world, dict[int, str]()
     due_calls = [op for op in waits.operations.values() if op.key[0] == "collective"]
     for due in due_calls:
         for rank in due.absent:
@@ -37,23 +37,28 @@ def out_of_turn(world: World, waits: Waits, circles: Circles) -> dict[int, str]:
                 if made.key[0] != "collective" or not peers:
                     continue
                 calls = _call(world, due), _call(world, made)
-                voters = _same_program(world, circles, rank, peers, calls)
-                votes = circles.order_votes(*calls, voters)
+                voters = _same_program(equals, rank, peers, calls)
+                votes = order_votes(*calls, map(equals.sequence, voters[:MOST_VOTERS]))
                 if len(votes) >= _LEAST_VOTES and all(votes):
                     culprits[rank] = _describe(world, made, due, len(votes))
     return culprits
 
 
 def _same_program(
-    world: World, circles: Circles, rank: int, peers: set[int], calls: tuple[Call, Call]
+    equals: Equals, rank: int, peers: set[int], calls: tuple[Call, Call]
 ) -> list[int]:
     """Other ranks that had made as many calls of the one counter before the other's call before
     this; the nearest first, because those share a stage."""
-    before = circles.made_before(rank, *calls)
+    (counter, _), at = calls
+    before = equals.sequence(rank).reached_before(counter, at)
     if before is None:
         return []
-    others = sorted(world.dumps.keys() - peers - {rank}, key=lambda other: abs(other - rank))
-    return [other for other in others[:_MOST_ASKED] if circles.made_before(other, *calls) == before]
+    others = sorted(equals.world.dumps.keys() - peers - {rank}, key=lambda other: abs(other - rank))
+    return [
+        other
+        for other in others[:_MOST_ASKED]
+        if equals.sequence(other).reached_before(counter, at) == before
+    ]
 
 
 def _call(world: World, operation: Operation) -> Call:

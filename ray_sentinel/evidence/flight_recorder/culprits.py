@@ -62,7 +62,7 @@ class Reasoning:
         self.world = world
         self.waits = waits
         self.equals = Equals(world)
-        self.circles = Circles(world, waits, self.equals)
+        self.circles = Circles(waits, self.equals)
         self.lag = Lag(world)
         self.hidden = Hidden(world, waits, self.equals)
         self.findings = Findings(culprits={}, remarks=[])
@@ -105,7 +105,7 @@ class Reasoning:
         self._silent(silent)
         self._idle_laggards()
         if self.world.unrecorded_p2p:
-            self.findings.out_of_turn = out_of_turn(self.world, self.waits, self.circles)
+            self.findings.out_of_turn = out_of_turn(self.waits, self.equals)
         return self.findings
 
     def _draw(self) -> None:
@@ -148,11 +148,6 @@ class Reasoning:
         # judged by what it calls next, like one that is out already.
         entry = operation.entry if operation is not None else None
         leaving = entry is not None and entry.library == "gloo"
-        if operation is not None and (other := self._called_otherwise(rank, operation)):
-            reason = f"is in {self._title(operation)} where its peers completed {other}"
-            kind: RecorderKind = "collective-mismatch"
-            self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
-            return
         if operation is not None and not leaving:
             reason = (
                 f"has not completed {self._title(operation)}, which its peers have completed: its "
@@ -231,24 +226,6 @@ class Reasoning:
         if not verdict.culprits:
             self.findings.unexplained = True
             self.findings.remarks.append(verdict.remark)
-
-    def _called_otherwise(self, rank: int, operation: Operation) -> str:
-        """What all peers that completed an operation called it, if this rank called another."""
-        _, group, seq, _ = operation.key
-        called = {
-            other: entry
-            for other, dump in self.world.dumps.items()
-            for entry in (*dump.last_done.values(), *(dump.pending if other == rank else ()))
-            if not entry.p2p and entry.seq == seq
-            if (found := self.world.group_of(other, entry)) is not None and found.id == group
-        }
-        mine = called.pop(rank, None)
-        if mine is None or not called:
-            return ""
-        if any(entry.signature() == mine.signature() for entry in called.values()):
-            return ""
-        title: str = next(iter(called.values())).title
-        return title
 
     def _own_operation(self, rank: int, operations: list[Operation]) -> bool:
         """A rank in an operation that involves nobody else, while others wait for it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ray_sentinel.evidence.flight_recorder.circles import HABIT
+from ray_sentinel.evidence.alignment import had_before, out_of_habit
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Entry
 from ray_sentinel.evidence.flight_recorder.explain import explain, history_of, read_all
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
@@ -81,17 +81,12 @@ def _unusual(world: World, met: Mapping[int, list[_Call]], mute: set[int]) -> di
     """
     if not mute or not set(world.groups.world) - mute <= set(met):
         return {}
-    unusual = {
-        rank: [call.entry for call in calls if call.usual is False] for rank, calls in met.items()
-    }
-    odd = {rank: entries[0] for rank, entries in unusual.items() if entries}
-    as_ever = [rank for rank, calls in met.items() if calls and calls[-1].usual]
-    if len(odd) == 1 and (len(mute) == 1 or as_ever):
-        ((rank, entry),) = odd.items()
-        return {rank: _never_before(world, rank, entry)}
-    if odd or len(mute) > 1 or len(as_ever) < len(met):
+    rank = out_of_habit({rank: [call.usual for call in calls] for rank, calls in met.items()}, mute)
+    if rank is None:
         return {}
-    (rank,) = mute
+    if rank not in mute:
+        odd = next(call.entry for call in met[rank] if call.usual is False)
+        return {rank: _never_before(world, rank, odd)}
     others = some_ranks(met)
     return {rank: f"was sent more than it had asked for, and {others} called what they always do"}
 
@@ -113,24 +108,8 @@ def _met(world: World, rank: int) -> list[_Call]:
     for made in by_group.values():
         ahead = 0
         for place in range(len(made) - 1, max(len(made) - _REACH, 0) - 1, -1):
-            met.append(_Call(made[place], _had_before(made[place], made[:place])))
+            met.append(_Call(made[place], had_before(made[place], made[:place])))
             ahead += made[place].op in _NEED_ALL
             if ahead == _AHEAD:
                 break
     return sorted(met, key=lambda call: call.entry.record)
-
-
-def _had_before(call: Entry, earlier: list[Entry]) -> bool | None:
-    """Whether a call is among the earlier ones of its group; None where these are too few."""
-    if len(earlier) < HABIT:
-        return None
-    alike = [entry for entry in earlier if entry.signature() == call.signature()]
-    # Sizes of all-to-all mean nothing where they change by design.
-    sizes = {_elements(entry) for entry in alike}
-    of_one_size = len(alike) >= HABIT and len(sizes) == 1
-    return bool(alike) and not (of_one_size and _elements(call) not in sizes)
-
-
-def _elements(call: Entry) -> tuple[int, int]:
-    """Numbers of elements of all inputs, and of all outputs."""
-    return sum(call.numels[0]), sum(call.numels[1])

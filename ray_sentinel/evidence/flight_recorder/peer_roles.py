@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ray_sentinel.evidence.alignment import ComesFirst, Stand, odd_ones
+from ray_sentinel.evidence.alignment import CallSequence, ComesFirst, Stand, odd_ones
+from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.group_ids import Kind
 from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup
 from ray_sentinel.evidence.flight_recorder.progress import CounterProgress
@@ -23,6 +24,10 @@ Call = tuple[Counter, int]
 """A counter, and a sequence number that it gave."""
 
 Role = tuple[object, ...]
+
+MOST_VOTERS = 24
+"""Most ranks whose calls are compared with that of one rank: the whole dump of each is read again
+for it."""
 
 
 class Equals:
@@ -40,6 +45,7 @@ class Equals:
         self._pending: dict[int, frozenset[Call]] = {}
         self._classes: dict[Role, dict[frozenset[Call], list[int]]] = {}
         self._counters: dict[int, dict[Counter, CounterProgress]] = {}
+        self._sequences: dict[int, CallSequence[Entry]] = {}
 
     def of(self, rank: int) -> Iterator[int]:
         """The other ranks with the same role."""
@@ -98,6 +104,19 @@ class Equals:
                     result[group.kind, True] = place.p2p
             self._counters[rank] = result
         return self._counters[rank]
+
+    def sequence(self, rank: int) -> CallSequence[Entry]:
+        """What a rank called, by kind of group; its dump is read again the first time."""
+        if rank not in self._sequences:
+            made: dict[Call, Entry] = {}
+            for entry in self.world.history(rank):
+                group = self.world.group_of(rank, entry)
+                if group is not None:
+                    made[(group.kind, entry.p2p), entry.seq] = entry
+            counters = self.counters(rank).items()
+            reached = {counter: progress.enqueued for counter, progress in counters}
+            self._sequences[rank] = CallSequence(made, reached)
+        return self._sequences[rank]
 
     def path(self, rank: int, record: int) -> dict[Counter, int]:
         """How much a rank had enqueued in every kind of group when it made one call.

@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
+from ray_sentinel.evidence.alignment import contradicting, differ
+from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.partners import Partner, Partners
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.minority import most_odd
@@ -198,25 +199,17 @@ class Waits:
                 operation.silent = silent
 
     def _called_otherwise(self, key: Key, waiting: list[int], done: list[int]) -> list[int]:
-        """Members that have completed a number with another call than the waiting members made,
-        under that number or a later one. All that have completed it, if the waiting members' calls
-        differ."""
+        """Members that have completed an operation with another call than the waiting members
+        made."""
         _, ident, seq, _ = key
         made = [self.world.calls(rank, ident) for rank in waiting] if done else []
-        if len({calls[seq].signature() for calls in made if seq in calls}) > 1:
-            return done
-        later = [(n, call.signature()) for calls in made for n, call in calls.items() if n >= seq]
-        return [rank for rank in done if self._contradicts(self.world.calls(rank, ident), later)]
-
-    @staticmethod
-    def _contradicts(calls: dict[int, Entry], others: list[tuple[int, Signature]]) -> bool:
-        return any(n in calls and calls[n].signature() != made for n, made in others)
+        return contradicting(seq, made, {rank: self.world.calls(rank, ident) for rank in done})
 
     def _differ(self, operation: Operation) -> bool:
         """Whether the calls of those inside differ, which explains their wait."""
         _, ident, seq, _ = operation.key
         calls = (self.world.entry(rank, ident, seq) for rank in operation.inside)
-        return len({entry.signature() for entry in calls if entry is not None}) > 1
+        return differ(entry for entry in calls if entry is not None)
 
     def _telling(self, operation: Operation, waiting: list[int], silent: list[int]) -> bool:
         """Whether completion elsewhere says that those who wait need nothing from anybody."""

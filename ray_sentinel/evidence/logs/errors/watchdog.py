@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.evidence.alignment import Called, differing
 from ray_sentinel.evidence.minority import most_odd
 
 _GROUP = re.compile(
@@ -194,18 +195,16 @@ def _less_completed(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
 
 def _odd_one_out(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
     """The one rank that waits in another operation than all the others, at the same number."""
-    kinds = {r: (w.seq, w.operation, w.size) for r, w in ranks.items() if w.operation}
-    if len(kinds) < 3:
+    calls = [Called(r, w.seq, (w.operation, w.size)) for r, w in ranks.items() if w.operation]
+    odd = differing(calls)
+    if len(calls) < 3 or len(odd) != 1 or len(odd[0].usual) != len(calls) - 1:
         return []
-    counted = Counter(kinds.values()).most_common()
-    (seq, operation, _), count = counted[0]
-    if len(counted) != 2 or counted[1][1] != 1 or count < 2:
+    rank, others = odd[0].process, len(odd[0].usual)
+    own, due = ranks[rank].operation, ranks[odd[0].usual[0]].operation
+    if own == due:
+        # Sizes may differ by design.
         return []
-    odd = counted[1][0]
-    if odd[0] != seq or odd[1] == operation:
-        return []
-    rank = next(r for r, kind in kinds.items() if kind == odd)
-    reason = f"in {odd[1]} where {count} others are in {operation}, both number {seq}"
+    reason = f"in {own} where {others} others are in {due}, both number {odd[0].operation}"
     return [Laggard(rank=rank, group=group, reason=reason)]
 
 
