@@ -41,8 +41,8 @@ from typing import Any, NoReturn, cast
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ray_sentinel.evidence.flight_recorder import explain  # noqa: E402
 from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce  # noqa: E402
+from ray_sentinel.waitgraph.recorder import explain  # noqa: E402
 from tests.support.recorder_fleet import cases as fleet  # noqa: E402
 from tests.support.recorder_fleet.cases import make  # noqa: E402
 from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402

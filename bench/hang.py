@@ -29,10 +29,10 @@ from stacks import dump
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, Answers
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, Sampled, pack
-from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.reduced import MARK, Form, reduce
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.same import fold
+from ray_sentinel.waitgraph.recorder import explain
 
 
 def recorders(world: int, entries: int, ranks: Sequence[int], form: Form = "whole") -> list[bytes]:

@@ -33,13 +33,14 @@ sys.path.insert(0, str(ROOT))
 
 from ray_sentinel.actors.coordinator.event_log.log import read_segment  # noqa: E402
 from ray_sentinel.engine.engine import Engine  # noqa: E402
-from ray_sentinel.evidence import flight_recorder, stacks  # noqa: E402
+from ray_sentinel.evidence import stacks  # noqa: E402
 from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.identity import ProcessId  # noqa: E402
 from ray_sentinel.model.incident import Culprit, Incident  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
-from ray_sentinel.waitgraph import ras  # noqa: E402
+from ray_sentinel.waitgraph import ras, recorder  # noqa: E402
+from ray_sentinel.waitgraph.recorder_failed import explain_failed  # noqa: E402
 from tests.support import log_cases, ray_stories  # noqa: E402
 from tests.support.engine_sim import Sim  # noqa: E402
 from tests.support.log_cases.parts import ANYBODY, NOBODY  # noqa: E402
@@ -125,17 +126,17 @@ def recorder_real(_: int) -> Iterator[Said]:
     for folder in sorted((FIXTURES / "flight_recorder").glob("gloo_*")):
         name, given = folder.name, _dumps(folder)
         if name in FALLEN:
-            facts = flight_recorder.explain_failed(given, overrun=FALLEN[name], world_size=8)
+            facts = explain_failed(given, overrun=FALLEN[name], world_size=8)
             truth, kind = {WRONG.get(name, 4)}, "collective-mismatch"
             yield _of_recorders("recorder: real", name, facts, truth, kind)
         else:
             truth, kind = REAL_RECORDERS[name]
-            facts = flight_recorder.explain(given, world_size=len(given))
+            facts = recorder.explain(given, world_size=len(given))
             yield _of_recorders("recorder: real", name, facts, truth, kind)
     for path in sorted((FIXTURES / "flight_recorder/misled").glob("*.json.gz")):
         case = msgspec.json.decode(gzip.decompress(path.read_bytes()))
         given = {int(rank): msgspec.json.encode(dump) for rank, dump in case["dumps"].items()}
-        facts = flight_recorder.explain(given)
+        facts = recorder.explain(given)
         yield _of_recorders("recorder: misled", path.name.split(".")[0], facts, case["culprits"])
 
 
@@ -146,14 +147,14 @@ def recorder_made(seeds: int) -> Iterator[Said]:
         for fault in FAULTS:
             for seed in range(seeds):
                 case = simulate(layout, fault, 10_000 + seed)
-                facts = flight_recorder.explain(write(case.machine, NCCL))
+                facts = recorder.explain(write(case.machine, NCCL))
                 name = f"{layout}/{fault}/{seed}"
                 yield _of_recorders("recorder: listed", name, facts, case.culprits)
     for fault in fleet.FAULTS:
         for seed in range(4 * seeds):
             hand = ("2.2", "2.4", "2.9", "2.10")[seed % 4]
             drawn = fleet.make(fault, 1000 + seed)
-            facts = flight_recorder.explain(dumps(drawn.job, HANDS[hand]))
+            facts = recorder.explain(dumps(drawn.job, HANDS[hand]))
             name = f"{fault}/{seed}"
             yield _of_recorders("recorder: drawn", name, facts, drawn.culprits)
 

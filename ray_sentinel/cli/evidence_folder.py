@@ -17,7 +17,6 @@ from ray_sentinel.cli import recorder_files, stack_files
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder import explain as explain_recorder
 from ray_sentinel.evidence.flight_recorder.reduced import is_reduced
 from ray_sentinel.evidence.stacks import Explanation
 from ray_sentinel.evidence.stacks import explain as explain_stacks
@@ -30,6 +29,7 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.triage import Triage
+from ray_sentinel.waitgraph.recorder import explain as explain_recorder
 
 MAX_FILES = 100_000
 """Most files of one folder that are looked at; the rest is left out, and a problem says so."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.cli.main import main
-from ray_sentinel.evidence.flight_recorder import explain, explain_failed
+from ray_sentinel.waitgraph.recorder import explain
+from ray_sentinel.waitgraph.recorder_failed import explain_failed
 from tests.support import gloo_failing_job, gloo_job
 
 pytestmark = pytest.mark.integration

@@ -22,9 +22,9 @@ from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.libraries import combine, library
 from ray_sentinel.model.recorder import RecorderFacts, RecorderWait
+from ray_sentinel.waitgraph.recorder import explain
 
 HELP = "explain PyTorch flight-recorder dumps"
 

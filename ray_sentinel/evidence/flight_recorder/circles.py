@@ -253,6 +253,7 @@ class Circles:
         return reasons
 
     def _describe_unclear(self, ranks: Sequence[int], operations: Sequence[Operation]) -> str:
+        ranks = ranks or sorted({rank for operation in operations for rank in operation.held})
         if any(operation.absent for operation in operations):
             return (
                 f"{some_ranks(ranks)} wait for each other in different operations, and "

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ray_sentinel.evidence.flight_recorder import dump, reduced
-from ray_sentinel.evidence.flight_recorder.explain import explain as explain_recorders
 from ray_sentinel.evidence.nccl_ras import version
 from ray_sentinel.evidence.stacks import classify, same
 from ray_sentinel.evidence.stacks.frames import names
@@ -25,6 +24,7 @@ from ray_sentinel.evidence.stacks.readers import (
     sources,
 )
 from ray_sentinel.waitgraph.ras import explain as explain_ras
+from ray_sentinel.waitgraph.recorder import explain as explain_recorders
 from tests.support.outside_readers.reader import PROCESS, Reader, of_lines, of_text
 from tests.support.outside_readers.samples import reduced_dumps
 from tests.support.outside_readers.words import (

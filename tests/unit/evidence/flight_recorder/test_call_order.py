@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.flight_recorder.explain import explain
+from ray_sentinel.waitgraph.recorder import explain
 
 STEPS = 5
 WORLD, PAIR = 0, 1

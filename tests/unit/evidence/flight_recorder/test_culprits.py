@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.flight_recorder import explain
+from ray_sentinel.waitgraph.recorder import explain
 from tests.support.recorder_sim.dumps import NCCL, write
 from tests.support.recorder_sim.faults import simulate
 

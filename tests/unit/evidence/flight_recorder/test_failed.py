@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.evidence.flight_recorder import explain, explain_failed
+from ray_sentinel.waitgraph.recorder import explain
+from ray_sentinel.waitgraph.recorder_failed import explain_failed
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
 FALLEN = {"gloo_failed_routed": (1, 2, 3, 6, 7)}

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph.recorder import explain
 from tests.support.recorder_fleet.cases import FAULTS, make
 from tests.support.recorder_fleet.clock import Clockwork, Fault
 from tests.support.recorder_fleet.shape import Axes, Shape, Todo, build

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.flight_recorder import explain
+from ray_sentinel.waitgraph.recorder import explain
 
 
 def dump(library: str, calls: int, done: int) -> bytes:
@@ -38,3 +38,13 @@ def test_one_that_its_peers_have_left_behind(library: str, kind: str) -> None:
     peers = {rank: dump(library, 6, 5) for rank in range(3)}
     found = explain(peers | {3: dump(library, 5, 4)}, world_size=4)
     assert ([culprit.rank for culprit in found.culprits], found.kind) == ([3], kind)
+
+
+def test_one_that_is_late_and_that_nobody_waits_for_is_not_named() -> None:
+    """Its peers are in no call, and have a group of their own, so none of them is its equal."""
+    peers = {rank: msgspec.json.decode(dump("gloo", 5, 5)) for rank in range(3)}
+    for peer in peers.values():
+        peer["pg_config"]["1"] = {"name": "1", "desc": "own", "ranks": "[0, 1, 2]"}
+    dumps = {rank: msgspec.json.encode(peer) for rank, peer in peers.items()}
+    found = explain(dumps | {3: dump("gloo", 5, 4)}, world_size=4)
+    assert (found.culprits, found.kind) == ((), "cannot-tell")

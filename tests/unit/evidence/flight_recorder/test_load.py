@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.dump import history, read
 from ray_sentinel.evidence.flight_recorder.load import load
+from ray_sentinel.waitgraph.recorder import explain
 from tests.support.recorder_sim.dumps import FORMATS, NCCL, encode, tree, write
 from tests.support.recorder_sim.faults import simulate
 

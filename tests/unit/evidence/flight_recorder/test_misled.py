@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.flight_recorder.explain import explain
+from ray_sentinel.waitgraph.recorder import explain
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder" / "misled"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph.recorder import explain
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
 

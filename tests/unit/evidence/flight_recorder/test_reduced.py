@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from bench.flight_recorder import large_job, large_job_trees, timed
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence import stragglers
-from ray_sentinel.evidence.flight_recorder import explain, explain_failed
 from ray_sentinel.evidence.flight_recorder import reduced as form
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE
 from ray_sentinel.evidence.flight_recorder.reduced import (
@@ -27,6 +26,8 @@ from ray_sentinel.evidence.flight_recorder.reduced import (
     reduce,
     without_operations,
 )
+from ray_sentinel.waitgraph.recorder import explain
+from ray_sentinel.waitgraph.recorder_failed import explain_failed
 from tests.support.recorder_fleet import cases as fleet
 from tests.support.recorder_fleet.write import HANDS, dumps
 from tests.support.recorder_sim.dumps import FORMATS, write

@@ -11,8 +11,8 @@ from functools import cache
 
 import pytest
 
-from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph.recorder import explain
 from tests.support.recorder_sim.dumps import FORMATS, NCCL, encode, tree, write
 from tests.support.recorder_sim.faults import FAULTS, Case, simulate
 from tests.support.recorder_sim.machine import Machine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.evidence.flight_recorder.explain import explain
+from ray_sentinel.waitgraph.recorder import explain
 
 TENSOR, DATA, OTHER_DATA = "3", "4", "5"
 """Of ranks 4 and 5; of ranks 0, 2 and 4; of ranks 1, 3 and 5."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.flight_recorder.explain import explain
 from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph.recorder import explain
 
 RANKS = 4
 CULPRIT = 2

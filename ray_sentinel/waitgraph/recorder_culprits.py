@@ -16,12 +16,12 @@ from ray_sentinel.evidence.flight_recorder.call_order import out_of_turn
 from ray_sentinel.evidence.flight_recorder.circles import CircleJudgement, Circles
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.hidden import Hidden
-from ray_sentinel.evidence.flight_recorder.lag import Lag
 from ray_sentinel.evidence.flight_recorder.peer_roles import Equals
-from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
+from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
-from ray_sentinel.model.strong_components import components
+from ray_sentinel.waitgraph.recorder_facts import RecorderWaits
+from ray_sentinel.waitgraph.solver import solve
 
 _CERTAINTY: dict[RecorderKind, float] = {
     "not-enqueued": 0.95,
@@ -63,44 +63,32 @@ class Reasoning:
         self.waits = waits
         self.equals = Equals(world)
         self.circles = Circles(waits, self.equals)
-        self.lag = Lag(world)
         self.hidden = Hidden(world, waits, self.equals)
         self.findings = Findings(culprits={}, remarks=[])
-        self.waited: dict[int, list[Operation]] = {}
-        for operation in waits.operations.values():
-            for rank in {*operation.absent, *operation.elsewhere, *operation.silent}:
-                self.waited.setdefault(rank, []).append(operation)
-        self.absent_somewhere = {
-            rank for operation in waits.operations.values() for rank in operation.absent
-        }
-        self.edges: dict[int | Key, list[int | Key]] = {}
-        self.laggards: dict[int, Operation] = {}
+        self.told = RecorderWaits(waits)
         self.outnumbered: list[int] = []
         """Waited for, but with more of their kind than there are that wait."""
 
     def run(self) -> Findings:
         """Find the culprits."""
-        self._draw()
-        ends = [part for part in components(self.edges) if self._is_end(part)]
         silent: list[int] = []
         circles: list[tuple[list[int], list[Operation]]] = []
-        for part in ends:
-            ranks = sorted(node for node in part if isinstance(node, int))
-            operations = [self.waits.operations[node] for node in part if isinstance(node, tuple)]
+        for root in solve(self.told.facts):
+            ranks, operations = self.told.members(root)
             if operations:
                 circles.append((ranks, operations))
-            elif self.world.says_nothing(ranks[0]):
-                silent.append(ranks[0])
+            elif root.kind == "mute":
+                silent += ranks
             elif len(ranks) > 1:
                 self._lag_together(ranks)
-            elif ranks[0] in self.waited:
+            elif ranks[0] in self.told.waited:
                 self._stopped(ranks[0])
         self._note_outnumbered()
         for rank, reason in self.hidden.idle(self.findings.culprits).items():
             self.findings.blame(rank, "not-enqueued", reason, _IDLE)
         if self.findings.culprits:
             self._hidden()
-        for ranks, operations in circles:
+        for ranks, operations in sorted(circles, key=lambda circle: circle[0]):
             self._circle(ranks, operations)
         self._silent(silent)
         self._idle_laggards()
@@ -108,52 +96,8 @@ class Reasoning:
             self.findings.out_of_turn = out_of_turn(self.waits, self.equals)
         return self.findings
 
-    def _draw(self) -> None:
-        """Build the graph: rank → its operations → ranks.
-
-        A rank that has not completed what its peers completed gets the edges that ``Lag`` finds;
-        one without any is a laggard.
-        """
-        behind = {
-            rank: self.waits.operations[key]
-            for rank, keys in self.waits.fronts.items()
-            for key in keys
-            if rank in self.waits.operations[key].behind
-        }
-        dead = {
-            rank
-            for rank in self.absent_somewhere
-            if not self.waits.fronts.get(rank) or rank in behind
-        }
-        for rank, keys in self.waits.fronts.items():
-            self.edges[rank] = list(keys)
-        for rank, operation in behind.items():
-            self.edges[rank] = self.lag.explain(rank, operation, dead)
-            if not self.edges[rank]:
-                self.laggards[rank] = operation
-        for node in [*self.edges]:
-            for key in self.edges[node]:
-                if isinstance(key, tuple):
-                    self.edges[key] = [*self.waits.operations[key].next]
-                    for rank in self.waits.operations[key].next:
-                        self.edges.setdefault(rank, [])
-
-    def _is_end(self, part: list[int | Key]) -> bool:
-        inside = set(part)
-        return all(other in inside for node in part for other in self.edges.get(node, ()))
-
     def _stopped(self, rank: int) -> None:
-        operation = self.laggards.get(rank)
-        # gloo has no device that can stop: who is on its way out of a call has made it, and is
-        # judged by what it calls next, like one that is out already.
-        entry = operation.entry if operation is not None else None
-        leaving = entry is not None and entry.library == "gloo"
-        if operation is not None and not leaving:
-            reason = (
-                f"has not completed {self._title(operation)}, which its peers have completed: its "
-                "device, or the watchdog that looks at it, stopped"
-            )
-            self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
+        if self._device_stopped(rank):
             return
         alike = self.equals.stand_alike(rank, self._idle())
         if alike:
@@ -164,20 +108,36 @@ class Reasoning:
                 "that waits made a call too many"
             )
             return
-        if all(self._outnumbered(rank, operation) for operation in self.waited[rank]):
+        if all(self._outnumbered(rank, operation) for operation in self.told.waited[rank]):
             self.outnumbered.append(rank)
             return
-        waiting = sum(len(operation.held) for operation in self.waited[rank])
-        first = self.waited[rank][0]
+        waiting = sum(len(operation.held) for operation in self.told.waited[rank])
+        first = self.told.waited[rank][0]
         inside = self._launching(rank)
         how = f"is inside the launch of {inside}" if inside else "has nothing pending of its own"
         reason = (
             f"has not enqueued {self._title(first)}, where {_wait(waiting, 'other ')}; "
             f"it {how}: it stopped in its own code"
         )
-        if rank not in self.absent_somewhere:
+        if rank not in self.told.absent_somewhere:
             reason = f"{_wait(waiting, 'other ')} for it in {self._title(first)}; it {how}"
         self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
+
+    def _device_stopped(self, rank: int) -> bool:
+        """Name a rank that has not completed what its peers have; False if it is none.
+
+        gloo has no device that can stop: who is on its way out of a call has made it, and is judged
+        by what it calls next, like one that is out already.
+        """
+        operation = self.told.laggards.get(rank)
+        if operation is None or (operation.entry and operation.entry.library == "gloo"):
+            return False
+        reason = (
+            f"has not completed {self._title(operation)}, which its peers have completed: its "
+            "device, or the watchdog that looks at it, stopped"
+        )
+        self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
+        return True
 
     def _lag_together(self, ranks: list[int]) -> None:
         """Too many laggards in one operation, and nothing tells them apart."""
@@ -230,7 +190,7 @@ class Reasoning:
     def _own_operation(self, rank: int, operations: list[Operation]) -> bool:
         """A rank in an operation that involves nobody else, while others wait for it."""
         alone = all(set(operation.next) <= {rank} for operation in operations)
-        others = [op for op in self.waited.get(rank, ()) if op not in operations]
+        others = [op for op in self.told.waited.get(rank, ()) if op not in operations]
         if not alone or not others or any(map(self._may_have_others, operations)):
             return False
         reason = f"is stuck in an operation of its own, {self._title(operations[0])}"
@@ -250,7 +210,7 @@ class Reasoning:
 
     def _silent(self, silent: list[int]) -> None:
         """Rule 5, where nobody else can be what the silent rank waits for in its turn."""
-        silent = [rank for rank in silent if rank in self.waited]
+        silent = [rank for rank in silent if rank in self.told.waited]
         if not silent:
             return
         others = self.findings.culprits or self.findings.unexplained or self._idle()
@@ -261,7 +221,7 @@ class Reasoning:
                 "rank without a dump may itself wait for another"
             )
             return
-        held = self.waited[silent[0]]
+        held = self.told.waited[silent[0]]
         ranks = sorted({rank for operation in held for rank in operation.held})
         made = self.circles.odd_calls(ranks, held)
         if made.culprits:
@@ -279,15 +239,15 @@ class Reasoning:
         return [
             rank
             for rank, keys in self.waits.fronts.items()
-            if not keys and rank not in self.waited and not self.world.says_nothing(rank)
+            if not keys and rank not in self.told.waited and not self.world.says_nothing(rank)
         ]
 
     def _idle_laggards(self) -> None:
         """A device that stopped in the last operation: nobody waits, but its peers are done."""
         if self.findings.culprits or self.findings.unexplained:
             return
-        for rank in self.laggards:
-            self._stopped(rank)
+        for rank in self.told.laggards:
+            self._device_stopped(rank)
 
     def _title(self, operation: Operation) -> str:
         group = self.world.group(operation.group)

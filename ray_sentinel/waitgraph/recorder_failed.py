@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ray_sentinel.evidence.alignment import had_before, out_of_habit
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Entry
-from ray_sentinel.evidence.flight_recorder.explain import explain, history_of, read_all
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.signature_mismatch import (
     collectives,
@@ -21,6 +20,7 @@ from ray_sentinel.evidence.flight_recorder.signature_mismatch import (
 )
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph.recorder import explain, history_of, read_all
 
 _NEED_ALL = frozenset({*NEEDS_EVERYONE, "all_to_all"})
 _AHEAD = 2

@@ -1,4 +1,4 @@
-"""From the bytes of the dumps to an explanation."""
+"""Who hangs a job, from the bytes of its flight-recorder dumps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder.culprits import Findings, Reasoning
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
@@ -20,6 +19,7 @@ from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind
+from ray_sentinel.waitgraph.recorder_culprits import Findings, Reasoning
 
 
 def explain(
