@@ -39,8 +39,8 @@ from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.identity import ProcessId  # noqa: E402
 from ray_sentinel.model.incident import Culprit, Incident  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
-from ray_sentinel.waitgraph import ras, recorder  # noqa: E402
-from ray_sentinel.waitgraph.recorder_failed import explain_failed  # noqa: E402
+from ray_sentinel.waitgraph import ras  # noqa: E402
+from ray_sentinel.waitgraph import stacks as judge_of_stacks  # noqa: E402
 from tests.support import log_cases, ray_stories  # noqa: E402
 from tests.support.engine_sim import Sim  # noqa: E402
 from tests.support.log_cases.parts import ANYBODY, NOBODY  # noqa: E402
@@ -187,7 +187,7 @@ def _facts(path: Path) -> list[Any]:
 def _of_stacks(
     corpus: str, name: str, rounds: list[Any], truth: list[str] | None, kinds: list[str] | None
 ) -> Said:
-    found = stacks.explain(rounds)
+    found = judge_of_stacks.explain(rounds)
     text = [*(one.reason for one in found.culprits), *(item.text for item in found.evidence)]
     return _of_processes(corpus, name, found, text, truth, kinds)
 

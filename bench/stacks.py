@@ -25,12 +25,12 @@ from ray_sentinel.evidence.stacks import (
     StackReader,
     classes,
     classify_process,
-    explain,
     merge,
     parse,
 )
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackTrace
+from ray_sentinel.waitgraph.stacks import explain
 
 LIMIT = 1.0
 _TOP = "    train_step (train.py:210)\n    main (train.py:400)\n    <module> (train.py:450)\n"

@@ -18,8 +18,6 @@ from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.reduced import is_reduced
-from ray_sentinel.evidence.stacks import Explanation
-from ray_sentinel.evidence.stacks import explain as explain_stacks
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.find import find_logs
 from ray_sentinel.logs.triage import triage_path
@@ -29,7 +27,8 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.triage import Triage
-from ray_sentinel.waitgraph.recorder import explain as explain_recorder
+from ray_sentinel.waitgraph.stacks import Explanation
+from ray_sentinel.waitgraph.stacks import explain as explain_stacks
 
 MAX_FILES = 100_000
 """Most files of one folder that are looked at; the rest is left out, and a problem says so."""

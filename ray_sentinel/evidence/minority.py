@@ -8,11 +8,7 @@ half or more suggest a cause that all share. Bounds with another meaning stay wh
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable
-from typing import TypeVar
-
-Vote = TypeVar("Vote", bound=Hashable)
+from collections.abc import Iterable
 
 
 def excepted(classes: Iterable[int], size: int, most: int) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.stacks import Explanation, explain
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import Explanation, explain
 
 REDUCE = ("<module> (train.py:30)", "step (train.py:12)", "all_reduce (torch/d.py:3)")
 

@@ -19,8 +19,9 @@ from typing import Any
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import console, print_json, speaker
 from ray_sentinel.cli.stack_files import StackFiles, load
-from ray_sentinel.evidence.stacks import Explanation, explain, merge, render, who
+from ray_sentinel.evidence.stacks import merge, render, who
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import Explanation, explain
 
 _NOTES = {True: " (waits for others)", False: " (does not wait for others)", None: ""}
 

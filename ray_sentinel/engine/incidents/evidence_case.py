@@ -19,13 +19,13 @@ from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.verdicts.judgement import Judgement
 from ray_sentinel.engine.verdicts.suspects import RAS
 from ray_sentinel.engine.verdicts.verdict import judge
-from ray_sentinel.evidence.stacks.explain import SOURCE as STACKS
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import EvidenceItem, Finding, Incident
 from ray_sentinel.model.progress import ProcessState, RankSnapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import SOURCE as STACKS
 
 RECORDER = "flight-recorder"
 PROOF = 6.0

@@ -17,17 +17,15 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.telemetry.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.verdicts.judgement import EvidenceScores
 from ray_sentinel.evidence.minority import at_most_a_third
-from ray_sentinel.evidence.stacks.cohorts import TRANSFERS
 from ray_sentinel.evidence.stacks.compare import Movement
-from ray_sentinel.evidence.stacks.context import StacksContext, build_context
-from ray_sentinel.evidence.stacks.context import fault_kind as kind_of_stack
 from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
 from ray_sentinel.evidence.stacks.tree import place_of
-from ray_sentinel.evidence.stacks.verdict import judge
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stack_facts import TRANSFERS, kind_of
+from ray_sentinel.waitgraph.stacks import judge
 
 # What NCCL's RAS says about a case, as evidence for and against its ranks.
 #
@@ -102,7 +100,7 @@ def _from_stack(view: RankView, fact: StackFact | None, movement: Movement) -> F
         return "cpu-spin" if view.spinning else "host-stuck"
     # A tool sees the GIL held or a thread active for a moment in everyday work.
     told = msgspec.structs.replace(fact, keeps_gil=False)
-    found = kind_of_stack(told, movement)
+    found = kind_of(told, movement)
     if found == "host-stuck" and view.process.state == "t":
         return "rank-stopped"
     if found == "host-stuck" and "starved" in view.state_since:
@@ -246,10 +244,8 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
         if view.rank.id not in known and (fact := case.latest(view.rank.process)) is not None
     }
     facts = _without_twins(case, facts)
-    seen = build_context(
-        tuple(facts.values()), {process: case.movement(process) for process in facts}
-    )
-    judgement = judge(seen)
+    waiting = [fact for fact in facts.values() if fact.waits_for_others]
+    judgement = judge(facts.values(), {process: case.movement(process) for process in facts})
     accused = {fact.process for fact in judgement.culprits}
     # To accuse a rank that waits takes more evidence than the place where it stands.
     if not accused or any(fact.waits_for_others for fact in judgement.culprits):
@@ -258,16 +254,19 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     for fact in judgement.culprits:
         number = case.job.ranks[fact.process].rank.id.rank
         weight = AWAY * min(1.0, judgement.confidence / SURE)
-        scores.add(fact.process, "stacks", _apart(number, fact, seen), weight, number)
-        if seen.moved(fact):
+        place = fact.label or place_of(fact) or "somewhere"
+        crowd = len(waiting) - bool(fact.waits_for_others) or "the other"
+        text = f"rank {number} is {place} while {crowd} ranks wait"
+        scores.add(fact.process, "stacks", text, weight, number)
+        if case.moved(fact.process):
             scores.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
     called = recorder_kinds(case)
-    for fact in seen.waiting:
+    for fact in waiting:
         number = case.job.ranks[fact.process].rank.id.rank
         # A rank that called another collective than its peers waits too, for them.
         if fact.process not in accused and called.get(number) != "collective-mismatch":
             scores.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
-    _from_unreadable(case, scores, facts, [fact.process for fact in seen.waiting])
+    _from_unreadable(case, scores, facts, [fact.process for fact in waiting])
 
 
 def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[ProcessId, StackFact]:
@@ -286,12 +285,6 @@ def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[Proces
 
 def _proven(case: Case) -> set[RankId]:
     return {rank for finding in case.findings.values() if finding.hard for rank in finding.suspects}
-
-
-def _apart(number: int, fact: StackFact, seen: StacksContext) -> str:
-    place = fact.label or place_of(fact) or "somewhere"
-    crowd = len(seen.waiting) - bool(fact.waits_for_others)
-    return f"rank {number} is {place} while {crowd or 'the other'} ranks wait"
 
 
 def _from_unreadable(

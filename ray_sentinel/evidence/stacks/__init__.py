@@ -1,8 +1,8 @@
-"""Stacks: from any tool's output to who holds the job up.
+"""Stacks: from any tool's output to what each process does.
 
 ``parse`` reads py-spy (text, native, JSON), gdb, cuda-gdb, kernel stacks and faulthandler into
 ``model.stacks.StackTrace``; ``classify_process`` turns the traces of one process into a
-``StackFact``; ``explain`` turns rounds of facts into culprits with the evidence.
+``StackFact``; ``waitgraph.stacks`` turns rounds of facts into culprits with the evidence.
 """
 
 from ray_sentinel.evidence.stacks.classify import (
@@ -12,13 +12,11 @@ from ray_sentinel.evidence.stacks.classify import (
     with_kernels,
 )
 from ray_sentinel.evidence.stacks.compare import Movement, movement, movements, woken
-from ray_sentinel.evidence.stacks.explain import Explanation, explain
 from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, informative_thread
 from ray_sentinel.evidence.stacks.readers.formats import parse
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
 
 __all__ = [
-    "Explanation",
     "Movement",
     "StackClass",
     "StackReader",
@@ -26,7 +24,6 @@ __all__ = [
     "classes",
     "classify",
     "classify_process",
-    "explain",
     "informative_thread",
     "merge",
     "movement",

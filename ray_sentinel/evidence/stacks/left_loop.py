@@ -15,19 +15,12 @@ from collections.abc import Iterable
 from itertools import chain
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.stacks.context import (
-    RuleAnswer,
-    StacksContext,
-    collectives,
-    wait_sentence,
-)
 from ray_sentinel.evidence.stacks.frames.blocks import (
     Blocks,
     is_conditional,
     is_loop,
     same_statement,
 )
-from ray_sentinel.evidence.stacks.tree import place_of, who
 from ray_sentinel.model.stacks import StackFact
 
 _PLACE = re.compile(r"(?P<code>.+ \(.+):(?P<line>\d+)\)")
@@ -40,29 +33,17 @@ _ONCE = re.compile(r"<module> \(.*\)|.* \((.*/)?ray/train/\S+\)")
 _Form = tuple[tuple[str, ...], tuple[Blocks | None, ...]]
 
 
-def left_the_loop(view: StacksContext) -> RuleAnswer | None:
-    """The one rank that is past all others."""
-    if len(view.waiting) < 3 or len(view.waiting) < len(view.facts) or view.missing:
-        return None
+def past_the_loop(ranks: Iterable[StackFact]) -> tuple[StackFact, str] | None:
+    """The one of the waiting ranks that is past all others, and where it left their loop."""
     # Thousands of ranks stand in a few places; a rank that shares its place with another is not
     # past it.
     forms: dict[_Form, list[StackFact]] = {}
-    for fact in view.waiting:
+    for fact in ranks:
         forms.setdefault(_form(fact), []).append(fact)
     stand = [facts[0] for facts in forms.values()]
     for fact in (facts[0] for facts in forms.values() if len(facts) == 1):
         if place := _past_all(fact, (other for other in stand if other is not fact)):
-            return RuleAnswer(
-                kind="collective-mismatch",
-                confidence=0.6 if view.still(fact) else 0.5,
-                culprits=(fact,),
-                reasons=(
-                    wait_sentence(view),
-                    f"{who([fact])} has left a loop in which all others still are: it is at "
-                    f"{place}, in {fact.operation or 'a wait'} at {place_of(fact)}",
-                    "the calls: " + collectives(view),
-                ),
-            )
+            return fact, place
     return None
 
 

@@ -15,9 +15,9 @@ from ray_sentinel.capture import guard
 from ray_sentinel.capture.session import CapturePlan, capture, sample, sample_processes
 from ray_sentinel.capture.tracer import Traced, Tracer
 from ray_sentinel.capture.tracers import cuda_gdb
-from ray_sentinel.evidence.stacks import explain
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import explain
 from tests.support.traced import SOURCES, Processes, Terminal, identity, rank, running
 from tests.support.waiting import eventually
 

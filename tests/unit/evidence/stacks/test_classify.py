@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from ray_sentinel.evidence.stacks import StackReader, classify, classify_process, parse
-from ray_sentinel.evidence.stacks.context import fault_kind
 from ray_sentinel.evidence.stacks.frames import reading as stack_reading
 from ray_sentinel.evidence.stacks.frames.names import plain
 from ray_sentinel.evidence.stacks.frames.reading import operation_name
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack
+from ray_sentinel.waitgraph.stack_facts import kind_of
 from tests.support.stack_lines import PROCESS, main_fact, thread
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
@@ -281,7 +281,7 @@ def test_the_state_of_the_process_is_its_main_threads() -> None:
     trace = StackTrace(process=PROCESS, tool="py-spy", at=1.0, threads=(busy, still), state="R")
     found = classify(trace)
     assert (found.signature[-1], found.state) == ("loop (train.py:24)", "")
-    assert fault_kind(found, "stuck") == "host-stuck"
+    assert kind_of(found, "stuck") == "host-stuck"
     sleeper = msgspec.structs.replace(still, state="S")
     asleep = msgspec.structs.replace(trace, threads=(busy, sleeper))
     assert classify(asleep).state == "S"

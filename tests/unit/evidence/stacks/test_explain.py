@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.stacks import classify, explain, parse
+from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import explain
 from tests.support.stack_facts import REDUCE, elsewhere, fact, looks, ranks
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"

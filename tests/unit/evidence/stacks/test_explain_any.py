@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.stacks import explain
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import explain
 from tests.support.stack_facts import elsewhere, fact, looks, ranks
 
 _FACTS = st.builds(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.stacks import classify, explain, parse
+from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.readers.formats import FORMATS
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.waitgraph.stacks import explain
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
 SAMPLES = sorted(

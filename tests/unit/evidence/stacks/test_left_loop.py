@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.context import RuleAnswer, build_context
 from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
-from ray_sentinel.evidence.stacks.left_loop import left_the_loop
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import Explanation
 from tests.support.stack_facts import elsewhere, fact, looks, ranks
 
 TEXT = """
@@ -86,8 +85,10 @@ def at(number: int, calls: Calls, operation: str, *, first: tuple[str, ...] = ()
     )
 
 
-def judged(*facts: StackFact) -> RuleAnswer | None:
-    return left_the_loop(build_context(facts, {each.process: "stuck" for each in facts}))
+def judged(*facts: StackFact) -> Explanation | None:
+    """The verdict, if it says that somebody has left the loop."""
+    found = looks(*facts)
+    return found if any("has left a loop" in item.text for item in found.evidence) else None
 
 
 STAGES = (at(0, FORWARD, "recv"), at(1, FORWARD, "send"), at(2, SUM_UP, "all_reduce"))
@@ -104,7 +105,7 @@ def test_who_is_behind_the_loop_alone_is_named(behind: Calls) -> None:
 def test_who_has_left_a_guarded_loop_is_named(behind: Calls) -> None:
     found = judged(*(at(n, PART_OF_ALL, "recv") for n in range(7)), at(7, behind, "recv"))
     assert found is not None
-    assert [f.rank.rank for f in found.culprits if f.rank] == [7]
+    assert ranks(found) == [7]
 
 
 def test_one_look_is_less_sure_than_two() -> None:

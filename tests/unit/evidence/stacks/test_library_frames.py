@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.stacks import classify, explain, parse
+from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import explain
 from tests.support.stack_facts import elsewhere, fact, looks, ranks
 from tests.support.stack_lines import main_fact
 

@@ -9,10 +9,11 @@ import json
 
 import pytest
 
-from ray_sentinel.evidence.stacks import classify, classify_process, explain, parse
+from ray_sentinel.evidence.stacks import classify, classify_process, parse
 from ray_sentinel.evidence.stacks.readers.prefixes import without_prefixes
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, StackTrace
+from ray_sentinel.waitgraph.stacks import explain
 
 NOBODY = ProcessId("", 0, 0)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks import classify, explain, parse
+from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.stacks import explain
 
 NCCL_PROXY = """\
 Thread 3 (Thread 0x7f322e3fa000 (LWP {helper})):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks import classify_process, explain, parse
+from ray_sentinel.evidence.stacks import classify_process, parse
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, StackTrace
+from ray_sentinel.waitgraph.stacks import explain
 
 
 def trace(text: str, pid: int = 0) -> StackTrace:

@@ -1,0 +1,557 @@
+"""Who holds a job up, from the stacks of its ranks.
+
+Frames leave open who waits for whom, so suppositions are tried in the order of their strength: some
+ranks wait in an operation, and others have not come to it. The graph of the facts says whom they
+wait for then; these are named if they are few enough to be the exception among the ranks.
+
+``explain`` is a pure function of one or more rounds of facts. A round is one look at the job's
+processes; the facts of one process in one round are merged by ``classify_process`` before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+import msgspec
+
+from ray_sentinel.evidence.minority import excepted
+from ray_sentinel.evidence.stacks.classify import is_collective_kernel
+from ray_sentinel.evidence.stacks.compare import Movement, function_of, movements
+from ray_sentinel.evidence.stacks.left_loop import past_the_loop
+from ray_sentinel.evidence.stacks.tree import StackClass, classes, place_of, who
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.solver import solve
+from ray_sentinel.waitgraph.stack_facts import TRANSFERS, Stand, facts_if, stands
+
+SOURCE = "stacks"
+
+
+class _Weight(NamedTuple):
+    """What a supposition is worth."""
+
+    most: Callable[[int], int]
+    """How many can be the exception among so many ranks."""
+    once: float
+    """The confidence if those it rests on were seen once."""
+    twice: float
+    """The confidence if they stood still in two looks."""
+    kind: FaultKind | None = None
+    """The kind of fault, if it does not depend on what the culprit does."""
+
+
+WEIGHTS: Mapping[str, _Weight] = {
+    # What is seen of a rank alone shows that it cannot go on.
+    "rank-stopped": _Weight(lambda size: size // 2, 0.9, 0.9, "rank-stopped"),
+    "gil-held": _Weight(lambda size: size // 2, 0.7, 0.85, "gil-held"),
+    "kernel-blocked": _Weight(lambda size: size // 2, 0.7, 0.85, "kernel-blocked"),
+    # Some are seen waiting, and others are in known code elsewhere, or in code that no table knows.
+    "elsewhere": _Weight(lambda size: size // 2, 0.75, 0.85),
+    "unknown code": _Weight(lambda size: size // 2, 0.6, 0.7),
+    # Nobody is seen waiting, but some may be, and the others are known to be elsewhere.
+    "may wait": _Weight(lambda size: size // 2, 0.5, 0.6),
+    # The devices of most wait in a collective; those of others run something else, or nothing.
+    "device": _Weight(lambda size: (size - 1) // 2, 0.65, 0.65, "device-stuck"),
+    "idle device": _Weight(lambda size: (size - 1) // 2, 0.5, 0.5, "device-stuck"),
+    # Most stand where a collective may be hidden, and a few wait in another one.
+    "hidden": _Weight(lambda size: size // 3, 0.5, 0.5, "collective-mismatch"),
+    # Some are seen waiting, and others only may be.
+    "may not wait": _Weight(lambda size: (size - 1) // 2, 0.5, 0.6),
+    # All are seen waiting, but one has left a loop, or is in a collective of its own.
+    "past the loop": _Weight(lambda size: 1, 0.5, 0.6, "collective-mismatch"),
+    "another call": _Weight(lambda size: 1, 0.6, 0.7, "collective-mismatch"),
+    "another place": _Weight(lambda size: 1, 0.5, 0.6, "collective-mismatch"),
+    # Most are at one place, whatever that is.
+    "crowd": _Weight(lambda size: size // 3, 0.45, 0.55),
+}
+_OUTNUMBERED, _MOVING = 0.15, 0.1
+"""What is taken off the confidence if those elsewhere are more than half of those seen waiting, and
+if they move."""
+
+
+class _Supposition(NamedTuple):
+    weight: str
+    inside: Sequence[Stand]
+    """Those that wait in the operation."""
+    away: Sequence[Stand]
+    """Those that have not come to it."""
+    told: Sequence[str] = ()
+    """The reasons, as sentences."""
+
+
+class StacksJudgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stacks of ranks show."""
+
+    kind: FaultKind
+    confidence: float
+    reasons: tuple[str, ...] = ()
+    """The reasons as sentences, in the order of the reasoning."""
+    culprits: tuple[StackFact, ...] = ()
+    kinds: tuple[FaultKind, ...] = ()
+    """The kind of each culprit."""
+
+
+def judge(ranks: Iterable[StackFact], moved: Mapping[ProcessId, Movement]) -> StacksJudgement:
+    """Who holds the others up, from one fact for each rank's process and how each has moved.
+
+    At most half of them are named, and none that is known to wait for others, unless it waits in
+    another collective than everybody else. "unknown" is a valid answer.
+    """
+    verdict = _StacksVerdict(tuple(ranks), moved)
+    found = (verdict.named(supposed) for supposed in verdict.suppositions())
+    return next(filter(None, found), None) or verdict.nobody()
+
+
+class _StacksVerdict:
+    def __init__(self, ranks: Sequence[StackFact], moved: Mapping[ProcessId, Movement]) -> None:
+        self._ranks = ranks
+        self._stands = stands(ranks, moved)
+        self._waits, self._may, self._apart, self._unread = (
+            [stand for stand in self._stands if stand.side == side]
+            for side in ("waits", "may", "apart", "unread")
+        )
+        if self._waits:
+            self._apart += [stand for stand in self._unread if stand.gone]
+        self._paused = len(ranks) > 1 and all(stand.shows("rank-stopped") for stand in self._stands)
+        self._aborting = [s for s in (*self._waits, *self._may) if s.fact.aborts and not s.moved]
+        if not all(s.still for s in self._aborting) and _count(self._aborting) < len(ranks):
+            self._aborting = []  # seen once: the others may still be told apart
+        numbers = {fact.rank.rank for fact in ranks if fact.rank}
+        missing = sorted(set(range(max(numbers, default=0))) - numbers)[:10]
+        self._absent = [f"rank {number}" for number in missing]
+        self._absent += [who([fact]) for stand in self._unread for fact in stand.ranks]
+        # The place is not known of those whose device alone was seen.
+        comparable = not self._may and all(stand.fact.signature for stand in self._waits)
+        self._calls = _sizes(self._waits if comparable else (), attrgetter("call"))
+        told = _sizes(self._waits, lambda stand: stand.fact.label or "a wait")
+        self._waiting = f"{_count(self._waits)} of {len(ranks)} wait for others: {_listed(told)}"
+        called = _sizes(self._waits, lambda stand: _call(stand.fact))
+        self._called = ", ".join(f"{count} in {call}" for call, count in called.most_common(6))
+
+    def suppositions(self) -> Iterator[_Supposition]:
+        """Who may wait for whom, the strongest first."""
+        waits, may, apart = self._waits, self._may, self._apart
+        if self._paused:
+            return
+        for proof in DEFECTS:
+            with_it = [stand for stand in self._stands if stand.shows(proof)]
+            others = [stand for stand in self._stands if not stand.shows(proof)]
+            yield _Supposition(proof, others, with_it)
+        if waits and apart:
+            steady = [stand for stand in apart if not stand.moved] or apart
+            known = all(s.fact.waits_for_others is False and not s.gone for s in steady)
+            weight = "elsewhere" if known else "unknown code"
+            yield _Supposition(weight, [*waits, *may], apart, [self._waiting])
+            return
+        if all(stand.fact.waits_for_others is False for stand in apart):
+            told = f"{_count(may)} of {len(self._ranks)} may wait for others: {_labels(may)}"
+            yield _Supposition("may wait", may, apart, [told])
+        yield self._devices()
+        if waits:
+            yield from self._beside_those_who_may_wait()
+            yield from self._past_the_loop()
+        if not self._aborting:
+            yield from self._other_calls()
+            yield from self._crowds()
+
+    def _devices(self) -> _Supposition:
+        # How a host moves says nothing of its device.
+        listed = [
+            msgspec.structs.replace(stand, movement="unknown")
+            for stand in (*self._waits, *self._may)
+            if stand.fact.kernels_listed
+        ]
+        others = {stand.node: _other_kernel(stand.fact) for stand in listed}
+        runs = [stand for stand in listed if others[stand.node]]
+        away = runs or [stand for stand in listed if not stand.fact.kernels]
+        inside = [s for s in listed if s.fact.kernels and not others[s.node]]
+        weight = "device" if runs else "idle device"
+        return _Supposition(weight, inside, away, [self._waiting])
+
+    def _beside_those_who_may_wait(self) -> Iterator[_Supposition]:
+        """Had the few that wait joined the many, and these waited in a collective, it would have
+        ended: it is another one. Or else a few do not wait."""
+        waits, may = self._waits, self._may
+        places = {stand.fact.signature for stand in may}
+        still = all(s.still for s in (*waits, *may)) and not any(s.fact.active for s in may)
+        if len(places) == 1 and still and not self._unread:
+            told = f"{_count(may)} of {len(self._ranks)} stand in one place: {_labels(may)}"
+            yield _Supposition("hidden", may, waits, [told, self._waiting])
+        if len(places) == 1 or _count(may) <= 2:
+            yield _Supposition("may not wait", waits, may, [self._waiting])
+
+    def _past_the_loop(self) -> Iterator[_Supposition]:
+        waits = self._waits
+        complete = 3 <= _count(waits) == len(self._ranks) and not self._absent
+        if complete and (past := past_the_loop(fact for s in waits for fact in s.ranks)):
+            fact, place = past
+            away = [stand for stand in waits if stand.ranks == (fact,)]
+            inside = [stand for stand in waits if stand not in away]
+            told = f"{who([fact])} has left a loop in which all others still are: it is at {place}"
+            told_calls = f"the calls: {self._called}"
+            yield _Supposition("past the loop", inside, away, [self._waiting, told, told_calls])
+
+    def _other_calls(self) -> Iterator[_Supposition]:
+        """All wait, but one of them in another collective than the rest."""
+        transfers = TRANSFERS & {stand.fact.operation for stand in self._waits}
+        if self._calls.total() > 2 and not transfers and not self._absent:
+            main, _ = self._calls.most_common(1)[0]
+            inside = [stand for stand in self._waits if stand.call == main]
+            away = [stand for stand in self._waits if stand.call != main]
+            same = {s.fact.operation for s in away} == {s.fact.operation for s in inside}
+            weight = "another place" if same else "another call"
+            yield _Supposition(weight, inside, away, [self._waiting, f"the calls: {self._called}"])
+
+    def _crowds(self) -> Iterator[_Supposition]:
+        """Nobody is seen waiting, but most are at one place, however narrowly that is taken."""
+        seen = [stand for stand in self._stands if stand.fact.signature]
+        if self._waits or _count(seen) < 3:
+            return
+        for place in (_exact, _functions, _activity):
+            (main, count), *_ = _sizes(seen, place).most_common(1)
+            crowd = [stand for stand in seen if place(stand) == main]
+            away = [stand for stand in seen if place(stand) != main]
+            fact = crowd[0].fact
+            if fact.waits_for_others is not False:
+                told = (
+                    f"{count} of {_count(seen)} are at one place: {fact.label or place_of(fact)}",
+                    "whether they wait is not known from their frames: the others only stand apart",
+                )
+                yield _Supposition("crowd", crowd, away, told)
+
+    def named(self, supposed: _Supposition) -> StacksJudgement | None:
+        """The answer that names those whom the others wait for; None if there are none, or they are
+        no exception."""
+        weight, inside, away = WEIGHTS[supposed.weight], supposed.inside, supposed.away
+        # Each has a fault of its own, even if it is the same.
+        proof = weight.kind if weight.kind in DEFECTS else None
+        places = Counter(
+            fact.process if proof else fact.signature or fact.process
+            for stand in away
+            for fact in stand.ranks
+        )
+        size = _count(inside) + _count(away)
+        few = excepted(places.values(), size, weight.most(size)) or (proof and size == 1)
+        if not few:
+            return None
+        roots = solve(facts_if(inside, away, proof), {stand.node for stand in away if proof})
+        held = {root.members[0] for root in roots}
+        found = [stand for stand in away if stand.node in held]
+        moving = all(stand.moved for stand in found)
+        if not found or (moving and not self._waits and not proof):
+            return None
+        seen = found if self._waits or proof else (*found, *inside)
+        confidence = weight.twice if all(stand.still for stand in seen) else weight.once
+        if supposed.weight in ("elsewhere", "unknown code"):
+            several = sum(len(stand.ranks) for stand in found if not stand.gone)
+            confidence -= _OUTNUMBERED * (2 * several > _count(self._waits)) + _MOVING * moving
+        kinds = {fact.process: weight.kind or s.kind for s in found for fact in s.ranks}
+        culprits = tuple(fact for fact in self._ranks if fact.process in kinds)
+        each = tuple(kinds[fact.process] for fact in culprits)
+        rest = [stand for stand in away if stand not in found and not proof]
+        also = f"{_who(*rest)}: elsewhere too, but moved between the looks: not stuck"
+        return StacksJudgement(
+            kind=Counter(each).most_common(1)[0][0],
+            confidence=round(confidence, 2),
+            reasons=(
+                *supposed.told,
+                *(_sentence(stand, weight.kind) for stand in found),
+                *[also] * bool(rest),
+            ),
+            culprits=culprits,
+            kinds=each,
+        )
+
+    def nobody(self) -> StacksJudgement:
+        """The answer that names nobody."""
+        stands, waiting, size = self._stands, self._waiting, len(self._ranks)
+        if not any(stand.gone or stand.fact.state or stand.side != "unread" for stand in stands):
+            reason = "no stack could be read" if size else "there are no stacks of ranks"
+            return _nobody("unknown", 0.0, reason)
+        if self._paused:
+            reason = "all processes are stopped by a signal: the job is paused"
+            return _nobody("paused", 0.7, reason)
+        if size == 1:
+            fact = stands[0].fact
+            unknown = fact.waits_for_others or fact.activity == "unknown"
+            return _nobody(
+                "unknown" if unknown else stands[0].kind,
+                0.2,
+                f"only one process was seen: {_sentence(stands[0])}",
+                "with nobody to compare it with, it cannot be told whether others wait for it",
+            )
+        if self._waits and self._apart:
+            return self._not_apart()
+        if self._aborting:
+            return _nobody(
+                "lock-deadlock",
+                0.5 if all(stand.still for stand in self._aborting) else 0.35,
+                f"{_who(*self._aborting)} in ncclCommAbort: the abort of a communicator does not "
+                "end, as where it waits for kernels of that communicator, or for a lock that the "
+                "aborting thread's own process holds",
+                "an abort follows from an error or a time-out before it: the watchdog's lines in "
+                "the logs, and the flight recorder, tell who was waited for then",
+            )
+        if self._calls.total() > 2 and len(self._calls) > 1:
+            return self._several_calls()
+        if _count(self._waits) > _count(self._may):
+            told = ["there are no stacks of " + ", ".join(self._absent[:20])] * bool(self._absent)
+            told.append(
+                "nobody is elsewhere: look at ranks that are not here, at the devices, at the "
+                "network"
+            )
+            return _nobody("stall", 0.4, waiting, *told)
+        reason = "the stacks do not set anybody apart: who holds the others up cannot be told"
+        return self._outside() or _nobody("unknown", 0.1, reason)
+
+    def _not_apart(self) -> StacksJudgement:
+        """Some wait, but not for those elsewhere, as far as can be told."""
+        apart, told = self._apart, _labels(self._apart)
+        kind: FaultKind = "unknown"
+        if 2 * _count(apart) > len(self._ranks) - _count(self._unread):
+            reason = f"but most are elsewhere: {told}; who is waited for cannot be told"
+        elif any(stand.moved for stand in self._waits):
+            kind = "slow" if all(stand.moved for stand in apart) else "unknown"
+            reason = "those in collectives moved between the looks: they do not hang"
+        else:
+            reason = (
+                f"the other half stand together elsewhere: {told}; which half is waited for cannot "
+                "be told from stacks"
+            )
+        return _nobody(kind, 0.3, self._waiting, reason)
+
+    def _several_calls(self) -> StacksJudgement:
+        names = {stand.fact.operation for stand in self._waits}
+        kind: FaultKind = "collective-mismatch" if len(names) > 1 else "unknown"
+        told = [f"they wait in different collectives: {self._called}"]
+        if TRANSFERS & names:
+            kind = "unknown"
+            told = [
+                "transfers between single ranks are among them (a pipeline): from the stacks alone "
+                "it cannot be told who is waited for; the flight recorder can"
+            ]
+        elif lone := [stand for stand in self._waits if self._calls[stand.call] == 1]:
+            # One of them may wait for the other, in a group of their own.
+            told.append(
+                f"{_who(*lone)} wait in collectives in which nobody else is: which of them is "
+                "wrong cannot be told from stacks; the flight recorder can"
+            )
+        return _nobody(kind, 0.2 if TRANSFERS & names else 0.3, self._waiting, *told)
+
+    def _outside(self) -> StacksJudgement | None:
+        """All do the same, and wait for no rank."""
+        stands = self._stands
+        places = {(stand.fact.activity, stand.fact.signature) for stand in stands}
+        activities = {activity for activity, _ in places}
+        # In a futex, say, some may wait for a lock, and others for ranks.
+        known = all(stand.fact.waits_for_others is False for stand in stands)
+        service = known and len(activities) == 1 and not activities & _ANYTHING
+        if self._waits or self._unread or not (len(places) == 1 or service):
+            return None
+        if any(stand.moved for stand in stands):
+            reason = "all are at the same place and moved between the looks: nothing hangs"
+            return _nobody("slow", 0.3, reason)
+        fact = stands[0].fact
+        outside = fact.activity in ("input-wait", "storage-wait", "network-wait", "checkpoint")
+        return _nobody(
+            "stall" if outside or all(stand.still for stand in stands) else "unknown",
+            0.5 if outside else 0.3,
+            f"all {len(self._ranks)} are at the same place, and nobody is apart: "
+            f"{fact.label or place_of(fact)}",
+        )
+
+
+DEFECTS: tuple[FaultKind, ...] = ("rank-stopped", "gil-held", "kernel-blocked")
+_ANYTHING = {"unknown", "compute", "device-wait", "idle"}
+"""Activities below which anything may be done."""
+
+
+def _nobody(kind: FaultKind, confidence: float, *reasons: str) -> StacksJudgement:
+    return StacksJudgement(kind=kind, confidence=confidence, reasons=reasons)
+
+
+def _other_kernel(fact: StackFact) -> str:
+    """The first kernel on its device that is of no collective; empty if there is none."""
+    return next((name for name in fact.kernels if not is_collective_kernel(name)), "")
+
+
+def _exact(stand: Stand) -> object:
+    return stand.fact.signature
+
+
+def _functions(stand: Stand) -> object:
+    return tuple(map(function_of, stand.fact.signature))
+
+
+def _activity(stand: Stand) -> object:
+    return _functions(stand) if stand.fact.activity == "unknown" else stand.fact.activity
+
+
+def _count(found: Iterable[Stand]) -> int:
+    return sum(len(stand.ranks) for stand in found)
+
+
+def _sizes(found: Iterable[Stand], by: Callable[[Stand], object]) -> Counter[object]:
+    counted: Counter[object] = Counter()
+    for stand in found:
+        counted[by(stand)] += len(stand.ranks)
+    return counted
+
+
+def _who(*found: Stand) -> str:
+    return who(fact for stand in found for fact in stand.ranks)
+
+
+def _call(fact: StackFact) -> str:
+    return f"{fact.operation or 'a collective'} at {place_of(fact)}"
+
+
+def _labels(found: Iterable[Stand]) -> str:
+    return _listed(_sizes(found, lambda stand: stand.fact.label or "unknown"))
+
+
+def _listed(sizes: Counter[object]) -> str:
+    return ", ".join(f"{count} {label}" for label, count in sizes.most_common(5))
+
+
+def _sentence(stand: Stand, kind: FaultKind | None = None) -> str:
+    """What ranks do, where, and whether they moved; or what is seen of that kind of fault."""
+    if kind in DEFECTS:
+        return f"{_who(stand)} {stand.told(kind)}"
+    if kind == "device-stuck":
+        other = _other_kernel(stand.fact)
+        doing = f"runs {other[:120]}" if other else "no kernel runs"
+        return f"{_who(stand)}: on its device {doing}, while the others' wait in a collective"
+    if stand.gone:
+        return f"{_who(stand)}: the process was gone"
+    verb = "waits" if stand.side == "waits" else "is" if len(stand.ranks) == 1 else "are"
+    return f"{_who(stand)} {verb} elsewhere: {_doing(stand.fact, stand.movement)}"
+
+
+def _doing(fact: StackFact, movement: Movement) -> str:
+    text = fact.label or fact.error or "in code that no table knows"
+    spot = place_of(fact)
+    return text + (f" at {spot}" if spot and spot not in text else "") + _MOVEMENTS[movement]
+
+
+_MOVEMENTS: Mapping[Movement, str] = {
+    "stuck": ", not moving",
+    "moved": ", moving",
+    "in-place": ", in a loop",
+    "unknown": "",
+}
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stacks show. No culprits with kind "unknown" or "stall" is a valid answer."""
+
+    kind: FaultKind
+    confidence: float
+    """The confidence, from 0 to 1."""
+    culprits: tuple[Culprit, ...] = ()
+    processes: tuple[ProcessId, ...] = ()
+    """The culprits' processes, in the order of ``culprits``."""
+    evidence: tuple[EvidenceItem, ...] = ()
+    waiting: tuple[str, ...] = ()
+    """For each class of innocent processes, what it waits for."""
+    classes: tuple[StackClass, ...] = ()
+    """The classes of the ranks' own processes at the last look; those that do not wait come
+    first."""
+    helpers: tuple[StackFact, ...] = ()
+    """Processes that were left out because they are not ranks."""
+    movements: Mapping[ProcessId, Movement] = {}
+
+
+def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
+    """Explain the looks at one job's processes, oldest first; each holds one fact for each process.
+
+    The last look at each process counts; earlier ones show what moved. A process that is missing in
+    the last round is judged by its last look. Facts of several jobs must be explained separately.
+    """
+    last: dict[ProcessId, StackFact] = {}
+    for look in rounds:
+        for fact in look:
+            last[fact.process] = _newer(last.get(fact.process), fact)
+    helpers = tuple(fact for fact in last.values() if _is_helper(fact))
+    ranks = [fact for fact in last.values() if not _is_helper(fact)]
+    moved = movements(rounds)
+    judgement = judge(ranks, moved)
+    found = classes(ranks)
+    return Explanation(
+        kind=judgement.kind,
+        confidence=judgement.confidence,
+        culprits=tuple(
+            _culprit(fact, moved.get(fact.process, "unknown")) for fact in judgement.culprits
+        ),
+        processes=tuple(fact.process for fact in judgement.culprits),
+        evidence=_evidence(ranks, judgement, helpers),
+        waiting=tuple(
+            f"{who(item.members)}: {item.label}" for item in found if item.waits_for_others
+        ),
+        classes=found,
+        helpers=helpers,
+        movements=moved,
+    )
+
+
+def _newer(old: StackFact | None, new: StackFact) -> StackFact:
+    """The new look, with what only the old one knew."""
+    if old is None:
+        return new
+    return msgspec.structs.replace(
+        new,
+        rank=new.rank or old.rank,
+        helper=new.helper or old.helper,
+        command=new.command or old.command,
+        kernels=new.kernels if new.kernels_listed is not None else old.kernels,
+        kernels_listed=(
+            new.kernels_listed if new.kernels_listed is not None else old.kernels_listed
+        ),
+    )
+
+
+def _is_helper(fact: StackFact) -> bool:
+    if fact.rank is not None and fact.helper == "launcher or helper":
+        return False  # judged by its command line alone: the known rank decides
+    # An idle worker of Ray's that nobody knows as a rank has no part in the job.
+    return bool(fact.helper) or (fact.activity == "idle" and fact.rank is None)
+
+
+def _culprit(fact: StackFact, movement: Movement) -> Culprit:
+    return Culprit(
+        rank=fact.rank.rank if fact.rank else None,
+        host=fact.process.host,
+        pid=fact.process.pid or None,
+        reason=_doing(fact, movement),
+    )
+
+
+def _evidence(
+    ranks: Iterable[StackFact], judgement: StacksJudgement, helpers: Sequence[StackFact]
+) -> tuple[EvidenceItem, ...]:
+    items = [EvidenceItem(source=SOURCE, text=text) for text in judgement.reasons]
+    for fact, kind in zip(judgement.culprits, judgement.kinds, strict=True):
+        place = " < ".join(reversed(fact.signature[-4:]))
+        items.append(
+            EvidenceItem(
+                source=SOURCE,
+                text=f"{who([fact])} ({kind}): {place or fact.error}"[:600],
+                rank=fact.rank.rank if fact.rank else None,
+                weight=judgement.confidence,
+                at=fact.at or None,
+            )
+        )
+    items.extend(
+        EvidenceItem(source=SOURCE, text=f"{who([fact])}: {fact.error or 'no stack'}")
+        for fact in ranks
+        if not fact.signature and not fact.kernels
+    )
+    if helpers:
+        kinds = sorted({fact.helper or "idle" for fact in helpers})
+        text = f"left out as no ranks: {len(helpers)} processes ({', '.join(kinds)})"
+        items.append(EvidenceItem(source=SOURCE, text=text))
+    return tuple(items)
