@@ -236,7 +236,7 @@ class _StacksVerdict:
         )
         size = _count(inside) + _count(away)
         few = excepted(places.values(), size, weight.most(size)) or (proof and size == 1)
-        if not few:
+        if not away or not few:
             return None
         roots = solve(facts_if(inside, away, proof), {stand.node for stand in away if proof})
         held = {root.members[0] for root in roots}

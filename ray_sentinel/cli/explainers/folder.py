@@ -31,12 +31,12 @@ from ray_sentinel.engine.incidents.evidence_case import (
     recorded_items,
 )
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.stacks import Explanation
 from ray_sentinel.model.incident import EvidenceItem
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.triage import Triage
+from ray_sentinel.waitgraph.stacks import Explanation
 
 HELP = "explain everything in a folder together (what `explain DIR` means)"
 

@@ -13,7 +13,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.stacks import explain
 from tests.support.stack_facts import REDUCE, elsewhere, fact, looks, ranks
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "stacks"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,15 @@ def test_the_same_collective_at_another_line_of_the_program() -> None:
     assert (ranks(found), found.kind) == ([5], "collective-mismatch")
 
 
+def test_a_few_that_wait_beside_a_crowd_that_hides_another_collective() -> None:
+    crowd = [elsewhere(r, "compute", "backward (a.py:4)", waits_for_others=None) for r in range(6)]
+    found = looks(*crowd, fact(6))
+    assert (ranks(found), found.kind) == ([6], "collective-mismatch")
+    assert looks(*crowd, fact(6), times=1).culprits == ()
+    busy = [msgspec.structs.replace(one, active=True) for one in crowd]
+    assert looks(*busy, fact(6)).culprits == ()
+
+
 def test_two_groups_in_two_collectives_accuse_nobody() -> None:
     other = [
         fact(r, operation="all_gather", signature=(*REDUCE[:2], "all_gather (torch/d.py:9)"))
@@ -173,6 +182,14 @@ def test_a_process_that_was_gone_is_dead() -> None:
     assert (ranks(found), found.kind) == ([3], "rank-dead")
 
 
+def test_who_was_gone_and_who_is_elsewhere_are_both_named() -> None:
+    gone = fact(7, signature=(), activity="unknown", label="", waits_for_others=None,
+                error="py-spy: the process was gone when the tool came")  # fmt: skip
+    found = looks(*(fact(r) for r in range(6)), elsewhere(6), gone)
+    assert ranks(found) == [6, 7]
+    assert [item.text for item in found.evidence if "was gone" in item.text]
+
+
 def test_a_process_that_could_not_be_read_is_not_accused() -> None:
     refused = fact(3, signature=(), activity="unknown", label="", waits_for_others=None,
                    error="py-spy: ptrace was refused")  # fmt: skip
@@ -188,6 +205,38 @@ def test_stopped_processes() -> None:
     assert ranks(even_in_a_collective) == [3]
     every = looks(*(fact(r, state="T") for r in range(4)))
     assert (every.kind, every.culprits) == ("paused", ())
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"state": "T"}, "rank-stopped"),
+        ({"state": "D"}, "kernel-blocked"),
+        ({"keeps_gil": True}, "gil-held"),
+    ],
+)
+def test_what_is_seen_of_one_process_alone_needs_no_other(
+    fields: dict[str, object], kind: str
+) -> None:
+    found = looks(elsewhere(0, "storage-wait", **fields))
+    assert (ranks(found), found.kind) == ([0], kind)
+
+
+def test_of_several_with_a_fault_of_their_own_only_those_in_which_it_lasts_are_named() -> None:
+    places = (("f (a.py:1)", "g (a.py:5)"), ("h (b.py:1)", "i (b.py:5)", "k (b.py:9)"))
+    waiting = [fact(r) for r in range(6)]
+    stands = elsewhere(6, "storage-wait", state="D")
+    found = explain(
+        [[*waiting, stands, elsewhere(7, "storage-wait", *at, state="D")] for at in places]
+    )
+    assert (ranks(found), found.kind) == ([6], "kernel-blocked")
+
+
+def test_half_of_the_ranks_that_are_stopped_are_named_and_more_are_not() -> None:
+    half = looks(*(fact(r) for r in range(3)), *(fact(r, state="T") for r in range(3, 6)))
+    assert (ranks(half), half.kind) == ([3, 4, 5], "rank-stopped")
+    most = looks(*(fact(r) for r in range(2)), *(fact(r, state="T") for r in range(2, 6)))
+    assert most.culprits == ()
 
 
 def test_blocked_in_the_kernel() -> None:
