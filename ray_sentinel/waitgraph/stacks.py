@@ -192,8 +192,8 @@ class _StacksVerdict:
             away = [stand for stand in waits if stand.ranks == (fact,)]
             inside = [stand for stand in waits if stand not in away]
             told = f"{who([fact])} has left a loop in which all others still are: it is at {place}"
-            told_calls = f"the calls: {self._called}"
-            yield _Supposition("past the loop", inside, away, [self._waiting, told, told_calls])
+            calls = f"the calls: {self._called}"
+            yield _Supposition("past the loop", inside, away, [self._waiting, told, calls])
 
     def _other_calls(self) -> Iterator[_Supposition]:
         """All wait, but one of them in another collective than the rest."""
@@ -252,7 +252,7 @@ class _StacksVerdict:
         kinds = {fact.process: weight.kind or s.kind for s in found for fact in s.ranks}
         culprits = tuple(fact for fact in self._ranks if fact.process in kinds)
         each = tuple(kinds[fact.process] for fact in culprits)
-        rest = [stand for stand in away if stand not in found and not proof]
+        rest = [stand for stand in away if stand.node not in held and not proof]
         also = f"{_who(*rest)}: elsewhere too, but moved between the looks: not stuck"
         return StacksJudgement(
             kind=Counter(each).most_common(1)[0][0],
