@@ -100,7 +100,8 @@ class JobProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that runs a call and stands still where it waits for nobody, or goes round there on
-    a CPU, whether or not anybody waits for it. Drivers count only if they go round."""
+    a CPU, whether or not anybody waits for it. Drivers count only if they go round. Who asks its
+    device over and over whether it has finished goes round, too."""
 
     member: RootMember
     place: str
@@ -112,6 +113,8 @@ class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     awaited; for several calls, the latest."""
     round_in: StackFact | None = None
     """The place in which it goes round."""
+    at_device: bool = False
+    """Whether it waits for its device there."""
     switches: int | None = None
     """How often the thread that stands there had been put on a CPU; given where agents do not watch
     it as a main thread."""
@@ -289,6 +292,7 @@ def _standing(
                 called_by=translated.maker(runs[0]) if runs else translated.asker(fact.process),
                 began=max(filter(None, (*(call.since for call in runs), asked)), default=None),
                 round_in=goes_round,
+                at_device=translated.waits_for_device(fact.process),
                 switches=translated.thread_switches(fact.process),
             ),
         )

@@ -231,10 +231,27 @@ class RayFacts:
 
     def goes_round(self, node: WaitNode) -> StackFact | None:
         """The stack of a process that was on a CPU, and in one function, at every look; None for
-        any other. A long computing call may look like this, and so does one that never ends."""
+        any other. A long computing call may look like this, and so does one that never ends. A
+        process that waits for its device is on a CPU at one place while it asks the device again
+        and again."""
         fact = self._stacks.get(node)
-        here = self._movements.get(node) in ("stuck", "in-place")
-        return fact if fact is not None and fact.active and here else None
+        if fact is None or not fact.active:
+            return None
+        here = ("stuck",) if at_device(fact) else ("stuck", "in-place")
+        return fact if self._movements.get(node) in here else None
+
+    def waits_for_device(self, node: WaitNode) -> bool:
+        """Whether a process waits for its device."""
+        fact = self._stacks.get(node)
+        return fact is not None and at_device(fact)
+
+    def _has_moved(self, node: WaitNode, fact: StackFact) -> bool:
+        """Whether a process moved between the looks. At a device, another line of one function is
+        another wait, and time on a CPU tells nothing."""
+        how = self._movements.get(node)
+        if at_device(fact):
+            return how in ("moved", "in-place")
+        return how == "moved" or node in self._woken
 
     def moves(self, node: WaitNode) -> int | None:
         """See ``UnmetNeeds.moves``."""
@@ -313,8 +330,8 @@ class RayFacts:
             place = place_of(fact)
             doing = fact.label if place not in fact.label else "running" if fact.active else ""
             yield Elsewhere(process=node, place=place, doing=doing, witness=fact.tool)
-            moved = self._movements.get(node) == "moved" or node in self._woken
-            if fact.active or moved:
+            works = bool(fact.active) and not at_device(fact)
+            if works or self._has_moved(node, fact):
                 yield Moves(process=node, witness=fact.tool)
 
     def _is_of_now(self, one: AwaitedAnswer, ranks: Collection[ProcessId]) -> bool:
@@ -551,8 +568,15 @@ def ray_wait(fact: StackFact) -> str:
     return ""
 
 
-def _broken(fact: StackFact) -> tuple[FactKind, str] | None:
-    """Why a process cannot go on, for programs and in words; None if it can."""
-    if fact.keeps_gil and fact.state not in _STATES:
-        return "gil-held", f"holds the GIL in {place_of(fact)}"
-    return _STATES.get(fact.state)
+def at_device(fact: StackFact) -> bool:
+    """Whether a process waits for its device. Most libraries ask the device over and over until it
+    has finished, so neither time on a CPU nor context switches show that it gets further."""
+    return fact.activity == "device-wait"
+
+
+def _broken(fact: StackFact) -> str:
+    if fact.state in _STATES:
+        return _STATES[fact.state]
+    if fact.keeps_gil:
+        return f"holds the GIL in {place_of(fact)}"
+    return ""

@@ -80,9 +80,14 @@ class StandingMember(msgspec.Struct, kw_only=True):
     called_by: str
     """Who made the call that it runs."""
     began: float | None = None
-    """When that call began, according to Ray."""
+    """When that call began, according to Ray; for a call that Ray did not list, the last moment at
+    which it may have begun. None if Ray tells nothing of the job's calls."""
+    listed: bool = True
+    """Whether Ray listed the call."""
     round_in: StackFact | None = None
     """The place in which it went round in the first of the looks that show the same."""
+    at_device: bool = False
+    """Whether it waits for its device."""
     keeps_gil: bool = False
     """Whether it held the GIL at one line in all these looks."""
     switches: int | None = None
@@ -204,6 +209,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """Seconds without a call that begins or ends that are normal in the job."""
         return self.pauses.timeout(LEAST_TIMEOUT, FACTOR)
 
+    @property
+    def tells_times(self) -> bool:
+        """Whether Ray has told when calls of the job ended."""
+        return any(known.told for known in self.methods.values())
+
     def silence(self, now: float) -> float:
         """Seconds since a method or task of the job began or ended."""
         return max(0.0, now - self.changed_at)
@@ -254,10 +264,15 @@ class RayJobView(msgspec.Struct, kw_only=True):
     ) -> None:
         """Record how long ended calls of each name took, and when calls began and ended."""
         for name, told in ended.items():
-            if self.method(name).apply(told) and (at := min(now, told.last_at)) > self.changed_at:
-                # Calls that follow each other at once have one title.
-                self.changed_at, self.fruitless = at, 0
+            if self.method(name).apply(told):
+                self._note_change(min(now, told.last_at))
         self._split_pauses(changes)
+
+    def _note_change(self, at: float) -> None:
+        """Record that Ray says that something began or ended: calls that follow each other at once
+        have one title."""
+        if at > self.changed_at:
+            self.changed_at, self.fruitless = at, 0
 
     def apply_picture(
         self,
@@ -272,6 +287,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.missing = missing_of(calls, self.id)
         self.fruitless += 1
         self.record_times(calls.ended, calls.changes, now)
+        begun = (call.since or 0.0 for call in calls.calls if call.state == "running")
+        self._note_change(min(now, max(begun, default=0.0)))
         if picture is None:
             return
         known = {_key(seen.root): seen for seen in self.roots}
@@ -283,8 +300,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
                 new.held_up, new.first_at = new.held_up or seen.held_up, seen.first_at
             self.roots.append(new)
         self.roots += self._unseen(known.values(), picture, calls)
+        # A call that Ray does not list yet may have begun when the last one ended, or just now if
+        # nobody asked when that was.
+        latest = (self.changed_at if calls.ended else now) if self.tells_times else None
         self.standing = {
-            one.member.process: _standing(one, self.standing.get(one.member.process), now)
+            one.member.process: _standing(one, self.standing.get(one.member.process), now, latest)
             for one in picture.standing
         }
         shown = {one.process for root in picture.roots for one in root.processes}
@@ -309,8 +329,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
 
     def wants_times(self) -> bool:
         """Whether the next look should also ask how long ended calls took: on the first look after
-        some calls ended, or if too little is known of a method in which a process stood in the last
-        look."""
+        some calls ended, or if Ray did not list the call in which a process stood in the last look,
+        or too little is known of its method."""
         stood_in = {
             method_of(name) for one in self.standing.values() for name in one.member.methods
         }
@@ -319,7 +339,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
             for name in stood_in
             if name not in self.methods or self.methods[name].told < RHYTHM
         )
-        return not self.fruitless or any(unknown)
+        unlisted = (
+            not one.listed and one.round_in is not None for one in self.standing.values()
+        )
+        return not self.fruitless or any(unlisted) or any(unknown)
 
     def suspects_thread(self, now: float) -> bool:
         """Whether the last look showed a thread whose call is overdue and that has not yet been
@@ -351,15 +374,20 @@ def _key(root: WaitRoot) -> tuple[object, ...]:
     return (root.kind, root.who, root.why, root.moves, members)
 
 
-def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> StandingMember:
-    """The standing processes, as this look and those before it show them."""
+def _standing(
+    one: StandingProcess, old: StandingMember | None, now: float, latest: float | None
+) -> StandingMember:
+    """A standing process, as this look and those before it show it. ``latest`` is when a call that
+    Ray does not list may have begun at the latest."""
     fact = one.round_in
     new = StandingMember(
         member=one.member,
         place=one.place,
         called_by=one.called_by,
-        began=one.began,
+        began=one.began if one.began is not None else latest,
+        listed=one.began is not None or latest is None,
         round_in=fact,
+        at_device=one.at_device,
         keeps_gil=fact is not None and fact.holds_gil is True,
         switches=one.switches,
         restless_for=None if one.switches is None or fact is None or fact.wanted is None else 0.0,
@@ -376,6 +404,10 @@ def _standing(one: StandingProcess, old: StandingMember | None, now: float) -> S
         still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
         return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
     moved = movement((before, fact))
+    if moved == "in-place" and one.at_device:
+        return new  # another line is another wait
+    if one.switches is None and new.began != old.began:
+        return new  # calls of a main thread that follow each other, as often as it was looked at
     restless_for = _restless_for(before, fact) if one.switches is not None else None
     if moved not in ("stuck", "in-place") or (restless_for is None) != (old.restless_for is None):
         return new

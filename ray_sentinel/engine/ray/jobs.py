@@ -48,7 +48,10 @@ class RayTrack(msgspec.Struct, kw_only=True):
     """The address of its node."""
     title: str
     since: float
+    """Since when it has had this title, which may stand for several successive calls."""
     moved_at: float
+    called_at: float = 0.0
+    """When the call that it runs began, if Ray has told; of several, the first."""
     state: str = ""
     state_since: float = 0.0
     """Since when it is stopped, is blocked in the kernel, or is neither."""
@@ -63,9 +66,14 @@ class RayTrack(msgspec.Struct, kw_only=True):
         return max(self.since, self.moved_at)
 
     @property
+    def began(self) -> float:
+        """When what it runs began, as far as its title and Ray tell."""
+        return max(self.since, self.called_at)
+
+    @property
     def restless_since(self) -> float | None:
         """Since when its main thread has not slept in what it runs; None while it sleeps."""
-        return None if self.busy_since is None else max(self.since, self.busy_since)
+        return None if self.busy_since is None else max(self.began, self.busy_since)
 
     @property
     def runs(self) -> str:
@@ -179,6 +187,17 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             job = self._job_of(node.id, told)
             tracks[told.process.pid] = self._track(told, track, node, job, now, offset)
         self._index_node(node.id)
+
+    def apply_begins(self, calls: RayCalls, now: float) -> None:
+        """Apply when the running calls began, according to Ray."""
+        first: dict[tuple[str, int], float] = {}
+        for call in calls.calls:
+            if call.state == "running" and call.pid and call.since is not None:
+                place = call.node, call.pid
+                first[place] = min(first.get(place, now), call.since)
+        for (node, pid), at in first.items():
+            if (track := self.tracks.get(node, {}).get(pid)) is not None:
+                track.called_at = at
 
     def forget(self, node: str) -> None:
         """Drop everything on a node where Ray no longer runs."""

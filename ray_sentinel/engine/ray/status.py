@@ -151,7 +151,7 @@ def _actor(
         host=track.process.host if track is not None else view.host_of(actor.node),
         pid=actor.pid,
         method=runs,
-        seconds=round(now - track.since, 3) if track is not None and runs else None,
+        seconds=round(now - track.began, 3) if track is not None and runs else None,
         usual_seconds=known.lasted.usual if known is not None and known.ended else None,
         state=_actor_state(actor, track, runs, now),
     )

@@ -127,16 +127,17 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     track = view.ray.track_of(member.process)
     if root.kind == "broken":
         return _broken_kind(root) if _cannot_go_on(view, job, seen, track, now) else None
+    standing = job.standing.get(member.process)
+    if standing is not None and standing.at_device:
+        return _standing_kind(view, job, standing, now)
     if root.kind == "standing" and member.role == "driver":
         stuck = job.has_rhythm and seen.is_sure() and track and track.still_since <= seen.first_at
         return "driver-stuck" if stuck and job.silence(now) > job.timeout else None
     if root.kind == "works":
-        standing = job.standing.get(member.process)
         return _round_kind(view, job, standing, now) if standing is not None else None
     if root.kind == "mute":
         sure = job.has_rhythm and seen.is_sure() and job.silence(now) > job.timeout
         return "unknown" if sure else None
-    standing = job.standing.get(member.process)
     kind = _standing_kind(view, job, standing, now) if standing is not None else None
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
 
@@ -228,14 +229,15 @@ def _standing_kind(
         return _round_kind(view, job, standing, now)
     if not standing.is_sure():
         return None
+    kind = _device_kind(job, standing) if standing.at_device else "actor-stuck"
     if standing.thread_still_since is not None:
-        return "actor-stuck" if _thread_is_stuck(view, job, standing, now) else None
+        return kind if _thread_is_stuck(view, job, standing, now) else None
     track = view.ray.track_of(standing.member.process)
     if track is None or track.still_since > standing.first_at:
         return None
     timeout = job.timeout_in(track.runs) if track.runs else None
     stuck = timeout is not None and now - track.still_since > timeout
-    return "actor-stuck" if stuck else None
+    return kind if stuck else None
 
 
 def _thread_is_stuck(
@@ -285,6 +287,8 @@ def _round_kind(
         return None
     # C code that keeps the GIL, and a loop of one line, look the same.
     kind: FaultKind = "actor-stuck" if standing.keeps_gil else "cpu-spin"
+    if standing.at_device:
+        kind = _device_kind(job, standing)
     if standing.restless_for is not None:
         return kind if _thread_goes_round(job, standing, fact, now) else None
     if track is None or track.restless_since is None or track.restless_since > standing.first_at:
@@ -295,7 +299,25 @@ def _round_kind(
     began = job.changed_at if driver else (standing.began or track.since)
     if timeout is None or now - max(began, track.restless_since) <= timeout:
         return None
-    return "driver-stuck" if driver else kind
+    return "driver-stuck" if driver and not standing.at_device else kind
+
+
+def _device_kind(job: RayJobView, standing: StandingMember) -> FaultKind:
+    """The kind of fault of a process whose device does not finish. Where actors of its class wait
+    for their devices, too, what it waits for there may be one of them."""
+    return "unknown" if _also_at_devices(job, standing.member) else "device-stuck"
+
+
+def _also_at_devices(job: RayJobView, member: RootMember) -> tuple[RootMember, ...]:
+    """The other actors of a member's class that wait for their devices, and did so before."""
+    return tuple(
+        one.member
+        for one in job.standing.values()
+        if one.at_device
+        and one.is_sure()
+        and one.member.role == member.role
+        and one.member.process != member.process
+    )
 
 
 def _thread_goes_round(
@@ -318,7 +340,7 @@ def _root_of(standing: StandingMember) -> WaitRoot:
     place = f"{method} at {standing.member.label}" if method else standing.member.label
     link = ChainLink(start=standing.called_by, end=place, how=CALLED, witness="ray")
     return WaitRoot(
-        kind="works" if standing.round_in is not None else "standing",
+        kind="works" if standing.round_in and not standing.at_device else "standing",
         who=(standing.member.label,),
         why=standing.place,
         waiters=0,
@@ -392,7 +414,7 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         culprits=tuple(_culprit(view, member, root, kind) for member in root.processes)
         if kind != "unknown"
         else (),
-        confidence=SURE.get(root.kind, 0.5),
+        confidence=SURE["mute"] if kind == "unknown" else SURE.get(root.kind, 0.5),
         evidence=(
             EvidenceItem(source="ray", text=root.sentence),
             *(EvidenceItem(source="ray", text=note) for note in job.notes),
@@ -430,6 +452,10 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
             return f"the cluster as it is can never hold {what}: {missing.never}{scaler}; {others}"
         return f"nothing in the cluster has {root.who[0]}{has}{missing_text(missing)}; {others}"
     member = root.processes[0]
+    if kind == "unknown" and root.kind == "standing":
+        labels = [member.label, *(one.label for one in _also_at_devices(job, member))]
+        names = f"{', '.join(labels[:-1])} and {labels[-1]}"
+        return f"{names} wait for their devices, and nothing tells them apart; {others}{meeting}"
     if kind == "unknown":
         return (
             f"{others} for {member.label} on {member.process.host}, of which nothing can be "
