@@ -375,9 +375,12 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "two_jobs": (["Rollout 0"], "actor-stuck"),
     "ranks_wait": (["Rollout 0"], "actor-stuck"),
     "one_of_many": (["Rollout 0"], "actor-stuck"),
+    "back_to_back": ([], "none"),
+    "now_and_then_a_long_one": ([], "none"),
+    "device_hangs": (["Rollout 0"], "device-stuck"),
 }
 """Stories whose truth is written down; the others count only by the verdict on them."""
-NO_STORIES = ("rollouts", "with_ranks")
+NO_STORIES = ("rollouts", "with_ranks", "after_calls")
 """How the names of those that are no stories begin."""
 
 
@@ -393,6 +396,7 @@ def stories_of_ray(_: int) -> Iterator[Said]:
 
 RECORDED: dict[str, tuple[list[str], str]] = {
     "crowded_evaluation": ([], "none"),
+    "back_to_back_gpu_calls": (["Rollout 0"], "device-stuck"),
     "before_told": (["rank 2"], "host-stuck"),
     "before_states/open": (["rank 2"], "host-stuck"),
     "before_states/resolved": (["rank 2"], "host-stuck"),

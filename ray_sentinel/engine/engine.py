@@ -340,8 +340,8 @@ class Engine:
         engines = below_actors(self.view, now)
         found = pictured(event.look, self.view.process_groups(), engines)
         seen = next((one for one in found.jobs if one.job == event.ray_job), None)
-        self.view.ray.apply_begins(event.look.calls, now)
         job.apply_picture(seen, now, found.notes, event.look.calls)
+        self.view.ray.apply_begins(event.look.calls, job)
 
     def _jobs_with_cases(self) -> set[tuple[str, int]]:
         return {case.job.key for case in self.store.cases.values()}

@@ -12,6 +12,7 @@ from tests.support import ray_story
 from tests.support.ray_story import (
     COMPUTES,
     GETS,
+    ITEMS,
     JOB,
     MUTE,
     OTHER_JOB,
@@ -20,6 +21,7 @@ from tests.support.ray_story import (
     SELECTS,
     SLEEPS,
     STOPPED,
+    SYNCHRONIZES,
     WRITES,
     RayStory,
     StoryProcess,
@@ -366,6 +368,91 @@ def one_of_many(stack: StackFact = SLEEPS) -> RayStory:
 
     story.run(60, go_on)
     return story
+
+
+class BackToBack:
+    """A driver makes one call after the other, each of 0.4 s, to actors that ask their devices over
+    and over in them: no title ever changes, and nobody rests. Ray's store knows what the workers
+    reported a second ago."""
+
+    def __init__(self, stack: StackFact, count: int = 1) -> None:
+        self.main, self.workers = driver(), actors("Rollout", count, 10)
+        self.story = RayStory([self.main, *self.workers])
+        self.ended = 0
+        for worker in self.workers:
+            worker.spins("generate", self.story.now, stack)
+
+    def goes_on(self, seconds: int) -> None:
+        """Calls follow each other."""
+        self.story.run(seconds, self._second)
+
+    def hangs(self, seconds: int, *, listed: bool = True, each: Callable[[], object]) -> None:
+        """The calls that begin now do not end; ``listed``: Ray's store knows of them."""
+        self.story.drives(self.main)
+        for worker in self.workers if listed else ():
+            self.story.call(self.main, worker, "generate")
+
+        def second() -> None:
+            self._work()
+            each()
+
+        self.story.run(seconds, second)
+
+    def _second(self) -> None:
+        self._work()
+        story, self.ended = self.story, self.ended + 2
+        story.ended = {
+            "Rollout.generate": EndedCalls(count=self.ended, longest=0.8, last_at=story.now - 0.9)
+        }
+        story.drives(self.main)
+        # The store is asked between two calls, before one has begun, or while one runs.
+        state = (None, "queued", "running")[int(story.now) // 7 % 3]
+        for worker in self.workers if state else ():
+            story.call(self.main, worker, "generate", "queued" if state == "queued" else "running")
+            began = story.now - 0.9
+            story.calls[-1] = msgspec.structs.replace(story.calls[-1], since=began, made=began)
+
+    def _work(self) -> None:
+        for one in self.story.processes:
+            one.works(self.story.now)
+
+
+def back_to_back(stack: StackFact = ITEMS) -> RayStory:
+    play = BackToBack(stack)
+    play.goes_on(600)
+    return play.story
+
+
+def now_and_then_a_long_one(stack: StackFact = ITEMS) -> RayStory:
+    """Of the calls that follow each other, some take as long as two looks."""
+    play = BackToBack(stack)
+    for _ in range(6):
+        play.goes_on(80)
+        play.hangs(13, each=lambda: None)
+    play.goes_on(80)
+    return play.story
+
+
+def after_calls(
+    stack: StackFact,
+    seconds: int = 60,
+    *,
+    count: int = 1,
+    listed: bool = True,
+    each: Callable[[BackToBack], object] = lambda _: None,
+) -> RayStory:
+    """After a minute of such calls, one stands at ``stack`` and does not end."""
+    play = BackToBack(ITEMS, count)
+    play.goes_on(WARM)
+    for worker in play.workers:
+        worker.stack = stack
+    play.hangs(seconds, listed=listed, each=lambda: each(play))
+    return play.story
+
+
+def device_hangs() -> RayStory:
+    """What it has launched on its device does not end."""
+    return after_calls(SYNCHRONIZES)
 
 
 def two_jobs() -> RayStory:

@@ -102,6 +102,21 @@ COMPUTES = StackFact(
     waits_for_others=False,
     active=True,
 )
+ITEMS = msgspec.structs.replace(
+    COMPUTES,
+    signature=("generate (rollout.py:14)",),
+    activity="unknown",
+    waits_for_others=None,
+    users_code=True,
+)
+"""In the user's line that fetches a number from the device, as a tool sees it that shows no native
+frames."""
+SYNCHRONIZES = msgspec.structs.replace(
+    ITEMS,
+    signature=("generate (rollout.py:14)", "synchronize (torch/cuda/__init__.py:1162)"),
+    activity="device-wait",
+    label="waiting for the device",
+)
 WRITES = StackFact(
     process=_NOBODY,
     state="D",

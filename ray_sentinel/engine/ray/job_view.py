@@ -97,6 +97,9 @@ class StandingMember(msgspec.Struct, kw_only=True):
     between; None for a main thread, which agents watch."""
     thread_still_since: float | None = None
     """The first of the looks since which the thread has not run; None for a main thread."""
+    asked_at: float
+    """When Ray was asked for its calls in the last of these looks. Whether the call has gone on
+    since is not known."""
     first_at: float
     last_at: float
 
@@ -204,6 +207,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
         known = [self.methods[name] for name in names if name in self.methods]
         return max((one.longest_call for one in known if one.ended >= RHYTHM), default=None)
 
+    def longest_round_timeout(self, methods: Iterable[str]) -> float | None:
+        """The longest ``round_timeout_in`` of any of these methods; None if none has one."""
+        return max(filter(None, map(self.round_timeout_in, methods)), default=None)
+
     @property
     def timeout(self) -> float:
         """Seconds without a call that begins or ends that are normal in the job."""
@@ -303,9 +310,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
         # A call that Ray does not list yet may have begun when the last one ended, or just now if
         # nobody asked when that was.
         latest = (self.changed_at if calls.ended else now) if self.tells_times else None
+        looks = (_first_look(one, latest, calls.at, now) for one in picture.standing)
         self.standing = {
-            one.member.process: _standing(one, self.standing.get(one.member.process), now, latest)
-            for one in picture.standing
+            new.member.process: _standing(new, self.standing.get(new.member.process))
+            for new in looks
         }
         shown = {one.process for root in picture.roots for one in root.processes}
         shown |= {process for root in picture.roots for process in root.waiting[:1]}
@@ -339,9 +347,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
             for name in stood_in
             if name not in self.methods or self.methods[name].told < RHYTHM
         )
-        unlisted = (
-            not one.listed and one.round_in is not None for one in self.standing.values()
-        )
+        unlisted = (not one.listed and one.round_in is not None for one in self.standing.values())
         return not self.fruitless or any(unlisted) or any(unknown)
 
     def suspects_thread(self, now: float) -> bool:
@@ -356,6 +362,14 @@ class RayJobView(msgspec.Struct, kw_only=True):
             if late and not seen:
                 return True
         return False
+
+    def thread_limits(self) -> Iterator[float]:
+        """Until when each thread that went round in the last look may go on so; the main threads
+        are not among them."""
+        for one in self.standing.values():
+            timeout = self.longest_round_timeout(one.member.does)
+            if one.restless_for is not None and one.began is not None and timeout is not None:
+                yield one.began + timeout
 
     def stuck_roots(self) -> list[SeenRoot]:
         """The roots in the last look that may hold the job up for ever."""
@@ -374,13 +388,13 @@ def _key(root: WaitRoot) -> tuple[object, ...]:
     return (root.kind, root.who, root.why, root.moves, members)
 
 
-def _standing(
-    one: StandingProcess, old: StandingMember | None, now: float, latest: float | None
+def _first_look(
+    one: StandingProcess, latest: float | None, asked_at: float, now: float
 ) -> StandingMember:
-    """A standing process, as this look and those before it show it. ``latest`` is when a call that
-    Ray does not list may have begun at the latest."""
+    """A standing process, as this look alone shows it. ``latest`` is when a call that Ray does not
+    list may have begun at the latest."""
     fact = one.round_in
-    new = StandingMember(
+    return StandingMember(
         member=one.member,
         place=one.place,
         called_by=one.called_by,
@@ -392,23 +406,28 @@ def _standing(
         switches=one.switches,
         restless_for=None if one.switches is None or fact is None or fact.wanted is None else 0.0,
         thread_still_since=None if one.switches is None else now,
+        asked_at=asked_at,
         first_at=now,
         last_at=now,
     )
+
+
+def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember:
+    """A standing process, as this look and those before it show it."""
     if old is None:
         return new
-    before = old.round_in
+    fact, before = new.round_in, old.round_in
     if fact is None or before is None:
         if fact is not before or old.place != new.place:
             return new
         still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
         return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
     moved = movement((before, fact))
-    if moved == "in-place" and one.at_device:
+    if moved == "in-place" and new.at_device:
         return new  # another line is another wait
-    if one.switches is None and new.began != old.began:
-        return new  # calls of a main thread that follow each other, as often as it was looked at
-    restless_for = _restless_for(before, fact) if one.switches is not None else None
+    if new.switches is None and new.began != old.began:
+        return new  # it has the same title, and runs another call
+    restless_for = _restless_for(before, fact) if new.switches is not None else None
     if moved not in ("stuck", "in-place") or (restless_for is None) != (old.restless_for is None):
         return new
     return msgspec.structs.replace(

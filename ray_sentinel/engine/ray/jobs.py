@@ -188,16 +188,20 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             tracks[told.process.pid] = self._track(told, track, node, job, now, offset)
         self._index_node(node.id)
 
-    def apply_begins(self, calls: RayCalls, now: float) -> None:
-        """Apply when the running calls began, according to Ray."""
+    def apply_begins(self, calls: RayCalls, job: RayJobView) -> None:
+        """Apply when the calls of a job began that Ray lists, or that the newest look shows."""
         first: dict[tuple[str, int], float] = {}
         for call in calls.calls:
             if call.state == "running" and call.pid and call.since is not None:
                 place = call.node, call.pid
-                first[place] = min(first.get(place, now), call.since)
+                first[place] = min(call.since, first.get(place, call.since))
         for (node, pid), at in first.items():
             if (track := self.tracks.get(node, {}).get(pid)) is not None:
                 track.called_at = at
+        for standing in job.standing.values():
+            unlisted = not standing.listed and standing.began is not None
+            if unlisted and (track := self.track_of(standing.member.process)) is not None:
+                track.called_at = standing.began or 0.0
 
     def forget(self, node: str) -> None:
         """Drop everything on a node where Ray no longer runs."""
@@ -332,6 +336,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
         every = AGAIN_SECONDS if over else self._look_interval(job, now, asked_for)
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
+        if any(last <= limit < now for limit in self._limits(job, now)):
+            return True  # whether a call has exceeded its limit, only a look after that tells
         return every is not None and now - last >= every
 
     def _look_interval(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
@@ -361,21 +367,30 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
     def overdue(self, job: RayJobView, now: float) -> Iterator[float]:
         """The processes that stand still in a method, or do not sleep in it, for longer than they
         may or soon will, each with its excess in seconds, at least ``-EARLY_SECONDS``."""
+        for track in self._running_long(job, now):
+            for since, timeout in (
+                (track.still_since, job.timeout_in(track.runs)),
+                (track.restless_since, _until_look(job, track.runs)),
+            ):
+                if since is not None and timeout is not None:
+                    late = now - since - timeout
+                    if late > -EARLY_SECONDS:
+                        yield late
+
+    def _limits(self, job: RayJobView, now: float) -> Iterator[float]:
+        """Until when each process or thread that does not sleep in a method may go on so."""
+        yield from job.thread_limits()
+        for track in self._running_long(job, now):
+            since, timeout = track.restless_since, job.round_timeout_in(track.runs)
+            if since is not None and timeout is not None:
+                yield since + timeout
+
+    def _running_long(self, job: RayJobView, now: float) -> Iterator[RayTrack]:
+        """The actors that run a method, on nodes where one has stayed in its for long."""
         for members in self._running.get(job.id, {}).values():
             # No timeout is shorter than this.
-            if now - members.oldest <= LEAST_TIMEOUT - EARLY_SECONDS:
-                continue
-            for track in members.tracks:
-                if "." not in track.runs:
-                    continue
-                for since, timeout in (
-                    (track.still_since, job.timeout_in(track.runs)),
-                    (track.restless_since, _until_look(job, track.runs)),
-                ):
-                    if since is not None and timeout is not None:
-                        late = now - since - timeout
-                        if late > -EARLY_SECONDS:
-                            yield late
+            if now - members.oldest > LEAST_TIMEOUT - EARLY_SECONDS:
+                yield from (track for track in members.tracks if "." in track.runs)
 
     def _has_stopped(self, job: RayJobView, now: float) -> bool:
         on_nodes = self._running.get(job.id, {}).values()

@@ -153,15 +153,17 @@ def _actor(
         method=runs,
         seconds=round(now - track.began, 3) if track is not None and runs else None,
         usual_seconds=known.lasted.usual if known is not None and known.ended else None,
-        state=_actor_state(actor, track, runs, now),
+        state=_actor_state(job, actor, track, now),
     )
 
 
-def _actor_state(actor: RayActor, track: RayTrack | None, runs: str, now: float) -> str:
+def _actor_state(job: RayJobView, actor: RayActor, track: RayTrack | None, now: float) -> str:
     if track is None or actor.state != "ALIVE":
         return "starting" if actor.state != "ALIVE" else "running"
     if track.state in STATES:
         return STATES[track.state]
-    if not runs:
+    if "." not in track.runs:
         return "idle"
-    return "silent" if now - track.still_since > SILENT else "running"
+    standing = job.standing.get(track.process)
+    at_device = standing is not None and standing.at_device and standing.is_sure()
+    return "silent" if at_device or now - track.still_since > SILENT else "running"

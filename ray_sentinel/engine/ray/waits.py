@@ -290,14 +290,16 @@ def _round_kind(
     if standing.at_device:
         kind = _device_kind(job, standing)
     if standing.restless_for is not None:
-        return kind if _thread_goes_round(job, standing, fact, now) else None
+        return kind if _thread_goes_round(job, standing, fact) else None
     if track is None or track.restless_since is None or track.restless_since > standing.first_at:
         return None
     driver = standing.member.role == "driver"
     timeout = None if takes_long(fact) else job.round_timeout_in("" if driver else track.runs)
     # Ray knows the single call; one title may stand for several successive calls.
-    began = job.changed_at if driver else (standing.began or track.since)
-    if timeout is None or now - max(began, track.restless_since) <= timeout:
+    runs_for = (
+        now - job.changed_at if driver else standing.asked_at - (standing.began or track.since)
+    )
+    if timeout is None or min(runs_for, now - track.restless_since) <= timeout:
         return None
     return "driver-stuck" if driver and not standing.at_device else kind
 
@@ -320,18 +322,15 @@ def _also_at_devices(job: RayJobView, member: RootMember) -> tuple[RootMember, .
     )
 
 
-def _thread_goes_round(
-    job: RayJobView, standing: StandingMember, fact: StackFact, now: float
-) -> bool:
+def _thread_goes_round(job: RayJobView, standing: StandingMember, fact: StackFact) -> bool:
     """Whether a thread other than the main one goes round: it has not rested between looks that are
     further apart than any call took, and its own call takes many times as long as any."""
     names, began = standing.member.does, standing.began
-    longest = job.longest_call_of(names)
-    timeout = max((p for n in names if (p := job.round_timeout_in(n)) is not None), default=None)
+    longest, timeout = job.longest_call_of(names), job.longest_round_timeout(names)
     if longest is None or timeout is None or began is None or takes_long(fact):
         return False
     seen = (standing.restless_for or 0.0) >= max(SAME_SECONDS, longest)
-    return seen and now - began > timeout
+    return seen and standing.asked_at - began > timeout
 
 
 def _root_of(standing: StandingMember) -> WaitRoot:

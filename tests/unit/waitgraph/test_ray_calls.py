@@ -298,6 +298,32 @@ def test_rollouts_in_flight_that_compute_hold_up_nobody_who_needs_any_of_them() 
 
 
 @pytest.mark.parametrize(
+    ("moved", "kind"),
+    [("stuck", "standing"), ("unknown", "standing"), ("in-place", "works"), ("moved", "works")],
+)
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_who_asks_its_device_over_and_over_moves_only_where_its_stack_changes(
+    moved: Movement, kind: str, in_thread: bool
+) -> None:
+    cluster = Cluster()
+    places = ("generate (rollout.py:14)", "synchronize (torch/cuda/__init__.py:1162)")
+    label = "waiting for the device"
+    thread = {"tid": 7, "switches": 9} if in_thread else {}
+    asks = cluster.actor("Rollout", places, "device-wait", label, active=True, **thread)
+    cluster.call(asks, "Rollout.generate")
+    process = cluster.started[NODE, asks.pid]
+    cluster.moved[process] = moved
+    cluster.woken = [process] if in_thread else []
+    found = cluster.picture()
+    (root,) = found.roots
+    assert (root.kind, root.who, root.waiters) == (kind, ("Rollout 0",), 1)
+    assert root.why.endswith(f"{label} in synchronize (torch/cuda/__init__.py:1162)")
+    assert ("which goes on" in root.sentence) == (kind == "works")
+    asking = [one.round_in is not None for one in found.standing if one.at_device]
+    assert asking == ([] if kind == "works" else [moved == "stuck"])
+
+
+@pytest.mark.parametrize(
     ("state", "text"),
     [("T", "is stopped by a signal"), ("D", "is blocked in the kernel"), ("Z", "has ended")],
 )
