@@ -97,7 +97,7 @@ class StandingMember(msgspec.Struct, kw_only=True):
     between; None for a main thread, which agents watch."""
     thread_still_since: float | None = None
     """The first of the looks since which the thread has not run; None for a main thread."""
-    asked_at: float
+    asked_at: float = 0.0
     """When Ray was asked for its calls in the last of these looks. Whether the call has gone on
     since is not known."""
     first_at: float
@@ -362,6 +362,11 @@ class RayJobView(msgspec.Struct, kw_only=True):
             if late and not seen:
                 return True
         return False
+
+    @property
+    def at_devices(self) -> set[ProcessId]:
+        """The processes that waited for their devices in the last look."""
+        return {process for process, one in self.standing.items() if one.at_device}
 
     def thread_limits(self) -> Iterator[float]:
         """Until when each thread that went round in the last look may go on so; the main threads

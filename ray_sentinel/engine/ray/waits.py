@@ -16,6 +16,7 @@ from ray_sentinel.engine.activities import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import NEVER, RankView
+from ray_sentinel.engine.ray.devices import at_devices_text, device_kind
 from ray_sentinel.engine.ray.job_view import (
     EARLY_SECONDS,
     SAME_SECONDS,
@@ -229,7 +230,7 @@ def _standing_kind(
         return _round_kind(view, job, standing, now)
     if not standing.is_sure():
         return None
-    kind = _device_kind(job, standing) if standing.at_device else "actor-stuck"
+    kind = _at_device(view, job, standing) if standing.at_device else "actor-stuck"
     if standing.thread_still_since is not None:
         return kind if _thread_is_stuck(view, job, standing, now) else None
     track = view.ray.track_of(standing.member.process)
@@ -286,9 +287,9 @@ def _round_kind(
     if fact is None or not standing.is_sure() or fact.activity in LONG_ACTIVITIES:
         return None
     # C code that keeps the GIL, and a loop of one line, look the same.
-    kind: FaultKind = "actor-stuck" if standing.keeps_gil else "cpu-spin"
+    kind: FaultKind | None = "actor-stuck" if standing.keeps_gil else "cpu-spin"
     if standing.at_device:
-        kind = _device_kind(job, standing)
+        kind = _at_device(view, job, standing)
     if standing.restless_for is not None:
         return kind if _thread_goes_round(job, standing, fact) else None
     if track is None or track.restless_since is None or track.restless_since > standing.first_at:
@@ -304,22 +305,15 @@ def _round_kind(
     return "driver-stuck" if driver and not standing.at_device else kind
 
 
-def _device_kind(job: RayJobView, standing: StandingMember) -> FaultKind:
-    """The kind of fault of a process whose device does not finish. Where actors of its class wait
-    for their devices, too, what it waits for there may be one of them."""
-    return "unknown" if _also_at_devices(job, standing.member) else "device-stuck"
+def _at_device(view: ClusterView, job: RayJobView, standing: StandingMember) -> FaultKind | None:
+    return device_kind(job, standing.member, _fellows(view, standing.member.process))
 
 
-def _also_at_devices(job: RayJobView, member: RootMember) -> tuple[RootMember, ...]:
-    """The other actors of a member's class that wait for their devices, and did so before."""
-    return tuple(
-        one.member
-        for one in job.standing.values()
-        if one.at_device
-        and one.is_sure()
-        and one.member.role == member.role
-        and one.member.process != member.process
-    )
+def _fellows(view: ClusterView, process: ProcessId) -> frozenset[ProcessId]:
+    """The other live ranks of the job in which a process is a rank."""
+    rank = _rank_of(view, process)
+    live = rank[0].live if rank is not None else ()
+    return frozenset(one.rank.process for one in live) - {process}
 
 
 def _thread_goes_round(job: RayJobView, standing: StandingMember, fact: StackFact) -> bool:
@@ -452,8 +446,7 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         return f"nothing in the cluster has {root.who[0]}{has}{missing_text(missing)}; {others}"
     member = root.processes[0]
     if kind == "unknown" and root.kind == "standing":
-        labels = [member.label, *(one.label for one in _also_at_devices(job, member))]
-        names = f"{', '.join(labels[:-1])} and {labels[-1]}"
+        names = at_devices_text(job, member, _fellows(view, member.process))
         return f"{names} wait for their devices, and nothing tells them apart; {others}{meeting}"
     if kind == "unknown":
         return (
@@ -494,7 +487,8 @@ def explained(view: ClusterView, job: JobView, now: float) -> SeenRoot | None:
     if ray_job is None or (ray_job.looked_at or 0.0) <= job.moved_at():
         return None
     ranks = {rank.rank.process for rank in job.live}
-    roots = ray_job.stuck_roots()
+    # A rank may wait at its device for another rank.
+    roots = [s for s in ray_job.stuck_roots() if not ranks & ray_job.at_devices & _members(s.root)]
     # No case about the ranks would show that the Ray job's members wait for each other.
     own = [s for s in roots if s.root.kind != "circle" and ranks & _members(s.root)]
     if own and view.open_incidents.get((ray_job.name, 0)):

@@ -18,8 +18,9 @@ from tests.support.ray_stories import (
     device_hangs,
     now_and_then_a_long_one,
     rollouts,
+    with_ranks,
 )
-from tests.support.ray_story import ITEMS, SYNCHRONIZES, RayStory
+from tests.support.ray_story import GETS, ITEMS, REDUCES, SLEEPS, SYNCHRONIZES, RayStory
 from tests.support.restarts import goes_on_alike
 
 PLACE = "waiting for the device in synchronize (torch/cuda/__init__.py:1162)"
@@ -127,6 +128,43 @@ class TestDeviceThatDoesNotFinish:
             "Rollout 0 and Rollout 1 wait for their devices, and nothing tells them apart; "
             "1 process waits"
         )
+
+
+class TestRanks:
+    """What a rank waits for at its device may be a collective with the others."""
+
+    def test_that_wait_there_for_one_that_waits_for_a_rollout_are_not_named(self) -> None:
+        story, main, rollout, trainers = with_ranks()
+        for trainer, stack in zip(trainers, (GETS, SYNCHRONIZES), strict=True):
+            trainer.begins("update", story.now, stack)
+            story.call(main, trainer, "update")
+        trainers[1].busy_since = story.now
+        rollout.begins("generate", story.now, SLEEPS)
+        story.call(trainers[0], rollout, "generate")
+        story.run(200, lambda: trainers[1].works(story.now))
+        assert story.incident().kind == "actor-stuck"
+        assert [one.actor for one in story.culprits()] == ["Rollout 0"]
+
+    @pytest.mark.parametrize(
+        ("first", "kind", "named"),
+        [(SYNCHRONIZES, "unknown", []), (REDUCES, "device-stuck", ["Trainer 1"])],
+        ids=["all-at-devices", "others-wait-for-it"],
+    )
+    def test_of_which_the_others_do_not_wait_for_anything_else(
+        self, first: StackFact, kind: str, named: list[str]
+    ) -> None:
+        story, main, _, trainers = with_ranks()
+        for trainer, stack in zip(trainers, (first, SYNCHRONIZES), strict=True):
+            trainer.spins("update", story.now, stack)
+            story.call(main, trainer, "update")
+
+        def ask() -> None:
+            for trainer in trainers:
+                trainer.works(story.now)
+
+        story.run(60, ask)
+        assert story.incident().kind == kind
+        assert [one.actor for one in story.culprits()] == named
 
 
 class TestDeviceThatWorks:
