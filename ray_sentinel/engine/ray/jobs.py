@@ -30,6 +30,8 @@ MOST_SECONDS = 600.0
 GROWING = Backoff(first=QUIET_SECONDS, most=MOST_SECONDS)
 """The seconds between two looks at such a job, up to this limit; each look that tells nothing new
 doubles them."""
+UNDER_WAY = 2.0
+"""Seconds before a call's limit in which no look begins: it would still be under way then."""
 LATE_SECONDS = 30.0
 """Seconds after which a look is no longer waited for."""
 STOPPED_SECONDS = 2.0
@@ -336,8 +338,12 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
         every = AGAIN_SECONDS if over else self._look_interval(job, now, asked_for)
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
-        if any(last <= limit < now for limit in self._limits(job, now)):
-            return True  # whether a call has exceeded its limit, only a look after that tells
+        # Whether a call has exceeded its limit, only a look after that tells.
+        limits = list(self._limits(job, now))
+        if any(last <= limit < now for limit in limits):
+            return True
+        if any(now <= limit < now + UNDER_WAY for limit in limits):
+            return False
         return every is not None and now - last >= every
 
     def _look_interval(self, job: RayJobView, now: float, asked_for: bool) -> float | None:
