@@ -347,7 +347,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
             for name in stood_in
             if name not in self.methods or self.methods[name].told < RHYTHM
         )
-        unlisted = (not one.listed and one.round_in is not None for one in self.standing.values())
+        unlisted = (
+            not one.listed and one.round_in is not None and one.member.role != "driver"
+            for one in self.standing.values()
+        )
         return not self.fruitless or any(unlisted) or any(unknown)
 
     def suspects_thread(self, now: float) -> bool:
@@ -430,7 +433,8 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
     moved = movement((before, fact))
     if moved == "in-place" and new.at_device:
         return new  # another line is another wait
-    if new.switches is None and new.began != old.began:
+    driver = new.member.role == "driver"
+    if new.switches is None and new.began != old.began and not driver:
         return new  # it has the same title, and runs another call
     restless_for = _restless_for(before, fact) if new.switches is not None else None
     if moved not in ("stuck", "in-place") or (restless_for is None) != (old.restless_for is None):
