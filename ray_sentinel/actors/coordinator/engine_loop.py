@@ -30,9 +30,8 @@ from ray_sentinel.engine.events import (
     SnapshotReceived,
     Tick,
 )
-from ray_sentinel.engine.last_hour.lanes_report import lanes_report
-from ray_sentinel.engine.last_hour.pulse_report import pulse_report
-from ray_sentinel.engine.last_hour.rank_gpus import rank_gpus
+from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
+from ray_sentinel.engine.last_hour.pulse_report import PulsePicture
 from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
 from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map
@@ -189,14 +188,14 @@ class EngineLoop:
     def pulse(self) -> PulseReport:
         """The durations of steps and calls over the last hour."""
         with self._lock:
-            report = pulse_report(self._engine.view, self._clock.now(), self._engine.alerts())
-        return shown_pulse(report, self._clock.shift)
+            picture = PulsePicture(self._engine.view, self._clock.now(), self._engine.alerts())
+        return shown_pulse(picture.report(), self._clock.shift)
 
     def lanes(self) -> LanesReport:
         """What ranks and roles did over the last hour."""
         with self._lock:
-            report = lanes_report(self._engine.view, self._clock.now())
-        shift = self._clock.shift
+            picture = LanesPicture(self._engine.view, self._clock.now())
+        report, shift = picture.report(), self._clock.shift
         return msgspec.structs.replace(report, begin=report.begin + shift, end=report.end + shift)
 
     def gpus(self, quantity: GpuQuantity) -> GpuMap:

@@ -41,6 +41,7 @@ from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.actors.coordinator.ray.table import TABLE_SECONDS, RayTable
 from ray_sentinel.actors.coordinator.relays import Relays
 from ray_sentinel.actors.coordinator.roster import Roster
+from ray_sentinel.actors.coordinator.shared_answer import SharedAnswer
 from ray_sentinel.actors.deployment import placement
 from ray_sentinel.actors.deployment.environment import forget_identity
 from ray_sentinel.actors.lease import BEAT_SECONDS
@@ -57,10 +58,8 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTold
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import RankOutput
-from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.process_groups import GroupsReport
-from ray_sentinel.model.pulse import PulseReport
 from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
@@ -143,6 +142,10 @@ class CoordinatorParts:
             events=self._events_folder.parent if self._events_folder else None,
             history=self._storage.folder("history"),
         )
+        self.pulse = SharedAnswer(lambda: mask_record(self.engine.pulse()), self.clock)
+        """How long the jobs' steps and calls took over the last hour."""
+        self.lanes = SharedAnswer(lambda: mask_record(self.engine.lanes()), self.clock)
+        """What ranks and roles did over the last hour."""
         self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.free_memory)
         self.page = Page(
             PageSource(
@@ -413,10 +416,6 @@ class CoordinatorParts:
         )
         return mask_record(status)
 
-    def lanes(self) -> LanesReport:
-        """What ranks and roles did over the last hour."""
-        return mask_record(self.engine.lanes())
-
     def groups(self) -> GroupsReport:
         """The process groups of ranks, as their last dumps report them."""
         return mask_record(self._executor.groups.report(self.clock.shift))
@@ -430,10 +429,6 @@ class CoordinatorParts:
         """What a rank wrote last; None if there is no such rank. Blocks for some seconds."""
         rank = self.engine.rank(asked)
         return self._executor.output_of(rank) if rank is not None else None
-
-    def pulse(self) -> PulseReport:
-        """How long the jobs' steps and calls took over the last hour."""
-        return mask_record(self.engine.pulse())
 
     async def close(self) -> None:
         """End the loops and write what is waiting."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 
 import msgspec
 
@@ -33,6 +34,8 @@ MOST_STRETCHES = 8192
 MOST_TOGETHER = 200_000
 """Most stretches of all jobs, some 6 MB of a snapshot: 24 jobs with full lanes."""
 MOST_OF_LANE = 1024
+OPEN_STRETCHES = 4
+"""How many of a lane's last stretches may still change; those before them stay as they are."""
 MOST_NAME = 64
 """Most characters of a method, a phase or a role: programs name them, and each stretch has one."""
 HELD_SECONDS = 2.0
@@ -88,7 +91,7 @@ class Lanes(msgspec.Struct):
         """Record the end of an actor's call. Overlapping calls of its role are one stretch."""
         method = method[:MOST_NAME]
         lane = self._lane(role_of(method))
-        for stretch in lane[-1:-5:-1]:
+        for stretch in reversed(lane[-OPEN_STRETCHES:]):
             if stretch.kind == method and begun <= stretch.end and ended >= stretch.begin:
                 stretch.begin = min(stretch.begin, begun)
                 stretch.end = max(stretch.end, ended)
@@ -104,6 +107,21 @@ class Lanes(msgspec.Struct):
     def clear(self) -> None:
         """Drop all stretches."""
         self.lanes, self.odd = {}, {}
+
+    def copied(self) -> Lanes:
+        """A copy for ``drawn`` that no later event changes; it shares what can change no more."""
+        return Lanes(
+            lanes={
+                name: [*lane[:-OPEN_STRETCHES], *map(copy, lane[-OPEN_STRETCHES:])]
+                for name, lane in self.lanes.items()
+            }
+        )
+
+    def touches(self, begin: float) -> bool:
+        """Whether ``drawn`` shows anything of the hour since ``begin``."""
+        return any(
+            _is_within(stretch, begin) for lane in self.lanes.values() for stretch in reversed(lane)
+        )
 
     def _note(self, name: str, kind: str, before: float, now: float) -> None:
         lane = self._lane(name)
@@ -154,7 +172,6 @@ class Lanes(msgspec.Struct):
     ) -> tuple[tuple[str, ...], tuple[DrawnLane, ...]]:
         """The kinds and lanes of the hour since ``begin``. ``running`` is what goes on now, by
         lane; ``host_of`` names a node."""
-        end = begin + HOUR
         kinds: dict[str, int] = {}
         drawn = []
         for name in sorted({*self.lanes, *running}, key=_order):
@@ -162,7 +179,7 @@ class Lanes(msgspec.Struct):
             stretches = tuple(
                 _drawn(stretch, kinds.setdefault(stretch.kind, len(kinds)), begin)
                 for stretch in known
-                if stretch.end >= begin and stretch.begin <= end
+                if _is_within(stretch, begin)
             )
             if stretches:
                 shown = name if _order(name)[1] >= 0 else host_of(name)
@@ -173,6 +190,10 @@ class Lanes(msgspec.Struct):
 def role_of(method: str) -> str:
     """The role in whose lane a method belongs."""
     return method.partition(".")[0]
+
+
+def _is_within(stretch: Stretch, begin: float) -> bool:
+    return stretch.end >= begin and stretch.begin <= begin + HOUR
 
 
 def _drawn(stretch: Stretch, kind: int, begin: float) -> LaneStretch:

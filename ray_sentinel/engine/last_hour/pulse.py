@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from itertools import islice
 
 import msgspec
@@ -113,6 +114,14 @@ class Pulse(msgspec.Struct):
     def clear(self) -> None:
         """Drop all of it."""
         self.lanes, self.phases = {}, []
+
+    def copied(self) -> Pulse:
+        """A copy that no later event changes. Of a lane, only the newest place still changes: the
+        others are shared."""
+        return Pulse(
+            lanes={name: [*places[:-1], copy(places[-1])] for name, places in self.lanes.items()},
+            phases=list(self.phases),
+        )
 
     def moved_since(self, first: int) -> bool:
         """Whether anything has ended since interval ``first``."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.last_hour.pulse import PLACES, WIDTH
+from ray_sentinel.engine.last_hour.pulse import PLACES, WIDTH, Pulse
 from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.pulse import JobPulse, PulseMark, PulseReport
 
@@ -30,54 +32,119 @@ HOST = (
 others hold no job up."""
 
 
-def pulse_report(view: ClusterView, now: float, alerts: Iterable[Alert] = ()) -> PulseReport:
-    """The last hour of the jobs that moved most recently, with what events and network ``alerts``
-    say about their hosts. Other jobs are left out, because the engine waits while the report is
-    made."""
-    first = int(now // WIDTH) - PLACES + 1
-    moved: list[tuple[float, JobView | RayJobView]] = [
-        # The view of a Ray job is only a record of incidents; the job itself follows.
-        *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),
-        *((job.changed_at, job) for job in view.ray.jobs.values() if job.pulse.moved_since(first)),
-    ]
-    moved.sort(key=lambda pair: -pair[0])
-    shown = moved[:MOST_JOBS]
-    network = [one for one in alerts if one.kind == "network" or one.port]
-    return PulseReport(
-        begin=first * WIDTH,
-        width=WIDTH,
-        places=PLACES,
-        jobs=tuple(_drawn(job, first, _marks(view, job, first, network)) for _, job in shown),
+_Told = tuple[float, Event]
+
+
+class PulsePicture:
+    """What the pulse of all jobs is made of at one moment, which no later event changes. The report
+    is made of it while the engine goes on: for thousands of ranks that takes longer than anything
+    else should wait."""
+
+    def __init__(self, view: ClusterView, now: float, alerts: Iterable[Alert]) -> None:
+        self._first = first = int(now // WIDTH) - PLACES + 1
+        moved: list[tuple[float, JobView | RayJobView]] = [
+            # The view of a Ray job is only a record of incidents; the job itself follows.
+            *((job.last_moved, job) for job in view.jobs.values() if not job.ray_job),
+            *(
+                (job.changed_at, job)
+                for job in view.ray.jobs.values()
+                if job.pulse.moved_since(first)
+            ),
+        ]
+        moved.sort(key=lambda pair: -pair[0])
+        self._jobs = [_seen(job) for _, job in moved[:MOST_JOBS]]
+        self._alerts = [one for one in alerts if one.kind == "network" or one.port]
+        self._owners = {node: tuple(jobs.values()) for node, jobs in view.ray.owners.items()}
+        self._hosts = {key: node.node.host for key, node in view.nodes.items()}
+        self._events = {
+            key: tuple(node.events) for key, node in view.telemetry.nodes.items() if node.events
+        }
+
+    def report(self) -> PulseReport:
+        """The last hour of the jobs."""
+        first = self._first
+        return PulseReport(
+            begin=first * WIDTH,
+            width=WIDTH,
+            places=PLACES,
+            jobs=tuple(job.drawn(first, self._marks(job)) for job in self._jobs),
+        )
+
+    def _marks(self, job: _JobSeen) -> tuple[PulseMark, ...]:
+        """What happened on its nodes in the report's hour; repetitions on one host within one place
+        are one mark."""
+        since = self._first * WIDTH
+        if job.ray_id is not None:
+            nodes = {node for node, jobs in self._owners.items() if job.ray_id in jobs}
+        else:
+            nodes = {rank.node for rank in job.ranks}
+        hosts = {self._hosts.get(node, node) for node in nodes}
+        found = [
+            PulseMark(at=one.since, about="network", host=one.host, text=_alert_text(one))
+            for one in self._alerts
+            if one.host in hosts and one.since >= since
+        ]
+        for node in nodes & self._events.keys():
+            found += _events(self._events[node], self._hosts.get(node, node), since)
+        together: dict[tuple[str, str, int], PulseMark] = {}
+        for mark in sorted(found, key=lambda mark: mark.at):
+            key = mark.about, mark.host, int(mark.at // WIDTH)
+            known = together.get(key)
+            together[key] = replace(known, count=known.count + mark.count) if known else mark
+        return tuple(together.values())[-MOST_MARKS:]
+
+
+class _JobSeen(NamedTuple):
+    """One of the jobs."""
+
+    name: str
+    attempt: int
+    pulse: Pulse
+    ray_id: str | None
+    """Of a job of Ray, which has no ranks; None for one of ranks."""
+    ranks: Sequence[Rank]
+    living: Sequence[Rank]
+    phases: Mapping[ProcessId, tuple[str, float]]
+    """The phase of each process, and since when."""
+
+    def drawn(self, first: int, marks: tuple[PulseMark, ...]) -> JobPulse:
+        lanes = self.pulse.shown_lanes(first)
+        if self.ray_id is not None:
+            return JobPulse(job=self.name, attempt=0, counts="calls", lanes=lanes, marks=marks)
+        living = (rank.process for rank in self.living)
+        return JobPulse(
+            job=self.name,
+            attempt=self.attempt,
+            counts="steps",
+            lanes=lanes,
+            phases=self.pulse.shown_phases(first * WIDTH, self.phases, living),
+            marks=marks,
+        )
+
+
+def _seen(job: JobView | RayJobView) -> _JobSeen:
+    pulse = job.pulse.copied()
+    if isinstance(job, RayJobView):
+        return _JobSeen(job.name, 0, pulse, ray_id=job.id, ranks=(), living=(), phases={})
+    return _JobSeen(
+        job.job,
+        job.attempt,
+        pulse,
+        ray_id=None,
+        ranks=[view.rank for view in job.ranks.values()],
+        living=[view.rank for view in job.live],
+        phases=dict(job.phases),
     )
 
 
-def _marks(
-    view: ClusterView, job: JobView | RayJobView, first: int, alerts: Iterable[Alert]
-) -> tuple[PulseMark, ...]:
-    """What happened on its nodes since place ``first``; repetitions on one host within one place
-    are one mark."""
-    if isinstance(job, RayJobView):
-        nodes = {node for node, owners in view.ray.owners.items() if job.id in owners.values()}
-    else:
-        nodes = {rank.node for rank in job.ranks.values()}
-    hosts = {view.host_of(node) for node in nodes}
-    found = [
-        PulseMark(at=one.since, about="network", host=one.host, text=_alert_text(one))
-        for one in alerts
-        if one.host in hosts and one.since >= first * WIDTH
-    ]
-    found += (mark for node in nodes for mark in _events(view, node, first * WIDTH))
-    together: dict[tuple[str, str, int], PulseMark] = {}
-    for mark in sorted(found, key=lambda mark: mark.at):
-        key = mark.about, mark.host, int(mark.at // WIDTH)
-        known = together.get(key)
-        together[key] = replace(known, count=known.count + mark.count) if known else mark
-    return tuple(together.values())[-MOST_MARKS:]
+def pulse_report(view: ClusterView, now: float, alerts: Iterable[Alert] = ()) -> PulseReport:
+    """The last hour of the jobs that moved most recently, with what events and network ``alerts``
+    say about their hosts."""
+    return PulsePicture(view, now, alerts).report()
 
 
-def _events(view: ClusterView, node: str, since: float) -> Iterator[PulseMark]:
-    host = view.host_of(node)
-    for at, event in view.telemetry.of(node).events:
+def _events(told: Iterable[_Told], host: str, since: float) -> Iterator[PulseMark]:
+    for at, event in told:
         if at < since or event.severity == "info":
             continue
         if event.kind.startswith(GPU):
@@ -96,18 +163,3 @@ def _event_text(event: Event) -> str:
 
 def _alert_text(alert: Alert) -> str:
     return f"{alert.port}: {alert.text}"[:MOST_TEXT] if alert.port else alert.text[:MOST_TEXT]
-
-
-def _drawn(job: JobView | RayJobView, first: int, marks: tuple[PulseMark, ...]) -> JobPulse:
-    lanes = job.pulse.shown_lanes(first)
-    if isinstance(job, RayJobView):
-        return JobPulse(job=job.name, attempt=0, counts="calls", lanes=lanes, marks=marks)
-    living = [rank.rank.process for rank in job.live]
-    return JobPulse(
-        job=job.job,
-        attempt=job.attempt,
-        counts="steps",
-        lanes=lanes,
-        phases=job.pulse.shown_phases(first * WIDTH, job.phases, living),
-        marks=marks,
-    )

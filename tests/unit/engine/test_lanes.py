@@ -24,7 +24,7 @@ from ray_sentinel.engine.last_hour.lanes import (
     MOST_TOGETHER,
     Lanes,
 )
-from ray_sentinel.engine.last_hour.lanes_report import lanes_report
+from ray_sentinel.engine.last_hour.lanes_report import LanesPicture, lanes_report
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.model.lanes import JobLanes
 from ray_sentinel.report.trace_events import trace_of
@@ -133,9 +133,11 @@ TURNS = st.lists(
 def test_after_any_restart_lanes_are_as_if_there_had_been_none(
     turns: Sequence[tuple[float, int, str, str, bool]], data: st.DataObject
 ) -> None:
-    """Neither is a snapshot changed by what happens while it is packed."""
+    """Neither is a snapshot changed by what happens while it is packed, nor a picture by what
+    happens while its report is made."""
     sim = Sim(world=4, nodes=2)
     sim.run(6)
+    pictures = []
     for seconds, number, phase, state, renamed in turns:
         rank = sim.rank(number)
         rank.phase, rank.phase_since, rank.state = phase, sim.now, state
@@ -143,12 +145,14 @@ def test_after_any_restart_lanes_are_as_if_there_had_been_none(
         sim.run(seconds)
         told = lanes_report(sim.engine.view, sim.now)
         assert lanes_report(restarted(sim.engine).view, sim.now) == told
+        pictures.append((LanesPicture(sim.engine.view, sim.now), told))
         for job in told.jobs:
             for lane in job.lanes:
                 ends = [begin + length for _, begin, length in lane.stretches]
                 begins = [begin for _, begin, _ in lane.stretches]
                 assert (begins, ends) == (sorted(begins), sorted(ends))
                 assert 0 <= begins[0] <= ends[-1] <= 10 * HOUR
+    assert all(picture.report() == told for picture, told in pictures)
     goes_on_alike(sim.log, data.draw(st.sets(st.integers(0, len(sim.log) - 1), max_size=4)))
 
 
@@ -181,6 +185,15 @@ def test_a_job_of_actors_has_a_lane_for_each_role() -> None:
     assert {"Rollout", "Trainer"} <= {lane.name for lane in job.lanes}
     assert "Rollout.generate" in job.kinds
     assert all(length >= 0 for lane in job.lanes for _, _, length in lane.stretches)
+
+
+def test_what_is_made_of_a_picture_of_roles_is_of_its_moment() -> None:
+    story = RayStory([driver(), *actors("Rollout", 2, 10), *actors("Trainer", 1, 20)])
+    story.train(63)
+    at, picture = story.now, LanesPicture(story.engine.view, story.now)
+    told = lanes_report(story.engine.view, at)
+    story.train(30)
+    assert picture.report() == told != lanes_report(story.engine.view, at)
 
 
 @pytest.mark.parametrize("roles", [1, MOST_LANES + 20])

@@ -18,7 +18,7 @@ from ray_sentinel.engine.last_hour.pulse import (
     WIDTH,
     Pulse,
 )
-from ray_sentinel.engine.last_hour.pulse_report import pulse_report
+from ray_sentinel.engine.last_hour.pulse_report import PulsePicture, pulse_report
 from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import Event
@@ -127,6 +127,33 @@ def test_it_outlives_the_coordinator() -> None:
     sim.run(60)
     before = pulse_report(sim.engine.view, sim.now)
     assert pulse_report(restarted(sim.engine).view, sim.now) == before
+
+
+def test_what_is_made_of_a_picture_is_of_its_moment() -> None:
+    sim = Sim(world=4, nodes=2)
+    sim.run(65)
+    at, picture = sim.now, PulsePicture(sim.engine.view, sim.now, ())
+    told = pulse_report(sim.engine.view, at)
+    link = Event(time=at, kind="kernel.link_down", message="mlx5_0: Link DOWN", severity="warning")
+    sim.report(sim.nodes[0].id, (link,))
+    for rank in sim.ranks:
+        rank.phase, rank.phase_since = "checkpoint", sim.now
+    sim.run(30)
+    assert picture.report() == told
+    (before,), (after,) = told.jobs, pulse_report(sim.engine.view, at).jobs
+    assert before.lanes != after.lanes
+    assert (before.phases, before.marks) == ((), ())
+    assert after.phases
+    assert after.marks
+
+
+def test_what_is_made_of_a_picture_of_actors_is_of_its_moment() -> None:
+    story = RayStory([driver(), *actors("Rollout", 2, 10), *actors("Trainer", 1, 20)])
+    story.train(65)
+    at, picture = story.now, PulsePicture(story.engine.view, story.now, ())
+    told = pulse_report(story.engine.view, at)
+    story.train(30)
+    assert picture.report() == told != pulse_report(story.engine.view, at)
 
 
 def test_what_kernels_say_of_a_jobs_hosts_is_marked_once_in_its_place() -> None:

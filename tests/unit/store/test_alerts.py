@@ -21,6 +21,7 @@ from tests.support.alert_cases import CASES
 from tests.support.series_names import metric_names, named_series
 
 ALERTS = alerts()
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
@@ -75,9 +76,21 @@ def test_an_xid_is_in_one_class() -> None:
 
 
 def test_the_page_for_users_names_every_rule() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "dashboards.md").read_text()
+    page = (DOCS / "dashboards.md").read_text()
     named = set(re.findall(r"`([A-Z]\w+)`", page))
     assert named == {alert.name for alert in ALERTS}
     assert all(
         dashboard(name)["title"].removeprefix("ray_sentinel / ") in page for name in DASHBOARDS
     )
+
+
+def test_each_series_of_the_sentinel_has_an_alert_or_a_reason_why_not() -> None:
+    page = (DOCS / "metrics.md").read_text()
+    table = page.partition("| series without an alert | why |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", table, re.MULTILINE)
+    assert len(rows) == len(table.splitlines())
+    ours = {name for name in metric_names() if name.startswith("ray_sentinel_")}
+    read = set[str]().union(*(named_series(alert.expr) for alert in ALERTS))
+    assert sorted(name for name, _ in rows) == sorted(ours - read)
+    told = {name for _, why in rows for name in re.findall(r"`([A-Z]\w+)`", why)}
+    assert told <= {alert.name for alert in ALERTS}
