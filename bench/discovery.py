@@ -3,8 +3,9 @@
     python bench/discovery.py [--nodes 1000]
 
 Eight ranks a node, which have reported to a coordinator three times. Prints the bytes of each
-answer and the CPU milliseconds of making it; of the status also for how many of these the engine is
-held.
+answer and the CPU milliseconds of making it; of the status, the pulse and the lanes also for how
+many of these the engine is held. The pulse and the lanes are as full as an hour can make them, and
+each node has told an event.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from fleet import FleetCoordinator
 from nodes import PER_NODE, SimulatedNode, hardware
 
 from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.last_hour.lanes import HOUR, Lanes
+from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
+from ray_sentinel.engine.last_hour.pulse import Pulse
+from ray_sentinel.engine.last_hour.pulse_report import PulsePicture
 from ray_sentinel.http.server import Request
+from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.status import Status
 from ray_sentinel.store.prometheus.scrape_config import (
     ray_targets_file,
@@ -32,6 +38,7 @@ from ray_sentinel.store.prometheus.scrape_config import (
 from ray_sentinel.web.routes import PageSource, routes, static_files
 
 REPORTS = 3
+KINDS = "step", "checkpoint"
 T = TypeVar("T")
 
 
@@ -51,6 +58,21 @@ def costs(make: Callable[[], bytes]) -> str:
     return f"{len(made) / 1000:.1f} kB, {took:.1f} ms"
 
 
+def fill_hour(engine: Engine) -> None:
+    """Give all jobs an hour of steps and the most stretches: with each look all ranks change."""
+    for job in engine.view.jobs.values():
+        job.pulse, job.lanes = Pulse(), Lanes()  # what is older than the newest is not taken
+        for back in range(int(HOUR), 0, -2):
+            at = engine.now - back
+            job.pulse.add("", 1.0 + back % 7, at)
+            job.lanes.record(job.live, 1.0, KINDS[back // 2 % 2], at)
+
+
+def event(at: float) -> Event:
+    """What the kernel of a node says."""
+    return Event(time=at, kind="kernel.link_down", message="mlx5_0: Link DOWN")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -64,6 +86,8 @@ def main() -> None:
             start, families = time.time() - second, hardware(second)
             for node in nodes:
                 snapshot = node.snapshot(second, families, start=start)
+                told = (event(snapshot.time),) if second == 0 else ()
+                snapshot = msgspec.structs.replace(snapshot, events=told)
                 coordinator.answer(node.report(snapshot))
         targets = coordinator.roster.targets()
         hosts = {f"{one.node.address}:8080": one.node.host for one in nodes}
@@ -80,13 +104,20 @@ def main() -> None:
         def discovered() -> bytes:
             return msgspec.json.encode(target_groups(targets, {"job": "ray_sentinel"}))
 
-        now = engine.now
+        fill_hour(engine)
+        now, view, loop = engine.now, engine.view, coordinator.loop
         print(f"{count} nodes, {count * PER_NODE} ranks, {len(targets)} targets")
         print(f"  Prometheus's file of agents: {costs(lambda: targets_file(targets))}")
         print(f"  its file of Ray's own targets: {costs(lambda: ray_targets_file(hosts))}")
         print(f"  /sd: {costs(discovered)}")
         print(f"  status, for a command: {costs(coordinator.status)}")
         print(f"    of it the engine is held for {timed(lambda: engine.picture(now))[1]:.1f} ms")
+        print(f"  the pulse: {costs(lambda: msgspec.json.encode(loop.pulse()))}")
+        held = timed(lambda: PulsePicture(view, now, engine.alerts()))[1]
+        print(f"    of it the engine is held for {held:.1f} ms")
+        print(f"  the lanes: {costs(lambda: msgspec.json.encode(loop.lanes()))}")
+        held = timed(lambda: LanesPicture(view, now))[1]
+        print(f"    of it the engine is held for {held:.1f} ms")
         print(f"  the page's data, compressed: {costs(lambda: asked('/api/v1/page'))}")
         static = sum(len(asked(path)) for path in static_files())
         print(f"  its files, once: {static / 1000:.1f} kB")

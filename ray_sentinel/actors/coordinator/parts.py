@@ -30,6 +30,7 @@ from ray_sentinel.actors.coordinator.fleet import (
     to_release,
     unused_now,
 )
+from ray_sentinel.actors.coordinator.garbage import COLLECT_SECONDS, GarbageCollection
 from ray_sentinel.actors.coordinator.gathering.timed_capture import WHY, TimedCapture
 from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
 from ray_sentinel.actors.coordinator.memory_guard import CHECK_SECONDS, MemoryGuard
@@ -224,6 +225,7 @@ class CoordinatorParts:
         self._start("reconcile", config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", config.coordinator.tick_interval, partial(self.engine.tick, back))
         self._start("memory", CHECK_SECONDS, self._memory.step)
+        self._start("garbage", COLLECT_SECONDS, GarbageCollection().step)
         self._start("lease", BEAT_SECONDS, self._pruner.renew)
         self._start("prune", 60.0, self._prune)
         self._start("phases", 20.0, self._save_phases)

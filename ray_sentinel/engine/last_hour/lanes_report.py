@@ -54,7 +54,9 @@ class _JobSeen(NamedTuple):
         return JobLanes(job=self.name, attempt=self.attempt, of=self.of, kinds=kinds, lanes=lanes)
 
 
-def _seen(view: ClusterView, job: JobView | RayJobView, begin: float, now: float) -> _JobSeen | None:
+def _seen(
+    view: ClusterView, job: JobView | RayJobView, begin: float, now: float
+) -> _JobSeen | None:
     """The job; None if there is nothing to draw."""
     running = {} if isinstance(job, JobView) else _running(view, job, now)
     if not running and not job.lanes.touches(begin):
