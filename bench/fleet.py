@@ -27,6 +27,7 @@ from pathlib import Path
 from nodes import PER_NODE, SimulatedNode, hardware
 
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.garbage import COLLECT_SECONDS, GarbageCollection
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.loops import Loop
@@ -93,6 +94,7 @@ class FleetCoordinator:
         self.roster = Roster(Config())
         self.loop = EngineLoop(engine or Engine(), SystemClock(), self.act, folder, 1 << 30)
         self.ticks = Loop(1.0, self.tick, name="ticks")
+        self.garbage = Loop(COLLECT_SECONDS, GarbageCollection().step, name="garbage")
 
     def act(self, action: AnyAction) -> None:
         """Note when the stopped rank is first named."""
@@ -138,8 +140,9 @@ class FleetCoordinator:
         return pack(mask_record(Status(state=state, verdict=verdict, jobs=jobs, nodes=nodes)))
 
     def close(self) -> None:
-        """Stop the ticks, and close the loop."""
+        """Stop the ticks and the collections, and close the loop."""
         self.ticks.stop()
+        self.garbage.stop()
         self.loop.close()
 
 
