@@ -62,10 +62,10 @@ def fill_hour(engine: Engine) -> None:
     """Give all jobs an hour of steps and the most stretches: with each look all ranks change."""
     for job in engine.view.jobs.values():
         job.pulse, job.lanes = Pulse(), Lanes()  # what is older than the newest is not taken
-        for back in range(int(HOUR), 0, -2):
+        for back in range(int(HOUR), 0, -3):
             at = engine.now - back
             job.pulse.add("", 1.0 + back % 7, at)
-            job.lanes.record(job.live, 1.0, KINDS[back // 2 % 2], at)
+            job.lanes.record(job.live, 1.0, KINDS[back // 3 % 2], at)
 
 
 def event(at: float) -> Event:

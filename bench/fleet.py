@@ -1,19 +1,21 @@
 """What a coordinator costs with many nodes: simulated agents report to its engine, log and roster.
 
-    python bench/fleet.py [--nodes 200 500 1000] [--seconds 60] [--whole]
+    python bench/fleet.py [--nodes 200 500 1000] [--seconds 60] [--whole] [--unpaced]
 
 Eight ranks and 131 series a node, which reports as often as the coordinator asks for. The agents
 are simulated in a process of their own; what the reports come by is a pipe, so what Ray's calls
 cost comes on top. With ``--whole`` each is measured once more with reports that contain everything,
 not only what has changed. Prints, for each number of nodes: the coordinator's share of a core, how
 many reports a second it answered, of how many bytes, and how long they waited, what a tick took at
-most, its memory at the end, what it wrote into its event log, and how long it took to name a rank
-that was stopped ten seconds before the end.
+most, the full garbage collections (with ``--unpaced`` those that Python makes by itself), its
+memory at the end, what it wrote into its event log, and how long it took to name a rank that was
+stopped ten seconds before the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import statistics
 import struct
@@ -83,18 +85,50 @@ def agents(pipe: Connection, count: int, seconds: int) -> None:
     time.sleep(1.0)
 
 
-class FleetCoordinator:
-    """What the actor does with a report, and its ticks."""
+class FullCollections:
+    """What the full collections of Python's garbage collector take, in seconds of CPU."""
 
-    def __init__(self, folder: Path, engine: Engine | None = None, *, whole: bool = False) -> None:
-        """``engine``: of an earlier one, to go on with; ``whole``: reports must come whole."""
+    def __init__(self) -> None:
+        self.took: list[float] = []
+        self._begun = 0.0
+        gc.callbacks.append(self._step)
+
+    def __str__(self) -> str:
+        longest = f", at most {1000 * max(self.took):.0f} ms" if self.took else ""
+        return f"{len(self.took)} full collections{longest}"
+
+    def _step(self, phase: str, info: dict[str, int]) -> None:
+        if info["generation"] < 2:
+            return
+        if phase == "start":
+            self._begun = time.thread_time()
+        else:
+            self.took.append(time.thread_time() - self._begun)
+
+
+class FleetCoordinator:
+    """What the actor does with a report, its ticks, and its garbage collections."""
+
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine | None = None,
+        *,
+        whole: bool = False,
+        paced: bool = True,
+    ) -> None:
+        """``engine``: of an earlier one, to go on with; ``whole``: reports must come whole;
+        ``paced``: full garbage collections are not left to Python."""
         self.whole = whole
+        self.collections = FullCollections()
         self.named_at: float | None = None
         self.cycles: list[float] = []
         self.roster = Roster(Config())
         self.loop = EngineLoop(engine or Engine(), SystemClock(), self.act, folder, 1 << 30)
         self.ticks = Loop(1.0, self.tick, name="ticks")
-        self.garbage = Loop(COLLECT_SECONDS, GarbageCollection().step, name="garbage")
+        self.garbage = (
+            Loop(COLLECT_SECONDS, GarbageCollection().step, name="garbage") if paced else None
+        )
 
     def act(self, action: AnyAction) -> None:
         """Note when the stopped rank is first named."""
@@ -142,7 +176,8 @@ class FleetCoordinator:
     def close(self) -> None:
         """Stop the ticks and the collections, and close the loop."""
         self.ticks.stop()
-        self.garbage.stop()
+        if self.garbage is not None:
+            self.garbage.stop()
         self.loop.close()
 
 
@@ -151,10 +186,13 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
-def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> None:
+def measure(
+    count: int, seconds: int, folder: Path, *, whole: bool = False, paced: bool = True
+) -> None:
     """Run ``count`` nodes for ``seconds``, and print what that takes."""
-    coordinator, waits, answered = FleetCoordinator(folder, whole=whole), [], 0
-    size = 0
+    coordinator = FleetCoordinator(folder, whole=whole, paced=paced)
+    waits: list[float] = []
+    answered = size = 0
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=agents, args=(theirs, count, seconds), daemon=True)
@@ -166,7 +204,9 @@ def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> N
         now = time.time()
         begun = begun or now
         if now - begun > WARM_SECONDS:
-            spent = spent or time.process_time()
+            if not spent:
+                spent = time.process_time()
+                coordinator.collections.took.clear()
             answered += 1
             size += len(data) - SENT.size
             waits.append(now - SENT.unpack_from(data)[0])
@@ -183,7 +223,8 @@ def measure(count: int, seconds: int, folder: Path, *, whole: bool = False) -> N
         f"{count:5} nodes{', whole' if whole else ''}: {spent / took:.3f} of a core; "
         f"{answered / took:.0f} reports/s of {size / answered:,.0f} bytes, wait "
         f"{1000 * statistics.median(waits):.1f} ms, p99 {1000 * waits[len(waits) * 99 // 100]:.0f};"
-        f" tick ≤ {1000 * max(coordinator.cycles[WARM_SECONDS:]):.0f} ms; {memory:.0f} MiB; log "
+        f" tick ≤ {1000 * max(coordinator.cycles[WARM_SECONDS:]):.0f} ms; "
+        f"{coordinator.collections}; {memory:.0f} MiB; log "
         f"{written / seconds / 1e6:.1f} MB/s; stopped rank named after "
         f"{f'{named - stopped_at:.1f} s' if named else 'more than that'}",
         flush=True,
@@ -196,13 +237,16 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 500, 1000])
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--unpaced", action="store_true")
     asked = parser.parse_args()
     runs = [(count, whole) for count in asked.nodes for whole in (False, True)[: asked.whole + 1]]
     for count, whole in runs:
         # A process of its own, whose memory is that of one fleet.
         with tempfile.TemporaryDirectory() as folder:
             run = multiprocessing.get_context("spawn").Process(
-                target=measure, args=(count, asked.seconds, Path(folder)), kwargs={"whole": whole}
+                target=measure,
+                args=(count, asked.seconds, Path(folder)),
+                kwargs={"whole": whole, "paced": not asked.unpaced},
             )
             run.start()
             run.join()

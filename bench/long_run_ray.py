@@ -4,12 +4,14 @@
 
 The actor is the real one, with all of its loops, log, history and page; only its clock is stepped,
 and the nodes are simulated ones (eight ranks and 131 series each) that Ray does not know. For the
-hour, every node reports as often as it samples, and the clock moves on once all have; reports come
-as relays hand them on, up to 64 in a call. Then the clock runs, and for ``--seconds`` agents report
-when they are due, sixteen relays four times a second each. Prints resident memory (at the end of
-the hour and of the time after it, once the allocator gives back, and at most), the bytes of series,
-the share of a core, what ``status``, ``pulse`` and ``lanes`` took, and the garbage collector's full
-collections: how many there were while the clock ran, the longest of them, and what one takes now.
+hour, every node reports as often as it samples, or less often as long as none of that will be kept,
+and the clock moves on once all have; reports come as relays hand them on, up to 64 in a call, and
+segments of the event log are long, as else packing their states would take most of the time. Then
+the clock runs, and for ``--seconds`` agents report when they are due, sixteen relays four times a
+second each. Prints resident memory (at the end of the hour and of the time after it, once the
+allocator gives back, and at most), the bytes of series, the share of a core, what the event log
+takes, what ``status``, ``pulse`` and ``lanes`` took, and the garbage collector's full collections:
+how many there were while the clock ran, the longest of them, and what one takes now.
 """
 
 from __future__ import annotations
@@ -33,12 +35,18 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import msgspec  # noqa: E402
 import ray  # noqa: E402
-from fleet import resident  # noqa: E402
+from fleet import FullCollections, resident  # noqa: E402
 from long_run import most_resident  # noqa: E402
 from nodes import PER_NODE, SimulatedNode, hardware  # noqa: E402
 
 from ray_sentinel.actors.coordinator import parts  # noqa: E402
 from ray_sentinel.actors.coordinator.actor import Coordinator  # noqa: E402
+from ray_sentinel.actors.coordinator.event_log import writer  # noqa: E402
+from ray_sentinel.actors.coordinator.event_log.log import (  # noqa: E402
+    EventLog,
+    read_header,
+    segments,
+)
 from ray_sentinel.actors.coordinator.fleet import Fleet  # noqa: E402
 from ray_sentinel.actors.coordinator.memory_guard import give_back  # noqa: E402
 from ray_sentinel.actors.hosts import RayNode  # noqa: E402
@@ -48,8 +56,12 @@ from ray_sentinel.clock import SteadyClock  # noqa: E402
 from ray_sentinel.config import Config, CoordinatorConfig  # noqa: E402
 from ray_sentinel.engine.events import AnyEvent  # noqa: E402
 
-STEP = 6
-"""Seconds between two samples of a node that reports every two seconds."""
+STEP, LONG_STEP = 6, 9
+"""Seconds between two samples of a node that reports every two seconds, and the most between two
+reports of ranks that count as watched all the time."""
+SERIES_MINUTES = 33
+"""Of which all samples are told: a little more than are kept."""
+LONG_SEGMENT = 192 << 20
 TOGETHER = CoordinatorConfig().agents_per_relay
 QUARTERS = 4
 """So often does a relay hand on what it has, each second."""
@@ -79,6 +91,11 @@ class SteppedClock:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._passed += seconds
+
+    @property
+    def runs(self) -> bool:
+        """Whether it goes on by itself."""
+        return self._running_since is not None
 
     def run(self) -> None:
         """Go on by itself from now on."""
@@ -110,27 +127,41 @@ class SimulatedFleet(Fleet):
         return len(self._there)
 
 
+class SteppedLog(EventLog):
+    """Its segments are long while the clock is stepped."""
+
+    def __init__(self, clock: SteppedClock, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self._clock = clock
+
+    @property
+    def begins(self) -> bool:
+        """Whether the next event that comes with a state begins a new segment."""
+        return super().begins and not self._goes_on
+
+    @property
+    def _over(self) -> bool:
+        return super()._over and not self._goes_on
+
+    @property
+    def _goes_on(self) -> bool:
+        return not self._clock.runs and 0 < self._size < LONG_SEGMENT
+
+
 class SteppedCoordinator(Coordinator):
     """The coordinator on a clock that is stepped."""
 
     def __init__(self, config: bytes, count: int, start: float) -> None:
         self._clock = clock = SteppedClock(start)
-        self._collected: list[float] = []
-        self._begun = 0.0
-        gc.callbacks.append(self._note)
+        self._collections = FullCollections()
+        # Made by the log's thread, some time later.
+        patch.object(writer, "EventLog", partial(SteppedLog, clock)).start()
         with (
             patch.object(parts, "Fleet", lambda *given: SimulatedFleet(count, *given[:2])),
             patch.object(parts, "SystemClock", lambda: clock),
             patch.object(parts, "resumed_clock", lambda newest, last: SteadyClock(clock)),
         ):
             super().__init__(config, "bench", os.urandom(32))
-
-    def _note(self, phase: str, info: dict[str, int]) -> None:
-        if info["generation"] == 2:
-            if phase == "start":
-                self._begun = time.process_time()
-            else:
-                self._collected.append(time.process_time() - self._begun)
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, and the disk have what it would take in this time."""
@@ -140,7 +171,7 @@ class SteppedCoordinator(Coordinator):
 
     async def run(self) -> None:
         """Let the clock run."""
-        self._collected.clear()
+        self._collections.took.clear()
         self._clock.run()
 
     async def figures(self) -> tuple[float, float]:
@@ -149,20 +180,18 @@ class SteppedCoordinator(Coordinator):
 
     async def summary(self) -> str:
         """What is printed of it at the end."""
-        seen, engine = list(self._collected), self._parts.engine
+        collected, engine = str(self._collections), self._parts.engine
         tracked = len(gc.get_objects())
-        begun = time.process_time()
+        begun = time.thread_time()
         gc.collect()
-        took = time.process_time() - begun
+        took = time.thread_time() - begun
         before = resident()
         give_back()
         return (
             f"{before:.0f} MiB, {resident():.0f} MiB once the allocator gives back, at most "
             f"{most_resident():.0f} MiB; {engine.series_bytes / 2**20:.0f} MiB of series; "
             f"{len(engine.incidents())} incidents, {engine.writer.missing} events missing in the "
-            f"log; {len(seen)} full collections"
-            + (f", at most {1000 * max(seen):.0f} ms" if seen else "")
-            + f"; one now: {1000 * took:.0f} ms, {tracked:,} objects"
+            f"log; {collected}; one now: {1000 * took:.0f} ms, {tracked:,} objects"
         )
 
 
@@ -181,15 +210,16 @@ class Agents:
         asked: dict[int, Any] = {}
         until = self._second + seconds
         while self._second < until:
-            self._second += STEP
+            step = STEP if until - self._second <= 60 * SERIES_MINUTES else LONG_STEP
+            self._second += step
             families = hardware(self._second)
-            ray.get(self._actor.advance.remote(STEP))
+            ray.get(self._actor.advance.remote(step))
             for place, group in enumerate(self._groups):
                 if place in asked:
                     self._receive(group, asked.pop(place))
                 reports = []
                 for node in group:
-                    node.pace.set_interval(STEP)
+                    node.pace.set_interval(step)
                     node.due(self._second, self._start)
                     snapshot = node.snapshot(self._second, families, start=self._start)
                     reports.append(node.report(snapshot))
@@ -244,7 +274,8 @@ def measure(count: int, minutes: float, seconds: int, folder: str) -> None:
     """Run ``count`` nodes, and print what that takes."""
     config = Config(log_dir=folder, coordinator=CoordinatorConfig(port=0))
     light = {"num_cpus": 0, "enable_task_events": False, "namespace": NAMESPACE}
-    start = time.time() - 60 * minutes
+    live_at = time.time()
+    start = live_at - 60 * minutes
     actor = (
         ray.remote(SteppedCoordinator)
         .options(name=COORDINATOR, **light)
@@ -265,12 +296,30 @@ def measure(count: int, minutes: float, seconds: int, folder: str) -> None:
         name: timed(partial(_answer, getattr(actor, name))) for name in ("status", "pulse", "lanes")
     }
     ray.get(running)
-    spent = ray.get(actor.figures.remote())[0] - spent
-    print(f"then live: {spent / (time.time() - begun):.2f} of a core; {asked}")
+    spent, took = ray.get(actor.figures.remote())[0] - spent, time.time() - begun
+    print(f"then live: {spent / took:.2f} of a core; {logged(folder, live_at)}; {asked}")
     print(ray.get(actor.summary.remote()), flush=True)
     ray.get(actor.close.remote())
     for one in (actor, agents):
         ray.kill(one)
+
+
+def logged(folder: str, since: float) -> str:
+    """What the event log takes a second, of its segments that began ``since`` and are packed."""
+    begun: list[tuple[float, Path]] = []
+    for path in reversed(segments(Path(folder, "events", "bench"))):
+        if (at := read_header(path).started_at) < since:
+            break
+        begun.append((at, path))
+    if len(begun) < 2:
+        return "no segment of the log is full"
+    size = sum(path.stat().st_size for _, path in begun[1:])
+    rate = size / (begun[0][0] - begun[-1][0])
+    kept = Config().storage.max_bytes // 4
+    return (
+        f"log {rate / 1e6:.2f} MB/s in {len(begun) - 1} segments, so that {kept >> 20} MiB are "
+        f"{kept / rate / 60:.0f} minutes"
+    )
 
 
 def _answer(method: Any) -> bytes:
