@@ -104,6 +104,7 @@ def main() -> None:
         def discovered() -> bytes:
             return msgspec.json.encode(target_groups(targets, {"job": "ray_sentinel"}))
 
+        coordinator.ticks.stop(5.0)  # one would look at the lanes, too
         fill_hour(engine)
         now, view, loop = engine.now, engine.view, coordinator.loop
         print(f"{count} nodes, {count * PER_NODE} ranks, {len(targets)} targets")
