@@ -4,12 +4,13 @@
         [--save FILE | --from FILE] [--plot docs/confidence.svg]
 
 Jobs with a known culprit are drawn, and their evidence is harmed as in real life
-(``drawn_evidence``). A verdict that names somebody is right if everybody whom it names is a culprit.
+(``drawn_evidence``). A verdict that names somebody is right if it accuses no innocent.
 Printed for each source: its verdicts in bins of 5 % of stated confidence, how many of them are
 right with a 95 % interval (Wilson), the Brier score, and how many drawn faults nobody was named
 for. A monotone map from stated to observed (isotonic regression by pooling adjacent violators) is
 fitted on the samples of even numbers and tried on those of odd ones; "others" is the same map
-fitted on all other sources, which shows whether it holds for what it has not seen.
+fitted on all other sources, which shows whether it holds for what it has not seen. The same is done
+with weights of witnesses (``witness_weights``). The plot is of the half that was held out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -29,16 +30,18 @@ from typing import NamedTuple
 import msgspec
 from drawn_evidence import SOURCES, Sample, drawn
 from reliability_plot import Point, draw
+from witness_weights import fit, sure
 
 BIN = 5
 """Per cent."""
 Z = 1.96
 """Of a 95 % interval."""
-COSTLY = {"logs": 20, "engine-ranks": 3, "engine-actors": 3}
+COSTLY = {"logs": 25, "engine-ranks": 2, "engine-actors": 4}
 """Of these sources so many times fewer are drawn: they take longest.
 """
 LEAST_SHOWN = 8
 """Fewest verdicts in a bin that is drawn."""
+WEIGHED = "verdicts that weigh evidence"
 GROUPS: dict[str, tuple[str, ...]] = {
     "what one kind of evidence says by itself": (
         "recorder: listed",
@@ -47,7 +50,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "RAS",
         "logs",
     ),
-    "verdicts that weigh evidence": (
+    WEIGHED: (
         "weighed: recorder",
         "weighed: stacks",
         "weighed: both",
@@ -164,13 +167,16 @@ def tables(found: Sequence[Numbered]) -> Iterator[str]:
         for block in bins(named):
             low, high = wilson(block.right, block.count)
             first = int(block.stated * 100 + 1e-6) // BIN * BIN
-            mark = "" if low <= block.stated <= high else "  too sure" if high < block.stated else "  too modest"  # noqa: E501
+            mark = "  too sure" if high < block.stated else "  too modest"
+            mark = "" if low <= block.stated <= high else mark
             yield (
                 f"{first:>6}-{first + BIN:<3}{block.count:>10}{block.stated:>8.0%}"
                 f"{block.observed:>8.0%}{low:>12.0%} -{high:>4.0%}{mark}"
             )
     yield ""
     yield from _scores(found, sources)
+    yield ""
+    yield from _witnesses(found)
 
 
 def _scores(found: Sequence[Numbered], sources: Sequence[str]) -> Iterator[str]:
@@ -193,6 +199,48 @@ def _scores(found: Sequence[Numbered], sources: Sequence[str]) -> Iterator[str]:
             _gap(halves[1]),
         )
         yield f"{source:<20}" + "".join(f"{value:>10.3f}" for value in values)
+
+
+def _witnesses(found: Sequence[Numbered]) -> Iterator[str]:
+    """The weights of witnesses, and how well they do where they were not fitted."""
+    told = weighed(found)
+    if not told:
+        return
+    weights = fit([one.sample for one in told if one.is_fitted])
+    yield "log-odds: " + ", ".join(f"{name} {value:.2f}" for name, value in weights.items())
+    yield f"{'Brier, held out':<20}" + "".join(f"{t:>10}" for t in ("stated", "fitted", "others"))
+    for source in dict.fromkeys(one.sample.source for one in told):
+        mine = [one.sample for one in told if one.sample.source == source and not one.is_fitted]
+        rest = [one.sample for one in told if one.sample.source != source and one.is_fitted]
+        if mine and rest:
+            values = (
+                brier(mine),
+                brier(_as_fitted(mine, weights)),
+                brier(_as_fitted(mine, fit(rest))),
+            )
+            yield f"{source:<20}" + "".join(f"{value:>10.3f}" for value in values)
+    yield _held_out(found, weights)
+
+
+def weighed(found: Sequence[Numbered]) -> list[Numbered]:
+    """Those verdicts that name somebody because of what was weighed."""
+    return [one for one in found if one.sample.named and one.sample.witnesses]
+
+
+def _as_fitted(samples: Sequence[Sample], weights: Mapping[str, float]) -> list[Sample]:
+    return [msgspec.structs.replace(one, confidence=sure(one, weights)) for one in samples]
+
+
+def _held_out(found: Sequence[Numbered], weights: Mapping[str, float]) -> str:
+    """How well weights do on the half that they were not fitted on."""
+    held = [one.sample for one in weighed(found) if not one.is_fitted]
+    told = _as_fitted(held, weights)
+    some = [one for one in told if 0.85 <= one.confidence < 0.95]
+    near = sum(one.is_right for one in some)
+    return (
+        f"{len(held)} verdicts held out: Brier score {brier(told):.3f}, off by {_gap(told):.1%} on "
+        f"average; of {len(some)} with 85 to 95 %, {near} are right"
+    )
 
 
 def _gap(samples: Sequence[Sample]) -> float:
@@ -218,20 +266,32 @@ def misses(found: Sequence[Numbered], most: int) -> Iterator[str]:
         )
 
 
+FITTED = "the same, by fitted weights of witnesses"
+
+
 def panels(found: Sequence[Numbered]) -> dict[str, dict[str, list[Point]]]:
-    """What the plot shows: the points of each source."""
-    drawn_: dict[str, dict[str, list[Point]]] = {}
+    """What the plot shows: the points of each source, of the half on which nothing was fitted."""
+    shown: dict[str, dict[str, list[Point]]] = {}
+    held = [one.sample for one in found if one.sample.named and not one.is_fitted]
     for title, sources in GROUPS.items():
-        for source in sources:
-            named = [o.sample for o in found if o.sample.source == source and o.sample.named]
-            points = [
-                Point(block.stated, block.observed, *wilson(block.right, block.count), block.count)
-                for block in bins(named)
-                if block.count >= LEAST_SHOWN
-            ]
-            if points:
-                drawn_.setdefault(title, {})[source] = points
-    return drawn_
+        shown[title] = _series(held, sources)
+    if told := weighed(found):
+        weights = fit([one.sample for one in told if one.is_fitted])
+        again = _as_fitted([one for one in held if one.witnesses], weights)
+        shown[FITTED] = _series(again, GROUPS[WEIGHED])
+    return {title: series for title, series in shown.items() if series}
+
+
+def _series(samples: Sequence[Sample], sources: Sequence[str]) -> dict[str, list[Point]]:
+    drawn_ = {}
+    for source in sources:
+        blocks = bins(one for one in samples if one.source == source)
+        drawn_[source] = [
+            Point(block.stated, block.observed, *wilson(block.right, block.count), block.count)
+            for block in blocks
+            if block.count >= LEAST_SHOWN
+        ]
+    return {source: points for source, points in drawn_.items() if points}
 
 
 def sampled(sources: Sequence[str], count: int, workers: int) -> list[Numbered]:
@@ -243,7 +303,8 @@ def sampled(sources: Sequence[str], count: int, workers: int) -> list[Numbered]:
             wanted = range(max(2, count // COSTLY.get(source, 1)))
             chunk = max(1, len(wanted) // (8 * workers))
             results = pool.map(drawn, [source] * len(wanted), wanted, chunksize=chunk)
-            mine = [Numbered(n, one) for n, some in zip(wanted, results, strict=True) for one in some]
+            told = zip(wanted, results, strict=True)
+            mine = [Numbered(n, one) for n, some in told for one in some]
             found += mine
             took = time.monotonic() - started
             print(f"{source}: {len(mine)} samples in {took:.1f} s", file=sys.stderr)

@@ -26,7 +26,7 @@ from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged  
 from ray_sentinel.evidence import flight_recorder, stacks  # noqa: E402
 from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
-from ray_sentinel.model.incident import Incident  # noqa: E402
+from ray_sentinel.model.incident import Incident, Verdict  # noqa: E402
 from ray_sentinel.model.ras import RasFacts  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
 from ray_sentinel.model.stacks import StackFact  # noqa: E402
@@ -63,8 +63,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     truth: tuple[str, ...]
     kind: str
     confidence: float
-    score: float | None = None
-    """What the confidence is of, where evidence was weighed: the least score of those named."""
+    witnesses: dict[str, float] = {}
+    """The weights that each source of evidence puts on the named one that has least, where evidence
+    was weighed."""
 
     @property
     def is_right(self) -> bool:
@@ -190,6 +191,7 @@ def _waiting_in_calls(case: fleet.Case, rng: random.Random) -> fleet.Case:
 
 
 def _stack_job(rng: random.Random) -> fleet.Case:
+    """A job whose stacks are looked at because nothing moves: it hangs."""
     faults = [fault for fault in fleet.FAULTS if fault != "healthy"]
     return _waiting_in_calls(fleet.make(rng.choice(faults), rng.randrange(1 << 30)), rng)
 
@@ -213,11 +215,11 @@ def stacks_made(number: int) -> Sample:
     )
 
 
-def _weighed(source: str, case: str, harm: str, truth: Collection[int], evidence: Any) -> Sample:
+def _weighed(
+    source: str, case: str, harm: str, truth: Collection[int], evidence: FolderEvidence
+) -> Sample:
     """What the live judge says of a folder of this evidence."""
-    judgement = judged(evidence)
-    verdict, scores = judgement.verdict, judgement.scores
-    accused = scores.named() if verdict.culprits and scores is not None else []
+    verdict = judged(evidence).verdict
     return Sample(
         source=source,
         case=case,
@@ -226,8 +228,30 @@ def _weighed(source: str, case: str, harm: str, truth: Collection[int], evidence
         truth=tuple(sorted(map(str, truth))),
         kind=verdict.kind,
         confidence=verdict.confidence,
-        score=min(map(scores.score, accused)) if accused and scores is not None else None,
+        witnesses=_witnesses(verdict),
     )
+
+
+KNOWN_PLACE, UNKNOWN_PLACE = "known place", "unknown place"
+"""Stacks are two witnesses: a rank at a place that waits for nobody, and one in code that no table
+knows, which may wait there without a frame that says so."""
+
+
+def _witnesses(verdict: Verdict) -> dict[str, float]:
+    """The weights by witness of the culprit that has least; empty if nothing was weighed."""
+    stands = {fact.rank.rank: fact for fact in reversed(verdict.stacks) if fact.rank is not None}
+    found: list[dict[str, float]] = []
+    for culprit in verdict.culprits:
+        fact = stands.get(culprit.rank) if culprit.rank is not None else None
+        elsewhere = fact is not None and fact.waits_for_others is False
+        weights: dict[str, float] = {}
+        for item in verdict.evidence:
+            if item.rank == culprit.rank and item.weight:
+                place = KNOWN_PLACE if elsewhere else UNKNOWN_PLACE
+                witness = place if item.source == "stacks" else item.source
+                weights[witness] = weights.get(witness, 0.0) + item.weight
+        found.append(weights)
+    return min(found, key=lambda weights: sum(weights.values()), default={})
 
 
 def weighed_stacks(number: int) -> Sample:
@@ -269,6 +293,8 @@ def _polled(rng: random.Random) -> tuple[RasJob, str, set[int], RasFacts, str]:
     nodes, per_node, layout = rng.choice(RAS_LAYOUTS)
     if fault == "chain":
         nodes, layout = max(nodes, 2), "tp"
+    elif fault == "half gone":
+        per_node = max(per_node, 4)  # of two, it would be both
     job = RasJob(rng.randrange(1 << 30), nodes, per_node, layout)
     job.run(rng.randrange(20, 200))
     truth = _break(job, fault, rng)
@@ -465,6 +491,7 @@ def _of_engine(
             truth=tuple(sorted(truth)),
             kind=one.kind if one is not None else "none",
             confidence=verdict.confidence if verdict else 0.0,
+            witnesses=_witnesses(verdict) if verdict else {},
         )
 
 
@@ -493,9 +520,9 @@ def engine_actors(number: int) -> Iterator[Sample]:
         story.call(main, first, "generate")
     elif fault == "circle":
         for one, other in ((first, second), (second, first)):
-            one.begins("generate", story.now, ray_story.GETS)
-            story.call(one, other, "weights", "queued")
-        story.call(main, first, "generate")
+            one.begins("ask", story.now, ray_story.GETS)
+            story.call(main, one, "ask")
+            story.call(one, other, "answer", "queued")
         truth.add(f"Rollout {second.number}")
     elif fault == "driver":
         main.stack = ray_story.SLEEPS

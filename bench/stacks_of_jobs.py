@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +34,7 @@ C10D = {
     "all_to_all": "all_to_all_single",
 }
 """PyTorch's functions, where they are not called like the operation."""
+WAIT = "c10d::Work::wait (libtorch_cpu.so)"
 MAIN = ("train_step (train.py:210)", "main (train.py:400)", "<module> (train.py:450)")
 BARRED = "py-spy may not look (ptrace): allow it by ..."
 
@@ -75,26 +76,31 @@ def own_place(flavour: str, look: int) -> Place:
     }[flavour]
 
 
-FLAVOURS = ("sleep", "loop", "works", "input", "lock", "storage", "network", "compile", "ray",
-            "stopped", "blocked")  # fmt: skip
+FLAVOURS = ("sleep", "sleep", "sleep", "loop", "works", "input", "lock", "storage", "network",
+            "compile", "ray", "stopped", "blocked")  # fmt: skip
+"""Often it is code of the user's own, in which Python's frames show no known function."""
+PIPELINES = ("pipeline.py", "megatron/core/pipeline_parallel/p2p_communication.py")
+"""The program's own code of transfers, or a library's, which is known."""
 
 
-def _in_call(todo: Todo) -> Place:
+def _in_call(todo: Todo, pipeline: str) -> Place:
     """Inside a call, at the line from which it is made."""
     described = todo.group.partition("/")[0]
     phase = "optimize" if described.startswith("DATA") else "layer"
     line = 10 + zlib.crc32(f"{described}/{todo.op}/{todo.numel // 1000}".encode()) % 300
     if todo.op == "batch":
         # The wait for transfers is C++: Python's frames end in the program.
-        return Place((f"exchange (pipeline.py:{line})",), ("c10d::Work::wait (libtorch_cpu.so)",))
+        return Place((f"_communicate ({pipeline}:{line})",), (WAIT,))
     function = C10D.get(todo.op, todo.op)
-    outer = f"exchange (pipeline.py:{line})" if todo.op in TRANSFERS else f"{phase} (model.py:{line})"
+    outer = f"{phase} (model.py:{line})"
+    if todo.op in TRANSFERS:
+        outer = f"_communicate ({pipeline}:{line})"
     frames = (
         f"{function} (torch/distributed/distributed_c10d.py:{2000 + len(function) * 37})",
         "wrapper (torch/distributed/c10d_logger.py:83)",
         outer,
     )
-    return Place(frames, ("c10d::Work::wait (libtorch_cpu.so)",))
+    return Place(frames, (WAIT,))
 
 
 ITEM = Place(
@@ -115,26 +121,21 @@ def place_of(case: Case, rank: int, flavour: str, look: int) -> Place:
         return own_place("input" if outside else flavour, look)
     if not made:
         return Place(("init_process_group (torch/distributed/distributed_c10d.py:1700)",))
-    last = made[-1]
+    last, pipeline = made[-1], PIPELINES[job.shape.world % 3 == 0 or case.axes.layers > 1]
     site = last.todo
     if case.fault in ("op", "size", "dtype"):
         # A call that is made wrongly stands where the right one would.
         site = build(case.axes).todo[rank][len(made) - 1]
-        site = msgspec_like(site, last.todo)
+        site = replace(site, op=last.todo.op)
     if not last.launched:
-        return _in_call(site)._replace(native=ENQUEUES)
+        return _in_call(site, pipeline)._replace(native=ENQUEUES)
     if job.depth == 1 and last.end == NEVER:
-        return _in_call(site)
+        return _in_call(site, pipeline)
     if last.todo.blocks and last.seen == NEVER:
-        return ITEM if last.todo.op != "barrier" else _in_call(site)
+        return ITEM if last.todo.op != "barrier" else _in_call(site, pipeline)
     if len(made) < len(calls):
-        return _in_call(calls[len(made)])._replace(native=ENQUEUES)
+        return _in_call(calls[len(made)], pipeline)._replace(native=ENQUEUES)
     return LEFT
-
-
-def msgspec_like(site: Todo, made: Todo) -> Todo:
-    """The call as it should have been, under the operation that was made."""
-    return Todo(site.group, made.op, site.stream, site.numel, site.dtype, site.peer, site.parts)
 
 
 def text_of(rank: int, place: Place, native: bool) -> str:
@@ -153,9 +154,10 @@ def looks_at(case: Case, rng: random.Random) -> tuple[list[list[StackFact]], str
     """One look or two at a job's ranks, and what was not to be seen."""
     world, harm = case.job.shape.world, rng.choice(STACK_HARMS)
     flavours = [rng.choice(FLAVOURS) for _ in range(world)]
-    native = {rank for rank in range(world) if rng.random() < 0.9}
-    if rng.random() < 0.6:
-        native = set()
+    # One tool looks at all, or a better one fails for some.
+    native = set(range(world)) if rng.random() < 0.5 else set()
+    if native and rng.random() < 0.3:
+        native -= set(rng.sample(range(world), max(1, world // 5)))
     culprit = rng.choice(sorted(case.culprits)) if case.culprits else rng.randrange(world)
     who = culprit if "culprit" in harm else rng.randrange(world)
     gone = {who} if harm.endswith("missing") else set()
@@ -171,14 +173,14 @@ def looks_at(case: Case, rng: random.Random) -> tuple[list[list[StackFact]], str
             if harm.endswith("unreadable") and rank == who:
                 facts.append(_fact(rank, error=BARRED))
                 continue
-            text = text_of(rank, place_of(case, rank, flavours[rank], look), rank in native)
+            place = place_of(case, rank, flavours[rank], look)
+            text = text_of(rank, place, rank in native)
             if harm == "cut" and rng.random() < 0.3:
                 text = text[: int(len(text) * rng.uniform(0.3, 1.0))]
-            state = place_of(case, rank, flavours[rank], look).state
-            facts.append(_read(rank, text, bool(rank in native), state))
+            facts.append(_read(rank, text, place.state))
         rounds.append(facts)
     style = "calls wait" if case.job.depth == 1 else "calls return"
-    tool = "native" if native else "Python"
+    tool = "Python" if not native else "native" if len(native) == world else "native for most"
     return rounds, f"{harm}, {count} look{'s' * (count > 1)}, {tool}, {style}"
 
 
@@ -190,8 +192,8 @@ def _fact(rank: int, **fields: str) -> StackFact:
     return StackFact(process=_process(rank), rank=RankId("job", 0, rank), **fields)  # type: ignore[arg-type]
 
 
-def _read(rank: int, text: str, native: bool, state: str) -> StackFact:
-    traces: Sequence = parse(text.encode(), _process(rank))
+def _read(rank: int, text: str, state: str) -> StackFact:
+    traces = parse(text.encode(), _process(rank))
     if not traces:
         return _fact(rank, error="nothing could be read")
     named = [msgspec.structs.replace(one, rank=RankId("job", 0, rank)) for one in traces]
