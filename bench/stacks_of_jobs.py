@@ -116,7 +116,7 @@ def place_of(case: Case, rank: int, flavour: str, look: int) -> Place:
     """Where a rank of a job that has come to its standstill stands."""
     job = case.job
     made, calls, fault = job.made[rank], job.shape.todo[rank], job.faults.get(rank)
-    if fault is not None and fault.kind == "host" and len(made) >= fault.at:
+    if fault is not None and fault.kind == "host" and rank in job.hit:
         outside = case.fault == "outside"
         return own_place("input" if outside else flavour, look)
     if not made:
