@@ -16,26 +16,20 @@ with weights of witnesses (``witness_weights``). The plot is of the half that wa
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
-from drawn_evidence import SOURCES, Sample, drawn
+from drawn_evidence import SOURCES, drawn
+from reliability import BIN, bins, brier, calibrated, gap, isotonic, wilson
 from reliability_plot import Point, draw
+from samples_of_verdicts import Sample
 from witness_weights import fit, sure
 
-BIN = 5
-"""Per cent."""
-Z = 1.96
-"""Of a 95 % interval."""
 COSTLY = {"logs": 25, "engine-ranks": 2, "engine-actors": 4}
 """Of these sources so many times fewer are drawn: they take longest.
 """
@@ -72,80 +66,6 @@ class Numbered(msgspec.Struct, frozen=True):
     def is_fitted(self) -> bool:
         """Whether it is of the half that a map is fitted on."""
         return self.number % 2 == 0
-
-
-class Block(NamedTuple):
-    """Verdicts of like confidence: their number, their mean confidence, and how many are right."""
-
-    count: int
-    stated: float
-    right: float
-
-    @property
-    def observed(self) -> float:
-        """The share that is right."""
-        return self.right / self.count
-
-
-def wilson(right: float, count: int) -> tuple[float, float]:
-    """The interval (0..1) in which the true share lies with 95 %."""
-    if not count:
-        return 0.0, 1.0
-    share, extra = right / count, Z * Z / count
-    middle = (share + extra / 2) / (1 + extra)
-    half = Z / (1 + extra) * math.sqrt(share * (1 - share) / count + extra / (4 * count))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def brier(samples: Sequence[Sample], told: Callable[[float], float] = lambda x: x) -> float:
-    """The mean squared difference of confidence and truth: 0 is perfect, 0.25 says nothing."""
-    return sum((told(one.confidence) - one.is_right) ** 2 for one in samples) / len(samples)
-
-
-def bins(samples: Iterable[Sample]) -> list[Block]:
-    """Verdicts in bins of stated confidence."""
-    found = []
-    ordered = sorted(samples, key=lambda one: one.confidence)
-    for _, some in groupby(ordered, key=lambda one: int(one.confidence * 100 + 1e-6) // BIN):
-        found.append(_block(list(some)))
-    return found
-
-
-def _block(some: Sequence[Sample]) -> Block:
-    stated = sum(one.confidence for one in some) / len(some)
-    return Block(len(some), stated, sum(one.is_right for one in some))
-
-
-def isotonic(samples: Iterable[Sample]) -> list[Block]:
-    """The monotone steps that fit best, by pooling adjacent violators."""
-    ordered = sorted(samples, key=lambda one: one.confidence)
-    pooled: list[Block] = []
-    for _, some in groupby(ordered, key=lambda one: one.confidence):
-        block = _block(list(some))
-        while pooled and pooled[-1].observed >= block.observed:
-            last = pooled.pop()
-            count = last.count + block.count
-            stated = (last.stated * last.count + block.stated * block.count) / count
-            block = Block(count, stated, last.right + block.right)
-        pooled.append(block)
-    return pooled
-
-
-def calibrated(steps: Sequence[Block]) -> Callable[[float], float]:
-    """The map that the steps make: straight between their middles, and no share is quite 0 or 1."""
-    places = [block.stated for block in steps]
-    values = [(block.right + 1) / (block.count + 2) for block in steps]
-
-    def told(confidence: float) -> float:
-        at = bisect_left(places, confidence)
-        if at == 0:
-            return values[0]
-        if at == len(places):
-            return values[-1]
-        share = (confidence - places[at - 1]) / (places[at] - places[at - 1])
-        return values[at - 1] + share * (values[at] - values[at - 1])
-
-    return told
 
 
 def tables(found: Sequence[Numbered]) -> Iterator[str]:
@@ -196,7 +116,7 @@ def _scores(found: Sequence[Numbered], sources: Sequence[str]) -> Iterator[str]:
             brier(halves[1]),
             brier(halves[1], overall),
             brier(halves[1], unseen),
-            _gap(halves[1]),
+            gap(halves[1]),
         )
         yield f"{source:<20}" + "".join(f"{value:>10.3f}" for value in values)
 
@@ -238,14 +158,9 @@ def _held_out(found: Sequence[Numbered], weights: Mapping[str, float]) -> str:
     some = [one for one in told if 0.85 <= one.confidence < 0.95]
     near = sum(one.is_right for one in some)
     return (
-        f"{len(held)} verdicts held out: Brier score {brier(told):.3f}, off by {_gap(told):.1%} on "
+        f"{len(held)} verdicts held out: Brier score {brier(told):.3f}, off by {gap(told):.1%} on "
         f"average; of {len(some)} with 85 to 95 %, {near} are right"
     )
-
-
-def _gap(samples: Sequence[Sample]) -> float:
-    """By how much stated confidence is off on average (0..1)."""
-    return sum(b.count * abs(b.stated - b.observed) for b in bins(samples)) / len(samples)
 
 
 def misses(found: Sequence[Numbered], most: int) -> Iterator[str]:

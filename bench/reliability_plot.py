@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 COLOURS = ("#1f6feb", "#d9622b", "#2da44e", "#8250df", "#bf8700", "#cf222e")
-SIDE = 300
+SIDE = 240
 """Pixels of a panel's square."""
-LEFT, TOP, GAP, BELOW = 44, 26, 60, 40
+LEFT, TOP, GAP, BELOW = 44, 26, 30, 40
 LINE = 15
 """Pixels of a line of the legend."""
 STYLE = (

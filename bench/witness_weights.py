@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from drawn_evidence import KNOWN_PLACE, UNKNOWN_PLACE, Sample
+from samples_of_verdicts import KNOWN_PLACE, UNKNOWN_PLACE, Sample
 
 WITNESSES = ("flight-recorder", KNOWN_PLACE, UNKNOWN_PLACE, "nccl-ras", "process", "exit")
 NOT_DRAWN = 0.45
