@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +107,11 @@ class ExporterProcess:
     def fill(self, series: int) -> None:
         """Add series until ``series`` are served."""
         self._write([])
-        own = self._until(lambda count: count > 20)
+        own = self.until(lambda count: count > 20)
         self._write(
             [f'bench_value{{device="card{i}",port="1"}} {i}.5' for i in range(series - own)]
         )
-        self._until(lambda count: abs(count - series) <= series // 50)
+        self.until(lambda count: abs(count - series) <= series // 50)
 
     def wedge(self) -> None:
         """Have it read from a FIFO to which nobody writes."""
@@ -122,7 +122,9 @@ class ExporterProcess:
         part.write_text("\n".join(["# TYPE bench_value gauge", *lines, ""]))
         part.rename(self._file)
 
-    def _until(self, wanted: Any) -> int:
+    def until(self, wanted: Callable[[int], bool]) -> int:
+        """Scrape until the number of series is ``wanted``, and return it. Raises SystemExit if it
+        is not within a minute."""
         end = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -187,7 +189,7 @@ def _floor(size: int) -> Iterator[ExporterProcess]:
     port = _free_port()
     with _running([sys.executable, "-c", FLOOR, str(port), str(size)]) as process:
         server = ExporterProcess(process, port, Path())
-        server._until(lambda count: True)
+        server.until(lambda count: True)
         yield server
 
 

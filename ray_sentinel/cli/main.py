@@ -51,7 +51,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
             module.add_arguments(sub)
-            sub.set_defaults(_run=module.run)
+            sub.set_defaults(run_command=module.run)
             parser.entries.append(CommandEntry(module.GROUP, name, module.HELP, module.EXAMPLE))
     return parser
 
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if only != "run":  # its words are another program's
             _refuse_empty(arguments)
-        code = int(args._run(args))
+        code = int(args.run_command(args))
         _flush()
         return code
     except SentinelError as error:

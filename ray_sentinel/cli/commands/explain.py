@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(sub)
-        sub.set_defaults(_explain=module.run)
+        sub.set_defaults(run_explainer=module.run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the explainer that was asked for."""
-    return int(args._explain(args))
+    return int(args.run_explainer(args))
