@@ -25,7 +25,8 @@ PASSED_WEIGHT = 0.45
 SAID_BONUS = 0.1
 """What is added to the weight of an answer that the log's own words point to."""
 IDLE_PERCENT = 10.0
-"""Per cent of GPU utilisation that setting up a job takes at most; above it, a GPU has worked."""
+"""Per cent of GPU utilisation that setting up a job takes at most; above it, a GPU has worked. More
+than GPU_IDLE: loading weights and warming up run a few kernels."""
 LEAD_SECONDS = 1800.0
 """Seconds read before an explicit window, so that usual levels can be learned."""
 

@@ -11,7 +11,7 @@ comparison needs peers or a history, an absolute limit ignores the load.
 
 The values here say from where on a device, a host or a network is in trouble. How a reader detects
 that stays with the reader: over how much time it smooths, how many samples or peers it needs, how
-far a level must exceed its own noise, which level means work or rest.
+far a level must exceed its own noise, which level of what it smoothed means work or rest.
 """
 
 from __future__ import annotations
@@ -214,6 +214,14 @@ GPU_UNDERUSED = Threshold(
     comparison="<",
     phrase="GPUs wait for input or for each other while they train",
     source="reasoning: kernels follow each other in a training that nothing holds up",
+)
+GPU_AT_WORK = Threshold(
+    families=("hw_gpu_utilization_ratio",),
+    unit="0 to 1",
+    limit=0.3,
+    phrase="at work, so that its power and clocks can be compared",
+    source="reasoning: far above what display servers and monitors make; a live job that waits for "
+    "its input half of the time still has it",
 )
 GPU_IDLE = Threshold(
     families=("hw_gpu_utilization_ratio",),

@@ -33,7 +33,8 @@ from ray_sentinel.model.thresholds import (
 SMOOTH_SECONDS = 60.0
 """Seconds over which medians are taken: one late cell is not a drift."""
 RESTING_UTILISATION = 20.0
-"""Per cent of utilisation below which a GPU has nothing to do."""
+"""Per cent of utilisation below which a GPU has nothing to do. Lower than GPU_AT_WORK: a cell of an
+archive averages the pauses of a step, a save or an evaluation in."""
 WARM_UP_SECONDS = 120.0
 """Seconds after a rest for which a card's temperature does not yet follow its load."""
 ALL = 0.8

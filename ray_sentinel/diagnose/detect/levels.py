@@ -22,7 +22,8 @@ from ray_sentinel.diagnose.series import Floats
 State = Literal["working", "computing", "waiting", "resting", "gone", "unclear"]
 """What a GPU does during a stall; "computing" is work at less power than the training's."""
 HIGH_UTILISATION = 60.0
-"""Per cent of utilisation above which a GPU has entered a kernel."""
+"""Per cent of utilisation above which a GPU has entered a kernel and stays in it. No limit of the
+table: a polling loop shows 100 %, from which an average over the edges of the stall takes away."""
 WORK_SHARE = 0.6
 """Share of a GPU's power at work below which it does not work, where no idle level below that was
 seen."""

@@ -15,6 +15,7 @@ from ray_sentinel.engine.telemetry.alert_rules import GpuAlertRule, GpuSeen, Wat
 from ray_sentinel.engine.telemetry.series import median
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import (
+    GPU_AT_WORK,
     GPU_CLOCK_BELOW_PEERS,
     GPU_HOTTER_THAN_PEERS,
     GPU_POWER_BELOW_PEERS,
@@ -25,8 +26,6 @@ LEAST_PEERS = 3
 """Fewest other GPUs from which there is a usual value."""
 STEADY = 0.8
 """Share of a window's samples that must lie on the same side: one noisy sensor is no outlier."""
-AT_WORK = 0.3
-"""Utilisation (0 to 1) from which a GPU is at work at all."""
 
 
 class OutlierRule(GpuAlertRule):
@@ -54,7 +53,7 @@ class OutlierRule(GpuAlertRule):
             if series is None or not series.covers(now, seconds):
                 continue
             use = part.utilisation(place, seconds)
-            if use is not None and use < AT_WORK:
+            if use is not None and use < GPU_AT_WORK.limit:
                 continue
             yield GpuSeen(job.key, node_id, index, median(series.within(now, seconds)))
 

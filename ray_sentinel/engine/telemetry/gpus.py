@@ -15,7 +15,7 @@ import msgspec
 
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.telemetry.series import NodeTelemetry
-from ray_sentinel.model.thresholds import GPU_IDLE
+from ray_sentinel.model.thresholds import GPU_AT_WORK, GPU_IDLE
 
 POWER = "hw_gpu_power_watts"
 UTILISATION = "hw_gpu_utilization_ratio"
@@ -24,7 +24,8 @@ WINDOW = 20.0
 LEARN = 0.1
 """Share of one look in what is learned."""
 BUSY = 0.9
-"""Utilisation (0 to 1) from which a GPU works, or waits actively."""
+"""Utilisation (0 to 1) from which a GPU works, or polls for its peers. Higher than GPU_AT_WORK: a
+loop that polls leaves no pause in ``WINDOW``, while work leaves some."""
 IDLE = GPU_IDLE.limit
 """Utilisation (0 to 1) up to which a GPU does nothing."""
 WAIT_SHARE = 0.4
@@ -99,7 +100,7 @@ class GpuLevels(msgspec.Struct):
                 continue
             if use <= IDLE:
                 self.rest[key] = min(power, self.rest.get(key, power))
-            elif working and use >= 0.3:
+            elif working and use >= GPU_AT_WORK.limit:
                 old = self.work.get(key)
                 self.work[key] = power if old is None else old + LEARN * (power - old)
 
