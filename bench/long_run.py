@@ -37,7 +37,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (
 )
 from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.actors.coordinator.history import wanted
-from ray_sentinel.actors.coordinator.memory_guard import give_back
+from ray_sentinel.actors.coordinator.memory_guard import return_free_memory
 from ray_sentinel.actors.messages import AgentReport, Receipt, unpack
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.config import Config, CoordinatorConfig
@@ -134,7 +134,7 @@ def measure(count: int, minutes: float, folder: Path) -> None:
     run.nodes.clear()
     gc.collect()
     before = resident()
-    give_back()
+    return_free_memory()
     print(
         f"{count} nodes, {minutes:.0f} minutes in {took:.0f} s: {before:.0f} MiB, "
         f"{resident():.0f} MiB where the allocator gives back, at most {most_resident():.0f} MiB; "

@@ -113,14 +113,14 @@ def run(
     if drain_bad_nodes:
         _check_cluster(task.environ.get("RAY_ADDRESS", ""))
 
-    def tell(text: str) -> None:
+    def say_masked(text: str) -> None:
         if say is not None:
             say(mask(text))
 
-    where = watched_page(page, settings, task.environ, tell)
+    where = watched_page(page, settings, task.environ, say_masked)
     told = notifier or Notifier(settings_of(settings.notify))
     reader = RecordReader(None)
-    known = JobName(name, where, tell, task.folder / "page_name")
+    known = JobName(name, where, say_masked, task.folder / "page_name")
     parts = Parts(
         explain=explain,
         scan=scan_checkpoints,
@@ -128,7 +128,7 @@ def run(
         capture=lambda state, folder, why: capture(settings, state, folder, why),
         steps=lambda attempt: last_step(reader, known.last, attempt),
         clear=CleanupCheck(task.argv, task.environ, lambda: known.last, where).problem,
-        say=tell,
+        say=say_masked,
         notify=lambda event, text: told.notify(run_notice(name, event, text)),
         drain=(lambda node: drain(node, task.environ)) if drain_bad_nodes else None,
     )

@@ -54,7 +54,7 @@ class WatchedPage:
         except UnreachableError as error:
             self._client = None  # it may be another one next time
             if isinstance(error, UnprovenError | NoTokenError):
-                self._say_once(str(error))
+                self._report_once(str(error))
             raise
 
     def _named(self) -> PageClient:
@@ -66,16 +66,18 @@ class WatchedPage:
         there."""
         entries, problems = pages()
         for problem in problems:
-            self._say_once(problem)
+            self._report_once(problem)
         fitting = best(entries, self._environ.get("RAY_ADDRESS", ""), self._port)
         if not fitting:
             raise UnreachableError("no coordinator of this user serves a page on this machine")
         if len(fitting) > 1:
             urls = ", ".join(entry.url for entry in fitting)
-            self._say_once(f"{len(fitting)} pages are served here, and the first is asked: {urls}")
+            self._report_once(
+                f"{len(fitting)} pages are served here, and the first is asked: {urls}"
+            )
         return PageClient(fitting[0].url, fitting[0].credential())
 
-    def _say_once(self, text: str) -> None:
+    def _report_once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             self._say(text)

@@ -112,9 +112,9 @@ class TensorboardCollector(Collector):
         for folder in sorted(found - self._runs.keys()):
             self.log.info("following the event files in %s", clean(str(folder)))
             self._runs[folder] = EventFileRun(folder, time.monotonic())
-        self._let_go(self._runs.keys() - found)
+        self._drop_runs(self._runs.keys() - found)
 
-    def _let_go(self, over: set[Path]) -> None:
+    def _drop_runs(self, over: set[Path]) -> None:
         oldest = sorted(over, key=lambda folder: (self._runs[folder].followed.written, folder))
         for folder in oldest[: max(0, len(self._runs) - MAX_RUNS)]:
             del self._runs[folder]

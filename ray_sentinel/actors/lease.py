@@ -90,7 +90,7 @@ class Lease:
         with self._lock:
             self._ended = True
             self._renew()
-            self._let_go()
+            self._release()
 
     def status(self) -> os.stat_result | None:
         """The file status of the lease when it was last written: its owner is this user, its time
@@ -108,7 +108,7 @@ class Lease:
         )
         data = msgspec.json.encode(text) + b"\n"
         try:
-            self._hold()
+            self._acquire()
             os.pwrite(self._file, data, 0)
             os.ftruncate(self._file, len(data))
             self._problem = ""
@@ -117,18 +117,18 @@ class Lease:
             if problem != self._problem:
                 log.warning("%s", problem)
             self._problem = problem
-            self._let_go()
+            self._release()
 
-    def _hold(self) -> None:
+    def _acquire(self) -> None:
         if self._file >= 0 and os.fstat(self._file).st_nlink == 0:
-            self._let_go()  # somebody removed it
+            self._release()  # somebody removed it
         if self._file < 0:
             keep_private(self.folder)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
             self._file = os.open(self._path, flags, FILE_MODE)
         _locked(self._file)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._file)

@@ -100,7 +100,7 @@ def connections_of(processes: Sequence[ProcessId]) -> tuple[Connection, ...]:
             asked_at=None if (awaits := wanted[inode].awaits) is None else now - awaits,
         )
         for stat in (stats.values() if wanted else ())
-        if (above := _looked_at(stat, stats, looked_at)) is not None
+        if (above := _listed_ancestor(stat, stats, looked_at)) is not None
         for inode in _inodes(stat.pid)
         if inode in wanted
     )
@@ -113,7 +113,7 @@ def _network() -> str:
     return f"{boot_id()} {os.readlink('/proc/self/ns/net')}"
 
 
-def _looked_at(
+def _listed_ancestor(
     stat: Stat, stats: Mapping[int, Stat], looked_at: Mapping[int, ProcessId]
 ) -> ProcessId | None:
     """The process itself, or the nearest one above it that is looked at. Ray's own processes do not

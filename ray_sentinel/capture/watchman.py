@@ -34,7 +34,7 @@ def state_and_tracer(pid: int, start: int) -> tuple[str, bool] | None:
     return fields[0].decode(), traced
 
 
-def let_run(pid: int, start: int) -> bool:
+def continue_untraced(pid: int, start: int) -> bool:
     """Continue the process if it stays stopped though nobody traces it. Returns whether it did."""
     continued = False
     end = time.monotonic() + PATIENCE
@@ -84,7 +84,7 @@ def main(pid: int, start: int) -> None:
     except OSError:
         said = b""
     if not said:
-        let_run(pid, start)
+        continue_untraced(pid, start)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from itertools import pairwise
 from types import ModuleType
 
 from ray_sentinel.cli import commands
-from ray_sentinel.cli.output import forgive, print_error
+from ray_sentinel.cli.output import escape_unencodable, print_error
 from ray_sentinel.cli.overview import CommandEntry, OverviewParser, unknown
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.version import __version__
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:  # closed by whoever started us: nobody reads the answer, its code counts
         sys.stdout = io.StringIO()
-    forgive((sys.stdout, sys.stderr))
+    escape_unencodable((sys.stdout, sys.stderr))
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
     if only is None and arguments and not arguments[0].startswith("-"):
         return _failed(unknown(arguments[0], command_modules()), UsageError.exit_code)
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our output (head, less) has gone: nothing is wrong.
-        _let_go()
+        _discard_output()
         return 0
     except OSError as error:
         # What no command expects of a disk or a file: full, gone meanwhile, not ours to read.
@@ -104,7 +104,7 @@ def _failed(message: str, code: int, *, as_json: bool = False) -> int:
         print_error(message, as_json=as_json)
         _flush()
     except OSError:
-        _let_go()  # nobody reads it, or there is no room for it
+        _discard_output()  # nobody reads it, or there is no room for it
     return code
 
 
@@ -113,7 +113,7 @@ def _flush() -> None:
     sys.stdout.flush()
 
 
-def _let_go() -> None:
+def _discard_output() -> None:
     """Discard what is still to be written."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # no stream, or none of a file
         nowhere = os.open(os.devnull, os.O_WRONLY)

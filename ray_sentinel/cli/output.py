@@ -21,12 +21,12 @@ __all__ = [
     "Printer",
     "clean",
     "console",
-    "forgive",
+    "escape_unencodable",
     "json_text",
     "print_error",
     "print_json",
     "print_json_line",
-    "speaker",
+    "text_printer",
     "write_report",
 ]
 
@@ -56,7 +56,7 @@ def json_text(value: Any, *, in_order: bool = False, indent: int = 2) -> str:
 
 
 def _write_json(text: str) -> None:
-    sys.stdout.write((CONTROL if _takes_all() else _NOT_ASCII).sub(_escaped, text) + "\n")
+    sys.stdout.write((CONTROL if _stdout_is_utf8() else _NOT_ASCII).sub(_escaped, text) + "\n")
 
 
 def write_report(path: Path, text: str) -> None:
@@ -67,7 +67,7 @@ def write_report(path: Path, text: str) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _takes_all() -> bool:
+def _stdout_is_utf8() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
@@ -77,7 +77,7 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def forgive(streams: Iterable[Any]) -> None:
+def escape_unencodable(streams: Iterable[Any]) -> None:
     """Make a stream write characters outside its encoding as escapes, so that an arrow costs no
     answer."""
     for stream in streams:
@@ -99,14 +99,14 @@ class Printer(Protocol):
     def __call__(self, text: str, style: str = "") -> None: ...
 
 
-def speaker() -> Printer:
+def text_printer() -> Printer:
     """A function that prints texts on stdout, without control characters."""
     shown = console()
 
-    def say(text: str, style: str = "") -> None:
+    def print_text(text: str, style: str = "") -> None:
         shown.print(clean(text), style=style or None, soft_wrap=True)
 
-    return say
+    return print_text
 
 
 def print_error(message: str, *, as_json: bool = False) -> None:

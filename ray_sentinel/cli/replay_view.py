@@ -18,7 +18,7 @@ from ray_sentinel.actors.coordinator.event_log.replay import (
     recorded_logs,
 )
 from ray_sentinel.cli.named_paths import is_folder
-from ray_sentinel.cli.output import Printer, print_json, speaker
+from ray_sentinel.cli.output import Printer, print_json, text_printer
 from ray_sentinel.cli.weighing import Weighing, print_weighing, weighing
 from ray_sentinel.config import Config
 from ray_sentinel.errors import InputError, UsageError
@@ -190,7 +190,7 @@ def _as_dict(results: list[Replay], problems: list[str], *, why: bool) -> dict[s
 
 
 def _print(results: list[Replay], problems: list[str], *, why: bool) -> None:
-    say = speaker()
+    say = text_printer()
     for result in results:
         say(
             f"{result.folder}: {result.events} events, {_moment(result.begin)} to "

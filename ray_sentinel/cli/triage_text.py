@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from ray_sentinel.cli.output import console, speaker
+from ray_sentinel.cli.output import console, text_printer
 from ray_sentinel.model.triage import LogCulprit, LogLine, Triage
 
 _COLOURS = {
@@ -20,7 +20,7 @@ def print_triage(answer: Triage) -> None:
     """Print the answer, the evidence and the next steps."""
     from rich.text import Text
 
-    say = speaker()
+    say = text_printer()
     head = Text(answer.kind, style=f"bold {_COLOURS.get(answer.kind, 'red')}")
     head.append(f"  ({answer.outcome}, confidence {answer.confidence:.0%})", style="dim")
     console().print(head)

@@ -59,7 +59,7 @@ class JobExits(msgspec.Struct):
     def record(self, exit_: Exit, at: float) -> bool:
         """Record that a process ended at ``at``. Returns False if that is known already."""
         process = exit_.rank.process
-        if process in self.told and not self._says_more(exit_):
+        if process in self.told and not self._adds_status(exit_):
             return False
         self.told[process] = at
         self.since = [(when, old) for when, old in self.since if old.rank.process != process]
@@ -67,7 +67,7 @@ class JobExits(msgspec.Struct):
         self.since.sort(key=lambda pair: (pair[0], pair[1].order))
         return True
 
-    def _says_more(self, exit_: Exit) -> bool:
+    def _adds_status(self, exit_: Exit) -> bool:
         """Whether a report of a known exit says more. A second agent on a machine may report a rank
         that is not its own, without a status; the agent that watched it reports how it ended."""
         if exit_.code is None and exit_.signal is None:
@@ -89,7 +89,7 @@ class JobExits(msgspec.Struct):
                 changed.append(told)
         return changed
 
-    def forgive(self) -> None:
+    def mark_explained(self) -> None:
         """Mark the exits that a closed incident explained, so that they are not raised again."""
         self.since.clear()
 
@@ -300,11 +300,11 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             doing = "step" if self.training() else "startup"
             self.lanes.record(live, self.pace.usual or 0.0, doing, now)
             self.ended_at = None
-            self._let_go_of_exits(now)
+            self._drop_old_exits(now)
         elif self.ranks and self.ended_at is None:
             self.ended_at = now
 
-    def _let_go_of_exits(self, now: float) -> None:
+    def _drop_old_exits(self, now: float) -> None:
         """Drop exits from before all processes were replaced under one attempt: no launcher counts
         a change of membership, and no supervisor counts its launcher's restarts."""
         begun = min(view.first_seen for view in self.live) if self.exits else now

@@ -120,7 +120,7 @@ class PageFile:
             os.close(directory)
         return folder / name
 
-    def keep(self) -> None:
+    def restore(self) -> None:
         """Write it again if somebody has removed it."""
         if self._is_there() or self._handle < 0:
             return

@@ -207,7 +207,7 @@ class Supervisor:
         self._folder.lock()
         try:
             with caught(self._stop, self._to_pass_on.append):
-                self._do(self._machine.resume() if self._take_back() else self._machine.begin())
+                self._do(self._machine.resume() if self._adopt_attempt() else self._machine.begin())
                 while self._result is None:
                     self._turn()
                 return self._result
@@ -224,8 +224,8 @@ class Supervisor:
         while state.child and self._to_pass_on:
             signal_process(state.child, state.child_start, self._to_pass_on.popleft())
 
-    def _take_back(self) -> bool:
-        """Whether an earlier life of the supervisor was killed over an attempt."""
+    def _adopt_attempt(self) -> bool:
+        """Follow the attempt that a killed supervisor left behind. Returns whether there is one."""
         told, running = self._folder.recorded(), self._folder.running()
         if told is not None and told.result is None:
             self._machine = RestartStateMachine(self._policy, told.ledger)
@@ -476,7 +476,7 @@ class Supervisor:
             return
         folder = self._folder.attempt(attempt)
 
-        def take() -> SupervisorEvent | None:
+        def secure() -> SupervisorEvent | None:
             sighting = self._sighting()
             if sighting.hang and not sighting.bundle:
                 return None  # the sentinel is capturing: its answer comes with the next look
@@ -485,7 +485,7 @@ class Supervisor:
                 self._parts.say(f"the evidence is in {bundle}")
             return events.EvidenceSecured(time=moment(self._clock), bundle=bundle)
 
-        self._do_aside("capture", take)
+        self._do_aside("capture", secure)
 
     def _end(self, number: int) -> None:
         if self._ending_since is None:

@@ -95,10 +95,10 @@ class Page:
             )
         return tuple(filter(None, told))
 
-    def keep(self) -> None:
+    def restore(self) -> None:
         """Make the page's file again if it was removed."""
         if self._file is not None:
-            self._file.keep()
+            self._file.restore()
 
     def close(self) -> None:
         """Stop serving."""

@@ -345,7 +345,7 @@ def test_what_a_killed_coordinator_left_behind_is_no_page(folder: Path) -> None:
     other = PageFile(msgspec.structs.replace(entry_of("http://127.0.0.1:9/"), deployment="next"))
     assert [path.name for path in folder.iterdir()] == ["page-next.json"]
     (folder / "page-next.json").unlink()
-    other.keep()
+    other.restore()
     assert len(pages()[0]) == 1
     other.close()
     assert list(folder.iterdir()) == []

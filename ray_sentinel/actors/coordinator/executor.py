@@ -204,7 +204,7 @@ class Executor:
         for incident in incidents:
             late = () if ended is None else undelivered(incident, ended - PATIENCE_SECONDS)
             missing = {key_of(msgspec.structs.replace(incident, state=state)) for state in late}
-            self._notifier.know(key for key in keys_of_past(incident) if key not in missing)
+            self._notifier.mark_sent(key for key in keys_of_past(incident) if key not in missing)
             self._undelivered[incident.id] = late
 
     def send_undelivered(self, incidents: Iterable[Incident]) -> None:

@@ -47,10 +47,10 @@ class MemoryGuard:
                 self._most >> 20,
                 part,
             )
-            give_back()
+            return_free_memory()
 
 
-def give_back() -> None:
+def return_free_memory() -> None:
     """Return the memory that the allocator holds in reserve to the system, where that is possible
     (glibc)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -306,7 +306,7 @@ class CoordinatorParts:
         )
 
     def _prune(self) -> None:
-        self.page.keep()
+        self.page.restore()
         keep = {
             *self._executor.bundles.open(),
             *filter(None, (self._events_folder,)),

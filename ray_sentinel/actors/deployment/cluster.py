@@ -224,7 +224,7 @@ def join(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
     raise failed
 
 
-def keep_quiet() -> None:
+def silence_ray() -> None:
     """Stop Ray from printing on our standard output: it reports dead nodes there, even without
     ``log_to_driver``, in the middle of what a command prints for programs."""
     from ray._private import worker
@@ -242,7 +242,7 @@ def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> Non
 
     # Ray logs its uploads and its greeting to the terminal otherwise.
     logging.getLogger("ray").setLevel(logging.ERROR)
-    keep_quiet()
+    silence_ray()
     try:
         ray.init(
             address=target,

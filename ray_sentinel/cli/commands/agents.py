@@ -12,7 +12,7 @@ import argparse
 import time
 
 from ray_sentinel.actors.messages import AgentInfo
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinator
 from ray_sentinel.errors import UsageError
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         restarted = bool(found.call("restart_agent", node.id))
         well = restarted and _wait(found, node.id, before, args.timeout)
         seconds = round(time.monotonic() - begun, 3)
-    say = speaker()
+    say = text_printer()
     if args.json:
         print_json({"node": node.id, "host": node.host, "restarted": well, "seconds": seconds})
     elif well:

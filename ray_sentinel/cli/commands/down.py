@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.reach import add_common
 
 HELP = "stop watching, and leave nothing behind"
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"left": left, "done": told})
         return 1 if left else 0
-    say = speaker()
+    say = text_printer()
     for line in (*told, *(f"still there: {name}" for name in left)):
         say(line)
     if not left:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinator
 from ray_sentinel.model.incident import Incident
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([incident_dict(incident) for incident in done])
         return 0 if done else 1
-    say = speaker()
+    say = text_printer()
     if not done:
         which = f"no job called {args.job}" if args.job else "no job"
         say(f"{which} runs, or it is being captured already")

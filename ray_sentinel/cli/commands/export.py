@@ -21,7 +21,7 @@ from ray_sentinel.cli.output import (
     json_text,
     print_error,
     print_json_line,
-    speaker,
+    text_printer,
     write_report,
 )
 from ray_sentinel.cli.reach import add_common, add_url, asked
@@ -65,5 +65,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     write_report(args.to, json_text(trace, indent=0))
     lanes = sum(len(job.lanes) for job in jobs)
-    speaker()(f"{args.to}: {lanes} lanes of {len(jobs)} jobs; open it in https://ui.perfetto.dev")
+    text_printer()(
+        f"{args.to}: {lanes} lanes of {len(jobs)} jobs; open it in https://ui.perfetto.dev"
+    )
     return 0

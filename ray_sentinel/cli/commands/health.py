@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ray_sentinel.cli.output import print_json, speaker, write_report
+from ray_sentinel.cli.output import print_json, text_printer, write_report
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.model.health import Health
 
@@ -63,7 +63,7 @@ def _local(checkpoints: Path | None) -> Health:
 def _print(told: Health) -> None:
     from ray_sentinel.report.health_text import health_lines
 
-    say = speaker()
+    say = text_printer()
     for number, line in enumerate(health_lines(told)):
         style = "" if number else f"bold {'green' if told.healthy else 'red'}"
         style = "yellow" if line.startswith("  ! ") else style

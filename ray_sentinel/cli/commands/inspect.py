@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence.node.judge import grave_lines
@@ -73,6 +73,6 @@ def choose(status: Status, name: str) -> NodeStatus:
 def _print(view: NodeView) -> None:
     from ray_sentinel.report.health_text import node_lines
 
-    say = speaker()
+    say = text_printer()
     for number, line in enumerate(node_lines(view)):
         say(line, "" if number else "bold")

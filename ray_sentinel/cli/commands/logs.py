@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ray_sentinel.cli.output import clean, console, print_json, print_json_line, speaker
+from ray_sentinel.cli.output import clean, console, print_json, print_json_line, text_printer
 from ray_sentinel.cli.quantities import count
 from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UnreachableError, UsageError
@@ -192,7 +192,7 @@ def _show(lines: Sequence[Shown], *, as_json: bool) -> None:
     if as_json:
         print_json(lines)
         return
-    say = speaker()
+    say = text_printer()
     for shown in lines:
         sign, style = _MARKS.get(shown.line.mark, (" ", ""))
         times = f" [x{shown.line.repeated}]" if shown.line.repeated > 1 else ""

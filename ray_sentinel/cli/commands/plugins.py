@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     config = load(args.config)
     if args.action == "dir":
         folder = str(plugin_folder(config))
-        print_json({"dir": folder}) if args.json else _say(folder)
+        print_json({"dir": folder}) if args.json else _print_text(folder)
         return 0
     rows = _check(args.files, config) if args.action == "check" else _list(config, args.no_run)
     if args.json:
@@ -117,7 +117,7 @@ def _push(args: argparse.Namespace) -> int:
         print_json(rows)
     else:
         for row in rows:
-            _say(f"{row['host']}: {_describe(row)}")
+            _print_text(f"{row['host']}: {_describe(row)}")
     failed = [s for row in rows for s in row.get("collectors", ()) if s.success is False]
     return 1 if failed or not rows or not all(row["installed"] for row in rows) else 0
 
@@ -216,7 +216,7 @@ def _table(rows: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def _say(text: str) -> None:
+def _print_text(text: str) -> None:
     from rich.text import Text
 
     from ray_sentinel.cli.terminal import Console

@@ -171,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
     notify = {name: value for name, value in given.items() if value}
     policy = {name: getattr(args, name) for name in POLICY}
     out, err = _terminals()
-    say = _sayer(err)
+    say = _line_printer(err)
     try:
         if args.ray_job:
             result, more = _follow_job(args, policy, notify, say)
@@ -253,11 +253,11 @@ def _terminals() -> tuple[Terminal | None, Terminal | None]:
     return (err if err is not None and os.path.sameopenfile(1, 2) else out), err
 
 
-def _sayer(err: Terminal | None) -> Callable[[str], None]:
-    def say(text: str) -> None:
+def _line_printer(err: Terminal | None) -> Callable[[str], None]:
+    def print_line(text: str) -> None:
         line = clean(text.replace("\n", "\\n"))
         if err is not None:
             shown = f"ray-sentinel {time.strftime('%H:%M:%S')}  {line}\n"
             err.write(shown.encode("utf-8", "backslashreplace"))
 
-    return say
+    return print_line

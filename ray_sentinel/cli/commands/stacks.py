@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.cli.output import Printer, print_json, speaker
+from ray_sentinel.cli.output import Printer, print_json, text_printer
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.evidence.stacks.tree import classes, merge, render
 from ray_sentinel.model.identity import ProcessId
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_for_programs(found))
     else:
-        _print(found, speaker())
+        _print(found, text_printer())
     return 1 if any(root.kind in _CANNOT_GO_ON for job in found.jobs for root in job.roots) else 0
 
 

@@ -10,7 +10,7 @@ import time
 
 from rich.live import Live
 
-from ray_sentinel.cli.output import console, print_json, print_json_line, speaker
+from ray_sentinel.cli.output import console, print_json, print_json_line, text_printer
 from ray_sentinel.cli.quantities import positive
 from ray_sentinel.cli.reach import Asked, add_common, add_url, asked
 from ray_sentinel.cli.status_view import status_view
@@ -68,7 +68,7 @@ def _print_link(link: str, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"link": link})
     else:
-        speaker()(link)
+        text_printer()(link)
     return 0
 
 
@@ -79,7 +79,7 @@ def _watch(found: Asked, args: argparse.Namespace) -> int:
             time.sleep(max(args.interval, SHORTEST))
     if link := found.page_link():
         # Once, and not in what is drawn over and over: there a long line is cut.
-        speaker()(f"page: {link}", "dim")
+        text_printer()(f"page: {link}", "dim")
     with Live(console=console(), auto_refresh=False, screen=False) as live:
         while True:
             live.update(status_view(found.ask("status", Status)), refresh=True)

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     from ray_sentinel.cli.top.asking import StatusAsker
     from ray_sentinel.cli.top.gpus import GpuAsker
-    from ray_sentinel.cli.top.stack import taker
+    from ray_sentinel.cli.top.stack import stack_taker
 
     with asked(args) as found:
         asker, gpus = StatusAsker(found, max(args.interval, SHORTEST)), GpuAsker()
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         asker.start()
         gpus.start()
         try:
-            TopApp(asker, gpus, take_stack=taker(found)).run()
+            TopApp(asker, gpus, take_stack=stack_taker(found)).run()
         finally:
             gpus.close()
             asker.close()

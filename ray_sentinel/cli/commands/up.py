@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.config import Config, absolute, load
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             }
         )
         return 1 if status.unwatched else 0
-    say = speaker()
+    say = text_printer()
     word = "watching" if deployed.created else "watching already"
     say(f"{word} {len(status.nodes)} nodes; files go to {status.log_dir}")
     for node in status.nodes:

@@ -19,7 +19,7 @@ import argparse
 from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.libraries import combine, library
@@ -92,7 +92,7 @@ def as_dict(facts: RecorderFacts, files: RecorderFiles) -> dict[str, Any]:
 
 
 def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
-    say = speaker()
+    say = text_printer()
     ranks = ", ".join(str(culprit.rank) for culprit in facts.culprits)
     headline = f"{facts.kind}: {'rank ' + ranks if ranks else 'nobody is named'}"
     say(

@@ -23,7 +23,7 @@ import msgspec
 from ray_sentinel.cli.commands import explain as command
 from ray_sentinel.cli.evidence_folder import FolderFiles, read_folder
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import Printer, print_json, speaker
+from ray_sentinel.cli.output import Printer, print_json, text_printer
 from ray_sentinel.cli.weighing import Weighing, print_weighing, weighing
 from ray_sentinel.engine.incidents.evidence_case import (
     FolderEvidence,
@@ -288,7 +288,7 @@ def as_dict(answer: FolderAnswer, found: FolderFiles) -> dict[str, Any]:
 
 
 def _print(answer: FolderAnswer, found: FolderFiles) -> None:
-    say = speaker()
+    say = text_printer()
     style = "bold red" if answer.culprits else "bold"
     say(f"{answer.kind}: {answer.sentence}, confidence {answer.confidence:.2f}", style)
     if answer.reservation:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.ras_files import load, rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.ras import RasCulprit, RasFacts
@@ -95,7 +95,7 @@ def as_dict(facts: RasFacts) -> dict[str, Any]:
 
 
 def _print(facts: RasFacts) -> None:
-    say = speaker()
+    say = text_printer()
     names = "; ".join(map(_name, facts.culprits)) or "nobody is named"
     say(
         f"{facts.kind}: {names}, confidence {facts.confidence:.2f}",

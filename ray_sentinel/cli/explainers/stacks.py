@@ -17,7 +17,7 @@ import argparse
 from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import console, print_json, speaker
+from ray_sentinel.cli.output import console, print_json, text_printer
 from ray_sentinel.cli.stack_files import StackFiles, load
 from ray_sentinel.evidence.stacks import merge, render, who
 from ray_sentinel.model.stacks import StackFact
@@ -100,7 +100,7 @@ def _identity(fact: StackFact) -> dict[str, Any]:
 
 
 def _print(found: Explanation, files: StackFiles, *, tree: bool) -> None:
-    say = speaker()
+    say = text_printer()
     names = ", ".join(
         (f"rank {c.rank} " if c.rank is not None else "") + f"({c.host or '?'} pid {c.pid or '?'})"
         for c in found.culprits

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import print_json, speaker
+from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.errors import InputError
@@ -81,7 +81,7 @@ def as_dict(facts: StragglerFacts) -> dict[str, Any]:
 
 
 def _print(facts: StragglerFacts) -> None:
-    say = speaker()
+    say = text_printer()
     ranks = ", ".join(map(str, facts.ranks))
     who = f"rank {ranks}" if ranks else "nobody is named"
     headline = f"{facts.kind}: {who}, confidence {facts.confidence:.2f}"

@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     with until_closed():
         try:
             _until_it_answers(server, targets.poll(), ray_targets(ray, hosts))
-            _say(server, as_json=args.json)
+            _print_address(server, as_json=args.json)
             while True:
                 time.sleep(STEP_SECONDS)
                 server.step(targets.poll(), ray_targets(ray, hosts))
@@ -134,7 +134,7 @@ def _until_it_answers(
         time.sleep(0.2)
 
 
-def _say(server: JobPrometheus, *, as_json: bool) -> None:
+def _print_address(server: JobPrometheus, *, as_json: bool) -> None:
     if as_json:
         print_json({"url": server.url, "notes": server.notes})
     else:

@@ -46,13 +46,13 @@ def run(args: argparse.Namespace) -> int:
         until_closed(),
         read_only_prometheus(database, binary=args.binary, port=args.port) as opened,
     ):
-        _say(opened, as_json=args.json)
+        _print_address(opened, as_json=args.json)
         while True:
             signal.pause()
     return 0
 
 
-def _say(opened: tuple[str, Any, list[str]], *, as_json: bool) -> None:
+def _print_address(opened: tuple[str, Any, list[str]], *, as_json: bool) -> None:
     url, database, notes = opened
     if as_json:
         print_json({"url": url, "data": database.path, "span": database.span, "notes": notes})

@@ -23,35 +23,39 @@ TakeStack = Callable[[Sequence[str], int], tuple[tuple[StackFact, ...], tuple[st
 seconds."""
 
 
-def taker(found: Asked) -> TakeStack | None:
+def stack_taker(found: Asked) -> TakeStack | None:
     """How stacks are taken; None if Ray is not reached: the page only reads."""
     if not isinstance(found, CoordinatorConnection):
         return None
     ray = found.ray
 
-    def take(node_ids: Sequence[str], pid: int) -> tuple[tuple[StackFact, ...], tuple[str, ...]]:
+    def take_stack(
+        node_ids: Sequence[str], pid: int
+    ) -> tuple[tuple[StackFact, ...], tuple[str, ...]]:
         from ray_sentinel.actors.coordinator.gathering.job_stacks import stack_now
 
         sampled = stack_now(ray, node_ids, pid)
         return sampled.facts, sampled.problems
 
-    return take
+    return take_stack
 
 
 def stack_lines(
-    line: ProcessLine, node_ids: Sequence[str], take: TakeStack | None
+    line: ProcessLine, node_ids: Sequence[str], take_stack: TakeStack | None
 ) -> Iterator[Text]:
     """The stack of a process as lines, the innermost call first; where it cannot be taken from
     here, the command that takes it. Blocks for seconds."""
     yield plain(f"stack of {line.who} of {line.job}", "bold")
     yield plain(f"{line.host} pid {line.pid} · {line.state}", "dim")
     yield Text()
-    if take is None:
+    if take_stack is None:
         yield plain("stacks are taken through Ray, which is not reached from here; where it is:")
         command = f"ray-sentinel dump --job {shlex.quote(line.job)}"
         yield Text("  ").append_text(plain(command, "bold"))
         return
-    facts, problems = take(node_ids, line.pid) if node_ids else ((), (f"{line.host}: no agent",))
+    facts, problems = (
+        take_stack(node_ids, line.pid) if node_ids else ((), (f"{line.host}: no agent",))
+    )
     seen = [fact for fact in facts if fact.signature] or list(facts)
     for fact in seen[:1]:
         if fact.label:

@@ -110,7 +110,7 @@ class IncidentStore(msgspec.Struct, kw_only=True):
         that the incident explained are not raised again."""
         del self.cases[case.incident_id]
         if not case.about_ourselves:
-            case.job.exits.forgive()
+            case.job.exits.mark_explained()
         for rule in case.findings:
             self.answered.pop(case.key(rule), None)
 

@@ -25,7 +25,7 @@ class RayDeaths(Rule):
             first = first_cause(deaths)
             if first is None or (job.name, 0) not in view.jobs:
                 continue
-            if first.cause != "exception" and _is_told(view, first):
+            if first.cause != "exception" and _belongs_to_rank_exited(view, first):
                 continue
             yield self._finding(view, job, first, deaths)
 
@@ -82,7 +82,7 @@ class RayDeaths(Rule):
         )
 
 
-def _is_told(view: ClusterView, death: RayDeath) -> bool:
+def _belongs_to_rank_exited(view: ClusterView, death: RayDeath) -> bool:
     """Whether it is a rank's death that ``rank.exited`` reports, or still may. Not the death of a
     rank that left with status 0 while all others ended because the driver did."""
     found = view.job_at(death.node, death.pid)

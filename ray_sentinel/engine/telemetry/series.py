@@ -383,7 +383,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         """Called before anything in it changes."""
         if self._held:
             for held in filter(None, (one() for one in self._held)):
-                held.keep()
+                held.pack_now()
             self._held = []
 
     @property
@@ -497,12 +497,12 @@ class HeldNode:
 
     def packed(self) -> bytes:
         """The packed series of that moment. Raises what packing them raised."""
-        self.keep()
+        self.pack_now()
         if self._failure is not None:
             raise self._failure
         return self._data
 
-    def keep(self) -> None:
+    def pack_now(self) -> None:
         """Pack the series now, if that was not done yet."""
         node, self._node = self._node, None
         if node is None:

@@ -176,7 +176,7 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
     if later.signature.role == "symptom" and winner.signature.role == "cause":
         return False
     if rank == old:
-        return _says_more(later, winner)
+        return _is_more_telling(later, winner)
     if rank > old:
         return False
     if rank == 0:
@@ -222,7 +222,7 @@ def _span(hit: Hit) -> tuple[float, float]:
     return since, hit.next_time if hit.next_time is not None else math.inf
 
 
-def _says_more(later: Hit, winner: Hit) -> bool:
+def _is_more_telling(later: Hit, winner: Hit) -> bool:
     """Whether ``later``, of the same tier, says more: a cause does than a symptom printed just
     before."""
     if winner.signature.role == "symptom" and later.signature.role == "cause":

@@ -114,7 +114,7 @@ def age(base: sqlite3.Connection, now: float, max_bytes: int, ladder: Ladder = L
 def thin(base: sqlite3.Connection, max_bytes: int) -> None:
     """Drop the least useful samples until the file is within ``max_bytes``."""
     for _ in range(MOST_TURNS):
-        if used_bytes(base) <= max_bytes or not _give(base):
+        if used_bytes(base) <= max_bytes or not _drop_least_useful(base):
             break
 
 
@@ -125,7 +125,7 @@ def used_bytes(base: sqlite3.Connection) -> int:
     return int((pages - free) * size)
 
 
-def _give(base: sqlite3.Connection) -> bool:
+def _drop_least_useful(base: sqlite3.Connection) -> bool:
     """Make the oldest of what takes most space coarser, or drop it; False if nothing is left."""
     edge = 0.0
     for step, size, first, last in base.execute(_SIZES).fetchall():

@@ -171,7 +171,7 @@ class Notifier:
             self._change.notify_all()
         return True
 
-    def know(self, keys: Iterable[str]) -> None:
+    def mark_sent(self, keys: Iterable[str]) -> None:
         """Mark these as sent by an earlier process."""
         with self._change:
             self._known.update(dict.fromkeys(keys))

@@ -90,7 +90,7 @@ def test_each_key_is_told_once(hook: Hook) -> None:
     tells = notifier(webhooks=(hook.url,))
     assert tells.notify(notice("1"))
     assert not tells.notify(notice("1"))
-    tells.know(["2"])
+    tells.mark_sent(["2"])
     assert not tells.notify(notice("2"))
     assert tells.notify(notice("3"))
     assert tells.close(SECONDS)

@@ -46,7 +46,7 @@ def _driver(job: Any) -> object:
 
 def _failure(reply: Any) -> object:
     failed = failed_calls.failures(reply, 2e9)
-    failed_calls.is_told_of_a_loss(WORDS[1].decode(), failed)
+    failed_calls.may_show_lost_worker(WORDS[1].decode(), failed)
     return [failed_calls.failed_call(one, DRIVER) for one in failed]
 
 

@@ -110,6 +110,6 @@ def test_ray_prints_nothing_amid_what_a_command_prints(
     monkeypatch.setattr(worker, "print_to_stdstream", print)
     worker.print_to_stdstream("a node has died")
     assert "a node has died" in capsys.readouterr().out
-    cluster.keep_quiet()
+    cluster.silence_ray()
     worker.print_to_stdstream({"lines": ["a node has died"], "is_err": False}, ignore_prefix=False)
     assert capsys.readouterr().out == ""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ray_sentinel.cli.output import forgive, print_error, print_json, print_json_line
+from ray_sentinel.cli.output import escape_unencodable, print_error, print_json, print_json_line
 
 HOSTILE = "a\x1b[2J\x7f\x9b31m\u202ez → é 😀\t\n"
 
@@ -17,7 +17,7 @@ HOSTILE = "a\x1b[2J\x7f\x9b31m\u202ez → é 😀\t\n"
 def written(monkeypatch: pytest.MonkeyPatch, encoding: str) -> io.BytesIO:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
-    forgive([stream])
+    escape_unencodable([stream])
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", stream)
     return raw

@@ -10,7 +10,7 @@ import pytest
 
 from ray_sentinel.cli.commands import incidents, status
 from ray_sentinel.cli.main import main
-from ray_sentinel.cli.output import speaker
+from ray_sentinel.cli.output import text_printer
 from ray_sentinel.model.status import JobStatus, RankStatus, Status, Unwatched
 from tests.support.incidents import an_incident
 
@@ -41,7 +41,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, module: Any, answer: object) -> N
 
 
 def test_a_text(capsys: pytest.CaptureFixture[str]) -> None:
-    speaker()(NASTY + "\x1b[2J")
+    text_printer()(NASTY + "\x1b[2J")
     assert capsys.readouterr().out == NASTY + "\\x1b[2J\n"
 
 

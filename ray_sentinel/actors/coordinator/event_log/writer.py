@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ray_sentinel.actors.coordinator.event_log.log import EventLog, encoded
-from ray_sentinel.actors.coordinator.memory_guard import give_back
+from ray_sentinel.actors.coordinator.memory_guard import return_free_memory
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.engine.events import AnyEvent
@@ -165,7 +165,7 @@ class LogWriter:
             began = item.state is not None
             del item  # a large state would wait with it for the next
             if began:
-                give_back()  # the allocator would keep what packing it took
+                return_free_memory()  # the allocator would keep what packing it took
 
     def _miss(self, item: _Item) -> None:
         self._unwritten += item.lost + 1

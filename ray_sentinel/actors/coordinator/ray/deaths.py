@@ -22,9 +22,9 @@ from ray_sentinel.actors.coordinator.ray.failed_calls import (
     failure_of,
     follows_from_a_call,
     follows_from_a_worker,
-    is_told_of_a_call,
-    is_told_of_a_loss,
-    was_told,
+    may_show_failure,
+    may_show_lost_worker,
+    shows_failed_call,
 )
 from ray_sentinel.actors.coordinator.ray.replies import class_name, cut, enum_name, id_of
 from ray_sentinel.actors.coordinator.ray.said import cut_line, first_line, last_line, raised_at
@@ -209,14 +209,14 @@ class ControlStoreDeaths:
         they may still be reported."""
         until = job.end_time / 1000 or time.time()
         failed, echoes = self._calls.first(job.job_id, until)
-        if failed is not None and was_told(said, failed):
+        if failed is not None and may_show_failure(said, failed):
             call = self._calls.with_pid(failed_call(failed, driver), failed.state_updates.worker_id)
             return [call], call.detail
-        if is_told_of_a_loss(said, echoes):
+        if may_show_lost_worker(said, echoes):
             unknown = tries >= CALL_TRIES and any(map(follows_from_a_worker, echoes))
             if lost := self._calls.lost_workers(driver, until, unknown=unknown):
                 return lost, ""
-        if failed is not None or not is_told_of_a_call(said):
+        if failed is not None or not shows_failed_call(said):
             return [], ""
         # What an actor's end or a lost object brings down begins with no call. Otherwise there is a
         # call that failed first: the driver's traceback says that a call has told it.

@@ -270,41 +270,41 @@ def _was_ended_by_ray(event: Any, failed: int, until: float) -> bool:
 
 def follows_from_another(event: Any) -> bool:
     """Whether a call failed because Ray told it of another's failure, or of a process's end."""
-    return _error_of(event) == _RAISED_ITSELF and bool(_told(event))
+    return _error_of(event) == _RAISED_ITSELF and bool(_causes(event))
 
 
 def follows_from_a_call(event: Any) -> bool:
     """Whether the failure that it was told of began with a call."""
-    told = _told(event)
-    return bool(told) and told[-1]["call"] is not None
+    causes = _causes(event)
+    return bool(causes) and causes[-1]["call"] is not None
 
 
 def follows_from_a_worker(event: Any) -> bool:
     """Whether the failure that it was told of began with a call that lost its worker."""
-    told = _told(event)
-    return bool(told) and told[-1]["worker"] is not None
+    causes = _causes(event)
+    return bool(causes) and causes[-1]["worker"] is not None
 
 
-def _told(event: Any) -> list[Any]:
-    """What the call was told of, from its traceback, in which Python writes the innermost exception
-    last."""
+def _causes(event: Any) -> list[Any]:
+    """Ray's errors that a call's traceback shows. The cause of all, the innermost exception, is the
+    last, as Python writes it."""
     return [*_OF_ANOTHER.finditer(event.state_updates.error_info.error_message)]
 
 
-def is_told_of_a_call(traceback: str) -> bool:
-    """Whether a driver was told by ``ray.get`` that a call had raised."""
+def shows_failed_call(traceback: str) -> bool:
+    """Whether a driver's traceback shows that ``ray.get`` raised the exception of a call."""
     return _OF_A_CALL in traceback
 
 
-def is_told_of_a_loss(traceback: str, echoes: Iterable[Any]) -> bool:
-    """Whether a driver may have been told that a call had lost its worker: by that call, or by one
-    of those that were told of it."""
-    told = is_told_of_a_call(traceback) and any(map(follows_from_a_worker, echoes))
-    return told or _AT_LOSS.search(traceback) is not None
+def may_show_lost_worker(traceback: str, echoes: Iterable[Any]) -> bool:
+    """Whether a driver's traceback may be of a call that had lost its worker, or of one of those
+    that failed because of it."""
+    shown = shows_failed_call(traceback) and any(map(follows_from_a_worker, echoes))
+    return shown or _AT_LOSS.search(traceback) is not None
 
 
-def was_told(traceback: str, event: Any) -> bool:
-    """Whether a driver may have been told of that failure."""
+def may_show_failure(traceback: str, event: Any) -> bool:
+    """Whether a driver's traceback may be of that failure."""
     return (_OF_A_CALL if _error_of(event) == _RAISED_ITSELF else _OF_A_WORKER) in traceback
 
 
