@@ -25,8 +25,6 @@ from ray_sentinel.evidence.logs.training.steps import HINTS, ReportedStep
 from ray_sentinel_plugins._files import Files
 from ray_sentinel_plugins._raylets import any_raylet, own_raylet
 
-# New whole lines of a log that is being written, which may be cut, rotated or replaced.
-
 FIRST_BYTES = 256 << 10
 """Bytes at the end of a log that are read when it is first found."""
 MOST_BYTES = 4 << 20
@@ -35,7 +33,8 @@ _ENDS = re.compile(rb"[\r\n]+")
 
 
 class LogTail:
-    """Follows one file. A line ends with a newline or, as progress bars do, a carriage return."""
+    """Follows one log that is being written, and may be truncated, rotated or replaced. A line ends
+    with a newline or, as progress bars do, a carriage return."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +44,7 @@ class LogTail:
         self._file = (0, 0)
 
     def lines(self) -> list[bytes]:
-        """What is new. Raises OSError if the file cannot be read."""
+        """The whole lines that are new. Raises OSError if the file cannot be read."""
         handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(handle)
@@ -81,6 +80,7 @@ RAYLET = Metric(
 )
 
 GROUPS = ("step", "loss", "seconds", "tokens_per_second")
+"""The names of the numbers, and of the groups in the user's patterns."""
 _PATTERNS = "[collectors.train_logs]: patterns: "
 _HINTS = (*HINTS, *STEP_END_HINTS, b"shards:")
 MAX_LINE = 4096
@@ -105,12 +105,13 @@ class LogOwner(msgspec.Struct, frozen=True):
 
 
 class TrainLog:
-    """One log and what it said last, by writer."""
+    """One log, and the last numbers of each rank that writes to it."""
 
-    def __init__(self, path: Path, writer: LogOwner) -> None:
+    def __init__(self, path: Path, owner: LogOwner) -> None:
         self.tail = LogTail(path)
-        self.writer = writer
-        self.said: dict[LogOwner, dict[str, float]] = {}
+        self.owner = owner
+        """Whose lines they are if they do not say."""
+        self.numbers: dict[LogOwner, dict[str, float]] = {}
         self._steps: dict[LogOwner, SplitSteps] = {}
 
     def steps_of(self, owner: LogOwner) -> SplitSteps:
@@ -196,15 +197,15 @@ class TrainLogsCollector(Collector):
 
     def _add_line(self, log: TrainLog, text: str) -> None:
         line = parse_line(text)
-        rank = line.origin.rank if line.origin.rank is not None else log.writer.rank
-        owner = LogOwner(log.writer.job, rank)
-        numbers = self._own(line.text) or loading(line.text)
+        rank = line.origin.rank if line.origin.rank is not None else log.owner.rank
+        owner = LogOwner(log.owner.job, rank)
+        numbers = self._by_user_patterns(line.text) or loading(line.text)
         if not numbers:
-            numbers = _numbers(log.steps_of(owner).feed(line.text))
+            numbers = _numbers_of_step(log.steps_of(owner).feed(line.text))
         if numbers:
-            log.said.setdefault(owner, {}).update(numbers)
+            log.numbers.setdefault(owner, {}).update(numbers)
 
-    def _own(self, text: str) -> dict[str, float]:
+    def _by_user_patterns(self, text: str) -> dict[str, float]:
         for pattern in self._patterns:
             match = pattern.search(text)
             numbers = {
@@ -222,11 +223,11 @@ class TrainLogsCollector(Collector):
         for log in newest:
             if self._too_old(log):
                 continue
-            for writer, numbers in log.said.items():
+            for owner, numbers in log.numbers.items():
                 for name, value in numbers.items():
-                    if (writer, name) not in seen:
-                        seen.add((writer, name))
-                        yield _sample(writer, name, value)
+                    if (owner, name) not in seen:
+                        seen.add((owner, name))
+                        yield _sample(owner, name, value)
 
     def _raylet(self) -> Iterator[Sample]:
         """The sample of the raylet above this process, or of any on this machine when run by
@@ -249,14 +250,14 @@ class TrainLogsCollector(Collector):
         return not by_hand and time.time() - log.tail.written > self._options.stale_seconds
 
 
-def _sample(writer: LogOwner, name: str, value: float) -> Sample:
-    known = (("job", writer.job), ("rank", "" if writer.rank is None else str(writer.rank)))
+def _sample(owner: LogOwner, name: str, value: float) -> Sample:
+    known = (("job", owner.job), ("rank", "" if owner.rank is None else str(owner.rank)))
     labels = tuple((key, text) for key, text in known if text)
     return Sample(SCALAR.name, (*labels, ("name", f"log_{name}")), value)
 
 
 def loading(text: str) -> dict[str, float]:
-    """How much of the weights is loaded, 0 to 1, if the line says so.
+    """The share of the weights that is loaded, 0 to 1, if the line says so.
 
     >>> loading("Multi-thread loading shards:  40% Completed | 2/5 [00:01<00:02]")
     {'shards_loaded_ratio': 0.4}
@@ -266,9 +267,9 @@ def loading(text: str) -> dict[str, float]:
     return {"shards_loaded_ratio": share} if share is not None and share <= 1 else {}
 
 
-def _numbers(step: ReportedStep | None) -> dict[str, float]:
-    """The numbers that a step's lines give. A bar that stands at 0, and a line that gives no more
-    than a number, do not report a step."""
+def _numbers_of_step(step: ReportedStep | None) -> dict[str, float]:
+    """The numbers that a step's lines give. A progress bar at 0, and a line that gives no more than
+    a number, do not report a step."""
     if step is None or step.bare:
         return {}
     found = {name: getattr(step, name) for name in GROUPS}

@@ -56,7 +56,7 @@ class DeploymentStorage:
         root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}" / name
         problem = self._problem_of(self.wanted)
         if not problem:
-            if not self._went_on_in(root):
+            if not self._continues_in(root):
                 return self.wanted
             self.notes.append(
                 f"files go to {root}, as since {self.wanted} could not be written; now it can: "
@@ -77,7 +77,7 @@ class DeploymentStorage:
         self.notes.append("nothing can be written: incidents are kept in memory only")
         return None
 
-    def _went_on_in(self, root: Path) -> bool:
+    def _continues_in(self, root: Path) -> bool:
         """Whether this folder, and not the configured one, has this deployment's event log. A
         coordinator that was killed continues where its past is, even if the configured folder is
         usable by now."""

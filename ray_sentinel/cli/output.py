@@ -72,14 +72,14 @@ def _stdout_is_utf8() -> bool:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """The same character to a reader of JSON; JSON itself leaves those from 0x7f on as they are."""
+    """The character as an escape of JSON, which may contain characters from 0x7f on as they are."""
     units = found.group().encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def escape_unencodable(streams: Iterable[Any]) -> None:
-    """Make a stream write characters outside its encoding as escapes, so that an arrow costs no
-    answer."""
+    """Make streams write characters outside their encoding as escapes, so that no command fails
+    because of an arrow in its text."""
     for stream in streams:
         if hasattr(stream, "reconfigure"):  # not so where it was closed, or is not a text file
             stream.reconfigure(errors="backslashreplace")
@@ -110,7 +110,7 @@ def text_printer() -> Printer:
 
 
 def print_error(message: str, *, as_json: bool = False) -> None:
-    """Print an error for people on stderr; with ``--json`` also as ``{"error": ...}`` on stdout."""
+    """Print an error for people on stderr, and with ``as_json`` ``{"error": ...}`` on stdout."""
     if as_json and sys.stdout is not None:
         print_json({"error": message})
     if sys.stderr is not None:  # None where it was closed before we started

@@ -51,9 +51,10 @@ Members = tuple[str, ...]
 
 
 class ActorFaultSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One row."""
+    """A fault, where it can be played, and which verdicts on it are right."""
 
     what: str
+    """What happens, for people."""
     way: str = ""
     """What the culprit does to itself; empty if the job as a whole gets into trouble."""
     roles: tuple[str, ...] = ()
@@ -69,15 +70,19 @@ class ActorFaultSpec(msgspec.Struct, frozen=True, kw_only=True):
     every member except the driver."""
     clock: ActorClock = "silence"
     rank_clock: ActorClock | None = None
+    """The clock if the culprit is a rank; None if it is the same."""
     place: Literal["call", "deep", "constructor", "drawn"] = "drawn"
+    """Where the culprit is when it gets into trouble: in the method that was called, in a function
+    far below it, or in its constructor. "drawn" is either of the first two."""
 
 
 def _stuck(
-    what: str, way: str, rank_kind: FaultKind, *, hard: bool = False, also: bool = True
+    what: str, way: str, rank_kind: FaultKind, *, hard: bool = False, of_actors: bool = True
 ) -> ActorFaultSpec:
     """A member that stands still. If it is not a rank, nobody knows that it should not until a call
-    to it is overdue, whatever else is known of it."""
-    kinds: tuple[FaultKind, ...] = ("actor-stuck", rank_kind) if also else ("actor-stuck",)
+    to it is overdue, whatever else is known of it. ``hard``: a rank in this state is named at once.
+    ``of_actors``: ``rank_kind`` is a right answer for an actor too."""
+    kinds: tuple[FaultKind, ...] = ("actor-stuck", rank_kind) if of_actors else ("actor-stuck",)
     return ActorFaultSpec(
         what=what,
         way=way,
@@ -102,12 +107,12 @@ def _driver(
 
 
 ACTOR_FAULTS: dict[str, ActorFaultSpec] = {
-    "sleep": _stuck("sleeps in code of its own", "sleep", "host-stuck", also=False),
+    "sleep": _stuck("sleeps in code of its own", "sleep", "host-stuck", of_actors=False),
     "fifo": _stuck("reads from a FIFO that nobody writes to", "fifo", "input-wait"),
     "socket": _stuck("reads from a socket that gives nothing", "socket", "input-wait"),
     "deadlock": _stuck("waits for a lock that nobody releases", "deadlock", "lock-deadlock"),
     "spin": _stuck("spins in C without the GIL", "spin", "cpu-spin"),
-    "loop": _stuck("goes round in a Python loop", "loop", "cpu-spin"),
+    "loop": _stuck("spins in a Python loop", "loop", "cpu-spin"),
     "gil": _stuck("sleeps in C and keeps the GIL", "gil", "gil-held", hard=True),
     "gil-spin": _stuck("spins in C and keeps the GIL", "gil-spin", "gil-held", hard=True),
     "sigstop": _stuck("is stopped", "sigstop", "rank-stopped", hard=True),
@@ -119,7 +124,7 @@ ACTOR_FAULTS: dict[str, ActorFaultSpec] = {
     "exit": _dead("ends with status 3 amid a call", "exit"),
     "driver-sleep": _driver("the driver sleeps", "sleep", "driver-stuck"),
     "driver-fifo": _driver("the driver reads from a FIFO", "fifo", "driver-stuck", "input-wait"),
-    "driver-loop": _driver("the driver goes round in a loop", "loop", "driver-stuck", "cpu-spin"),
+    "driver-loop": _driver("the driver spins in a loop", "loop", "driver-stuck", "cpu-spin"),
     "driver-gil": _driver("the driver keeps the GIL", "gil", "driver-stuck", "gil-held"),
     "driver-stop": _driver("the driver is stopped", "sigstop", "driver-stuck", "rank-stopped"),
     "driver-kernel": _driver(
@@ -208,7 +213,7 @@ ACTOR_FAULTS: dict[str, ActorFaultSpec] = {
         kinds=("actor-stuck", "startup-stuck"),
         way="sleep",
         place="constructor",
-        clock="start-up",  # its class has no fellow that has come through it
+        clock="start-up",  # no other actor of its class shows how long its constructor takes
     ),
     "constructor-first": ActorFaultSpec(
         what="an actor sleeps in its constructor as the job begins",
@@ -299,7 +304,7 @@ ACTOR_HEALTHY: dict[str, ActorFaultSpec] = {
                          "nested", "pool", way="end-detached"),
     "scale": _healthy("actors are added and killed with ray.kill", "growing", way="scale"),
     "two-jobs": _healthy("two jobs run at once", "rl-sync", "nested", "pool", way="run"),
-    "client": _healthy("the driver comes by Ray Client",
+    "client": _healthy("the driver connects by Ray Client",
                        "rl-sync", "tasks", "nested", "pool", way="run"),
     "rebuilt": _healthy("an object is lost with its node and made again", "growing", way="rebuild"),
     "library": _healthy("Ray Train, Ray Tune or Ray Serve comes to its end",

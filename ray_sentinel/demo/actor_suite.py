@@ -112,7 +112,7 @@ def actor_plans(seed: int, only: Iterable[str] = ()) -> Iterator[ActorTrialPlan]
 
 
 def needs_client(plans: Iterable[ActorTrialPlan]) -> bool:
-    """Whether any driver comes by Ray Client."""
+    """Whether any driver connects by Ray Client."""
     return any(plan.fault == "client" for plan in plans)
 
 

@@ -22,6 +22,7 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     node: str = ""
     """Ray's node id in hex, where Ray is up in the process."""
     gpus: tuple[str, ...] = ()
+    """The GPUs that the process may use: indices or UUIDs."""
     source: str = "assumed"
     """Who said the rank: "argument", "ray-train", "torch", "torchrun", "jax", "mpi", "tpu",
     "slurm", or "assumed" where nobody did and the process is taken for the only one."""

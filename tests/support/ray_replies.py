@@ -11,8 +11,8 @@ from ray_sentinel.errors import UnreachableError
 
 
 class Replies(RayStore):
-    """Replies by their methods, or what makes them of the fields of a request. Without one, this
-    version of Ray has no such method."""
+    """Gives each method the reply that was set for it: a message, or a function of the request's
+    fields. A method without a reply is missing, as in another version of Ray."""
 
     def __init__(self, **replies: Any) -> None:
         super().__init__("")

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 
 from ray_sentinel.model.progress import HELD, OVER, RankSnapshot, RayProcess
 
-_TOLD = HELD | OVER
+_REPORTED_AT_ONCE = HELD | OVER
 """States of processes that are reported at once."""
 _Shape = tuple[tuple[object, ...], ...]
 
 
 class ReportPace:
-    """``least``: seconds between two looks of the agent. Each look is reported unless the
-    coordinator asks for less.
+    """Decides which of an agent's looks at its node are reported: each, unless the coordinator asks
+    for fewer.
 
     What a process counts (steps, CPU time, the call that it runs) changes all the time, and is
     reported when a report is due; who is there, and who is held up, is reported at once, and with
@@ -28,13 +28,14 @@ class ReportPace:
     """
 
     def __init__(self, least: float, phase: float | None = None) -> None:
-        """``phase``, 0..1: when in each interval a report is due; at random if not given."""
+        """``least``: seconds between two looks. ``phase``, 0..1: when in each interval a report is
+        due; at random if not given."""
         self._least = least
         self._phase = random.random() if phase is None else phase
         self._asked = self._interval = least
         self._turn = -1
         self._failed = False
-        self._told: _Shape = ()
+        self._reported: _Shape = ()
 
     @property
     def interval(self) -> float:
@@ -63,9 +64,9 @@ class ReportPace:
         shape, held = _shape(ranks, ray_processes)
         turn = math.floor(now / self._interval + self._phase)
         usual = self._interval <= self._least or turn != self._turn
-        if not (usual or owes or held or self._failed or shape != self._told):
+        if not (usual or owes or held or self._failed or shape != self._reported):
             return False
-        self._told, self._turn, self._failed = shape, turn, False
+        self._reported, self._turn, self._failed = shape, turn, False
         self._interval = self._asked
         return True
 
@@ -78,13 +79,13 @@ def _shape(
     held = False
     for one in ranks:
         state = one.process
-        stopped = state.state if state.state in _TOLD else ""
+        stopped = state.state if state.state in _REPORTED_AT_ONCE else ""
         how = (stopped, state.frozen, bool(state.tracer_pid), state.interpreter == "gil-held")
         held = held or any(how)
         said = one.progress is not None and one.progress.last_words is not None
         shape.append((one.rank.id, one.rank.process, how, said))
     for process in ray_processes:
-        stopped = process.state if process.state in _TOLD else ""
+        stopped = process.state if process.state in _REPORTED_AT_ONCE else ""
         held = held or bool(stopped)
         shape.append((process.process, stopped))
     return tuple(shape), held

@@ -39,9 +39,11 @@ reason. Lost nodes are the engine's business, and found sooner."""
 SWEEP_SECONDS = 30.0
 """Seconds between two searches for unneeded placement groups; the table of groups may be long."""
 RELAY_STARTS_SECONDS = 60.0
+"""Seconds that a relay has to answer for the first time."""
 RELAY_HANGS_SECONDS = 15.0
 """Seconds that a relay may be silent which has answered before, or which Ray starts again."""
 AWAY_SECONDS = 5.0
+"""Seconds after which Ray's control store counts as away if it has not listed its nodes."""
 AWAY = (
     "Ray's control store (GCS) does not answer: nodes that join or leave are not seen, and what "
     "Ray is to start again waits for it"
@@ -54,24 +56,32 @@ WAVE_SECONDS = 10.0
 """Seconds after which an agent that has not reported no longer keeps others from being started."""
 NEXT_WAVE = f"its agent is started after others: no more than {WAVE} start at once"
 RETRY = Backoff(first=2.0, most=60.0)
+"""How long to wait between two attempts to start an agent, in seconds."""
 Groups = Mapping[str, placement.NodePlacementGroup]
 """The placement groups by node id."""
 
 
 class FleetMember:
-    """One living node and its agent."""
+    """One living node and its agent. Times are seconds on the coordinator's clock."""
 
     def __init__(self, node: RayNode, now: float) -> None:
         self.node = node
         self.handle: Any = None
+        """The agent's actor handle; None if the agent was not started, or not found yet."""
         self.since = now
+        """When the node joined, or its agent was started last."""
         self.problem = ""
+        """Why the node is not watched, for people; empty if nothing is known to be wrong."""
         self.failures = 0
+        """Attempts to start the agent that failed since it last reported."""
         self.retry_at = 0.0
+        """The earliest time of the next attempt."""
         self.released = False
+        """Whether the agent was taken off, so that the node can go."""
         self.in_wave = False
         """Whether its agent was created by us, not found."""
         self.ping: Any = None
+        """The reference of the answer to the ping that is under way; None if there is none."""
 
 
 class Fleet:
@@ -93,7 +103,7 @@ class Fleet:
         self._nodes: dict[str, RayNode] = {}
         self._lock = threading.Lock()
         self._sweep_at = 0.0
-        self._untold: list[AnyEvent] = []
+        self._unreturned: list[AnyEvent] = []
         self._asked_at: float | None = None
         """Since when Ray's control store has been asked for its nodes in vain (monotonic)."""
 
@@ -158,7 +168,7 @@ class Fleet:
         """Compare with ``ray.nodes()``, create and drop agents. Returns what joined and left.
 
         Ray's control store may fail at any point, and the step then raises what it raised: what was
-        seen before that is in ``untold``.
+        seen before that is in ``unreturned``.
         """
         seen = ray_nodes(self._listed())
         if not any(node.alive for node in seen.values()):
@@ -168,7 +178,7 @@ class Fleet:
         with self._lock:
             self._nodes = seen
         self._forget_dead(seen, now)
-        self._welcome(seen, now)
+        self._add_new(seen, now)
         self._sweep(seen, now)
         self._note_draining(now)
         slots, groups = list(self._slots.values()), cache(placement.groups)
@@ -176,12 +186,12 @@ class Fleet:
             if slot.handle is not None:
                 self._check(slot, now, groups)
         self._start_some(slots, now)
-        return self.untold()
+        return self.unreturned()
 
-    def untold(self) -> list[AnyEvent]:
+    def unreturned(self) -> list[AnyEvent]:
         """The events that steps have seen and not returned. Each is returned once. Called by the
         thread that calls ``step``."""
-        events, self._untold = self._untold, []
+        events, self._unreturned = self._unreturned, []
         return events
 
     def _start_some(self, slots: list[FleetMember], now: float) -> None:
@@ -222,7 +232,7 @@ class Fleet:
             left = _departure(node_id, seen.get(node_id), now)
             with self._lock:
                 del self._slots[node_id]
-            self._untold.append(left)
+            self._unreturned.append(left)
             # Due until a sweep succeeds, even if one fails now.
             self._sweep_at = now
             log.warning("node %s has left %s", node_id[:8], left.reason)
@@ -241,13 +251,13 @@ class Fleet:
             placement.drop(node_id, groups)
             log.info("dropped the agent and group of the dead node %s", node_id[:8])
 
-    def _welcome(self, seen: Mapping[str, RayNode], now: float) -> None:
+    def _add_new(self, seen: Mapping[str, RayNode], now: float) -> None:
         for node in seen.values():
             if node.alive and node.id not in self._slots:
                 joined = NodeJoined(time=now, node=as_node(node, seen.values()))
                 with self._lock:
                     self._slots[node.id] = FleetMember(node, now)
-                self._untold.append(joined)
+                self._unreturned.append(joined)
                 log.info("node %s (%s) has joined", node.id[:8], node.address)
 
     def _note_draining(self, now: float) -> None:
@@ -257,7 +267,7 @@ class Fleet:
         with self._lock:
             self._draining = told
         for node_id, deadline in new.items():
-            self._untold.append(NodeDraining(time=now, node_id=node_id, deadline=deadline))
+            self._unreturned.append(NodeDraining(time=now, node_id=node_id, deadline=deadline))
             log.info("node %s is being drained", node_id[:8])
 
     def draining(self) -> dict[str, float]:

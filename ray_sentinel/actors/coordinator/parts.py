@@ -247,7 +247,7 @@ class CoordinatorParts:
                 self.engine.feed(event)
         finally:
             # From a step that failed midway because of Ray's control store.
-            for event in self.fleet.untold():
+            for event in self.fleet.unreturned():
                 self.engine.feed(event)
         self._leave_drained_nodes()
         watched = self.fleet.nodes().keys() - self.fleet.released()

@@ -24,7 +24,7 @@ from ray_sentinel.progress.proc.process_memory import memory_file
 
 WATCHED_SECONDS = 40.0
 """Seconds to wait for all nodes to be watched before the others are named: on a busy host, Ray
-takes its time to start an agent."""
+takes long to start an agent."""
 
 
 def main() -> int:

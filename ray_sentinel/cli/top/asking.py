@@ -26,7 +26,7 @@ PULSE_EVERY = 10.0
 
 
 class SeenStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The last answer, and what is wrong where later ones did not come."""
+    """The last answer, and why later questions had none."""
 
     status: Status | None = None
     incidents: tuple[Incident, ...] = ()
@@ -71,7 +71,7 @@ class StatusAsker:
             self._thread.join(seconds)
 
     def ask_once(self) -> None:
-        """Ask once. Never raises: what is wrong stands in ``seen``, beside the last answer."""
+        """Ask once. Does not raise without an answer: ``seen`` says why, beside the last one."""
         try:
             self.seen = self._asked()
         except SentinelError as error:
@@ -97,7 +97,7 @@ class StatusAsker:
         return SeenStatus(status=status, incidents=incidents, pulse=self._pulse(now), at=now)
 
     def _pulse(self, now: float) -> PulseReport | None:
-        """The one that is known where no other is due; all else is shown without it."""
+        """The pulse, asked for if it is due. Without an answer, the last one stays."""
         if self._pulse_at is not None and now - self._pulse_at < PULSE_EVERY:
             return self.seen.pulse
         self._pulse_at = now
@@ -117,10 +117,10 @@ class StatusAsker:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What asking may raise: our own errors and Ray's, and where an older coordinator has no such
-    call, or its answer does not decode, or the connection is gone."""
+    """What asking may raise: our own errors and Ray's, and what follows from an older coordinator
+    without that call, an answer that does not decode, or a lost connection."""
     ours = (SentinelError, AttributeError, msgspec.MsgspecError, RuntimeError, ValueError, OSError)
-    if "ray" not in sys.modules:  # by --url there need be none
+    if "ray" not in sys.modules:  # it is not needed where the page is asked (--url)
         return ours
     from ray.exceptions import RayError
 

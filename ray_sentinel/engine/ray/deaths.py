@@ -20,6 +20,7 @@ from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
 MOST = 2000
 """Most deaths, and most exits of one node, that are remembered."""
 FORGET_SECONDS = 300.0
+"""Seconds for which a death or an exit is remembered."""
 WAIT_SECONDS = 3.0
 """Seconds for which an exit of a rank that is a Ray actor waits for its cause."""
 JOIN_SECONDS = 1.5
@@ -94,7 +95,7 @@ class RayDeathBook(msgspec.Struct, kw_only=True, dict=True):
         self._index()
 
     def _index(self) -> None:
-        """The deaths of actors by place, in which each end of a rank is looked up."""
+        """Index the deaths of actors by place: each end of a rank is looked up there."""
         self._actors: dict[Place, list[RayDeath]] = {}
         for one in self.told.values():
             self._note(one.death)

@@ -15,10 +15,13 @@ from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
 
 BLIND_TIMEOUTS = 2.0
+"""How many timeouts of silence it takes to judge a job whose ranks nothing tells apart."""
 STANDING_TIMEOUTS = 1.3
 """How many timeouts of silence it takes to judge a job in which every rank waits in a collective,
 and no thread does anything."""
 BLIND_SECONDS_UNATTACHED = 120.0
+"""The least seconds of silence for that where no rank counts its steps: movement shows less then.
+"""
 SLOW_TIMEOUTS = 4.0
 """A rank whose stack changes counts as slow for this many timeouts, and as looping after that."""
 

@@ -69,7 +69,7 @@ class Server:
         self.generate(0)
 
     def answer(self) -> str:
-        """To the oldest request that was not answered; waits for it."""
+        """Wait for the answer to the oldest unanswered request."""
         assert self.front.stdout is not None
         return self.front.stdout.readline()
 
@@ -80,7 +80,7 @@ class Server:
 
     @property
     def pids(self) -> dict[int, int]:
-        """Of the ranks."""
+        """The pid of each rank, by its number."""
         return {rank: int((self.folder / f"rank-{rank}").read_text()) for rank in range(2)}
 
     def job(self) -> JobStatus | None:
@@ -93,7 +93,7 @@ class Server:
         return [incident for incident in found if incident.job == f"sglang-{self.front.pid}"]
 
     def verdict(self, seconds: float = 45.0) -> Incident:
-        """Of the only incident."""
+        """Wait for the verdict of the only incident."""
 
         def named() -> Incident | None:
             found = self.incidents()
@@ -103,7 +103,7 @@ class Server:
         return eventually(named, "a verdict", seconds)
 
     def until_serving(self) -> None:
-        """It has answered, and is seen as one job of two ranks, which moved for a while."""
+        """Wait until it has answered, and is seen as one job of two ranks that move."""
         self.serve(10)
 
         def seen() -> bool:
@@ -142,7 +142,9 @@ def watched(ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -
     ray_cluster.down()
 
 
-def test_who_is_a_rank_and_a_stopped_one(watched: Watched, tmp_path: Path) -> None:
+def test_the_engines_processes_are_ranks_and_a_stopped_one_is_named(
+    watched: Watched, tmp_path: Path
+) -> None:
     with Server(watched, tmp_path / "server", "rests") as server:
         server.until_serving()
         job = server.job()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import http.client
@@ -224,12 +225,10 @@ def test_an_unknown_user_takes_as_long_as_a_known_one(
 
     monkeypatch.setattr(bcrypt, "checkpw", noted)
     with contextlib.closing(guard):
-        from asyncio import run
-
         for user in ("prom", "nobody"):
             headers = {"authorization": basic(user, "wrong")}
             found = guard.authenticate(Request(method="GET", path="/metrics", headers=headers))
-            assert run(_awaited(found)).status == 401
+            assert asyncio.run(_awaited(found)).status == 401
     assert [hashed[:7] for hashed in against] == [b"$2b$08$", b"$2b$08$"]
     assert against[0] != against[1]
     assert real(b"wrong", against[1]) is False
@@ -249,7 +248,7 @@ def test_a_renewed_certificate_is_used(authority: Authority, exporter: Prometheu
     eventually(lambda: "stays in use" in exporter.problem, "it is said")
     assert get(exporter, authority.trusted(), who)[0] == 200
     shutil.copy(pair.key, authority.folder / "node.key")
-    eventually(lambda: not exporter.problem, "it is taken back")
+    eventually(lambda: not exporter.problem, "the problem is over")
     assert get(exporter, other.trusted(), who)[0] == 200
     with pytest.raises(ssl.SSLCertVerificationError):
         get(exporter, authority.trusted(), who)
@@ -281,7 +280,7 @@ def test_a_wrong_file_serves_nothing(tmp_path: Path) -> None:
 
 
 def scrapes(folder: Path) -> list[ScrapeConfig]:
-    """The ways in."""
+    """The configurations of a scraper: one with a password, one with a token."""
     ca = str(folder / "ca.crt")
     return [
         ScrapeConfig(ca_file=ca, username="prom", password_file=str(folder / "password")),

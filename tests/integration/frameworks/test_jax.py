@@ -32,8 +32,8 @@ def watched(watched_by_all: Watched) -> Watched:
 
 @contextlib.contextmanager
 def jax_job(cluster: RayCluster, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Its name, in which the host stands for the loopback address, and its log; all processes are
-    ended."""
+    """A job of JAX: the name under which it is found, and its log. At the end its processes are
+    killed. The host's name stands for the loopback address in the job's name."""
     if importlib.util.find_spec("jax") is None:
         lacking("jax is missing: pip install jax")
     folder.mkdir()

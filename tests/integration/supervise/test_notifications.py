@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.notify.notices import Notice
 from ray_sentinel.supervise.notify.notifier import Notifier, NotifierSettings
 from tests.support.parts import require_module
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -29,13 +30,13 @@ class Hook:
 
     def __init__(self) -> None:
         self.answers = [200]
-        self.taken: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 data = self.rfile.read(int(self.headers["Content-Length"]))
-                hook.taken.append(json.loads(data))
+                hook.received.append(json.loads(data))
                 answer = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
                 self.send_response(answer)
                 self.send_header("Content-Length", "0")
@@ -65,107 +66,100 @@ def notifier(**settings: Any) -> Notifier:
     return Notifier(NotifierSettings(**settings), delays=(0.05, 0.05, 0.05))
 
 
-def eventually(look: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_who_asked_learns_what_was_delivered(hook: Hook) -> None:
     hook.answers = [500, 200, 404]
     heard: list[str] = []
-    tells = Notifier(
+    sender = Notifier(
         NotifierSettings(webhooks=(hook.url,)),
         delays=(0.05,),
         sent=lambda told: heard.append(told.key),
     )
-    tells.notify(notice("delivered"))
-    tells.notify(notice("refused"))
-    assert tells.close(SECONDS)
+    sender.notify(notice("delivered"))
+    sender.notify(notice("refused"))
+    assert sender.close(SECONDS)
     assert heard == ["delivered"]
 
 
 def test_each_key_is_told_once(hook: Hook) -> None:
-    tells = notifier(webhooks=(hook.url,))
-    assert tells.notify(notice("1"))
-    assert not tells.notify(notice("1"))
-    tells.mark_sent(["2"])
-    assert not tells.notify(notice("2"))
-    assert tells.notify(notice("3"))
-    assert tells.close(SECONDS)
-    assert [told["key"] for told in hook.taken] == ["1", "3"]
-    assert not tells.notify(notice("4")), "closed"
+    sender = notifier(webhooks=(hook.url,))
+    assert sender.notify(notice("1"))
+    assert not sender.notify(notice("1"))
+    sender.mark_sent(["2"])
+    assert not sender.notify(notice("2"))
+    assert sender.notify(notice("3"))
+    assert sender.close(SECONDS)
+    assert [told["key"] for told in hook.received] == ["1", "3"]
+    assert not sender.notify(notice("4")), "closed"
 
 
 def test_a_webhook_that_fails_is_tried_again_and_one_that_refuses_is_not(hook: Hook) -> None:
     hook.answers = [500, 503, 200]
-    tells = notifier(webhooks=(hook.url,))
-    tells.notify(notice("1"))
-    assert tells.close(SECONDS)
-    assert (len(hook.taken), tells.dropped, tells.problem) == (3, 0, "")
-    hook.answers, hook.taken = [404], []
-    tells = notifier(webhooks=(hook.url,))
-    tells.notify(notice("1"))
-    assert tells.close(SECONDS)
-    assert (len(hook.taken), tells.dropped) == (1, 1)
-    assert "404" in tells.problem
-    assert "secret" not in tells.problem
+    sender = notifier(webhooks=(hook.url,))
+    sender.notify(notice("1"))
+    assert sender.close(SECONDS)
+    assert (len(hook.received), sender.dropped, sender.problem) == (3, 0, "")
+    hook.answers, hook.received = [404], []
+    sender = notifier(webhooks=(hook.url,))
+    sender.notify(notice("1"))
+    assert sender.close(SECONDS)
+    assert (len(hook.received), sender.dropped) == (1, 1)
+    assert "404" in sender.problem
+    assert "secret" not in sender.problem
 
 
 def test_only_the_events_that_are_wanted(hook: Hook) -> None:
-    tells = notifier(webhooks=(hook.url,), events=("failed",))
-    assert not tells.notify(notice("1", "hang"))
-    assert tells.notify(notice("2", "failed"))
-    assert tells.close(SECONDS)
+    sender = notifier(webhooks=(hook.url,), events=("failed",))
+    assert not sender.notify(notice("1", "hang"))
+    assert sender.notify(notice("2", "failed"))
+    assert sender.close(SECONDS)
 
 
 def test_a_webhook_that_hangs_is_in_nobody_s_way(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        tells = notifier(webhooks=(f"http://127.0.0.1:{server.getsockname()[1]}/",))
+        sender = notifier(webhooks=(f"http://127.0.0.1:{server.getsockname()[1]}/",))
         begun = time.monotonic()
         for number in range(1000):
-            tells.notify(notice(str(number)))
-        assert not tells.close(0.1)
+            sender.notify(notice(str(number)))
+        assert not sender.close(0.1)
         assert time.monotonic() - begun < 5.0
-        assert tells.dropped >= 700, "what waits is bounded"
+        assert sender.dropped >= 700, "what waits is bounded"
 
 
 def test_apprise_sends_to_any_service_that_it_knows(hook: Hook) -> None:
     require_module("apprise")
     place = hook.url.removeprefix("http://")
     hook.answers = [500, 200]
-    tells = notifier(apprise=(f"json://{place}?cto=5&rto=5",))
-    tells.notify(notice())
-    assert tells.close(SECONDS)
-    assert (tells.dropped, tells.problem) == (0, "")
-    told = hook.taken[-1]
+    sender = notifier(apprise=(f"json://{place}?cto=5&rto=5",))
+    sender.notify(notice())
+    assert sender.close(SECONDS)
+    assert (sender.dropped, sender.problem) == (0, "")
+    told = hook.received[-1]
     assert (told["title"], told["message"], told["type"]) == (
         "job: hang", "rank 3 sleeps", "failure",
     )  # fmt: skip
-    assert len(hook.taken) == 2, "it was sent again after the first refusal"
+    assert len(hook.received) == 2, "it was sent again after the first refusal"
 
 
 def test_an_address_that_apprise_does_not_know_is_final_and_not_shown() -> None:
     require_module("apprise")
-    tells = notifier(apprise=("nobody://secret-token/here",))
-    tells.notify(notice())
-    assert tells.close(SECONDS)
-    assert tells.dropped == 1
-    assert "nobody://..." in tells.problem
-    assert "secret" not in tells.problem
+    sender = notifier(apprise=("nobody://secret-token/here",))
+    sender.notify(notice())
+    assert sender.close(SECONDS)
+    assert sender.dropped == 1
+    assert "nobody://..." in sender.problem
+    assert "secret" not in sender.problem
 
 
 def test_what_apprise_cannot_send_is_said_without_the_address(hook: Hook) -> None:
     require_module("apprise")
     hook.answers = [500]
-    tells = Notifier(
+    sender = Notifier(
         NotifierSettings(apprise=(hook.url.replace("http://", "json://user:hunter2@"),)), delays=()
     )
-    tells.notify(notice())
-    eventually(lambda: tells.dropped == 1)
-    assert "the service did not take it" in tells.problem
-    assert not {"hunter2", "secret"} & set(tells.problem.replace("/", " ").split())
+    sender.notify(notice())
+    eventually(lambda: sender.dropped == 1, "it is given up")
+    assert "the service did not take it" in sender.problem
+    assert not {"hunter2", "secret"} & set(sender.problem.replace("/", " ").split())
 
 
 def test_apprise_that_is_not_installed_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,10 +169,10 @@ def test_apprise_that_is_not_installed_names_the_remedy(monkeypatch: pytest.Monk
 
 
 def test_nobody_listens() -> None:
-    tells = notifier(webhooks=("http://127.0.0.1:9/",))
-    tells.notify(notice())
-    eventually(lambda: tells.dropped == 1)
-    assert "refused" in tells.problem.lower()
+    sender = notifier(webhooks=("http://127.0.0.1:9/",))
+    sender.notify(notice())
+    eventually(lambda: sender.dropped == 1, "it is given up")
+    assert "refused" in sender.problem.lower()
 
 
 def test_a_command_is_given_the_notice(tmp_path: Path) -> None:
@@ -188,22 +182,22 @@ def test_a_command_is_given_the_notice(tmp_path: Path) -> None:
         f'#!/bin/sh\n{{ echo "$SENTINEL_EVENT $1"; cat; }} > {out}.part\nmv {out}.part {out}\n'
     )
     script.chmod(0o755)
-    tells = notifier(command=f"{script} 'two words'")
-    tells.notify(notice())
-    assert tells.close(SECONDS)
+    sender = notifier(command=f"{script} 'two words'")
+    sender.notify(notice())
+    assert sender.close(SECONDS)
     first, data = out.read_text().split("\n", 1)
     assert first == "hang two words"
     assert json.loads(data)["text"] == "rank 3 sleeps"
 
 
 def test_a_command_that_fails_or_is_missing(tmp_path: Path) -> None:
-    tells = notifier(command="false")
-    tells.notify(notice())
-    eventually(lambda: tells.dropped == 1)
-    assert "status 1" in tells.problem
-    tells = notifier(command="/no/such/program")
-    tells.notify(notice())
-    eventually(lambda: tells.dropped == 1)
+    sender = notifier(command="false")
+    sender.notify(notice())
+    eventually(lambda: sender.dropped == 1, "it is given up")
+    assert "status 1" in sender.problem
+    sender = notifier(command="/no/such/program")
+    sender.notify(notice())
+    eventually(lambda: sender.dropped == 1, "it is given up")
 
 
 def test_a_redirect_is_no_receipt(hook: Hook) -> None:
@@ -229,5 +223,5 @@ def test_who_speaks_no_http_stops_nobody(hook: Hook) -> None:
         assert notifier.notify(notice())
         thread.join(SECONDS)
         assert notifier.close(SECONDS)
-    assert len(hook.taken) == 1
+    assert len(hook.received) == 1
     assert notifier.dropped == 1

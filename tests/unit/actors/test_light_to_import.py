@@ -1,4 +1,4 @@
-"""What others wait for, or hold in memory for nothing, is not imported in their processes."""
+"""A process imports only what it works with: more would cost start-up time and memory."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_attach_waits_for_neither_ray_nor_the_engine() -> None:
         "ray_sentinel.attach(job='light', rank=0, world_size=1).detach()"
     )
     assert "ray_sentinel.progress.rank.writer" in loaded, "it did attach"
-    dear = {"ray", "torch", "numpy", "ctypes", "subprocess", "tempfile", "ray_sentinel.engine"}
-    assert not loaded & (dear - _for_ptrace())
+    costly = {"ray", "torch", "numpy", "ctypes", "subprocess", "tempfile", "ray_sentinel.engine"}
+    assert not loaded & (costly - _for_ptrace())
 
 
 def test_a_command_that_asks_the_coordinator_does_not_import_the_engine() -> None:

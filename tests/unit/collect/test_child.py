@@ -1,4 +1,4 @@
-"""A collector's process around what anybody's collector may hold."""
+"""A collector's process, with collectors whose attributes may hold anything."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ray_sentinel.collect.protocol import Ask, CollectorSource, FromChild, Setup
 LOAD = Metric("mine_load", "gauge", "Load.")
 
 
-class Told:
-    """Takes what would go to the runner."""
+class RunnerPipe:
+    """Keeps what would go to the runner."""
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
@@ -24,8 +24,8 @@ class Told:
         self.messages.append(message)
 
 
-class Quiet:
-    """No warnings."""
+class Warnings:
+    """Keeps warnings."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -57,7 +57,7 @@ def test_what_it_could_not_read_is_told_whatever_it_is_kept_in(
     collector = Mine(Context())
     collector.problems = held
     setup = Setup(source=CollectorSource(name="mine", kind="python", target="mine.py"), host="h")
-    worker = CollectorLoop(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
+    worker = CollectorLoop(RunnerPipe(), setup, collector, Warnings())  # type: ignore[arg-type]
     answer = worker.run(Ask(sequence=1, deadline=60.0))
     assert answer.outcome == "ok"
     assert answer.problems == told
@@ -79,7 +79,7 @@ def test_a_pause_is_told_whatever_it_was_set_to(wanted: object, told: float) -> 
     collector = Pausing(Context())
     collector.wanted = wanted
     setup = Setup(source=CollectorSource(name="mine", kind="python", target="mine.py"), host="h")
-    worker = CollectorLoop(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
+    worker = CollectorLoop(RunnerPipe(), setup, collector, Warnings())  # type: ignore[arg-type]
     assert worker.run(Ask(sequence=1, deadline=60.0)).pause == told
 
 
@@ -94,6 +94,6 @@ def test_a_pause_holds_once() -> None:
             yield LOAD(1.0)
 
     setup = Setup(source=CollectorSource(name="mine", kind="python", target="mine.py"), host="h")
-    worker = CollectorLoop(Told(), setup, First(Context()), Quiet())  # type: ignore[arg-type]
+    worker = CollectorLoop(RunnerPipe(), setup, First(Context()), Warnings())  # type: ignore[arg-type]
     asked = [worker.run(Ask(sequence=number, deadline=60.0)).pause for number in (1, 2)]
     assert asked == [30.0, 0.0]

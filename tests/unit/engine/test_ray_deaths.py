@@ -51,7 +51,7 @@ def rank(number: int) -> Rank:
 
 
 def dead(pid: int, cause: str, *, at: float = 0.0, **more: object) -> RayDeath:
-    """Of an actor, else of the driver (``pid`` 10)."""
+    """The death of the actor with this pid, or of the driver (``pid`` 10)."""
     found = next((one for one in ACTORS if one.pid == pid), None)
     fields = {
         "what": "actor" if found else "driver",
@@ -74,7 +74,7 @@ class Cluster:
     """A Ray job of two trainers, which are ranks, and two rollouts, on one node."""
 
     def __init__(self, table: tuple[RayActor, ...] = ACTORS) -> None:
-        """``table``: the actors as Ray has told them."""
+        """``table``: the actors that Ray lists."""
         self.engine = Engine()
         self.actions: list[AnyAction] = []
         self.now = 1000.0
@@ -136,7 +136,7 @@ class Cluster:
                 )
             )
 
-    def tell(self, *deaths: RayDeath) -> None:
+    def report(self, *deaths: RayDeath) -> None:
         self._feed(RayDeathsTold(time=self.now, deaths=deaths))
         if any(death.what == "driver" for death in deaths):
             self._feed(RayTableTold(time=self.now, table=RayCalls()))
@@ -147,9 +147,9 @@ class Cluster:
         self._feed(CaptureDone(time=self.now, incident=incident.id, bundle="/b"))
 
     def kill_driver(self) -> None:
-        """By SIGKILL; Ray ends all actors, and it is told."""
+        """Kill the driver by SIGKILL. Ray ends all actors, and reports both."""
         self.end(10, signal=9)
-        self.tell(dead(10, "signal", at=self.now))
+        self.report(dead(10, "signal", at=self.now))
         self.end_all("driver-ended")
         self.wait(8)
 
@@ -158,9 +158,9 @@ class Cluster:
         for pid in (20, 21, 30, 31):
             self.end(pid, signal=9)
         self.wait(1)
-        self.tell(*(dead(pid, cause, at=self.now) for pid in (20, 21, 30, 31)))
+        self.report(*(dead(pid, cause, at=self.now) for pid in (20, 21, 30, 31)))
 
-    def told(self) -> list[tuple[str, str, list[str], str]]:
+    def named(self) -> list[tuple[str, str, list[str], str]]:
         """Job, kind, culprits and severity of each incident."""
         return [(one.job, one.kind, _labels(one), one.severity) for one in self.engine.incidents()]
 
@@ -183,7 +183,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 def test_a_driver_that_was_killed_is_named_and_none_of_its_actors(cluster: Cluster) -> None:
     cluster.kill_driver()
-    assert cluster.told() == [("train_rl-1", "driver-dead", ["driver"], "critical")]
+    assert cluster.named() == [("train_rl-1", "driver-dead", ["driver"], "critical")]
     (culprit,) = _culprits(cluster.engine.incidents()[0])
     assert (culprit.host, culprit.pid, culprit.rank) == ("one", 10, None)
     assert culprit.reason == "was killed: killed by SIGKILL"
@@ -196,12 +196,12 @@ def test_a_call_that_ended_the_driver_is_named_also_where_its_actors_end_was_tol
     cluster.end(10, code=1)
     cluster.end(30)
     cluster.wait(1)
-    cluster.tell(dead(30, "driver-ended", at=cluster.now))
+    cluster.report(dead(30, "driver-ended", at=cluster.now))
     cluster.wait(1)
     call = dead(30, "exception", at=failed_at, method="Rollout.generate", detail="KeyError: 3")
-    cluster.tell(call, dead(10, "exception", at=failed_at + 0.2))
+    cluster.report(call, dead(10, "exception", at=failed_at + 0.2))
     cluster.wait(8)
-    assert [(kind, labels) for _, kind, labels, _ in cluster.told()] == [
+    assert [(kind, labels) for _, kind, labels, _ in cluster.named()] == [
         ("actor-dead", ["Rollout 0"])
     ]
 
@@ -218,10 +218,10 @@ def test_echoes_of_a_driver_stay_echoes_for_as_long_as_their_job_is_remembered(
     cluster: Cluster,
 ) -> None:
     cluster.end(10, signal=9)
-    cluster.tell(dead(10, "signal", at=cluster.now))
+    cluster.report(dead(10, "signal", at=cluster.now))
     for pid in (20, 21):
         cluster.end(pid, code=1)
-    cluster.tell(*(dead(pid, "driver-ended", at=cluster.now) for pid in (20, 21)))
+    cluster.report(*(dead(pid, "driver-ended", at=cluster.now) for pid in (20, 21)))
     cluster.wait(8)
     cluster.take_capture()
     cluster.wait(DEATHS_SECONDS + 20)
@@ -247,7 +247,7 @@ def test_a_rank_that_has_the_pid_of_a_spared_one_is_not_spared(cluster: Cluster)
 def test_a_rank_that_got_ray_kill_is_not_accused_hours_later_either(cluster: Cluster) -> None:
     cluster.end(20, code=1)
     cluster.wait(1)
-    cluster.tell(dead(20, "killed-by-ray", at=cluster.now))
+    cluster.report(dead(20, "killed-by-ray", at=cluster.now))
     cluster.wait(8)
     cluster.now += 3600
     cluster.wait(8)
@@ -266,7 +266,7 @@ def test_the_record_of_a_job_goes_some_time_after_the_job(cluster: Cluster) -> N
 
 def test_a_driver_that_raised_is_named_with_its_exception(cluster: Cluster) -> None:
     cluster.end(10, code=1)
-    cluster.tell(dead(10, "exception", at=cluster.now, detail="ValueError: step 7"))
+    cluster.report(dead(10, "exception", at=cluster.now, detail="ValueError: step 7"))
     cluster.end_all("driver-ended")
     cluster.wait(8)
     (incident,) = cluster.engine.incidents()
@@ -280,10 +280,10 @@ def test_a_driver_that_ended_as_somebody_wanted_is_no_incident(
 ) -> None:
     if cause != "unknown":
         cluster.end(10, code=0)
-    cluster.tell(dead(10, cause, at=cluster.now))
+    cluster.report(dead(10, cause, at=cluster.now))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == []
+    assert cluster.named() == []
 
 
 @pytest.mark.parametrize("how", [{"signal": 2}, {"signal": 15}, {"code": 130}, {"code": 15}])
@@ -291,10 +291,10 @@ def test_ctrl_c_and_sigterm_are_told_from_an_exception_by_the_exit_status(
     cluster: Cluster, how: dict[str, int]
 ) -> None:
     cluster.end(10, **how)
-    cluster.tell(dead(10, "exception", at=cluster.now, detail="time.sleep(60)"))
+    cluster.report(dead(10, "exception", at=cluster.now, detail="time.sleep(60)"))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == []
+    assert cluster.named() == []
 
 
 def test_a_call_that_raised_and_ended_the_driver_is_the_first_cause(cluster: Cluster) -> None:
@@ -302,10 +302,10 @@ def test_a_call_that_raised_and_ended_the_driver_is_the_first_cause(cluster: Clu
         30, "exception", at=cluster.now, method="Rollout.generate", detail="KeyError: 'x'"
     )
     cluster.end(10, code=1)
-    cluster.tell(raised, dead(10, "exception", at=cluster.now + 0.1))
+    cluster.report(raised, dead(10, "exception", at=cluster.now + 0.1))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 0"], "critical")]
+    assert cluster.named() == [("train_rl-1", "actor-dead", ["Rollout 0"], "critical")]
     (culprit,) = _culprits(cluster.engine.incidents()[0])
     assert (culprit.role, culprit.method) == ("Rollout", "Rollout.generate")
 
@@ -313,22 +313,22 @@ def test_a_call_that_raised_and_ended_the_driver_is_the_first_cause(cluster: Clu
 def test_a_rank_whose_method_raised_is_named_by_its_number(cluster: Cluster) -> None:
     raised = dead(21, "exception", at=cluster.now, method="Trainer.update", detail="boom")
     cluster.end(10, code=1)
-    cluster.tell(raised, dead(10, "exception", at=cluster.now + 0.1))
+    cluster.report(raised, dead(10, "exception", at=cluster.now + 0.1))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == [("train_rl-1", "rank-dead", ["rank 1"], "critical")]
+    assert cluster.named() == [("train_rl-1", "rank-dead", ["rank 1"], "critical")]
 
 
 def test_a_rank_that_left_in_peace_amid_a_call_is_named_once(cluster: Cluster) -> None:
     cluster.end(21, code=0)
-    cluster.tell(dead(21, "exited", at=cluster.now, detail="exited with status 0"))
+    cluster.report(dead(21, "exited", at=cluster.now, detail="exited with status 0"))
     cluster.end(10, code=1)
-    cluster.tell(dead(10, "exception", at=cluster.now + 0.6))
+    cluster.report(dead(10, "exception", at=cluster.now + 0.6))
     for pid in (20, 30, 31):
         cluster.end(pid, code=1)
-    cluster.tell(*(dead(pid, "driver-ended", at=cluster.now + 0.6) for pid in (20, 30, 31)))
+    cluster.report(*(dead(pid, "driver-ended", at=cluster.now + 0.6) for pid in (20, 30, 31)))
     cluster.wait(20)
-    assert cluster.told() == [("train_rl-1", "rank-dead", ["rank 1"], "critical")]
+    assert cluster.named() == [("train_rl-1", "rank-dead", ["rank 1"], "critical")]
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -339,32 +339,32 @@ def test_a_rank_that_left_and_a_peer_that_failed_by_it_make_one_incident(
     cluster.wait(0.5)
     cluster.end(20, code=1)
     told = "exited with status {}"
-    cluster.tell(
+    cluster.report(
         dead(21, "exited", at=cluster.now - 0.5, detail=told.format(code)),
         dead(20, "exited", at=cluster.now, detail=told.format(1)),
     )
     cluster.end(10, code=1)
-    cluster.tell(dead(10, "exception", at=cluster.now + 0.1))
+    cluster.report(dead(10, "exception", at=cluster.now + 0.1))
     cluster.wait(20)
     assert [one.kind for one in cluster.engine.incidents()] == ["rank-dead"]
 
 
 def test_an_actor_that_was_killed_and_the_job_with_it(cluster: Cluster) -> None:
     cluster.end(31, signal=9)
-    cluster.tell(dead(31, "signal", at=cluster.now))
+    cluster.report(dead(31, "signal", at=cluster.now))
     cluster.wait(0.5)
     cluster.end(10, code=1)
-    cluster.tell(dead(10, "exception", at=cluster.now))
+    cluster.report(dead(10, "exception", at=cluster.now))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 1"], "critical")]
+    assert cluster.named() == [("train_rl-1", "actor-dead", ["Rollout 1"], "critical")]
 
 
 def test_an_actor_that_died_while_its_job_goes_on_is_a_warning(cluster: Cluster) -> None:
     cluster.end(31, code=3)
-    cluster.tell(dead(31, "signal", at=cluster.now))
+    cluster.report(dead(31, "signal", at=cluster.now))
     cluster.wait(5)
-    assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 1"], "warning")]
+    assert cluster.named() == [("train_rl-1", "actor-dead", ["Rollout 1"], "warning")]
     (culprit,) = _culprits(cluster.engine.incidents()[0])
     assert culprit.reason == "left: exited with status 3"
     (capture,) = [action for action in cluster.actions if isinstance(action, Capture)]
@@ -373,10 +373,10 @@ def test_an_actor_that_died_while_its_job_goes_on_is_a_warning(cluster: Cluster)
 
 
 def test_that_the_job_ended_with_it_is_told_however_late_it_is_known(cluster: Cluster) -> None:
-    cluster.tell(dead(31, "signal", at=cluster.now))
+    cluster.report(dead(31, "signal", at=cluster.now))
     cluster.wait(5)
     cluster.take_capture()
-    cluster.tell(dead(10, "exception", at=cluster.now), dead(30, "driver-ended"))
+    cluster.report(dead(10, "exception", at=cluster.now), dead(30, "driver-ended"))
     cluster.wait(5)
     (incident,) = cluster.engine.incidents()
     assert (incident.severity, incident.state) == ("critical", "resolved")
@@ -384,11 +384,11 @@ def test_that_the_job_ended_with_it_is_told_however_late_it_is_known(cluster: Cl
 
 
 def test_that_the_job_ended_well_without_it_makes_it_no_worse(cluster: Cluster) -> None:
-    cluster.tell(dead(31, "signal", at=cluster.now))
+    cluster.report(dead(31, "signal", at=cluster.now))
     cluster.wait(5)
-    cluster.tell(dead(10, "finished", at=cluster.now))
+    cluster.report(dead(10, "finished", at=cluster.now))
     cluster.wait(5)
-    assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 1"], "warning")]
+    assert cluster.named() == [("train_rl-1", "actor-dead", ["Rollout 1"], "warning")]
 
 
 @pytest.mark.parametrize(
@@ -399,31 +399,31 @@ def test_who_is_started_again_or_was_wanted_to_end_is_no_incident(
     cluster: Cluster, cause: str, restarts: bool
 ) -> None:
     cluster.end(31, signal=9)
-    cluster.tell(dead(31, cause, at=cluster.now, restarts=restarts))
+    cluster.report(dead(31, cause, at=cluster.now, restarts=restarts))
     cluster.wait(8)
-    assert cluster.told() == []
+    assert cluster.named() == []
 
 
 def test_a_rank_that_got_ray_kill_is_not_accused(cluster: Cluster) -> None:
     cluster.end(20, signal=9)
     cluster.wait(1)
-    cluster.tell(dead(20, "killed-by-ray", at=cluster.now))
+    cluster.report(dead(20, "killed-by-ray", at=cluster.now))
     cluster.wait(8)
-    assert cluster.told() == []
+    assert cluster.named() == []
 
 
 def test_a_rank_that_was_killed_is_named_by_its_own_job_alone(cluster: Cluster) -> None:
     cluster.end(20, signal=9)
     cluster.wait(1)
-    cluster.tell(dead(20, "signal", at=cluster.now))
+    cluster.report(dead(20, "signal", at=cluster.now))
     cluster.wait(4)
-    assert cluster.told() == [("train_rl-1.Trainer", "rank-dead", ["rank 0"], "critical")]
+    assert cluster.named() == [("train_rl-1.Trainer", "rank-dead", ["rank 0"], "critical")]
 
 
 def test_a_rank_whose_cause_nobody_tells_is_named_within_five_seconds(cluster: Cluster) -> None:
     cluster.end(20, signal=9)
     cluster.wait(5)
-    assert cluster.told() == [("train_rl-1.Trainer", "rank-dead", ["rank 0"], "critical")]
+    assert cluster.named() == [("train_rl-1.Trainer", "rank-dead", ["rank 0"], "critical")]
 
 
 def test_a_rank_that_is_newer_than_rays_table_waits_for_its_cause_too() -> None:
@@ -431,54 +431,54 @@ def test_a_rank_that_is_newer_than_rays_table_waits_for_its_cause_too() -> None:
     for pid in (20, 21):
         cluster.end(pid, code=1)
     cluster.wait(2.5)
-    assert cluster.told() == []
-    cluster.tell(dead(10, "stopped"), *(dead(pid, "driver-ended") for pid in (20, 21)))
+    assert cluster.named() == []
+    cluster.report(dead(10, "stopped"), *(dead(pid, "driver-ended") for pid in (20, 21)))
     cluster.wait(10)
-    assert cluster.told() == []
+    assert cluster.named() == []
 
 
 def test_a_driver_that_left_with_a_status_of_failure_is_named(cluster: Cluster) -> None:
     cluster.end(10, code=3)
-    cluster.tell(dead(10, "finished", at=cluster.now))
+    cluster.report(dead(10, "finished", at=cluster.now))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == [("train_rl-1", "driver-dead", ["driver"], "critical")]
+    assert cluster.named() == [("train_rl-1", "driver-dead", ["driver"], "critical")]
 
 
 def test_a_driver_that_crashed_when_it_had_left_ray_already_is_no_incident(
     cluster: Cluster,
 ) -> None:
     cluster.end(10, signal=11)
-    cluster.tell(dead(10, "finished", at=cluster.now))
+    cluster.report(dead(10, "finished", at=cluster.now))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == []
+    assert cluster.named() == []
 
 
 def test_an_actor_that_left_in_peace_is_told_only_if_the_driver_fell_over_it(
     cluster: Cluster,
 ) -> None:
     cluster.end(31, code=0)
-    cluster.tell(dead(31, "exited", at=cluster.now, detail="exited with status 0"))
+    cluster.report(dead(31, "exited", at=cluster.now, detail="exited with status 0"))
     cluster.wait(5)
-    assert cluster.told() == []
+    assert cluster.named() == []
     cluster.end(10, code=1)
-    cluster.tell(dead(10, "exception", at=cluster.now))
+    cluster.report(dead(10, "exception", at=cluster.now))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert cluster.told() == [("train_rl-1", "actor-dead", ["Rollout 1"], "critical")]
+    assert cluster.named() == [("train_rl-1", "actor-dead", ["Rollout 1"], "critical")]
 
 
 def test_what_may_have_been_ctrl_c_accuses_no_driver(
     cluster: Cluster,
 ) -> None:
-    cluster.tell(dead(10, "exception", at=cluster.now, is_proven=False))
+    cluster.report(dead(10, "exception", at=cluster.now, is_proven=False))
     cluster.end_all("driver-ended")
     cluster.wait(3)
-    assert cluster.told() == []
+    assert cluster.named() == []
     cluster.end(10, code=1)
     cluster.wait(3)
-    assert cluster.told() == [], "with Ray's excepthook Ctrl-C gives this status too"
+    assert cluster.named() == [], "with Ray's excepthook Ctrl-C gives this status too"
 
 
 @pytest.mark.parametrize(
@@ -499,10 +499,10 @@ def test_what_a_driver_wrote_last_tells_an_exception_from_ctrl_c(
 ) -> None:
     frames = f'{TRACEBACK}\n  File "a.py", line 3, in <module>\n    [][i]\n'
     cluster.end(10, code=1, said=f"step 1\n{frames}{said}\n" if said else "step 1\n")
-    cluster.tell(dead(10, "exception", at=cluster.now, detail="[][i]", is_proven=False))
+    cluster.report(dead(10, "exception", at=cluster.now, detail="[][i]", is_proven=False))
     cluster.end_all("driver-ended")
     cluster.wait(8)
-    assert bool(cluster.told()) == told
+    assert bool(cluster.named()) == told
     if told:
-        ((_, kind, culprits, severity),) = cluster.told()
+        ((_, kind, culprits, severity),) = cluster.named()
         assert (kind, culprits, severity) == ("driver-dead", ["driver"], "critical")

@@ -1,4 +1,4 @@
-"""A runtime environment that is being built: told as that, and stuck only where nothing moves."""
+"""A runtime environment that is being built is reported, and stuck only if nothing moves."""
 
 from __future__ import annotations
 

@@ -88,20 +88,13 @@ def gather_look(
             drivers, ports = _ports(calls, nodes)
             answers = tuple(awaited_answers(connections, ports, calls.at))
             serving = frozenset(serving_drivers(connections, ports, drivers))
-            if below := _below(answers, connections):
+            if below := _unknown_answerers(answers, connections):
                 wanted = {id_: (*below.get(id_, ()), *pids) for id_, pids in wanted.items()}
                 left = ROUNDS
     calls = msgspec.structs.replace(calls, environments=tuple(_with_movement(builds)))
-    processes = []
-    for node_id, pids in wanted.items():
-        address = nodes[node_id].address
-        for pid in pids:
-            fact = rounds[-1].get((node_id, pid))
-            process = fact.process if fact else ProcessId(address, pid)
-            processes.append(LookedAt(node=node_id, address=address, process=process))
     return RayLook(
         calls=calls,
-        processes=tuple(processes),
+        processes=tuple(_processes(wanted, nodes, rounds[-1])),
         rounds=tuple(tuple(found.values()) for found in rounds),
         answers=answers,
         serving=tuple(sorted(serving)),
@@ -125,6 +118,20 @@ def _pids(calls: RayCalls, nodes: Mapping[str, RayNode]) -> dict[str, tuple[int,
     return {node_id: tuple(sorted(pids)) for node_id, pids in found.items()}
 
 
+def _processes(
+    wanted: Mapping[str, tuple[int, ...]],
+    nodes: Mapping[str, RayNode],
+    seen: Mapping[tuple[str, int], StackFact],
+) -> Iterable[LookedAt]:
+    """The processes that were looked at, also those of which no stack was taken."""
+    for node_id, pids in wanted.items():
+        address = nodes[node_id].address
+        for pid in pids:
+            fact = seen.get((node_id, pid))
+            process = fact.process if fact else ProcessId(address, pid)
+            yield LookedAt(node=node_id, address=address, process=process)
+
+
 def _ports(
     calls: RayCalls, nodes: Mapping[str, RayNode]
 ) -> tuple[set[tuple[str, int]], dict[tuple[str, int], int]]:
@@ -139,7 +146,7 @@ def _ports(
     return drivers, ports
 
 
-def _below(
+def _unknown_answerers(
     answers: Iterable[AwaitedAnswer], connections: Mapping[str, Iterable[Connection]]
 ) -> dict[str, tuple[int, ...]]:
     """The pids of processes that owe an answer and that Ray does not know, by node id."""
