@@ -29,6 +29,7 @@ from ray_sentinel_plugins._pci import read_aer, sysfs_address
 # What a captured tree shows of NVIDIA's GPUs without their driver: identity and PCIe errors.
 
 MAX_GPUS = 256
+"""Most GPUs that are read."""
 
 
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:

@@ -22,6 +22,7 @@ STATE = Metric(
 )
 
 MAX_DEVICES = 256
+"""Most RDMA devices that get series."""
 MAX_PORTS = 256
 """Most ports of one device that are read; switches have many."""
 SATURATED = (1 << 32) - 1

@@ -52,6 +52,7 @@ def raylet_address(folder: Path) -> str:
 # collectors.
 
 CHECK_SECONDS = 1.0
+"""Seconds between two looks whether our raylet lives."""
 CLOSE_SECONDS = 5.0
 """Seconds that cleaning up before the end may take; it may wait for Ray, or for a disk that hangs.
 """

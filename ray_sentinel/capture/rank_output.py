@@ -37,6 +37,7 @@ from ray_sentinel.progress.proc.proc_stat import TICK, Key, parse_stat
 from ray_sentinel.text import clean
 
 MOST_LINES = 200
+"""Most of a rank's last lines."""
 MOST_BYTES = 64 << 10
 """Most bytes of one rank's lines; each gets less if many ranks of a node are asked about."""
 READ_BYTES = 256 << 10

@@ -33,6 +33,7 @@ from ray_sentinel.waitgraph.stacks import explain as explain_stacks
 MAX_FILES = 100_000
 """Most files of one folder that are looked at; the rest is left out, and a problem says so."""
 MAX_DEPTH = 6
+"""Most levels of folders below the one that was named."""
 _HEAD = 64 << 10
 _MAX_RAS = 16 << 20
 """Most bytes that are read of a file that may be an answer of NCCL RAS."""
@@ -46,6 +47,7 @@ _RAS = re.compile(
 )
 _PICKLE = b"\x80"
 RAS_SECONDS = 60.0
+"""Seconds that the reading of RAS output may take."""
 
 
 class FolderFiles(msgspec.Struct, kw_only=True):

@@ -14,6 +14,7 @@ from ray_sentinel.model.triage import Triage
 from ray_sentinel.store.joblogs import main_log, read_logs
 
 MAX_EVIDENCE = 6
+"""Most lines that are quoted for an answer."""
 SURE = 0.5
 """Confidence from which triage's answer prevails over the job's own plain messages."""
 

@@ -35,6 +35,7 @@ stood."""
 CHECK_SECONDS = 0.05
 """Seconds between two checks whether a killed process has ended."""
 STUCK_CHECK_SECONDS = 2.0
+"""Seconds between two looks whether a process that could not be killed is gone."""
 
 
 class ScheduleStep(Enum):

@@ -20,6 +20,7 @@ from ray_sentinel.collect.protocol import CollectorSource
 from ray_sentinel.errors import InputError
 
 NEVER_AGAIN = 99
+"""Exit status of a script that has nothing to read on this node."""
 STATE_VARIABLE = "_PLUGIN_STATE"
 MAX_OUTPUT = 8 << 20
 """Most bytes of stdout that are read; the rest is dropped, and a problem says so."""

@@ -29,7 +29,9 @@ END_SECONDS = 120.0
 SETTLE_SECONDS = 5.0
 """Seconds to wait for wrong verdicts, after a verdict and after the end of a healthy job."""
 REPORT_SECONDS = 60.0
+"""Seconds that the evidence of an incident may take."""
 CLI_SECONDS = 60.0
+"""Seconds that a command of the sentinel may take."""
 WELL = "is well"
 """Part of a verdict which says that a job goes on."""
 

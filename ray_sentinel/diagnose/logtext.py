@@ -26,10 +26,10 @@ lines carry no time."""
 MAX_STEPS = 20_000
 """Most steps that are kept; those after them are left out."""
 MAX_TOTALS = 200
+"""Most different totals that steps may name; they are nearly always equal."""
 MOST_NODES = 1 << 16
 """Most host names of one list, as many as Slurm takes of a range (``MAX_RANGE``); the rest is left
 out."""
-"""Totals that steps named; they are nearly always equal."""
 _PARAM = re.compile(r"Config param (\w+): (.*?)\s*$")
 _ARGUMENT = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)=(\"[^\"]*\"|'[^']*'|\S*)")
 _SETTING = re.compile(r"^\W*(NNODES|NODE_LIST|GPUS_PER_NODE|SLURM_JOB_NODELIST)\s*[=:]\s*(\S+)")

@@ -34,6 +34,7 @@ CLOCK_JUMP = 1.0
 """Seconds. If the offset of OFFSETS successive snapshots has grown by more, the node's clock stood
 still or was reset: a mere delay in transit comes to an end."""
 OFFSETS = 5
+"""Number of a node's last snapshots by which its clock is judged."""
 WHY_SECONDS = 10.0
 """Seconds for which the end of a Ray job waits for its cause."""
 TOGETHER_SECONDS = 60.0

@@ -63,6 +63,7 @@ from ray_sentinel.model.status import JobStatus, State
 from ray_sentinel.waitgraph.picture import pictured
 
 PROBE_EVERY = 1.5
+"""Seconds between two probes of a node that has fallen silent."""
 HOLD_SECONDS = 6.0
 """Seconds for which events are only taken in after a restart, if no tick comes; the coordinator's
 first tick comes after three at most."""

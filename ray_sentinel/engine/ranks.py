@@ -32,6 +32,7 @@ WORK_SECONDS_PER_SWITCH = 500e-6
 lets it run. Checking whether something has come, or trying to connect, takes a Python loop 100 to
 300 microseconds."""
 USUAL_LOOKS = 20
+"""Number of the last looks from which a main thread's usual share of CPU is taken."""
 NEVER = float("-inf")
 """The time of an event that has not happened."""
 WORK_LASTS = 4.0

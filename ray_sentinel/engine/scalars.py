@@ -16,6 +16,7 @@ LEAST = 12
 """Fewest values before the judged ones that make a usual level."""
 SAVING = "checkpoint"
 KEPT_SAVES = 8
+"""Number of the last saves of a job that are remembered."""
 
 Key = tuple[str, int]
 

@@ -24,6 +24,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, RankStatus, State
 
 SLOW_SILENCE = 3.0
+"""Least seconds without progress after which a job is shown as slow."""
 NO_HANG = frozenset({"stall", "slow", "asked", "sentinel", "pending"})
 HELD = ("stopped", "traced", "gil-held", "blocked", "starved")
 """What keeps a rank from running, as ``RankView.state_since`` has it; the first is told."""

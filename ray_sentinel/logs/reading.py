@@ -25,7 +25,9 @@ __all__ = [
 ]
 
 CHUNK = 1 << 20
+"""Bytes of one read."""
 LONGEST = 1 << 20
+"""Most bytes of a line."""
 _MAGIC = (
     (b"\x1f\x8b", ".gz"),
     (b"\xfd7zXZ\x00", ".xz"),

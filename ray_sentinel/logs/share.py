@@ -25,6 +25,7 @@ from ray_sentinel.logs.read_file import FileAnswer, Reach, read_file
 WORTH_IT = 96 << 20
 """Bytes from which a further process is worthwhile."""
 MOST = 4
+"""Most processes that share the work: reading is soon limited by the disk."""
 _DEADLINE = 3600.0
 _MAX_ANSWER = 256 << 20
 

@@ -10,6 +10,7 @@ from ray_sentinel.report.words import moment, percent
 from ray_sentinel.text import clean
 
 MAX_HOSTS = 8
+"""Most hosts that are listed by name."""
 
 
 def markdown(report: DiagnosisReport) -> str:

@@ -24,7 +24,9 @@ LETTER = 6.2
 LABEL_ROWS = (TOP - 5, TOP - 18)
 """The heights at which the labels of marks stand."""
 MOST_MARKS = 6
+"""Most moments that are marked in a plot."""
 GREATEST = 1e300
+"""Values from which on nothing is drawn: differences between them may overflow."""
 LEAST, NOISE = 1e-300, 1e-12
 """Values that differ by less than the first, or by less than the second as a share of them, count
 as equal."""

@@ -7,6 +7,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report.words import plain
 
 MOST_FRAMES = 40
+"""Most frames of a stack, the innermost first."""
 
 
 def of_culprit(fact: StackFact, verdict: Verdict) -> bool:

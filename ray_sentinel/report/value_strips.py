@@ -19,9 +19,11 @@ from ray_sentinel.report.words import plain
 WIDTH, LEFT, RIGHT = 440, 8, 8
 TOP, BARS, BOTTOM = 22, 44, 18
 BINS = 53
+"""Number of bars."""
 LEAST_BAR = 3.0
 """The smallest height of a bar, so that a single GPU among thousands is seen."""
 GREATEST = 1e12
+"""A value from which on it is a broken sensor's, and is not drawn."""
 
 
 class ValueBar(msgspec.Struct, frozen=True, kw_only=True):

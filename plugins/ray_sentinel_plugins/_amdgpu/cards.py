@@ -16,6 +16,7 @@ from ray_sentinel_plugins._files import Files, natural
 
 AMD = "0x1002"
 MAX_GPUS = 256
+"""Most cards that are read."""
 
 
 class AmdCard(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from ray_sentinel_plugins._files import Files, clean, counter, natural
 SECTOR = 512
 """Bytes of a sector as the file counts them, whatever the disk's own sectors are."""
 MAX_DISKS = 512
+"""Most disks that get series."""
 _LAYERED = re.compile(r"(loop|ram|zram|dm-|md|bcache|zd|sr|fd|drbd|nvme\d+c\d+n)\d")
 """Names of devices whose bytes are counted again by the disks under them, or that are no disks:
 loop and RAM disks, device mapper (LVM, multipath, crypt), software RAID, bcache, ZFS volumes,

@@ -80,6 +80,7 @@ MOST_PROBLEMS = 8
 ENDED_SECONDS = 120.0
 """Seconds for which a rank that has ended is served as not alive."""
 RAYLETS_SECONDS = 10.0
+"""Seconds between two looks at the raylets of this host."""
 COLLECT_AFTER = 1.0
 """Seconds until the first collector is started: the ranks come before the metrics, here and on the
 other nodes of this machine."""

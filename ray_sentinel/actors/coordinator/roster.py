@@ -20,6 +20,7 @@ LONGEST_INTERVAL = 2.0
 """Longest interval between two reports, in seconds: rules see movements in time only if they hear
 of them this often."""
 RATE_SECONDS = 10.0
+"""Seconds over which the rate of reports is measured."""
 _Place = tuple[str, int]
 """The boot of a machine, and a PID namespace on it."""
 

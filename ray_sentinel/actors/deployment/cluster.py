@@ -71,6 +71,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _SETTINGS = b"\4"
 
 CLIENT_STARTS = 3
+"""Most attempts to connect by Ray Client while its server cannot be started."""
 CLIENT_NOT_STARTED = "Starting Ray client server failed"
 """What Ray's client server says when it cannot start the process that serves a client, which
 happens now and then (a fork beside gRPC's threads, ray-project/ray#63202)."""

@@ -25,8 +25,11 @@ from ray_sentinel.http.access import new_secret
 T = TypeVar("T")
 
 START_SECONDS = 60.0
+"""Seconds that a coordinator has to be there and to answer for the first time."""
 ANSWER_SECONDS = 10.0
+"""Seconds for which a call of the coordinator is repeated while it is not there."""
 GONE_SECONDS = 30.0
+"""Seconds that our actors have to be gone after they were ended."""
 OUR_PREFIXES = (AGENT_PREFIX, RELAY_PREFIX)
 
 

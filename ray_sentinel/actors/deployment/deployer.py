@@ -14,6 +14,7 @@ log = logging.getLogger("ray_sentinel")
 
 RETRY = Backoff(first=5.0, most=60.0)
 GIVE_UP_SECONDS = 900.0
+"""Seconds after which no further attempt to deploy is made."""
 BEGIN_SECONDS = 0.05
 """Seconds before the first attempt: its imports take the interpreter lock, and ``attach()`` is to
 return."""

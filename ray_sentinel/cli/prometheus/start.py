@@ -26,7 +26,9 @@ if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
 
 HELP = "run a Prometheus for a job on this machine, until Ctrl-C"
 STEP_SECONDS = 2.0
+"""Seconds between two looks for new targets."""
 START_SECONDS = 60.0
+"""Seconds that Prometheus has to answer for the first time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ from ray_sentinel.report.stacks import frames, stack_name
 
 TITLE = "bold"
 MOST_LINES = 2000
+"""Most lines of an incident; a terminal is no place to read more."""
 
 
 def joined(lines: Iterable[Text]) -> Text:

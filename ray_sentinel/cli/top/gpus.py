@@ -17,8 +17,11 @@ from ray_sentinel.text import one_line
 SECONDS = 2.0
 """Seconds to wait for a node's answer."""
 EVERY = 2.0
+"""Seconds between two questions to the nodes in sight."""
 MOST_BYTES = 16 << 20
+"""Most bytes of an answer."""
 AT_ONCE = 8
+"""Most nodes that are asked at the same time."""
 PREFIX = "hw_gpu_"
 
 

@@ -18,6 +18,7 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.lanes import DrawnLane, LaneStretch
 
 HOUR = 3600.0
+"""Seconds that a lane covers."""
 LOOK_SECONDS = 2.0
 """Least seconds between two looks at the ranks: agents report about this often."""
 UNSEEN_SECONDS = 10.0
@@ -34,8 +35,7 @@ MOST_STRETCHES = 8192
 MOST_TOGETHER = 200_000
 """Most stretches of all jobs, some 6 MB of a snapshot: 24 jobs with full lanes."""
 MOST_OF_LANE = 1024
-OPEN_STRETCHES = 4
-"""How many of a lane's last stretches may still change; those before them stay as they are."""
+"""Most stretches of one lane."""
 MOST_NAME = 64
 """Most characters of a method, a phase or a role: programs name them, and each stretch has one."""
 HELD_SECONDS = 2.0

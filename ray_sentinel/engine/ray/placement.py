@@ -22,6 +22,7 @@ from ray_sentinel.waitgraph.unmet import (
 MOST_ASKED = 64
 """Most different items waiting for placement that are examined for one job."""
 MOST_HOLDERS_TOLD = 3
+"""Most holders of a resource that an incident names."""
 Amounts = Mapping[str, float]
 
 

@@ -28,7 +28,9 @@ MOST_WRITERS = 256
 MOST_QUOTED = 8
 """Most culprits whose last lines go into the report itself."""
 QUOTED_LINES = 12
+"""Most lines that an incident quotes of a rank's output; the bundle has the rest."""
 QUOTED_CHARACTERS = 300
+"""Most characters of a quoted line."""
 
 
 class Harvest(NamedTuple):

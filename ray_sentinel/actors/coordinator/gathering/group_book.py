@@ -25,6 +25,7 @@ FRESH_SECONDS = 600.0
 """For which the groups of an attempt are not worked out again from as many dumps: it opens its
 groups when it starts."""
 MOST_JOBS = 16
+"""Most jobs whose groups are kept; the oldest go first."""
 MOST_KINDS = 8
 """Of one job, those with the most groups first."""
 MOST_NAME = 60
