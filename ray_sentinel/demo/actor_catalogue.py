@@ -112,7 +112,7 @@ ACTOR_FAULTS: dict[str, ActorFaultSpec] = {
     "socket": _stuck("reads from a socket that gives nothing", "socket", "input-wait"),
     "deadlock": _stuck("waits for a lock that nobody releases", "deadlock", "lock-deadlock"),
     "spin": _stuck("spins in C without the GIL", "spin", "cpu-spin"),
-    "loop": _stuck("spins in a Python loop", "loop", "cpu-spin"),
+    "loop": _stuck("runs an endless Python loop", "loop", "cpu-spin"),
     "gil": _stuck("sleeps in C and keeps the GIL", "gil", "gil-held", hard=True),
     "gil-spin": _stuck("spins in C and keeps the GIL", "gil-spin", "gil-held", hard=True),
     "sigstop": _stuck("is stopped", "sigstop", "rank-stopped", hard=True),
@@ -124,7 +124,7 @@ ACTOR_FAULTS: dict[str, ActorFaultSpec] = {
     "exit": _dead("ends with status 3 amid a call", "exit"),
     "driver-sleep": _driver("the driver sleeps", "sleep", "driver-stuck"),
     "driver-fifo": _driver("the driver reads from a FIFO", "fifo", "driver-stuck", "input-wait"),
-    "driver-loop": _driver("the driver spins in a loop", "loop", "driver-stuck", "cpu-spin"),
+    "driver-loop": _driver("the driver runs an endless loop", "loop", "driver-stuck", "cpu-spin"),
     "driver-gil": _driver("the driver keeps the GIL", "gil", "driver-stuck", "gil-held"),
     "driver-stop": _driver("the driver is stopped", "sigstop", "driver-stuck", "rank-stopped"),
     "driver-kernel": _driver(

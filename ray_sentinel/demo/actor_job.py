@@ -77,6 +77,7 @@ class ActorJob:
             self._driver = self._spawn("x_main", "driver")
 
     def _spawn(self, script: str, name: str) -> subprocess.Popen[bytes]:
+        """Start one of the scripts as a driver; its output goes to ``NAME.log``."""
         by_client = self._plan.fault == "client"
         address = self._machines.client_address if by_client else self._machines.gcs_address
         with (self._folder / f"{name}.log").open("ab") as log:

@@ -50,8 +50,8 @@ class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", 
     summary: str = ""
 
 
-def actor_line(outcome: ActorTrialOutcome) -> ActorTrialResult:
-    """What a trial came to. Early incidents and those of healthy jobs are false alarms."""
+def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
+    """The result of a trial. Early incidents and those of healthy jobs are false alarms."""
     plan, incidents = outcome.plan, outcome.incidents
     healthy = plan.clock == "healthy"
     began = outcome.began or 0.0
@@ -122,7 +122,7 @@ def needs_dashboard(plans: Iterable[ActorTrialPlan]) -> bool:
 
 
 def actor_trial(plan: ActorTrialPlan, machines: Machines) -> ActorTrialOutcome:
-    """One trial in a folder of its own; what comes to nothing is reported, not raised."""
+    """Play one trial in a folder of its own. The outcome says why it failed; nothing is raised."""
     with tempfile.TemporaryDirectory(prefix="fault-") as folder:
         try:
             return ActorTrial(plan, machines, Stage(machines.ray), Path(folder)).play()

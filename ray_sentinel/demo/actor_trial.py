@@ -37,7 +37,7 @@ WELL = "is well"
 
 
 class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How it went."""
+    """How a trial went, and what is wrong with the verdict."""
 
     plan: ActorTrialPlan
     job: str = ""
@@ -46,12 +46,15 @@ class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[str, ...] = ()
     """All members that any incident accuses; "pid 17" for a process that is not a member."""
     began: float | None = None
+    """When the trouble began, as Unix time; None if it did not."""
     seconds: float | None = None
     """Seconds from the beginning of the trouble to the first incident."""
     well: str = ""
     """A verdict which said that all is well while the job stood still; empty if there was none."""
     wrong: str = ""
+    """What is wrong with the verdict; empty if it is right."""
     broken: str = ""
+    """Why the trial itself failed; empty if it did not."""
 
     @property
     def right(self) -> bool:
@@ -66,8 +69,8 @@ class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 class TrialScope(msgspec.Struct, frozen=True, kw_only=True):
     """What distinguishes the incidents of one trial from those of others on the machine: they are
-    named after its programs or are about its processes. Two trials may draw one name, and the later
-    one has none of the incidents before it."""
+    named after its programs, or are about its processes. Because two trials may draw the same name,
+    incidents from before the trial are not its own."""
 
     since: float
     """Unix time at which the trial began."""
@@ -101,7 +104,7 @@ class ActorTrial:
         folder: Path,
         plain: Mapping[str, str] | None = None,
     ) -> None:
-        """``plain`` are names that are not made up."""
+        """``plain`` are names to use in the program as they are; all others are made up."""
         self._plan, self._machines, self._stage = plan, machines, stage
         self._job = ActorJob(plan, machines, folder, plain)
         self._second: ActorJob | None = None
@@ -125,7 +128,7 @@ class ActorTrial:
                 self._second.start()
             began = self._until_begun()
             if self._plan.clock == "healthy":
-                self._let_it_run()
+                self._run_healthy()
             else:
                 self._until_named(began, report=report)
             began = self._job.began() or began
@@ -135,6 +138,8 @@ class ActorTrial:
                 job.close()
 
     def _until_begun(self) -> float:
+        """Wait for the trouble, or until a healthy job is in its stride; when it came, as Unix
+        time. Raises SentinelError if it does not come."""
         plan = self._plan
         note = f"a job of actors runs ({plan.layout}); {plan.expected.what}"
         steady = plan.clock == "healthy"
@@ -151,18 +156,19 @@ class ActorTrial:
         return began
 
     def _until_named(self, began: float, *, report: bool) -> None:
+        """Wait for a verdict, and a little longer; with ``report`` also for the evidence."""
         limit = self._plan.limit
         patience = SLOW_SECONDS if limit is None else limit + LATE_SECONDS
         note = f"{self._plan.expected.what}; waiting for the verdict"
 
         def ready() -> bool:
             self._job.tend()
-            self._listen(self._stage.status, self._job.began() or began)
+            self._note_all_is_well(self._stage.status, self._job.began() or began)
             return bool(limit is not None and self._confirmed())
 
         if not self._stage.until(patience, note, ready) or limit is None:
             return
-        self._for(SETTLE_SECONDS, "there is a verdict")
+        self._poll_for(SETTLE_SECONDS, "there is a verdict")
         if report:
             self._stage.until(
                 REPORT_SECONDS,
@@ -170,7 +176,9 @@ class ActorTrial:
                 lambda: all(i.bundle for i in self._reported()),
             )
 
-    def _let_it_run(self) -> None:
+    def _run_healthy(self) -> None:
+        """Wait until a job without a fault has ended, or has run for its time. Raises SentinelError
+        if it fails."""
         plan = self._plan
         note = f"a healthy job: {plan.expected.what}"
         if plan.how.startswith("end-") or plan.layout == "quiet":
@@ -180,14 +188,14 @@ class ActorTrial:
             if self._job.ended():
                 raise SentinelError(f"the healthy job failed: {self._job.last_lines()}")
         else:
-            self._for(plan.seconds, note)
+            self._poll_for(plan.seconds, note)
             if self._job.ended() is not None:
                 raise SentinelError(f"the healthy job ended: {self._job.last_lines()}")
             for job in self._jobs():
                 job.stop()
-        self._for(SETTLE_SECONDS, note)
+        self._poll_for(SETTLE_SECONDS, note)
 
-    def _for(self, seconds: float, note: str) -> None:
+    def _poll_for(self, seconds: float, note: str) -> None:
         end = time.monotonic() + seconds
 
         def ready() -> bool:
@@ -197,15 +205,16 @@ class ActorTrial:
 
         self._stage.until(seconds + 5, note, ready)
 
-    def _listen(self, status: Status | None, began: float) -> None:
-        """Nobody may say that a job is well if it has stood still for longer than it takes to
-        notice. After the driver's end there is no such job."""
+    def _note_all_is_well(self, status: Status | None, began: float) -> None:
+        """Note a status that says that all is well after the limit, while the job stands still.
+        There is no such job after the driver's end."""
         limit = self._plan.limit
         late = limit is not None and status is not None and status.time > began + limit
         if late and status is not None and not self._well and self._job.ended() is None:
             self._well = status.verdict if WELL in status.verdict else ""
 
     def _reported(self) -> list[Incident]:
+        """The confirmed incidents of this trial."""
         pids = {pid for job in self._jobs() for pid in job.members()}
         if (status := self._stage.status) is not None:
             self._names |= {
@@ -226,6 +235,7 @@ class ActorTrial:
         return any(incident.confirmed_at for incident in self._reported())
 
     def _outcome(self, began: float) -> ActorTrialOutcome:
+        """How it went, judged by what users' commands print."""
         ids = {incident.id for incident in self._reported() if incident.kind != "asked"}
         told = ask_command(self._machines, "incidents")
         incidents = [one for one in told if one["id"] in ids and one["confirmed_at"]]
@@ -236,7 +246,7 @@ class ActorTrial:
         if not healthy and not self._well:
             answer = ask_command(self._machines, "status")
             status = msgspec.convert(answer, type=Status, strict=False)
-            self._listen(status, began)
+            self._note_all_is_well(status, began)
         wrong = judge_actors(self._plan, incidents, named)
         if not wrong and self._well:
             wrong = f"it says of a job that stands still: {self._well}"

@@ -24,12 +24,14 @@ the trainings has steps of 3 s."""
 
 
 class FaultSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. ``ways`` is what each culprit does to itself, one for each culprit."""
+    """A fault, where it can be played, and which verdicts on it are right."""
 
     what: str
+    """What happens, for people."""
     kinds: tuple[FaultKind, ...] = ()
     """Kinds of faults that are a right answer; empty if the training is healthy."""
     ways: tuple[str, ...] = ()
+    """What each culprit does to itself, one for each culprit."""
     clock: Clock = "silence"
     layouts: tuple[Layout, ...] = LAYOUTS
     place: Literal["step", "start", "end", "input"] = "step"
@@ -70,7 +72,7 @@ FAULTS: dict[str, FaultSpec] = {
     "fifo": _silent("reads from a FIFO that nobody writes to", "input-wait", "fifo"),
     "socket": _silent("reads from a socket that gives nothing", "input-wait", "socket"),
     "spin": _silent("spins in C without the GIL", "cpu-spin", "spin"),
-    "loop": _silent("goes round in a Python loop", "cpu-spin", "loop"),
+    "loop": _silent("runs an endless Python loop", "cpu-spin", "loop"),
     "loader": _silent("waits for a dataloader's worker that sleeps", "input-wait", "loader"),
     "skip": _mismatch("leaves out a collective", "skip"),
     "order": _mismatch("calls two collectives in the other order", "order"),
@@ -84,7 +86,7 @@ FAULTS: dict[str, FaultSpec] = {
     ),
     "two-sleep": _silent("two ranks sleep in code of their own", "host-stuck", "sleep", "sleep"),
     "two-kinds": FaultSpec(
-        what="one reads from a FIFO, one goes round in a loop",
+        what="one reads from a FIFO, one runs an endless loop",
         kinds=("input-wait", "cpu-spin"),
         ways=("fifo", "loop"),
         layouts=DATA,

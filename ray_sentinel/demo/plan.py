@@ -140,6 +140,7 @@ def _first_call(layout: str, fault: str) -> int:
 
 
 def _course(fault: str, step: int, dice: random.Random) -> TrainingScript:
+    """How the training goes but for its fault: as usual, or as a healthy control wants it."""
     usual = TrainingScript(
         steps=100_000 if fault in FAULTS else step + 20, last=dice.choice(["barrier", "nothing"])
     )

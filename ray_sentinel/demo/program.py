@@ -65,6 +65,8 @@ def _write(
     words: MadeUpNames,
     more: Mapping[str, Any],
 ) -> None:
+    """Write the scripts under made-up names, and beside them the plan that they read, with
+    ``more``."""
     attached = sources.pop(ATTACHED)
     if plan.attach:
         sources[REPORT] = attached

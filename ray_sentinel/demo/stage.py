@@ -1,4 +1,4 @@
-"""The coordinator as the demo and the fault suite see it: as any user does."""
+"""What the demo and the fault suite ask of the coordinator: the calls that users' commands make."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ MOST_CROWDED = 3.0
 """Greatest factor by which waits are extended on a crowded machine, so that they end on any
 machine."""
 
-Tell = Callable[[Status | None, str], None]
+ShowStatus = Callable[[Status | None, str], None]
+"""Shows the newest status (None if there is none yet) and a note on what is awaited."""
 
 
-def silent(status: Status | None, note: str) -> None:
-    """A ``Tell`` that says nothing."""
+def show_nothing(status: Status | None, note: str) -> None:
+    """A ``ShowStatus`` for runs that nobody watches."""
 
 
 def crowding() -> float:
@@ -40,18 +41,18 @@ def crowding() -> float:
 
 
 class Stage:
-    """One look after the other at one job. Other jobs may run, and have incidents of their own."""
+    """Polls the coordinator about one job. Other jobs may run, and have incidents of their own."""
 
-    def __init__(self, ray: Any, tell: Tell = silent) -> None:
+    def __init__(self, ray: Any, show: ShowStatus = show_nothing) -> None:
         self._ray = ray
-        self._tell = tell
+        self._show = show
         self.job = ""
         self.status: Status | None = None
 
     def poll(self, note: str) -> Status:
         """The newest status, shown with a note."""
         self.status = msgspec.msgpack.decode(self._ask("status"), type=Status)
-        self._tell(self.status, note)
+        self._show(self.status, note)
         return self.status
 
     def incidents(self) -> list[Incident]:
@@ -63,8 +64,8 @@ class Stage:
         return msgspec.msgpack.decode(self._ask("incidents"), type=list[Incident])
 
     def until(self, seconds: float, note: str, ready: Callable[[], bool]) -> bool:
-        """Look again and again until ``ready`` or for ``seconds``, which a crowded machine has more
-        of; False if it never was."""
+        """Poll until ``ready`` returns True, for at most ``seconds``, which are longer on a crowded
+        machine. Returns whether it did."""
         left, last = seconds, time.monotonic()
         while not ready():
             now = time.monotonic()

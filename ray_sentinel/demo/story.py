@@ -13,13 +13,13 @@ from ray_sentinel.demo.actor_trial import ActorTrial, ActorTrialOutcome
 from ray_sentinel.demo.cluster import Machines, start_machines
 from ray_sentinel.demo.plan import TrialPlan
 from ray_sentinel.demo.program import PLAIN
-from ray_sentinel.demo.stage import Stage, Tell, silent
+from ray_sentinel.demo.stage import ShowStatus, Stage, show_nothing
 from ray_sentinel.demo.trial import TrialOutcome, play
 
 
 @contextlib.contextmanager
 def watched_machines(
-    folder: Path, tell: Tell = silent, *, client: bool = False, dashboard: bool = False
+    folder: Path, show: ShowStatus = show_nothing, *, client: bool = False, dashboard: bool = False
 ) -> Iterator[Machines]:
     """A cluster with an agent on each node; ``folder`` takes the sentinel's ``log_dir``. Its head
     serves Ray Client, and has a dashboard, only if asked to.
@@ -30,25 +30,25 @@ def watched_machines(
     with start_machines(client=client, dashboard=dashboard) as machines:
         deploy.ensure(machines.ray, config)
         try:
-            Stage(machines.ray, tell).wait_for_agents(len(machines.addresses))
+            Stage(machines.ray, show).wait_for_agents(len(machines.addresses))
             yield machines
         finally:
             deploy.down(machines.ray)
 
 
-def run(plan: TrialPlan, folder: Path, *, tell: Tell) -> TrialOutcome:
+def run(plan: TrialPlan, folder: Path, *, show: ShowStatus) -> TrialOutcome:
     """Play it. ``folder`` takes the scripts, the ranks' logs and the sentinel's ``log_dir``.
 
     Raises SentinelError if the cluster or the job does not start.
     """
-    tell(None, "starting a Ray cluster of three nodes")
-    with watched_machines(folder, tell) as machines:
-        return play(plan, machines, Stage(machines.ray, tell), folder, report=True)
+    show(None, "starting a Ray cluster of three nodes")
+    with watched_machines(folder, show) as machines:
+        return play(plan, machines, Stage(machines.ray, show), folder, report=True)
 
 
-def run_actors(plan: ActorTrialPlan, folder: Path, *, tell: Tell) -> ActorTrialOutcome:
+def run_actors(plan: ActorTrialPlan, folder: Path, *, show: ShowStatus) -> ActorTrialOutcome:
     """The same of a job of actors, whose names are plain."""
-    tell(None, "starting a Ray cluster of three nodes")
-    with watched_machines(folder, tell) as machines:
-        stage = Stage(machines.ray, tell)
+    show(None, "starting a Ray cluster of three nodes")
+    with watched_machines(folder, show) as machines:
+        stage = Stage(machines.ray, show)
         return ActorTrial(plan, machines, stage, folder, PLAIN).play(report=True)

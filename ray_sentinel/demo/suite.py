@@ -23,8 +23,8 @@ import msgspec
 
 from ray_sentinel.demo.actor_suite import (
     ActorTrialResult,
-    actor_line,
     actor_plans,
+    actor_result_of,
     actor_sweep,
     needs_client,
     needs_dashboard,
@@ -54,19 +54,23 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     expected_kinds: list[str]
     named: list[int]
     kind: str
+    """The kind of fault that the first incident states; empty if there is none."""
     seconds: float | None
+    """Seconds from the beginning of the trouble to the first confirmed incident."""
     in_time: bool
     exact: bool
+    """Whether the culprits, and nobody else, were named."""
     right_kind: bool
     innocents: list[int]
+    """Ranks that were named and are no culprits."""
     false_alarms: int
     wrong: str
     broken: str
     summary: str = ""
 
 
-def line(outcome: TrialOutcome) -> TrialResult:
-    """What a trial came to. Early incidents and those of healthy jobs are false alarms."""
+def result_of(outcome: TrialOutcome) -> TrialResult:
+    """The result of a trial. Early incidents and those of healthy jobs are false alarms."""
     plan, row = outcome.plan, outcome.plan.expected
     healthy = row.clock == "healthy"
     early = [i for i in outcome.incidents if (i.confirmed_at or 0.0) < (outcome.began or 0.0)]
@@ -109,7 +113,7 @@ def plans(faults: Iterable[str], seed: int) -> Iterator[TrialPlan]:
 
 
 def trial(plan: TrialPlan, machines: Machines) -> TrialOutcome:
-    """One trial in a folder of its own; what comes to nothing is reported, not raised."""
+    """Play one trial in a folder of its own. The outcome says why it failed; nothing is raised."""
     with tempfile.TemporaryDirectory(prefix="fault-") as folder:
         try:
             return play(plan, machines, Stage(machines.ray), Path(folder))
@@ -179,7 +183,7 @@ def _ranks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[bool, Trial
     with watched_machines(folder) as machines:
         told = sweep(drawn, machines, parallel=args.parallel, seconds=args.seconds)
         for outcome in told:
-            yield outcome.right, line(outcome)
+            yield outcome.right, result_of(outcome)
 
 
 def _actors(args: argparse.Namespace, folder: Path) -> Iterator[tuple[bool, ActorTrialResult]]:
@@ -187,7 +191,7 @@ def _actors(args: argparse.Namespace, folder: Path) -> Iterator[tuple[bool, Acto
     client, dashboard = needs_client(drawn), needs_dashboard(drawn)
     with watched_machines(folder, client=client, dashboard=dashboard) as machines:
         for outcome in actor_sweep(drawn, machines, seconds=args.seconds):
-            yield outcome.right, actor_line(outcome)
+            yield outcome.right, actor_result_of(outcome)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,7 @@ def _who(line: TrialResult | ActorTrialResult) -> str:
 
 
 def _row(name: str, lines: Sequence[TrialResult | ActorTrialResult], *, healthy: bool) -> str:
+    """A row of the table: of some trials, which shares were named, in time, exactly and rightly."""
     seconds = [line.seconds for line in lines if line.seconds is not None]
     count = len(lines)
     harm = f"{sum(len(ln.innocents) for ln in lines)}, {sum(ln.false_alarms for ln in lines)}"

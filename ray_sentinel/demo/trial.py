@@ -35,13 +35,15 @@ PAUSE_SECONDS = 14.0
 
 
 class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How it went. ``seconds`` from the trouble's beginning to the first incident."""
+    """How a trial went, and what is wrong with the verdict."""
 
     plan: TrialPlan
     job: str = ""
     incidents: tuple[Incident, ...] = ()
     began: float | None = None
+    """When the trouble began, as Unix time; None if it did not."""
     seconds: float | None = None
+    """Seconds from then to the first confirmed incident; None if there is none."""
     wrong: str = ""
     """What is wrong with the verdict; empty if it is right."""
     broken: str = ""
@@ -64,7 +66,7 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> list[int]:
-        """All that any incident accuses."""
+        """The ranks that any incident accuses, ascending."""
         return accused(self.incidents)
 
 
@@ -84,7 +86,7 @@ def play(
         began = _until_begun(plan, job, stage)
         complete: float | None = None
         if plan.expected.clock == "healthy":
-            _let_it_run(plan, job, machines, stage)
+            _run_healthy(plan, job, machines, stage)
         else:
             complete = _until_named(plan, stage, report=report)
         told = conclude(plan, stage.incidents(), began)
@@ -134,6 +136,8 @@ def judge(plan: TrialPlan, incidents: list[Incident]) -> str:
 
 
 def _until_begun(plan: TrialPlan, job: DemoJob, stage: Stage) -> float:
+    """Wait for the trouble, or the first step of a healthy training; when it came, as Unix time.
+    Raises SentinelError if it does not come."""
     how = "attached" if plan.attach else "the script knows nothing of ray_sentinel"
     note = f"{plan.world} ranks train over gloo on three nodes ({how}); {outlook(plan)}"
     deaths: dict[int, int] = {}
@@ -165,7 +169,8 @@ def _last_words(job: DemoJob, deaths: dict[int, int]) -> str:
 
 
 def _until_named(plan: TrialPlan, stage: Stage, *, report: bool) -> float | None:
-    """When all were named, as far as looking now and then can tell; None if that never was."""
+    """Wait until all culprits are named. Returns when they were first seen to be, as Unix time;
+    None if they never were."""
     limit = LIMITS[plan.expected.clock] + LATE_SECONDS
     note = "something has gone wrong; waiting for the verdict"
     if not stage.until(limit, note, lambda: _complete(plan, stage)):
@@ -184,7 +189,9 @@ def _complete(plan: TrialPlan, stage: Stage) -> bool:
     return bool(incidents) and len(accused(incidents)) >= len(plan.ranks)
 
 
-def _let_it_run(plan: TrialPlan, job: DemoJob, machines: Machines, stage: Stage) -> None:
+def _run_healthy(plan: TrialPlan, job: DemoJob, machines: Machines, stage: Stage) -> None:
+    """Wait until a training without a fault has ended, and a little longer. Raises SentinelError if
+    it fails or does not end in time."""
     note = f"a healthy training: {plan.expected.what}"
     INTERLUDES.get(plan.fault, _nothing)(job, machines, stage, note)
     if not stage.until(HEALTHY_SECONDS, note, lambda: len(job.ended()) >= job.world):
@@ -195,7 +202,7 @@ def _let_it_run(plan: TrialPlan, job: DemoJob, machines: Machines, stage: Stage)
 
 
 def _nothing(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
-    """The program does it all."""
+    """Nothing: the program does by itself what its plan says."""
 
 
 def _pause(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:

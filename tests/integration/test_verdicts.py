@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.demo.plan import draw
-from ray_sentinel.demo.stage import silent
+from ray_sentinel.demo.stage import show_nothing
 from ray_sentinel.demo.story import run
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
@@ -34,7 +34,7 @@ def incidents(watched: Watched, job: str) -> list[Incident]:
 
 
 def test_the_demo_names_the_rank_and_leaves_a_report(tmp_path: Path) -> None:
-    outcome = run(draw("fifo", seed=38, attach="attach", world=4), tmp_path, tell=silent)
+    outcome = run(draw("fifo", seed=38, attach="attach", world=4), tmp_path, show=show_nothing)
     assert outcome.wrong == ""
     assert outcome.incident is not None
     folder = Path(outcome.incident.bundle)

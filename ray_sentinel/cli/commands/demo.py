@@ -112,7 +112,7 @@ def _rl(args: argparse.Namespace, mode: Attach) -> int:
         raise UsageError("--layout and --rank are for trainings of ranks, not for --job rl")
     plan, folder, started = draw_shown(args.fault, args.seed, mode), _folder(args), time.time()
     if args.json:
-        outcome = story.run_actors(plan, folder, tell=lambda status, note: None)
+        outcome = story.run_actors(plan, folder, show=lambda status, note: None)
         print_json(
             {
                 "right": outcome.right,
@@ -129,7 +129,7 @@ def _rl(args: argparse.Namespace, mode: Attach) -> int:
     console = Console()
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         outcome = story.run_actors(
-            plan, folder, tell=lambda status, note: live.update(show.progress(status, note))
+            plan, folder, show=lambda status, note: live.update(show.progress(status, note))
         )
     show.chain_verdict(console, outcome)
     return 0 if outcome.right else 1
@@ -146,7 +146,7 @@ def _shown(args: argparse.Namespace, plan: TrialPlan, folder: Path) -> TrialOutc
         outcome = story.run(
             plan,
             folder,
-            tell=lambda status, note: live.update(show.progress(status, note)),
+            show=lambda status, note: live.update(show.progress(status, note)),
         )
     show.verdict(console, outcome)
     return outcome
@@ -156,7 +156,7 @@ def _quiet(args: argparse.Namespace, plan: TrialPlan, folder: Path) -> TrialOutc
     from ray_sentinel.demo import story
 
     started = time.time()
-    outcome = story.run(plan, folder, tell=lambda status, note: None)
+    outcome = story.run(plan, folder, show=lambda status, note: None)
     print_json(
         {
             "right": outcome.right,
