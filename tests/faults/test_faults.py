@@ -13,7 +13,7 @@ import pytest
 
 from ray_sentinel.demo.catalogue import ALL
 from ray_sentinel.demo.plan import TrialPlan, draw
-from ray_sentinel.demo.suite import line
+from ray_sentinel.demo.suite import result_of
 from tests.faults.conftest import Played
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(1200)]
@@ -62,7 +62,7 @@ def name(plan: TrialPlan) -> str:
 
 @pytest.mark.parametrize("plan", plans(), ids=name)
 def test_the_verdict_is_right(plan: TrialPlan, played: Played) -> None:
-    told = line(played(plan))
+    told = result_of(played(plan))
     assert told.broken == ""
     assert told.innocents == [], told
     assert told.false_alarms == 0

@@ -231,10 +231,10 @@ def test_what_was_seen_before_the_control_store_failed_is_told(
     monkeypatch.setattr(ray, "nodes", lambda: [NODE, {**other, "Alive": False}])
     with pytest.raises(RayError):
         fleet.step(101.0)
-    (left,) = fleet.untold()
+    (left,) = fleet.unreturned()
     assert isinstance(left, NodeLeft)
     assert left.node_id == "m"
-    assert fleet.untold() == []
+    assert fleet.unreturned() == []
     # A node that comes while what is asked for after it fails.
     third = {**NODE, "NodeID": "o", "NodeManagerAddress": "10.0.0.3"}
     monkeypatch.setattr(placement, "groups", lambda: {"n": None, "m": None})
@@ -260,7 +260,7 @@ def test_nodes_come_also_while_groups_cannot_be_listed(monkeypatch: pytest.Monke
     for now in (100.0, 101.0):
         with pytest.raises(RayError):
             fleet.step(now)
-    assert [type(event) for event in fleet.untold()] == [NodeJoined]
+    assert [type(event) for event in fleet.unreturned()] == [NodeJoined]
 
 
 def test_agents_are_started_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:

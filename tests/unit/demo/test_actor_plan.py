@@ -16,8 +16,8 @@ from ray_sentinel.demo.actor_catalogue import ACTOR_ALL, ACTOR_FAULTS, ACTOR_HEA
 from ray_sentinel.demo.actor_plan import draw_actors
 from ray_sentinel.demo.actor_suite import (
     ActorTrialResult,
-    actor_line,
     actor_plans,
+    actor_result_of,
     needs_client,
     needs_dashboard,
 )
@@ -127,7 +127,7 @@ def test_nothing_need_be_told_of_a_slow_member_and_nothing_may_be_of_a_healthy_j
     assert judge_actors(healthy, [told_as("slow")], []) == "a false alarm: slow: so it is"
 
 
-def test_a_line_says_what_a_trial_came_to() -> None:
+def test_a_result_says_what_a_trial_came_to() -> None:
     plan = msgspec.structs.replace(draw_actors("circle", 1), sizes={"link": 2})
     outcome = ActorTrialOutcome(
         plan=plan,
@@ -137,12 +137,12 @@ def test_a_line_says_what_a_trial_came_to() -> None:
         seconds=12.0,
         wrong="it names others",
     )
-    line = actor_line(outcome)
-    assert (line.in_time, line.exact, line.right_kind) == (True, False, True)
-    assert (line.innocents, line.false_alarms) == (["driver-0"], 0)
-    late = actor_line(msgspec.structs.replace(outcome, seconds=21.0))
+    result = actor_result_of(outcome)
+    assert (result.in_time, result.exact, result.right_kind) == (True, False, True)
+    assert (result.innocents, result.false_alarms) == (["driver-0"], 0)
+    late = actor_result_of(msgspec.structs.replace(outcome, seconds=21.0))
     assert not late.in_time
-    early = actor_line(msgspec.structs.replace(outcome, began=113.0))
+    early = actor_result_of(msgspec.structs.replace(outcome, began=113.0))
     assert early.false_alarms == 1
-    read = msgspec.json.decode(msgspec.json.encode(line), type=ActorTrialResult)
-    assert read == line
+    read = msgspec.json.decode(msgspec.json.encode(result), type=ActorTrialResult)
+    assert read == result

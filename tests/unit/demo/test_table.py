@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from ray_sentinel.demo.actor_plan import draw_actors
-from ray_sentinel.demo.actor_suite import actor_line
+from ray_sentinel.demo.actor_suite import actor_result_of
 from ray_sentinel.demo.actor_trial import ActorTrialOutcome
 from ray_sentinel.demo.catalogue import ALL
 from ray_sentinel.demo.plan import TrialPlan, draw
-from ray_sentinel.demo.suite import line, plans
+from ray_sentinel.demo.suite import plans, result_of
 from ray_sentinel.demo.table import main, markdown, missed
 from ray_sentinel.demo.trial import TrialOutcome, conclude
 from ray_sentinel.model.incident import Culprit, FaultKind, Incident, Verdict
@@ -38,7 +38,7 @@ def outcome(plan: TrialPlan, *incidents: Incident) -> TrialOutcome:
 
 def test_the_right_name_in_time() -> None:
     plan = draw("sleep", rank=3, seed=1)
-    told = line(outcome(plan, incident([3], "host-stuck", BEGAN + 13)))
+    told = result_of(outcome(plan, incident([3], "host-stuck", BEGAN + 13)))
     assert (told.exact, told.right_kind, told.in_time, told.innocents) == (True, True, True, [])
     assert told.wrong == ""
     assert missed([told]) == ""
@@ -47,7 +47,7 @@ def test_the_right_name_in_time() -> None:
 
 def test_an_innocent_beside_the_culprit_is_seen() -> None:
     plan = draw("sleep", rank=3, seed=1)
-    told = line(outcome(plan, incident([2, 3], "cpu-spin", BEGAN + 20)))
+    told = result_of(outcome(plan, incident([2, 3], "cpu-spin", BEGAN + 20)))
     assert (told.exact, told.right_kind, told.in_time) == (False, False, False)
     assert told.innocents == [2]
     assert "| 0 of 1 | 0 of 1 | 20.0, 20.0 | 1, 0 |" in markdown([told])
@@ -57,29 +57,29 @@ def test_a_second_incident_and_an_early_one_are_wrong() -> None:
     plan = draw("sleep", rank=3, seed=1)
     early = incident([3], "host-stuck", BEGAN - 5)
     later = incident([3], "host-stuck", BEGAN + 12)
-    told = line(outcome(plan, early, later))
+    told = result_of(outcome(plan, early, later))
     assert told.wrong == "2 incidents instead of one"
     assert told.false_alarms == 1
 
 
 def test_any_incident_of_a_healthy_job_is_a_false_alarm() -> None:
     plan = draw("evaluate", seed=1)
-    assert line(outcome(plan)).false_alarms == 0
-    told = line(outcome(plan, incident([], "stall", BEGAN + 50)))
+    assert result_of(outcome(plan)).false_alarms == 0
+    told = result_of(outcome(plan, incident([], "stall", BEGAN + 50)))
     assert told.false_alarms == 1
     assert told.wrong.startswith("a false alarm")
 
 
 def test_nobody_is_the_right_answer_where_all_wait_outside() -> None:
     plan = draw("outside", seed=1)
-    told = line(outcome(plan, incident([], "stall", BEGAN + 46)))
+    told = result_of(outcome(plan, incident([], "stall", BEGAN + 46)))
     assert (told.exact, told.right_kind, told.wrong) == (True, True, "")
-    assert line(outcome(plan)).wrong == "0 incidents instead of one"
+    assert result_of(outcome(plan)).wrong == "0 incidents instead of one"
 
 
 def test_broken_trials_count_for_nothing() -> None:
     plan = draw("sleep", seed=1)
-    told = line(TrialOutcome(plan=plan, broken="no port"))
+    told = result_of(TrialOutcome(plan=plan, broken="no port"))
     assert "1 trials did not come to their trouble" in markdown([told])
     assert "`sleep` | " not in markdown([told])
 
@@ -102,7 +102,7 @@ def test_jobs_of_actors_have_a_table_of_their_own(
     wrong = ActorTrialOutcome(plan=plan, seconds=None, wrong="0 incidents instead of one")
     idle = ActorTrialOutcome(plan=draw_actors("idle", 5))
     results = tmp_path / "results.jsonl"
-    lines = [msgspec.json.encode(actor_line(one)) for one in (wrong, idle)]
+    lines = [msgspec.json.encode(actor_result_of(one)) for one in (wrong, idle)]
     results.write_bytes(b"\n".join(lines))
     assert main([str(results)]) == 0
     told = capsys.readouterr().out
