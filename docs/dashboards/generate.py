@@ -25,7 +25,7 @@ SHIPPED = HERE.parents[1] / "ray_sentinel" / "store" / "generated"
 DASHBOARDS = ("overview", "training", "gpus", "network", "host", "sentinel")
 RULES = "ray_sentinel.rules.yml"
 COLUMNS = 24
-"""Of Grafana's grid."""
+"""Columns of Grafana's grid."""
 SCHEMA_VERSION = 41
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 TYPES = {"graph": "timeseries", "stat": "stat", "table": "table", "states": "state-timeline"}
@@ -53,7 +53,7 @@ def _described(name: str) -> Any:
 
 
 def _value(row: str, field: str) -> str:
-    """What stands for a place. Raises KeyError for one that is not known."""
+    """The text for ``<ROW.FIELD>``. Raises KeyError for a row or a field that does not exist."""
     return (_LISTS[row] if row in _LISTS else _fields(TABLE[row]))[field]
 
 
@@ -303,7 +303,7 @@ def _panels(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
 
 
 def _places(row: PanelRow) -> list[tuple[int, int]]:
-    """Left upper corners of a row's panels: side by side, in a new line where one does not fit."""
+    """Upper left corners of a row's panels: side by side, in a new line if one does not fit."""
     found, left, top, line = [], 0, 0, 0
     for panel in row.panels:
         width, height = panel.size

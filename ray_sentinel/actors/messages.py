@@ -181,7 +181,7 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
     pickled: bool = False
     """Whether a raw dump is a pickle, as PyTorch's watchdog writes it; otherwise JSON."""
     digest: bytes = b""
-    """Of the reduced form that was asked for."""
+    """The digest of the reduced form that was requested."""
 
 
 class Dumps(msgspec.Struct, frozen=True, kw_only=True):

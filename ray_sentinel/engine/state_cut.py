@@ -37,9 +37,9 @@ class StateCut:
         most_bytes: int,
         lock: AbstractContextManager[object],
     ) -> None:
-        """``jobs`` are the cut's own; ``whole`` packs them with the series that it is given, each
-        packed already, and ``incidents`` what is left where that cannot be had. ``series`` is None
-        if they are known to be too large. ``lock`` keeps the engine from changing them."""
+        """``jobs`` are copies that belong to the cut. ``whole`` packs them with the series it is
+        given, each packed already; ``incidents`` packs what remains if that fails. ``series`` is
+        None if they are known to be too large. ``lock`` keeps the engine from changing them."""
         self.lost = ""
         """What had to be left out, and why."""
         self._jobs = list(jobs)

@@ -11,13 +11,13 @@ from pathlib import Path
 WRONG = 4
 STEPS = 16
 LATE = (0, 5)
-"""Reach what all send to all after its wrong sender is gone: an exception ends them."""
+"""Ranks that come to the all-to-all when the rank with the wrong call is gone: they fail, too."""
 
 
 def train(way: str, rank: int, world: int, folder: Path) -> None:
     """Each step sums over the row (two ranks), then over the column (all even, or all odd).
 
-    Those that are wrong in what all send to all do so first.
+    In the way "routed", an all-to-all comes first, and the wrong call is made there.
     """
     import torch
     import torch.distributed as dist

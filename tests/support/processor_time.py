@@ -2,7 +2,7 @@
 
 Wall times of tests say little: three streams share two cores, and tests of clusters wait half of
 the time. Where a stream is in a container of its own (``apart``), the kernel counts what it spends.
-Elsewhere nothing is said.
+Elsewhere there is no summary.
 
 When each stream had nothing left to do, and with which file it ended, tells whether the files are
 shared out well.

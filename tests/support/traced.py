@@ -115,7 +115,7 @@ class Processes:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, kind: str) -> ProcessId:
-        """One that does what its kind in ``SOURCES`` says; it is at it when this returns."""
+        """Start a process of a kind in ``SOURCES``. Returns once it does what its source says."""
         source = textwrap.dedent(SOURCES[kind]) + "\nprint('ready', flush=True)\nwork()\n"
         script = self.folder / f"job_{kind}.py"
         script.write_text(source)

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List or show."""
+    """List incidents, show one, or replay the recorded events."""
     if args.what == "show" and not args.id:
         raise UsageError("which? ray-sentinel incidents show ID; the list has the IDs")
     if args.source and args.what != "replay":

@@ -1,6 +1,6 @@
 """A job's pulse on a line: a column for each stretch of time, as high as its longest step or call.
 
-What happened stands in the columns: an incident, and what the kernel or a port told. The page draws
+Events are drawn in the columns: incidents, and what the kernel or a port reported. The page draws
 the same report; both show the shortest of three windows that has all of it.
 """
 
@@ -61,7 +61,7 @@ class PulseLine(NamedTuple):
 
     @property
     def usual(self) -> float:
-        """Seconds of a step or a call."""
+        """The usual duration of a step or a call, in seconds."""
         return median(point[2] for point in self.lane.points)
 
     @property
@@ -71,7 +71,7 @@ class PulseLine(NamedTuple):
 
     @property
     def window(self) -> float:
-        """Seconds that are drawn: of all lanes of the job the same."""
+        """The seconds that are drawn, the same for all lanes of a job."""
         first = min(lane.points[0][0] for lane in self.pulse.lanes if lane.points)
         needed = self.end - (self.report.begin + first * self.report.width)
         return next((one for one in WINDOWS if needed <= one), WINDOWS[-1])
@@ -158,14 +158,14 @@ def _bar(height: float, most: float, clip: float) -> tuple[str, str]:
 
 
 def head_line(line: PulseLine) -> Text:
-    """Name, picture and what is usual, for below the line of its job."""
+    """The name, the picture and the usual duration, for the line below that of the job."""
     name = line.lane.name or line.pulse.counts
     said = f"{name} {seconds(line.usual)}, last {line.window / 60:.0f} min"
     return Text.assemble("  ", sparkline(line), " ", plain(said, "dim"))
 
 
 def cells(line: PulseLine) -> list[Text]:
-    """Job and method, what is usual, the longest, the picture."""
+    """A row of the table: job and method, the usual duration, the longest, the picture."""
     return [
         plain(f"{line.pulse.job} {line.lane.name}".strip(), limit=60),
         Text(seconds(line.usual)),
@@ -175,7 +175,7 @@ def cells(line: PulseLine) -> list[Text]:
 
 
 def lane_details(line: PulseLine) -> Iterator[Text]:
-    """One lane in full: the picture, and all that happened, the newest first."""
+    """One lane in full: the picture, and all events and phases, the newest first."""
     named = f"{line.pulse.job} attempt {line.pulse.attempt} {line.lane.name}".strip()
     count = sum(point[1] for point in line.lane.points)
     yield plain(named, "bold")

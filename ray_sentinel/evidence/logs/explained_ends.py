@@ -33,6 +33,7 @@ _ENDS = frozenset(
 _EXIT_CODES = frozenset({"exit-code", "lightning-child-exited"})
 """Reports that a process ended by itself with an error code: the process's own output says why."""
 _SOON = 60.0
+"""Seconds within which the report of an end follows the output that explains it."""
 _UCX = re.compile(r"\[(?P<host>[\w.-]{1,255}):0*(?P<pid>\d{1,9})(?::\d+)+\]")
 """The prefix ``[host:pid:thread:tid]`` that UCX writes before its lines."""
 
@@ -59,7 +60,7 @@ def with_explained_ends(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list
     ]
     if any(hit.signature.role in ("cause", "symptom") for hit in told):
         return told
-    first = next((hit for hit in in_order(told) if _first_word(hit)), None)
+    first = next((hit for hit in in_order(told) if _is_first_hand(hit)), None)
     if first is None or first.signature.kind == "cancelled":
         return told
     return [_replaced(hit, role="symptom") if _is_lost_link(hit) else hit for hit in told]
@@ -79,7 +80,7 @@ def _is_lost_link(hit: Hit) -> bool:
     return lost and hit.signature.peer_lost and hit.signature.severity != "info"
 
 
-def _first_word(hit: Hit) -> bool:
+def _is_first_hand(hit: Hit) -> bool:
     """Whether a process itself reports a lost peer, rather than a launcher that only passes on the
     end of another process."""
     return hit.signature.role == "echo" and not explained(hit)
@@ -96,7 +97,9 @@ def _is_explained(
     ended = processes.complete(named_by(hit).filled(hit.origin))
     numbers = {ended.rank, ended.local_rank, ended.pid} - {None}
     words = (word for number in numbers for word in lost.get(number or 0, ()))
-    return any(_is_one(ended, who, processes) and _soon_after(hit, said) for said, who in words)
+    return any(
+        _is_same_process(ended, who, processes) and _soon_after(hit, said) for said, who in words
+    )
 
 
 def _may_be_explained(hit: Hit, gone: Sequence[tuple[Hit, Origin]], torchrun: bool) -> bool:
@@ -121,8 +124,8 @@ def _printed_by(hit: Hit, files: Sequence[FileFacts], processes: ProcessIndex) -
     return processes.complete(origin.filled(files[hit.file].file.origin))
 
 
-def _is_one(ended: Origin, said: Origin, processes: ProcessIndex) -> bool:
-    """Both name the same process; on one node a local rank is the rank."""
+def _is_same_process(ended: Origin, said: Origin, processes: ProcessIndex) -> bool:
+    """Whether both name the same process; on one node a local rank is the rank."""
     if not same_place(ended, said):
         return False
     if ended.rank is not None and said.rank is not None:

@@ -1,7 +1,8 @@
 """What ``nvidia-smi -q -x`` prints, read into records. Pure.
 
-The XML, not ``--query-gpu``: that fails whole for one field that a driver does not know, where
-here an element is absent, or ``N/A``. Memory is in MiB, power in watts, utilization in percent.
+The XML is read, not ``--query-gpu``, which fails as a whole for one field that a driver does not
+know; in the XML such an element is absent, or ``N/A``. Memory is in MiB, power in watts,
+utilization in percent.
 
 A process can give itself any name, also one that is XML or breaks it. So a GPU's data is read only
 from the text before its processes, which come last, and an answer with more GPUs than
@@ -32,7 +33,7 @@ from 550 on, from 530 on, and older ones name it differently."""
 
 
 class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU."""
+    """One GPU, as nvidia-smi describes it."""
 
     state: GpuState
     processes: tuple[GpuProcess, ...] = ()
@@ -53,7 +54,7 @@ class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SmiAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer."""
+    """One answer of nvidia-smi."""
 
     driver: str
     cuda: str

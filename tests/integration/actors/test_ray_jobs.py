@@ -30,7 +30,7 @@ def watched(watched_by_all: Watched) -> Watched:
 
 @contextlib.contextmanager
 def job(cluster: RayCluster, folder: Path, script: str, *arguments: str) -> Iterator[None]:
-    """A driver of its own; ended with its workers."""
+    """A driver that runs ``script``. At the end, it and its workers are ended."""
     folder.mkdir()
     environ = cluster.environ(
         RAY_TRAIN_V2_ENABLED="1", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"

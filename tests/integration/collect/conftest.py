@@ -12,7 +12,7 @@ from tests.support.collecting import GOOD, CollectingNode
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[CollectingNode]:
-    """Not started yet; ended afterwards."""
+    """A node whose collectors are not started yet; it is stopped at the end."""
     node = CollectingNode(tmp_path)
     yield node
     node.stop()
@@ -20,5 +20,5 @@ def node(tmp_path: Path) -> Iterator[CollectingNode]:
 
 @pytest.fixture
 def good_one_beside_it(node: CollectingNode) -> None:
-    """Whatever another does, this one goes on; see ``still_good``."""
+    """A collector that goes on whatever another one does; see ``still_good``."""
     node.write("good.py", GOOD)

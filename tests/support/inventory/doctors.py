@@ -34,7 +34,7 @@ def judged(
 def doctor(
     check: DoctorCheck[Any], bad: Seen, good: Seen, *says: str, plan: RunPlan | None = None
 ) -> Check:
-    """Of ``bad`` nodes it complains with ``says``; of ``good`` ones it does not."""
+    """The check complains of ``bad`` nodes in the words ``says``, and not of ``good`` ones."""
 
     def run(folder: Path) -> None:
         wrong = [one for one in judged(check, bad, plan) if one.outcome in ("failure", "warning")]
@@ -52,7 +52,7 @@ def looked(
     spoil: Callable[[Path], object],
     *says: str,
 ) -> Check:
-    """It really looks on this machine: well before ``spoil``, with ``says`` after it."""
+    """The check inspects this machine: all is well before ``spoil``; after it, it complains."""
 
     def run(folder: Path) -> None:
         wanted = plan(folder)
@@ -81,7 +81,7 @@ rdzv_id: "my-job: 123"
 
 
 def config(good: str, bad: str, *says: str) -> Check:
-    """A training's YAML file with ``bad`` in place of ``good``."""
+    """The check complains of a training's YAML file with ``bad`` in place of ``good``."""
 
     def results(folder: Path, text: str) -> list[CheckResult]:
         (folder / "train.yaml").write_text(text)

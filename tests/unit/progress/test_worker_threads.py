@@ -1,3 +1,7 @@
+"""Which of the threads of a Ray worker is the one that trains."""
+
+from __future__ import annotations
+
 from ray_sentinel.progress.discovery.ray_workers import (
     TrainingThread,
     in_process_group,
