@@ -1,3 +1,5 @@
+"""Calls that may hang: bounded in time and in number."""
+
 from __future__ import annotations
 
 import threading

@@ -1,3 +1,5 @@
+"""Ranks among Ray's actors: numbered, named and counted by what the control store lists."""
+
 from ray_sentinel.actors.coordinator.ray.actors import (
     LOOK_SECONDS,
     MOST_RUNS,

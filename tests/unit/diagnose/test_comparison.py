@@ -1,3 +1,5 @@
+"""Two jobs compared: what differs, by how much, and what does not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

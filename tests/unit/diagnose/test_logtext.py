@@ -1,3 +1,5 @@
+"""Facts in the text of a job's logs."""
+
 from __future__ import annotations
 
 from ray_sentinel.diagnose.logtext import (

@@ -1,3 +1,5 @@
+"""Panels of series: increases, buckets, labels and their hosts."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Shifts of the level of a series: found, and told from noise."""
+
 from __future__ import annotations
 
 import numpy as np

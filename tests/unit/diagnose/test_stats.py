@@ -1,3 +1,5 @@
+"""Statistics that bear with missing and infinite values."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Ranks in words: ranges instead of long lists."""
+
 from __future__ import annotations
 
 import pytest

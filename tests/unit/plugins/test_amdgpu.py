@@ -1,3 +1,5 @@
+"""The amdgpu collector: cards, sensors and RAS counters."""
+
 from __future__ import annotations
 
 import threading

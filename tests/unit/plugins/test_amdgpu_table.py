@@ -1,3 +1,5 @@
+"""AMD's metrics table: energy and throttling, by revision."""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,5 @@
+"""Reading of files by the plugins: cut numbers, captured trees, FIFOs."""
+
 from __future__ import annotations
 
 import logging

@@ -1,3 +1,5 @@
+"""The host collector, on trees that are odd, old or incomplete."""
+
 from __future__ import annotations
 
 import logging

@@ -1,3 +1,5 @@
+"""The kernel_log collector: every line is counted once, also across restarts."""
+
 from __future__ import annotations
 
 import logging

@@ -1,3 +1,5 @@
+"""What lines of the kernel log mean."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Records of the kernel log in each form in which they come."""
+
 from __future__ import annotations
 
 import errno

@@ -1,3 +1,5 @@
+"""The rdma collector: states, counters and their units."""
+
 from __future__ import annotations
 
 import errno

@@ -1,3 +1,5 @@
+"""What a companion answers about its process: stacks and flight recorders."""
+
 import json
 import threading
 from types import ModuleType

@@ -1,3 +1,5 @@
+"""Records of living ranks, matched with their processes."""
+
 import os
 from pathlib import Path
 

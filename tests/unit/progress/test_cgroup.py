@@ -1,3 +1,5 @@
+"""The cgroup of a process, and whether it is frozen."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Ranks that are found by the environment of their processes."""
+
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Rank, job and GPUs from the variables that launchers set."""
+
 import os
 
 import pytest

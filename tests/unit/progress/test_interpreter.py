@@ -1,3 +1,5 @@
+"""Who holds the GIL, from the stamps of a companion and the state of its threads."""
+
 import pytest
 
 from ray_sentinel.progress.proc.interpreter import (

@@ -1,3 +1,5 @@
+"""The environment that a process has now, read from its memory."""
+
 import os
 import re
 import struct

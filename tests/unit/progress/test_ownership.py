@@ -1,3 +1,5 @@
+"""Which of several agents on one machine owns a process."""
+
 import pytest
 
 from ray_sentinel.progress.discovery.ownership import Neighbours, is_default_owner, owns

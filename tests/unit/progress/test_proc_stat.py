@@ -1,3 +1,5 @@
+"""Parsing of /proc/PID/stat and schedstat."""
+
 import pytest
 
 from ray_sentinel.progress.proc.proc_stat import TICK, parse_schedstat, parse_stat

@@ -1,3 +1,5 @@
+"""The state of a rank, from what the kernel tells of its process and threads."""
+
 from pathlib import Path
 
 import pytest

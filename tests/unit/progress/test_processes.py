@@ -1,3 +1,5 @@
+"""The table of processes: reused pids, exec, lineage, masked command lines."""
+
 from pathlib import Path
 
 import pytest

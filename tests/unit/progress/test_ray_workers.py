@@ -1,3 +1,5 @@
+"""Ranks among the processes of Ray's workers."""
+
 import json
 from pathlib import Path
 

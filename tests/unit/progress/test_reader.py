@@ -1,3 +1,5 @@
+"""Reading the records of a folder: bad files are named, and good ones are read."""
+
 import errno
 import os
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The layout of a record, and reading it while it is written."""
+
 import math
 import struct
 

@@ -1,3 +1,5 @@
+"""Records that dead ranks left: reported once, kept for a while, then deleted."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Ranks of inference engines, by the titles of their processes."""
+
 from pathlib import Path
 
 import pytest

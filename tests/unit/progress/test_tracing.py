@@ -1,3 +1,5 @@
+"""Whether a process may be traced, with and without Yama."""
+
 import os
 
 import pytest

@@ -1,3 +1,5 @@
+"""Lines of Ray Train's log that state a worker's rank and run."""
+
 import json
 import os
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""All ranks of a node as its agent reports them."""
+
 import contextlib
 import os
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The alarm that dumps the stacks of a rank that nobody may trace."""
+
 import faulthandler
 import os
 import threading

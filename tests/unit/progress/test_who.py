@@ -1,3 +1,5 @@
+"""Who a rank is: the sources in the process, and which of them prevails."""
+
 from types import ModuleType, SimpleNamespace
 
 import pytest

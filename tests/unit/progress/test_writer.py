@@ -1,3 +1,5 @@
+"""What a rank writes into its record, and what happens where it cannot."""
+
 import errno
 import logging
 import math

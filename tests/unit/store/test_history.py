@@ -1,3 +1,5 @@
+"""The embedded history: what is written is what is read."""
+
 from __future__ import annotations
 
 import os

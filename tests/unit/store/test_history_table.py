@@ -1,3 +1,5 @@
+"""Blocks of the history's file: packed, merged and read."""
+
 from __future__ import annotations
 
 import random

@@ -1,3 +1,5 @@
+"""Prometheus's data folders: found, inspected and mirrored."""
+
 from __future__ import annotations
 
 import json

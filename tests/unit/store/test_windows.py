@@ -1,3 +1,5 @@
+"""Times and windows as people write them."""
+
 from __future__ import annotations
 
 import json
