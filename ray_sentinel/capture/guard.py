@@ -35,8 +35,7 @@ from ray_sentinel.model.stacks import StackTrace, Tool
 from ray_sentinel.progress.proc.pidfd import open_pidfd
 
 SETTLE = 2.0
-"""Seconds within which a traced process must run again; after that it is given up as beyond our
-repair."""
+"""Seconds that a traced process has to run again; after that, nothing more is tried."""
 _LOOK = 0.002
 """Seconds between two checks of the state while a tool runs."""
 

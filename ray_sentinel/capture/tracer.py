@@ -48,7 +48,7 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tracer(Protocol):
-    """One tool."""
+    """A tool that takes the stacks of a process."""
 
     name: str
     """The tool's name, which the configuration uses too."""
@@ -63,7 +63,7 @@ class Tracer(Protocol):
     def trace(self, process: ProcessId, deadline: float) -> Traced:
         """Run the tool; at ``deadline`` (seconds) it is ended, by force within seconds more.
 
-        What fails is in the error.
+        What failed is in the trace's error.
         """
 
 

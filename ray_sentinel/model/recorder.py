@@ -34,8 +34,7 @@ class RecorderWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecorderFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of one set of dumps. No culprits with kind "cannot-tell" is a valid
-    answer."""
+    """What one set of dumps shows. The kind "cannot-tell", without culprits, is a valid answer."""
 
     kind: RecorderKind
     culprits: tuple[RecorderCulprit, ...] = ()

@@ -40,7 +40,7 @@ ANSWERS = (
 
 
 def pack_request(serial: int, wishes: ProgressRequest) -> int:
-    """The request word."""
+    """The request word, which ``unpack_request`` reads."""
     return (serial & ((1 << 56) - 1)) << 8 | int(wishes)
 
 

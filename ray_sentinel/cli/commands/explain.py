@@ -33,7 +33,7 @@ def kinds_of_evidence() -> list[str]:
 
 
 def spelled_out(arguments: Sequence[str]) -> list[str]:
-    """The line's words after the command, with ``folder`` where they name no kind but a path."""
+    """The arguments after the command, with ``folder`` in front if they name a path and no kind."""
     words = [word for word in arguments if not word.startswith("-")]
     if not words or words[0] in kinds_of_evidence():
         return list(arguments)

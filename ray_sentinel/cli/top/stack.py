@@ -24,7 +24,7 @@ seconds."""
 
 
 def stack_taker(found: Asked) -> TakeStack | None:
-    """How stacks are taken; None if Ray is not reached: the page only reads."""
+    """A function that takes stacks through Ray; None if only the page is reached: it takes none."""
     if not isinstance(found, CoordinatorConnection):
         return None
     ray = found.ray
