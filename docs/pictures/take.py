@@ -179,7 +179,7 @@ def take(browser: Browser, name: str, section: str, tallest: float = math.inf) -
     if section:
         rect = browser.run(RECT % section)
         if rect is None or rect[2] * rect[3] < 1:
-            say(f"{name}: left out, there is no {section}")
+            print_line(f"{name}: left out, there is no {section}")
             return
         left, top, width, height = rect
         part = (
@@ -188,11 +188,11 @@ def take(browser: Browser, name: str, section: str, tallest: float = math.inf) -
         )  # fmt: skip
     data = small(browser.picture(of=part))
     (HERE / f"{name}.png").write_bytes(data)
-    say(f"{name}.png: {len(data) / 1000:.0f} kB")
+    print_line(f"{name}.png: {len(data) / 1000:.0f} kB")
 
 
-def say(line: str) -> None:
-    """To who runs it."""
+def print_line(line: str) -> None:
+    """Print a line for whoever runs this program."""
     sys.stdout.write(f"{line}\n")
 
 
@@ -352,7 +352,9 @@ def take_notebook(browser: Browser) -> None:
         from nbconvert import HTMLExporter
         from nbconvert.preprocessors import ExecutePreprocessor
     except ModuleNotFoundError as error:
-        say(f"notebook: left out, needs pip install nbconvert ipykernel pandas ({error.name})")
+        print_line(
+            f"notebook: left out, needs pip install nbconvert ipykernel pandas ({error.name})"
+        )
         return
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "incidents" / "0001"
