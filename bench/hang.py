@@ -61,17 +61,17 @@ def of_group(data: bytes, base: int) -> bytes:
     members = steps.ljust(8 * TP, b"\0") if isinstance(ranks, bytes) else [[base, 1, TP]]
     name_now = str(1 + base // TP)
 
-    def told(value: Any) -> Any:
+    def renamed(value: Any) -> Any:
         if value == ranks:
             return members
         if isinstance(value, list):
-            return [told(one) for one in value]
+            return [renamed(one) for one in value]
         if isinstance(value, dict):
-            return {key: told(one) for key, one in value.items()}
+            return {key: renamed(one) for key, one in value.items()}
         return name_now if value == name else value
 
     packed = (
-        zlib.compress(msgspec.msgpack.encode(told(p)), 6) if p else p for p in (head, history, rest)
+        zlib.compress(msgspec.msgpack.encode(renamed(p)), 6) if p else p for p in (head, history, rest)
     )
     return data[: len(MARK)] + msgspec.msgpack.encode(tuple(packed))
 
