@@ -70,9 +70,8 @@ def of_group(data: bytes, base: int) -> bytes:
             return {key: renamed(one) for key, one in value.items()}
         return name_now if value == name else value
 
-    packed = (
-        zlib.compress(msgspec.msgpack.encode(renamed(p)), 6) if p else p for p in (head, history, rest)
-    )
+    renewed = [renamed(part) for part in (head, history, rest)]
+    packed = (zlib.compress(msgspec.msgpack.encode(part), 6) if part else part for part in renewed)
     return data[: len(MARK)] + msgspec.msgpack.encode(tuple(packed))
 
 
