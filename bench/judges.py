@@ -39,8 +39,9 @@ from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.identity import ProcessId  # noqa: E402
 from ray_sentinel.model.incident import Culprit, Incident  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
-from ray_sentinel.waitgraph import ras  # noqa: E402
+from ray_sentinel.waitgraph import ras, recorder  # noqa: E402
 from ray_sentinel.waitgraph import stacks as judge_of_stacks  # noqa: E402
+from ray_sentinel.waitgraph.recorder_failed import explain_failed  # noqa: E402
 from tests.support import log_cases, ray_stories  # noqa: E402
 from tests.support.engine_sim import Sim  # noqa: E402
 from tests.support.log_cases.parts import ANYBODY, NOBODY  # noqa: E402

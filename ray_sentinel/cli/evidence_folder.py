@@ -27,6 +27,7 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.triage import Triage
+from ray_sentinel.waitgraph.recorder import explain as explain_recorder
 from ray_sentinel.waitgraph.stacks import Explanation
 from ray_sentinel.waitgraph.stacks import explain as explain_stacks
 

@@ -12,7 +12,7 @@ says who are equals, and puts the answer into words.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec

@@ -8,7 +8,11 @@ half or more suggest a cause that all share. Bounds with another meaning stay wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
+
+Vote = TypeVar("Vote", bound=Hashable)
 
 
 def excepted(classes: Iterable[int], size: int, most: int) -> bool:

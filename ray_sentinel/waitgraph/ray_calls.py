@@ -574,9 +574,8 @@ def at_device(fact: StackFact) -> bool:
     return fact.activity == "device-wait"
 
 
-def _broken(fact: StackFact) -> str:
-    if fact.state in _STATES:
-        return _STATES[fact.state]
-    if fact.keeps_gil:
-        return f"holds the GIL in {place_of(fact)}"
-    return ""
+def _broken(fact: StackFact) -> tuple[FactKind, str] | None:
+    """Why a process cannot go on, for programs and in words; None if it can."""
+    if fact.keeps_gil and fact.state not in _STATES:
+        return "gil-held", f"holds the GIL in {place_of(fact)}"
+    return _STATES.get(fact.state)

@@ -32,6 +32,7 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
 from ray_sentinel.engine.last_hour.pulse_report import PulsePicture
+from ray_sentinel.engine.last_hour.rank_gpus import rank_gpus
 from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
 from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map

@@ -72,6 +72,7 @@ from ray_sentinel.engine.incidents.asking import capture_seconds, may_be_thoroug
 from ray_sentinel.engine.incidents.lifecycle import OPEN
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import stragglers
+from ray_sentinel.evidence.flight_recorder.libraries import combine
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import (
@@ -560,8 +561,8 @@ def _explained(action: AskRecorder, sets: DumpSets, world_size: int | None) -> R
 
 def _explain(action: AskRecorder, dumps: dict[int, bytes], world_size: int | None) -> RecorderFacts:
     if not action.failed:
-        return explain_recorders(by_rank, world_size=world_size)
-    return explain_failed(by_rank, overrun=action.overrun, world_size=world_size)
+        return explain_recorders(dumps, world_size=world_size)
+    return explain_failed(dumps, overrun=action.overrun, world_size=world_size)
 
 
 def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:

@@ -36,6 +36,8 @@ MOST_TOGETHER = 200_000
 """Most stretches of all jobs, some 6 MB of a snapshot: 24 jobs with full lanes."""
 MOST_OF_LANE = 1024
 """Most stretches of one lane."""
+OPEN_STRETCHES = 4
+"""How many of a lane's last stretches may still change; those before them stay as they are."""
 MOST_NAME = 64
 """Most characters of a method, a phase or a role: programs name them, and each stretch has one."""
 HELD_SECONDS = 2.0

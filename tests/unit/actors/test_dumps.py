@@ -30,6 +30,13 @@ from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.rank.own_process import start_ticks
+from ray_sentinel.progress.rank.writer import ProgressWriter
+from ray_sentinel.progress.reader import RecordReader
+from ray_sentinel.progress.requests import (
+    RECORDER_JSON_ANSWER,
+    RECORDER_PICKLE_ANSWER,
+    answer_name,
+)
 from ray_sentinel.waitgraph.recorder import explain
 from tests.support.waiting import eventually
 
