@@ -261,7 +261,7 @@ def test_a_bundle_of_raw_and_reduced_dumps_explains_what_all_raw_ones_do(tmp_pat
     assert explain(files.dumps()) == explain(RAW)
 
 
-GPU_JOB = Path("tests/fixtures/flight_recorder/gloo_in_a_gpu_job")
+GPU_JOB = Path("tests/fixtures/flight_recorder/gpu_job_by_gloo")
 """Two ranks of a PyTorch with CUDA that talk by gloo: NCCL's recorder is there, and empty."""
 
 
