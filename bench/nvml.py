@@ -1,41 +1,57 @@
-"""What each call of NVML takes that the collector makes, on this machine's GPUs.
+"""What each call of NVML takes that the collector ``nvml`` makes, on this machine's GPUs.
 
     python bench/nvml.py [--rounds N]
 
-The median and the longest of N rounds, in microseconds, with the last answer; for the first GPU.
-Exit code 2 without a GPU or its driver.
+The median and the longest of N collections, in microseconds, and the last answer. What the
+collector asks once a minute is asked in each. Exit code 2 without a GPU or its driver.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import statistics
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from ray_sentinel.api import Skip
-from ray_sentinel_plugins._nvml import dear, readings
-from ray_sentinel_plugins._nvml.library import Nvml
+import pynvml
+
+from ray_sentinel.api import Context, Skip
+from ray_sentinel_plugins.nvml import NvmlCollector, NvmlOptions
+
+PREFIX = "nvmlDevice"
 
 
-class TimedNvml(Nvml):
-    """Notes how long each call took, by its function and numbers."""
+class Calls:
+    """The calls of the driver's library, and how long each took."""
 
     def __init__(self) -> None:
-        super().__init__(logging.getLogger("bench"))
         self.took: dict[str, list[float]] = {}
-        self.answers: dict[str, Any] = {}
+        self.answers: dict[str, str] = {}
 
-    def ask(self, function: str, *args: Any) -> Any:
-        """The answer, as ``Nvml.ask`` gives it. Raises what that does."""
-        begun = time.perf_counter()
-        answer = super().ask(function, *args)
-        numbers = "".join(f" {arg}" for arg in args if isinstance(arg, (int, list)))
-        name = function.removeprefix("nvmlDevice") + numbers
-        self.took.setdefault(name, []).append((time.perf_counter() - begun) * 1e6)
-        self.answers[name] = answer
-        return answer
+    def watch(self) -> None:
+        """Have each call that is made from now on noted."""
+        for name in dir(pynvml):
+            if name.startswith(PREFIX) and callable(function := getattr(pynvml, name)):
+                setattr(pynvml, name, self._timed(name.removeprefix(PREFIX), function))
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any) -> Any:
+            shown = name + "".join(f" {arg}" for arg in args if isinstance(arg, (int, list)))
+            begun = time.perf_counter()
+            try:
+                answer = function(*args)
+            except pynvml.NVMLError as error:
+                answer = error
+            self.took.setdefault(shown, []).append((time.perf_counter() - begun) * 1e6)
+            self.answers[shown] = " ".join(str(answer).split())[:60]
+            if isinstance(answer, pynvml.NVMLError):
+                raise answer
+            return answer
+
+        return timed
 
 
 def main() -> int:
@@ -43,21 +59,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args().rounds
-    try:
-        nvml = TimedNvml()
-    except Skip as reason:
-        print(reason)
-        return 2
-    handle = nvml.handle(0)
-    for _ in range(rounds):
-        for reader in (readings.read, dear.throughput, dear.links):
-            for _sample in reader(nvml, handle, "0"):
-                pass
-        nvml.ask("nvmlDeviceGetMigMode", handle)
-        nvml.ask("nvmlDeviceGetComputeRunningProcesses", handle)
-    for name, took in nvml.took.items():
-        answer = " ".join(str(nvml.answers[name]).split())[:60]
-        print(f"{name:<48} {statistics.median(took):9.1f} {max(took):9.1f}  {answer}")
+    calls = Calls()
+    with tempfile.TemporaryDirectory() as folder:
+        options = NvmlOptions(dear_interval=0.0)
+        try:
+            collector = NvmlCollector(Context(state_dir=Path(folder), options=options))
+        except Skip as reason:
+            print(reason)
+            return 2
+        calls.watch()
+        for _ in range(rounds):
+            list(collector.collect())
+        collector.close()
+    for name, took in calls.took.items():
+        print(f"{name:<40} {statistics.median(took):9.1f} {max(took):9.1f}  {calls.answers[name]}")
     return 0
 
 
