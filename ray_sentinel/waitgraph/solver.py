@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
@@ -78,30 +78,41 @@ def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[
     awaited = {edge.awaited for edges in graph.edges.values() for edge in edges}
     on = _going_on(graph, parts)
     reverse = _reversed(graph, on)
-    roots = []
+    alike: dict[Part, list[Part]] = {}
     for part in parts:
         members = set(part)
         outside = (to for node in part for to in graph.awaited(node) if to not in members)
-        if any((to in on) == (part[0] in on) for to in outside):
-            continue
-        reaching = _reaching(part, reverse)
-        waiters = [n for n in reaching if n.kind == "process" and n not in members]
-        asked = part[0] in needed or (part[0] in graph.broken and part[0] in awaited)
-        if len(part) == 1 and not waiters and not asked:
-            continue
-        kind, why, fact = _described(graph, part)
-        roots.append(
-            GraphRoot(
-                kind=kind,
-                members=tuple(n for n in _in_order(graph, part) if n.kind != "several"),
-                why=why,
-                fault=fact.kind if fact is not None else "",
-                looks=fact.looks if fact is not None else None,
-                witness=fact.witness if fact is not None else "",
-                waiters=tuple(sorted(waiters)),
-                chain=_chain(graph, part, reaching, awaited),
+        if not any((to in on) == (part[0] in on) for to in outside):
+            # Thousands that have not come to one operation are awaited by the same nodes.
+            nearest = tuple(_nearest(part, reverse))
+            alike.setdefault(nearest or part, []).append(part)
+    roots = []
+    for found in alike.values():
+        reaching = _reaching(found[0], reverse)
+        inside = set(found[0])
+        processes = [n for n in reaching if n.kind == "process" and n not in inside]
+        waiters = tuple(sorted(processes))
+        # The chain begins at the farthest of those that nobody waits for.
+        free = [node for node in processes if node not in awaited]
+        beginning = (free or processes or [None])[-1]
+        for part in found:
+            asked = part[0] in needed or (part[0] in graph.broken and part[0] in awaited)
+            if len(part) == 1 and not waiters and not asked:
+                continue
+            kind, why, fact = _described(graph, part)
+            way = ChainMap(_nearest(part, reverse), reaching)
+            roots.append(
+                GraphRoot(
+                    kind=kind,
+                    members=tuple(n for n in _in_order(graph, part) if n.kind != "several"),
+                    why=why,
+                    fault=fact.kind if fact is not None else "",
+                    looks=fact.looks if fact is not None else None,
+                    witness=fact.witness if fact is not None else "",
+                    waiters=waiters,
+                    chain=_chain(graph, part, way, beginning or part[0]),
+                )
             )
-        )
     return tuple(sorted(roots, key=lambda root: (-len(root.waiters), root.members)))
 
 
@@ -136,6 +147,11 @@ def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[Edge]]
         # Among two ways of the same length, the one through the running call says more.
         reaching.sort(key=lambda edge: edge.how == QUEUED)
     return found
+
+
+def _nearest(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNode, Edge | None]:
+    """The nodes that wait for a single node themselves, each with its edge; none for a circle."""
+    return {edge.waiter: edge for edge in reverse.get(part[0], ())} if len(part) == 1 else {}
 
 
 def _reaching(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNode, Edge | None]:
@@ -176,14 +192,11 @@ def _described(
 
 
 def _chain(
-    graph: WaitGraph,
-    part: Part,
-    reaching: Mapping[WaitNode, Edge | None],
-    awaited: Container[WaitNode],
+    graph: WaitGraph, part: Part, way: Mapping[WaitNode, Edge | None], beginning: WaitNode
 ) -> tuple[Edge, ...]:
     chain = []
-    node = _beginning(part, reaching, awaited)
-    while (edge := reaching.get(node)) is not None:
+    node = beginning
+    while (edge := way.get(node)) is not None:
         chain.append(edge)
         node = edge.awaited
     while node.kind == "several":  # a circle is entered at one of the nodes that it stands for
@@ -191,17 +204,6 @@ def _chain(
         chain.append(edge)
         node = edge.awaited
     return (*chain, *_round(graph, part, node))
-
-
-def _beginning(
-    part: Part, reaching: Mapping[WaitNode, Edge | None], awaited: Container[WaitNode]
-) -> WaitNode:
-    """The farthest of the processes that wait for the part and that nobody waits for; if all are
-    waited for, the farthest of all."""
-    members = set(part)
-    processes = [node for node in reaching if node.kind == "process" and node not in members]
-    free = [node for node in processes if node not in awaited]
-    return (free or processes or [part[0]])[-1]
 
 
 def _in_order(graph: WaitGraph, part: Part) -> Part:

@@ -279,3 +279,15 @@ def test_what_was_seen_once_is_too_young_until_it_has_lasted_for_longer_than_usu
     assert not too_young(1, age=6.0, usual=5.0)
     assert not too_young(2)
     assert not too_young(None)
+
+
+def test_many_that_the_same_wait_for_are_reached_once_and_each_chain_ends_at_its_own() -> None:
+    waiting = [process(f"waits {number}") for number in range(300)]
+    missing = [process(f"missing {number}") for number in range(300)]
+    facts: list[WaitFact] = [waits(one, OPERATION) for one in waiting]
+    facts += [NotReached(process=one, operation=OPERATION) for one in missing]
+    roots = solve(facts)
+    assert {root.members for root in roots} == {(one,) for one in missing}
+    assert roots[0].waiters == tuple(sorted(waiting))
+    assert all(root.waiters is roots[0].waiters for root in roots)
+    assert all(root.chain[-1].awaited == root.members[0] for root in roots)
