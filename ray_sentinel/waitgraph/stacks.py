@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -121,7 +122,8 @@ class _StacksVerdict:
         if not all(s.still for s in self._aborting) and _count(self._aborting) < len(ranks):
             self._aborting = []  # seen once: the others may still be told apart
         numbers = {fact.rank.rank for fact in ranks if fact.rank}
-        missing = sorted(set(range(max(numbers, default=0))) - numbers)[:10]
+        below = range(max(numbers, default=0))
+        missing = islice((number for number in below if number not in numbers), 10)
         self._absent = [f"rank {number}" for number in missing]
         self._absent += [who([fact]) for stand in self._unread for fact in stand.ranks]
         # The place is not known of those whose device alone was seen.
@@ -129,6 +131,9 @@ class _StacksVerdict:
         self._calls = _sizes(self._waits if comparable else (), attrgetter("call"))
         told = _sizes(self._waits, lambda stand: stand.fact.label or "a wait")
         self._waiting = f"{_count(self._waits)} of {len(ranks)} wait for others: {_listed(told)}"
+        self._may_be_waiting = (
+            f"{_count(self._may)} of {len(ranks)} may wait for others: {_labels(self._may)}"
+        )
         called = _sizes(self._waits, lambda stand: _call(stand.fact))
         self._called = ", ".join(f"{count} in {call}" for call, count in called.most_common(6))
 
@@ -148,8 +153,7 @@ class _StacksVerdict:
             yield _Supposition(weight, [*waits, *may], apart, [self._waiting])
             return
         if all(stand.fact.waits_for_others is False for stand in apart):
-            told = f"{_count(may)} of {len(self._ranks)} may wait for others: {_labels(may)}"
-            yield _Supposition("may wait", may, apart, [told])
+            yield _Supposition("may wait", may, apart, [self._may_be_waiting])
         yield self._devices()
         if waits:
             yield from self._beside_those_who_may_wait()
@@ -170,7 +174,8 @@ class _StacksVerdict:
         away = runs or [stand for stand in listed if not stand.fact.kernels]
         inside = [s for s in listed if s.fact.kernels and not others[s.node]]
         weight = "device" if runs else "idle device"
-        return _Supposition(weight, inside, away, [self._waiting])
+        told = self._waiting if self._waits else self._may_be_waiting
+        return _Supposition(weight, inside, away, [told])
 
     def _beside_those_who_may_wait(self) -> Iterator[_Supposition]:
         """Had the few that wait joined the many, and these waited in a collective, it would have
@@ -281,7 +286,7 @@ class _StacksVerdict:
             return _nobody(
                 "unknown" if unknown else stands[0].kind,
                 0.2,
-                f"only one process was seen: {_sentence(stands[0])}",
+                f"only one process was seen: {_who(stands[0])}, {_doing(fact, stands[0].movement)}",
                 "with nobody to compare it with, it cannot be told whether others wait for it",
             )
         if self._waits and self._apart:
@@ -313,7 +318,7 @@ class _StacksVerdict:
         apart, told = self._apart, _labels(self._apart)
         kind: FaultKind = "unknown"
         if 2 * _count(apart) > len(self._ranks) - _count(self._unread):
-            reason = f"but most are elsewhere: {told}; who is waited for cannot be told"
+            reason = f"but most do not: {told}; who is waited for cannot be told"
         elif any(stand.moved for stand in self._waits):
             kind = "slow" if all(stand.moved for stand in apart) else "unknown"
             reason = "those in collectives moved between the looks: they do not hang"
@@ -411,7 +416,7 @@ def _call(fact: StackFact) -> str:
 
 
 def _labels(found: Iterable[Stand]) -> str:
-    return _listed(_sizes(found, lambda stand: stand.fact.label or "unknown"))
+    return _listed(_sizes(found, lambda one: "gone" if one.gone else one.fact.label or "unknown"))
 
 
 def _listed(sizes: Counter[object]) -> str:
@@ -428,7 +433,8 @@ def _sentence(stand: Stand, kind: FaultKind | None = None) -> str:
         return f"{_who(stand)}: on its device {doing}, while the others' wait in a collective"
     if stand.gone:
         return f"{_who(stand)}: the process was gone"
-    verb = "waits" if stand.side == "waits" else "is" if len(stand.ranks) == 1 else "are"
+    one = len(stand.ranks) == 1
+    verb = "wait" + "s" * one if stand.side == "waits" else "is" if one else "are"
     return f"{_who(stand)} {verb} elsewhere: {_doing(stand.fact, stand.movement)}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.stacks import explain
+from ray_sentinel.waitgraph.stacks import Explanation, explain
 from tests.support.stack_facts import REDUCE, elsewhere, fact, looks, ranks
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "stacks"
@@ -414,3 +414,42 @@ def test_functions_of_one_c_plus_plus_class_are_different_places() -> None:
     )
     found = looks(*(elsewhere(r, "unknown", place) for r, place in enumerate(places)))
     assert found.culprits == ()
+
+
+def texts(found: Explanation) -> list[str]:
+    return [item.text for item in found.evidence]
+
+
+def test_a_number_out_of_all_bounds_costs_nothing() -> None:
+    assert ranks(looks(fact(0), fact(1), elsewhere(10**12))) == [10**12]
+
+
+def test_sentences_count_those_that_they_are_about() -> None:
+    doubtful = [elsewhere(r, "device-wait", waits_for_others=None) for r in range(9)]
+    assert any(
+        "ranks 9-10 wait elsewhere" in text for text in texts(looks(*doubtful, *map(fact, (9, 10))))
+    )
+
+
+def test_one_process_alone_is_not_said_to_be_elsewhere() -> None:
+    assert texts(looks(fact(0)))[0] == (
+        "only one process was seen: rank 0, in all_reduce at all_reduce (torch/d.py:3), not moving"
+    )
+
+
+def test_where_only_devices_were_compared_those_that_may_wait_are_counted() -> None:
+    kernels = [("gemm",), *[("ncclDevKernel_AllReduce",)] * 8]
+    found = looks(
+        *(
+            elsewhere(r, "device-wait", waits_for_others=None, kernels_listed=True, kernels=names)
+            for r, names in enumerate(kernels)
+        )
+    )
+    assert (ranks(found), texts(found)[0]) == ([0], "9 of 9 may wait for others: 9 in device-wait")
+
+
+def test_processes_that_are_gone_are_not_said_to_be_elsewhere() -> None:
+    gone = {"signature": (), "label": "", "error": "the process was gone", "waits_for_others": None}
+    found = looks(fact(0), fact(1), *(fact(r, **gone) for r in (2, 3, 4)))
+    assert found.culprits == ()
+    assert "but most do not: 3 gone; who is waited for cannot be told" in texts(found)
