@@ -94,7 +94,7 @@ def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[
         waiters = tuple(sorted(processes))
         # The chain begins at the farthest of those that nobody waits for.
         free = [node for node in processes if node not in awaited]
-        beginning = (free or processes or [None])[-1]
+        far = free or processes
         for part in found:
             asked = part[0] in needed or (part[0] in graph.broken and part[0] in awaited)
             if len(part) == 1 and not waiters and not asked:
@@ -110,7 +110,7 @@ def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[
                     looks=fact.looks if fact is not None else None,
                     witness=fact.witness if fact is not None else "",
                     waiters=waiters,
-                    chain=_chain(graph, part, way, beginning or part[0]),
+                    chain=_chain(graph, part, way, far[-1] if far else part[0]),
                 )
             )
     return tuple(sorted(roots, key=lambda root: (-len(root.waiters), root.members)))
