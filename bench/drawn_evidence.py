@@ -22,10 +22,9 @@ from samples_of_verdicts import Sample, by_witness  # noqa: E402
 from stacks_of_jobs import NOBODYS, looks_at  # noqa: E402
 
 from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged  # noqa: E402
-from ray_sentinel.evidence import flight_recorder, stacks  # noqa: E402
 from ray_sentinel.model.ras import RasFacts  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
-from ray_sentinel.waitgraph import ras  # noqa: E402
+from ray_sentinel.waitgraph import ras, recorder, stacks  # noqa: E402
 from tests.support.ras_sim.faults import PERSISTENT  # noqa: E402
 from tests.support.ras_sim.job import Job as RasJob  # noqa: E402
 from tests.support.ras_sim.render import as_json, as_text  # noqa: E402
@@ -96,7 +95,7 @@ def recorder_listed(number: int) -> Sample:
     case = simulate(layout, fault, rng.randrange(1 << 30))
     left, harm = harmed(write(case.machine, FORMATS[rng.choice([*FORMATS])]), case.culprits, rng)
     world = case.machine.job.world if rng.random() < 0.5 else None
-    facts = flight_recorder.explain(left, world_size=world)
+    facts = recorder.explain(left, world_size=world)
     return Sample(
         source="recorder: listed",
         case=fault,
@@ -124,7 +123,7 @@ def _recorded(case: fleet.Case, rng: random.Random) -> tuple[RecorderFacts, str]
         told["written"] = {r: EPOCH + at + skew * r + clock * r for r in left}
     looks = "two looks" if "earlier" in told else "one look"
     moment = ", moving" if moving else ""
-    return flight_recorder.explain(left, **told), f"{harm}, {looks}{moment}"
+    return recorder.explain(left, **told), f"{harm}, {looks}{moment}"
 
 
 def recorder_drawn(number: int) -> Sample:
