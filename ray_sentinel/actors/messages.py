@@ -169,6 +169,11 @@ class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.after * size / self.most_bytes if size else 0.0
 
 
+NCCL_PLACE, OTHERS_PLACE = 0, 1
+"""The place of NCCL's recorder, which a rank's watchdog writes too, and that of the recorder of all
+other libraries."""
+
+
 class Dump(msgspec.Struct, frozen=True, kw_only=True):
     """One flight recorder."""
 
@@ -176,8 +181,7 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     """The dump; empty where the coordinator has it already."""
     place: int = 0
-    """Its place among the recorders of the rank: NCCL's is the first in a PyTorch that has it, and
-    that of all other libraries follows."""
+    """Whose recorder it is: ``NCCL_PLACE`` or ``OTHERS_PLACE``, whichever others the rank has."""
     pickled: bool = False
     """Whether a raw dump is a pickle, as PyTorch's watchdog writes it; otherwise JSON."""
     digest: bytes = b""

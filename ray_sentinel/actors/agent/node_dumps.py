@@ -14,7 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, as_comp
 from functools import partial
 from hashlib import blake2b
 
-from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps
+from ray_sentinel.actors.messages import (
+    NCCL_PLACE,
+    OTHERS_PLACE,
+    Dump,
+    DumpRequest,
+    Dumps,
+)
 from ray_sentinel.capture.dump_reducer import DumpReducer
 from ray_sentinel.capture.recorder_dumps import FoundDump, NoDumpError, Recorders, read_dump
 from ray_sentinel.errors import SentinelError
@@ -42,7 +48,8 @@ _MOST_SEEN = 8192
 """Recorders and forms of which is remembered what was answered last."""
 
 RecordOf = Callable[[int, int], RecordView | None]
-Source = Callable[[], Iterator[RecorderDump]]
+Source = Callable[[], Iterator[tuple[int, RecorderDump]]]
+"""Reads the recorders of a rank, each with its place (``Dump.place``)."""
 """A function that reads a rank's recorders, each when it is asked for."""
 
 
@@ -135,15 +142,16 @@ class NodeDumps:
     ) -> None:
         """Add each recorder of the rank in its reduced form, or its digest alone where that is
         known. Raises SentinelError."""
-        place = -1
-        for place, dump in enumerate(source()):
+        empty = True
+        for place, dump in source():
+            empty = False
             wrote, key = _digest(dump.data), (rank.process, form, place)
             sent = known[rank][place] if place < len(known.get(rank, ())) else b""
             small = b""
             if not sent or self._seen.get(key) != (wrote, sent):
                 small = reducer.reduce(dump.data, end - time.monotonic(), form)
             self._note_seen(key, (wrote, answer.add_reduced(rank.id.rank, place, small, sent)))
-        if place < 0:
+        if empty:
             raise NoDumpError("it wrote nothing")
 
     def _note_seen(self, key: tuple[ProcessId, Form, int], digests: tuple[bytes, bytes]) -> None:
@@ -208,13 +216,19 @@ def _as_they_come(
 
 
 def _add_raw(answer: _Answer, rank: Rank, source: Source) -> None:
-    for place, dump in enumerate(source()):
+    for place, dump in source():
         answer.add(Dump(rank=rank.id.rank, place=place, data=dump.data, pickled=dump.pickled))
 
 
-def _from_disk(found: FoundDump) -> Iterator[RecorderDump]:
+def _from_disk(found: FoundDump) -> Iterator[tuple[int, RecorderDump]]:
     data = read_dump(found)
-    yield RecorderDump(data=data, pickled=data[:1] == b"\x80")
+    yield NCCL_PLACE, RecorderDump(data=data, pickled=data[:1] == b"\x80")
+
+
+def _left(view: RecordView) -> Iterator[tuple[int, RecorderDump]]:
+    # By kind, not by order: one rank's NCCL may have failed to write, and its peers' not.
+    for dump in each_left_recorder(view):
+        yield NCCL_PLACE if dump.pickled else OTHERS_PLACE, dump
 
 
 def _asked(view: RecordView) -> Source:
@@ -237,7 +251,7 @@ def _asked(view: RecordView) -> Source:
         if time.monotonic() > end:
             raise NoAnswerError("an exception ended it, and it left none")
         time.sleep(POLL)
-    return partial(each_left_recorder, view)
+    return partial(_left, view)
 
 
 def _raised(view: RecordView) -> bool:

@@ -442,12 +442,14 @@ class Executor:
         """The recorders of suspects and waiters as they wrote them, and those of all other ranks in
         reduced form: together, the bundle explains what the complete ones would."""
         dumps, problems = self._dumps.raw((*action.suspects, *action.waiters))
-        files = {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
         whole = {dump.rank for dump in dumps}
         everyone = (*action.suspects, *action.waiters, *action.others)
         reduced, more = self._dumps.reduced(r for r in everyone if r.id.rank not in whole)
+        first = min((*(dump.place for dump in dumps), *reduced), default=0)
+        files = {f"flight_recorder/{_dump_name(dump, first)}": dump.data for dump in dumps}
         for place, one in reduced.items():
-            files |= {f"flight_recorder/{_stem(place)}{n}.reduced": d for n, d in one.items()}
+            stem = _stem(place, first)
+            files |= {f"flight_recorder/{stem}{n}.reduced": d for n, d in one.items()}
         return files, [*problems, *(line for line in more if line not in problems)]
 
     def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
@@ -569,11 +571,12 @@ def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
     return tuple(rank for rank in ranks if rank.node == node)
 
 
-def _dump_name(dump: Dump) -> str:
+def _dump_name(dump: Dump, first: int) -> str:
     """The name that PyTorch gives to what its watchdog writes; for JSON the name says so."""
-    return f"{_stem(dump.place)}{dump.rank}" + ("" if dump.pickled else ".json")
+    return f"{_stem(dump.place, first)}{dump.rank}" + ("" if dump.pickled else ".json")
 
 
-def _stem(place: int) -> str:
-    """What the names of one recorder's files begin with, so that its files are read together."""
-    return "_dump_others_" if place else "_dump_"
+def _stem(place: int, first: int) -> str:
+    """What the names of one recorder's files begin with, so that its files are read together;
+    ``first`` is the first place of any."""
+    return "_dump_others_" if place != first else "_dump_"

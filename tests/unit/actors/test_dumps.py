@@ -347,6 +347,20 @@ def test_both_recorders_are_judged_where_both_hold_something(attached: AttachedR
     assert sets[0] == {rank: reduce(RAW[rank]) for rank in (0, 1)}
 
 
+def test_what_a_rank_left_is_told_apart_by_its_kind_where_nccls_could_not_be_written(
+    attached: AttachedRanks,
+) -> None:
+    attached.left(0, RAW[0], of_the_job("_dump_others_{}.json", 0))
+    attached.left(1, b"", of_the_job("_dump_others_{}.json", 1))
+    dumps = ClusterDumps(cast(Agents, attached))
+    sets, problems = dumps.judged(attached.ranks)
+    assert problems == []
+    assert {place: [*one] for place, one in sets.items()} == {0: [0], 1: [0, 1]}
+    assert dumps.judged(attached.ranks) == (sets, [])
+    raw, _ = dumps.raw(attached.ranks)
+    assert sorted((one.rank, one.place) for one in raw) == [(0, 0), (0, 1), (1, 1)]
+
+
 def test_recorders_that_hold_nothing_are_one_set(attached: AttachedRanks) -> None:
     for rank in (0, 1):
         empty = of_the_job("_dump_{}", rank)
