@@ -340,7 +340,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
         # Whether a call has exceeded its limit, only a look after that tells.
         limits = list(self._limits(job, now))
-        if any(last <= limit < now for limit in limits):
+        if any(last <= limit < now for limit in limits) and now - last >= AGAIN_SECONDS:
             return True
         if any(now <= limit < now + UNDER_WAY for limit in limits):
             return False

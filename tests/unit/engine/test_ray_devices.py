@@ -55,6 +55,23 @@ class TestCallsThatFollowEachOther:
         play.goes_on(300)
         assert play.story.looks - looks <= 300 / 8
 
+    def test_limits_of_many_that_come_one_after_the_other_hasten_no_looks(self) -> None:
+        """A look halts the processes for moments: not one for each of them."""
+        story, main, workers = rollouts(60)
+
+        def work() -> None:
+            for worker in workers:
+                if worker.busy_since is not None:
+                    worker.works(story.now)
+
+        for worker in workers:
+            worker.spins("generate", story.now)
+            story.call(main, worker, "generate")
+            story.run(1, work)
+        looks = story.looks
+        story.run(60, work)
+        assert story.looks - looks <= 60 / 5
+
     def test_one_that_spins_is_told_in_time(self) -> None:
         story = after_calls(ITEMS)
         assert (story.incident().kind, story.incident().state) == ("cpu-spin", "explained")
