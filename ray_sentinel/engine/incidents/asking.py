@@ -111,9 +111,6 @@ def capture(
         if view.rank.id not in suspects and fact is not None:
             waiters.setdefault(fact.signature, view.rank)
     picked = {rank.process for rank in (*chosen, *waiters.values())}
-    for view in live:
-        if view.rank.process in picked:
-            view.traced_until = case.job.disturbed_until
     action = Capture(
         incident=case.incident,
         suspects=tuple(chosen),
@@ -123,6 +120,7 @@ def capture(
         members=members,
         thorough=thorough,
     )
+    _note_traced(case, action)
     case.captures += 1
     case.capturing, case.capture_due = True, now + seconds + CAPTURE_SLACK
     return action
@@ -142,3 +140,10 @@ def again(case: Case, action: AnyAction, now: float, settings: Settings) -> None
             case.capture_due = now + seconds + CAPTURE_SLACK
             until = now + seconds + TOOLS_SECONDS
             case.job.disturbed_until = max(case.job.disturbed_until, until)
+            _note_traced(case, action)
+
+
+def _note_traced(case: Case, action: Capture) -> None:
+    for rank in (*action.suspects, *action.waiters):
+        if (view := case.job.ranks.get(rank.process)) is not None:
+            view.traced_until = case.job.disturbed_until

@@ -168,9 +168,12 @@ class IncidentLifecycle:
         if case is None or case.incident.state == "suspected":
             return self._bundled_late(event)
         case.capturing = False
+        settled = now + SETTLED_AFTER_TOOLS
+        for view in case.job.ranks.values():  # also those of which the tools brought nothing
+            view.traced_until = min(view.traced_until, settled)
         for fact in event.facts:
             if (view := case.job.ranks.get(fact.process)) is not None:
-                view.traced_until = now + SETTLED_AFTER_TOOLS
+                view.traced_until = settled
                 if fact.runs_python:
                     view.looped_at = now
         case.unjudged |= case.add_captured(event.facts)

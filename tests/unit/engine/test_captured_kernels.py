@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ray_sentinel.config import CaptureConfig
 from ray_sentinel.engine.actions import Capture
+from ray_sentinel.engine.incidents import asking
 from ray_sentinel.model.stacks import StackFact
 from tests.support.engine_sim import Sim, SimRank
 
@@ -48,3 +50,30 @@ def test_no_kernel_or_one_of_a_collective_names_nobody(kernels: tuple[str, ...])
     sim = hung(*kernels)
     assert len(sim.incidents()) == 1
     assert sim.named() == []
+
+
+def held_until(sim: Sim) -> list[float]:
+    """Until when debuggers may hold each rank, as the engine knows."""
+    (job,) = sim.engine.view.jobs.values()
+    return [view.traced_until for view in job.live]
+
+
+def test_ranks_of_which_the_tools_bring_nothing_are_held_no_longer() -> None:
+    sim = Sim(world=2, nodes=1)
+    sim.run(30)
+    sim.stick(1)
+    sim.run(20)
+    assert any(isinstance(action, Capture) for action in sim.actions)
+    assert all(until < sim.now for until in held_until(sim))
+
+
+def test_a_capture_that_is_made_again_after_a_restart_holds_its_ranks_anew() -> None:
+    sim = Sim(world=2, nodes=1)
+    sim.run(30)
+    sim.stick(1)
+    sim.run(20)
+    (case,) = sim.engine.store.cases.values()
+    action = next(action for action in sim.actions if isinstance(action, Capture))
+    asking.again(case, action, sim.now, CaptureConfig())
+    traced = {rank.process for rank in (*action.suspects, *action.waiters)}
+    assert {view.rank.process for view in case.job.live if view.traced_until > sim.now} == traced
