@@ -120,7 +120,7 @@ def capture(
         members=members,
         thorough=thorough,
     )
-    _note_traced(case, action)
+    _note_traced(case, action, settings)
     case.captures += 1
     case.capturing, case.capture_due = True, now + seconds + CAPTURE_SLACK
     return action
@@ -140,10 +140,14 @@ def again(case: Case, action: AnyAction, now: float, settings: Settings) -> None
             case.capture_due = now + seconds + CAPTURE_SLACK
             until = now + seconds + TOOLS_SECONDS
             case.job.disturbed_until = max(case.job.disturbed_until, until)
-            _note_traced(case, action)
+            _note_traced(case, action, settings)
 
 
-def _note_traced(case: Case, action: Capture) -> None:
-    for rank in (*action.suspects, *action.waiters):
+def _note_traced(case: Case, action: Capture, settings: Settings) -> None:
+    """Record which ranks the debuggers of a capture hold: only harmless tools run on the others."""
+    most = settings.max_intrusive if settings.enabled and settings.max_intrusive_per_node else 0
+    held = (*action.suspects, *action.waiters)[:most]
+    case.tracing = tuple(rank.process for rank in held)
+    for rank in held:
         if (view := case.job.ranks.get(rank.process)) is not None:
             view.traced_until = case.job.disturbed_until

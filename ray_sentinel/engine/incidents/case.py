@@ -80,6 +80,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     captures: int = 0
     captured_at: float | None = None
     capturing: bool = False
+    tracing: tuple[ProcessId, ...] = ()
+    """Processes of which the last capture is to take deeper stacks."""
     traced: tuple[ProcessId, ...] = ()
     """Processes whose deeper stacks have been captured."""
     capture_due: float = 0.0
@@ -185,7 +187,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """Add what the deeper tools show of processes that have been sampled: the kernels on their
         devices. Sampling shows that a process waits for its device, and not for what the device
         waits. Returns whether any were listed."""
-        self.traced = tuple(dict.fromkeys((*self.traced, *(fact.process for fact in facts))))
+        told = {fact.process for fact in facts}  # of all: harmless tools run on each
+        self.traced = tuple(dict.fromkeys((*self.traced, *(p for p in self.tracing if p in told))))
         listed = {fact.process: fact for fact in facts if fact.kernels_listed}
         found = False
         for _, round_ in self.rounds[-2:]:  # by those it is judged who stands still

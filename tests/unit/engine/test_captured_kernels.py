@@ -52,6 +52,19 @@ def test_no_kernel_or_one_of_a_collective_names_nobody(kernels: tuple[str, ...])
     assert sim.named() == []
 
 
+def test_whose_stacks_only_harmless_tools_took_is_not_counted_as_traced() -> None:
+    """Else no capture would follow where that one is named later."""
+    sim = Sim(world=4, nodes=1)
+    sim.capture_answer = sim.fact
+    sim.run(30)
+    sim.stick(1)
+    sim.run(20)
+    (case,) = sim.engine.store.cases.values()
+    action = next(action for action in sim.actions if isinstance(action, Capture))
+    assert action.others
+    assert set(case.traced) == {rank.process for rank in (*action.suspects, *action.waiters)}
+
+
 def held_until(sim: Sim) -> list[float]:
     """Until when debuggers may hold each rank, as the engine knows."""
     (job,) = sim.engine.view.jobs.values()
