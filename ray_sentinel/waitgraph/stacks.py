@@ -12,15 +12,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from operator import attrgetter
+from itertools import compress, islice
+from operator import attrgetter, not_
 from typing import NamedTuple
 
 import msgspec
 
 from ray_sentinel.evidence.minority import excepted
 from ray_sentinel.evidence.stacks.classify import is_collective_kernel
-from ray_sentinel.evidence.stacks.compare import Movement, function_of, movements
+from ray_sentinel.evidence.stacks.compare import (
+    PYTHON_ONLY,
+    Movement,
+    function_of,
+    movements,
+)
 from ray_sentinel.evidence.stacks.left_loop import past_the_loop
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, place_of, who
 from ray_sentinel.model.identity import ProcessId
@@ -217,13 +222,15 @@ class _StacksVerdict:
         if self._waits or _count(seen) < 3:
             return
         for place in (_exact, _functions, _activity):
-            (main, count), *_ = _sizes(seen, place).most_common(1)
-            crowd = [stand for stand in seen if place(stand) == main]
-            away = [stand for stand in seen if place(stand) != main]
-            fact = crowd[0].fact
+            (main, _), *_ = _sizes(seen, place).most_common(1)
+            model = next(stand for stand in seen if place(stand) == main)
+            here = [place(stand) == main or _is_cut_short(stand, model) for stand in seen]
+            crowd, away = list(compress(seen, here)), list(compress(seen, map(not_, here)))
+            fact = model.fact
             if fact.waits_for_others is not False:
                 told = (
-                    f"{count} of {_count(seen)} are at one place: {fact.label or place_of(fact)}",
+                    f"{_count(crowd)} of {_count(seen)} are at one place: "
+                    f"{fact.label or place_of(fact)}",
                     "whether they wait is not known from their frames: the others only stand apart",
                 )
                 yield _Supposition("crowd", crowd, away, told)
@@ -394,6 +401,15 @@ def _functions(stand: Stand) -> object:
 
 def _activity(stand: Stand) -> object:
     return _functions(stand) if stand.fact.activity == "unknown" else stand.fact.activity
+
+
+def _is_cut_short(one: Stand, other: Stand) -> bool:
+    """Whether two stands differ only in that one was seen without its native frames: what is left
+    of it is the beginning of the other."""
+    if (one.fact.tool in PYTHON_ONLY) == (other.fact.tool in PYTHON_ONLY):
+        return False
+    short, long = sorted((one.fact.signature, other.fact.signature), key=len)
+    return long[: len(short)] == short
 
 
 def _count(found: Iterable[Stand]) -> int:

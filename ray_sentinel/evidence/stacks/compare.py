@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.stacks import StackFact, Tool
 
 Movement = Literal["stuck", "in-place", "moved", "unknown"]
 """How far a process moved between the looks. ``stuck``: it was at the same place in every look.
@@ -57,8 +57,12 @@ def movement(looks: Sequence[StackFact]) -> Movement:
 _WEIGHT: Mapping[Movement, int] = {"moved": 0, "in-place": 1, "stuck": 2, "unknown": 3}
 
 
+PYTHON_ONLY: frozenset[Tool] = frozenset(("py-spy", "companion", "faulthandler"))
+"""Tools that show no native frames."""
+
+
 def _kind(fact: StackFact) -> str:
-    if fact.tool in ("py-spy", "companion", "faulthandler"):
+    if fact.tool in PYTHON_ONLY:
         return "python"
     return "native" if fact.tool in ("gdb", "cuda-gdb") else fact.tool
 

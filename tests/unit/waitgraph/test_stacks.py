@@ -298,6 +298,23 @@ def test_unknown_frames_at_several_lines_of_one_function_are_one_place() -> None
     assert ranks(looks(*crowd, elsewhere(7, "unknown", "parse (a.py:9)"))) == [7]
 
 
+@pytest.mark.parametrize("native", [3, 7])
+def test_a_look_without_native_frames_sets_nobody_apart(native: int) -> None:
+    """Where ``py-spy --native`` failed for some ranks, their stacks end where its frames begin."""
+
+    def seen(number: int, place: str) -> StackFact:
+        if number >= native:
+            return elsewhere(number, "unknown", "step (train.py:9)", place)
+        below = ("at::native::item", "cudaStreamSynchronize")
+        return elsewhere(
+            number, "unknown", "step (train.py:9)", place, *below, tool="py-spy-native"
+        )
+
+    alike = [seen(number, "flush (libnew.py:4)") for number in range(10)]
+    assert ranks(looks(*alike)) == []
+    assert ranks(looks(*alike[:9], seen(9, "parse (a.py:9)"))) == [9]
+
+
 def test_waiting_for_the_device_at_several_places_is_still_one_crowd() -> None:
     crowd = [
         elsewhere(r, "device-wait", f"read_loss (train.py:{r})", waits_for_others=None)
