@@ -1,6 +1,7 @@
 """Keeps the coordinator within ``coordinator.memory_bytes``.
 
-While it uses more, the engine is told every few seconds that memory is short, and drops what
+Once it uses more, garbage is collected that was left out until then (``garbage``). While it still
+uses more, the engine is told every few seconds that memory is short, and drops what
 verdicts do not need (``engine/shedding.py``). That is an event in its log: a replay drops the same
 data at the same moment. The freed memory is returned to the system at once.
 """
@@ -11,6 +12,7 @@ import ctypes
 import logging
 from collections.abc import Callable
 
+from ray_sentinel.actors.coordinator.garbage import collect_everything
 from ray_sentinel.progress.proc.proc_stat import resident_bytes
 
 log = logging.getLogger(__name__)
@@ -27,17 +29,26 @@ class MemoryGuard:
         most_bytes: int,
         free_memory: Callable[[], str],
         resident: Callable[[], int] = resident_bytes,
+        collect: Callable[[], None] = collect_everything,
     ) -> None:
-        """``free_memory`` drops something and returns what; "" if there is nothing left to drop."""
+        """``free_memory`` drops something and returns what; "" if there is nothing left to drop.
+        ``collect`` drops what nobody needs any more."""
         self._most = most_bytes
         self._free_memory = free_memory
         self._resident = resident
+        self._collect = collect
+        self._short = False
         self.exhausted = False
         """Whether too much memory is used, and nothing is left to drop."""
 
     def step(self) -> None:
         """Check the memory, and drop something if too much is used."""
         taken = self._resident()
+        if taken > self._most and not self._short:
+            self._collect()
+            return_free_memory()
+            taken = self._resident()
+        self._short = taken > self._most
         part = self._free_memory() if taken > self._most else ""
         self.exhausted = taken > self._most and not part
         if part:

@@ -45,6 +45,53 @@ def test_parts_go_until_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
     assert "memory is short (80 of 60 MiB): less is kept of: part 3" in caplog.text
 
 
+def test_garbage_goes_first_and_is_collected_once_while_memory_is_short() -> None:
+    holder, garbage = Shedder(10, 10), [25, 25]
+    collected: list[int] = []
+
+    def collect() -> None:
+        collected.append(garbage.pop())
+
+    guard = MemoryGuard(
+        80 * MIB,
+        holder.free_memory,
+        lambda: holder.resident() + sum(garbage) * MIB,
+        collect,
+    )
+    guard.step()
+    assert (len(collected), holder.parts) == (1, [10]), "what is left is too much"
+    guard.step()
+    assert (len(collected), holder.parts) == (1, [10])
+    garbage.append(25)
+    guard.step()
+    assert (len(collected), holder.parts) == (2, [10])
+
+
+def test_garbage_that_full_collections_leave_out_is_collected_when_memory_is_short() -> None:
+    done = subprocess.run([sys.executable, "-c", FROZEN], check=False, timeout=30)
+    assert done.returncode == 0
+
+
+FROZEN = """
+import gc, weakref
+from ray_sentinel.actors.coordinator.garbage import GarbageCollection
+from ray_sentinel.actors.coordinator.memory_guard import MemoryGuard
+
+class Thing: pass
+
+thing = Thing()
+thing.me, seen = thing, weakref.ref(thing)
+collection = GarbageCollection()
+collection.step()
+del thing
+collection.step()
+assert seen() is not None
+guard = MemoryGuard(0, lambda: "")
+guard.step()
+assert seen() is None
+"""
+
+
 def test_where_nothing_is_left_it_is_said_until_there_is_room_again() -> None:
     holder = Shedder(30)
     guard = MemoryGuard(39 * MIB, holder.free_memory, holder.resident)
