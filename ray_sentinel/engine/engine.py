@@ -342,7 +342,7 @@ class Engine:
         found = pictured(event.look, self.view.process_groups(), engines)
         seen = next((one for one in found.jobs if one.job == event.ray_job), None)
         job.apply_picture(seen, now, found.notes, event.look.calls)
-        self.view.ray.apply_begins(event.look.calls, job)
+        self.view.ray.apply_begins(event.look.calls, job, now)
 
     def _jobs_with_cases(self) -> set[tuple[str, int]]:
         return {case.job.key for case in self.store.cases.values()}

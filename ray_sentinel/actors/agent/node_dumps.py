@@ -141,18 +141,27 @@ class NodeDumps:
         end: float,
     ) -> None:
         """Add each recorder of the rank in its reduced form, or its digest alone where that is
-        known. Raises SentinelError."""
-        empty = True
+        known. Raises SentinelError if there is none; if only one of them fails, that is a problem.
+        """
+        added, failed = False, None
         for place, dump in source():
-            empty = False
             wrote, key = _digest(dump.data), (rank.process, form, place)
             sent = known[rank][place] if place < len(known.get(rank, ())) else b""
             small = b""
-            if not sent or self._seen.get(key) != (wrote, sent):
-                small = reducer.reduce(dump.data, end - time.monotonic(), form)
-            self._note_seen(key, (wrote, answer.add_reduced(rank.id.rank, place, small, sent)))
-        if empty:
-            raise NoDumpError("it wrote nothing")
+            try:
+                if not sent or self._seen.get(key) != (wrote, sent):
+                    small = reducer.reduce(dump.data, end - time.monotonic(), form)
+                digest = answer.add_reduced(rank.id.rank, place, small, sent)
+            except SentinelError as error:
+                failed = failed or error
+                continue
+            added = True
+            self._note_seen(key, (wrote, digest))
+        if not added:
+            raise failed or NoDumpError("it wrote nothing")
+        if failed is not None:
+            one = f"rank {rank.id.rank} on {self._host}: one of its flight recorders is left out"
+            answer.problems.append(f"{one}: {failed}")
 
     def _note_seen(self, key: tuple[ProcessId, Form, int], digests: tuple[bytes, bytes]) -> None:
         self._seen.pop(key, None)

@@ -190,8 +190,9 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             tracks[told.process.pid] = self._track(told, track, node, job, now, offset)
         self._index_node(node.id)
 
-    def apply_begins(self, calls: RayCalls, job: RayJobView) -> None:
-        """Apply when the calls of a job began that Ray lists, or that the newest look shows."""
+    def apply_begins(self, calls: RayCalls, job: RayJobView, now: float) -> None:
+        """Apply when the calls of a job began that Ray lists, or that the newest look shows; by the
+        clock of a node that is ahead, some begin in the future."""
         first: dict[tuple[str, int], float] = {}
         for call in calls.calls:
             if call.state == "running" and call.pid and call.since is not None:
@@ -199,7 +200,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
                 first[place] = min(call.since, first.get(place, call.since))
         for (node, pid), at in first.items():
             if (track := self.tracks.get(node, {}).get(pid)) is not None:
-                track.called_at = at
+                track.called_at = min(now, at)
         for standing in job.standing.values():
             unlisted = not standing.listed and standing.began is not None
             if unlisted and (track := self.track_of(standing.member.process)) is not None:

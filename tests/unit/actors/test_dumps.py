@@ -24,9 +24,10 @@ from ray_sentinel.actors.coordinator.gathering.cluster_dumps import (
     DumpSets,
 )
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
+from ray_sentinel.capture.recorder_dumps import NoDumpError
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.engine.incidents.lifecycle import recorders_overdue
-from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
+from ray_sentinel.evidence.flight_recorder.reduced import Form, history, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.rank.own_process import start_ticks
@@ -359,6 +360,26 @@ def test_what_a_rank_left_is_told_apart_by_its_kind_where_nccls_could_not_be_wri
     assert dumps.judged(attached.ranks) == (sets, [])
     raw, _ = dumps.raw(attached.ranks)
     assert sorted((one.rank, one.place) for one in raw) == [(0, 0), (0, 1), (1, 1)]
+
+
+def test_a_recorder_that_cannot_be_reduced_takes_the_other_one_not_with_it(
+    attached: AttachedRanks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is too large to be read in time, say."""
+
+    def reduced(_: object, data: bytes, __: float, ___: Form) -> bytes:
+        if data.startswith(b"too large"):
+            raise NoDumpError("it took too long")
+        return reduce(data)
+
+    monkeypatch.setattr(node_dumps.DumpReducer, "reduce", reduced)
+    attached.left(0, b"too large", of_the_job("_dump_others_{}.json", 0))
+    attached.left(1, of_the_job("_dump_{}", 1), of_the_job("_dump_others_{}.json", 1))
+    sets, problems = ClusterDumps(cast(Agents, attached)).reduced(attached.ranks)
+    assert {place: [*one] for place, one in sets.items()} == {1: [0, 1]}
+    assert problems == [
+        "rank 0 on host0: one of its flight recorders is left out: it took too long"
+    ]
 
 
 def test_recorders_that_hold_nothing_are_one_set(attached: AttachedRanks) -> None:

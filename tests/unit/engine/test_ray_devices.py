@@ -72,6 +72,18 @@ class TestCallsThatFollowEachOther:
         story.run(60, work)
         assert story.looks - looks <= 60 / 5
 
+    def test_that_a_clock_ahead_calls_the_begin_of_a_call_is_no_time_to_come(self) -> None:
+        story, main, (first, _) = rollouts()
+        first.spins("generate", story.now)
+        story.call(main, first, "generate")
+        story.calls[-1] = msgspec.structs.replace(story.calls[-1], since=story.now + 60.0)
+        story.run(25, lambda: first.works(story.now))
+        assert story.looks
+        (job,) = story.engine.status(story.now)[2]
+        seconds = {one.label: one.seconds for one in job.members}["Rollout 0"]
+        assert seconds is not None
+        assert seconds >= 0.0
+
     def test_one_that_spins_is_told_in_time(self) -> None:
         story = after_calls(ITEMS)
         assert (story.incident().kind, story.incident().state) == ("cpu-spin", "explained")
