@@ -169,8 +169,8 @@ class IncidentLifecycle:
             return self._bundled_late(event)
         case.capturing = False
         settled = now + SETTLED_AFTER_TOOLS
-        for view in case.job.ranks.values():  # also those of which the tools brought nothing
-            view.traced_until = min(view.traced_until, settled)
+        for held in case.job.ranks.values():  # also those of which the tools brought nothing
+            held.traced_until = min(held.traced_until, settled)
         for fact in event.facts:
             if (view := case.job.ranks.get(fact.process)) is not None:
                 view.traced_until = settled
