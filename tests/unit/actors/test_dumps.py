@@ -24,6 +24,7 @@ from ray_sentinel.actors.coordinator.gathering.cluster_dumps import (
     DumpSets,
 )
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
+from ray_sentinel.capture.dump_reducer import DumpReducer
 from ray_sentinel.capture.recorder_dumps import NoDumpError
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.engine.incidents.lifecycle import recorders_overdue
@@ -372,7 +373,7 @@ def test_a_recorder_that_cannot_be_reduced_takes_the_other_one_not_with_it(
             raise NoDumpError("it took too long")
         return reduce(data)
 
-    monkeypatch.setattr(node_dumps.DumpReducer, "reduce", reduced)
+    monkeypatch.setattr(DumpReducer, "reduce", reduced)
     attached.left(0, b"too large", of_the_job("_dump_others_{}.json", 0))
     attached.left(1, of_the_job("_dump_{}", 1), of_the_job("_dump_others_{}.json", 1))
     sets, problems = ClusterDumps(cast(Agents, attached)).reduced(attached.ranks)
