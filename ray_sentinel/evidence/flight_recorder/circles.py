@@ -19,7 +19,13 @@ from ray_sentinel.evidence.alignment import (
 )
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
-from ray_sentinel.evidence.flight_recorder.peer_roles import MOST_VOTERS, Call, Counter, Equals
+from ray_sentinel.evidence.flight_recorder.peer_roles import (
+    MOST_VOTERS,
+    Call,
+    Counter,
+    Equals,
+    Role,
+)
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.model.recorder import RecorderKind
@@ -44,6 +50,9 @@ class Circles:
         self._world = waits.world
         self._waits = waits
         self._equals = equals
+        self._odd: dict[frozenset[Role], list[int]] = {}
+        """By roles, the ranks whose counters contradict those of most of their equals: thousands
+        of circles are of the same roles."""
 
     def judge(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
         """Judge the ranks of a cycle and the operations that they wait in."""
@@ -58,7 +67,7 @@ class Circles:
         if made.culprits:
             return made
         within = set(ranks)
-        odd = [r for r in self._equals.odd_ones(ranks, self._comes_first) if r in within]
+        odd = [rank for rank in self._contradicting(ranks) if rank in within]
         if odd and len(odd) * 2 < len(ranks) + 1:
             return CircleJudgement(self._describe_odd(odd), mismatch=True)
         if remark:
@@ -68,6 +77,12 @@ class Circles:
                 return CircleJudgement(late, kind="device-stuck")
         missing = any(operation.absent for operation in operations)
         return CircleJudgement(mismatch=missing, remark=self._describe_unclear(ranks, operations))
+
+    def _contradicting(self, ranks: Iterable[int]) -> list[int]:
+        roles = frozenset(map(self._equals.role, ranks))
+        if roles not in self._odd:
+            self._odd[roles] = self._equals.odd_ones(roles, self._comes_first)
+        return self._odd[roles]
 
     def _not_started(self, operation: Operation) -> dict[int, str]:
         """Members whose device has not begun what their peers' devices wait in.

@@ -187,14 +187,15 @@ class Equals:
                 beyond += ranks
         return beyond if len(beyond) >= len(classes[mine]) else []
 
-    def odd_ones(self, ranks: Iterable[int], comes_first: ComesFirst[Counter, int]) -> list[int]:
-        """The ranks without which all equal ranks lie on one sequence; empty if that is ambiguous.
+    def odd_ones(self, roles: Iterable[Role], comes_first: ComesFirst[Counter, int]) -> list[int]:
+        """The ranks of some roles without which all that are equal lie on one sequence; empty if
+        that is ambiguous.
 
         If only two contradict each other, the order in which their equals made the two calls
         decides.
         """
         stands: dict[Stand[Counter], list[int]] = {}
-        for role in {self._role[rank] for rank in ranks}:
+        for role in roles:
             for rank in self.roles[role]:
                 stands.setdefault((role, self._stand(rank)), []).append(rank)
         return sorted(odd_ones(stands, comes_first))
