@@ -1,40 +1,27 @@
-"""The node of a rank, the same whichever tool tells of it.
+"""The node of a rank that a tool knows by its number in the job, or by where it runs.
 
-Stacks know processes, recorders know ranks by their numbers in the job, and NCCL RAS knows hosts,
-pids and GPUs. Their facts lead to one another only if they use one node for one rank.
+Recorders know ranks by their numbers, NCCL RAS knows hosts, pids and GPUs. A rank whose process is
+known has the node of that process (``facts.process_node``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.waitgraph.facts import WaitNode, process_node
+from ray_sentinel.waitgraph.facts import WaitNode
 
 
-class RankNodes:
-    """The nodes of the ranks of one job. ``processes`` are those whose process is known, by their
-    numbers."""
+def node_of_rank(rank: int) -> WaitNode:
+    """The node of the rank with this number.
 
-    def __init__(self, processes: Mapping[int, ProcessId] | None = None) -> None:
-        self._processes = processes or {}
-        self._at = {(one.host, one.pid): one for one in self._processes.values()}
+    >>> node_of_rank(3).key
+    'rank 3'
+    """
+    return WaitNode("process", f"rank {rank}")
 
-    def of_rank(self, rank: int) -> WaitNode:
-        """The node of a rank with this number.
 
-        >>> RankNodes().of_rank(3).key
-        'rank 3'
-        """
-        process = self._processes.get(rank)
-        return process_node(process) if process else WaitNode("process", f"rank {rank}")
+def node_at(host: str, pid: int, gpu: int | None = None) -> WaitNode:
+    """The node of a process whose rank is not known; with a GPU, of its rank there.
 
-    def of_process(self, host: str, pid: int, gpu: int | None = None) -> WaitNode:
-        """The node of a process whose number is not known; with a GPU, of its rank there.
-
-        >>> RankNodes().of_process("node1", 42).key
-        'node1:42'
-        """
-        if process := self._at.get((host, pid)):
-            return process_node(process)
-        return WaitNode("process", f"{host}:{pid}" + (f":gpu {gpu}" if gpu is not None else ""))
+    >>> node_at("node1", 42).key
+    'node1:42'
+    """
+    return WaitNode("process", f"{host}:{pid}" + (f":gpu {gpu}" if gpu is not None else ""))

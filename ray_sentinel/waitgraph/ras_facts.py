@@ -47,7 +47,7 @@ from ray_sentinel.waitgraph.facts import (
     WaitNode,
     WaitsFor,
 )
-from ray_sentinel.waitgraph.rank_nodes import RankNodes
+from ray_sentinel.waitgraph.rank_nodes import node_at, node_of_rank
 
 RAS = "nccl-ras"
 DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"
@@ -170,11 +170,9 @@ class RasWaits:
     def _node_of(self, who: Identity) -> WaitNode:
         """The node of a rank; a number that several are told to have is nobody's."""
         if (node := self._nodes.get(who)) is None:
-            rank, known = self._numbers.get(who), RankNodes()
+            rank = self._numbers.get(who)
             node = (
-                known.of_rank(rank)
-                if rank is not None and self._alone[rank] == 1
-                else known.of_process(*who)
+                node_of_rank(rank) if rank is not None and self._alone[rank] == 1 else node_at(*who)
             )
             self._nodes[who] = node
         return node

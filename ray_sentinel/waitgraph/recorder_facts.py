@@ -21,7 +21,7 @@ from ray_sentinel.waitgraph.facts import (
     WaitNode,
     WaitsFor,
 )
-from ray_sentinel.waitgraph.rank_nodes import RankNodes
+from ray_sentinel.waitgraph.rank_nodes import node_of_rank
 from ray_sentinel.waitgraph.solver import GraphRoot
 
 _RECORDER = "flight-recorder"
@@ -38,7 +38,6 @@ class RecorderWaits:
 
     def __init__(self, waits: Waits) -> None:
         self._world, self._waits = waits.world, waits
-        self._nodes = RankNodes()
         self._ranks: dict[WaitNode, int] = {}
         self._operations: dict[WaitNode, Operation] = {}
         self._several: set[WaitNode] = set()
@@ -67,7 +66,7 @@ class RecorderWaits:
         )
 
     def _rank(self, rank: int) -> WaitNode:
-        node = self._nodes.of_rank(rank)
+        node = node_of_rank(rank)
         self._ranks[node] = rank
         return node
 
