@@ -434,8 +434,9 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
     if moved == "in-place" and new.at_device:
         return new  # another line is another wait
     driver = new.member.role == "driver"
-    if new.switches is None and new.began != old.began and not driver:
-        return new  # it has the same title, and runs another call
+    begun_since = new.began is not None and new.began > old.first_at
+    if new.switches is None and begun_since and not driver:
+        return new  # it has the same title, and runs another call than in the first look
     restless_for = _restless_for(before, fact) if new.switches is not None else None
     if moved not in ("stuck", "in-place") or (restless_for is None) != (old.restless_for is None):
         return new
