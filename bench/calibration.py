@@ -181,7 +181,7 @@ def misses(found: Sequence[Numbered], most: int) -> Iterator[str]:
         )
 
 
-FITTED = "the same, by fitted weights of witnesses"
+FITTED = "the same, by fitted weights"
 
 
 def panels(found: Sequence[Numbered]) -> dict[str, dict[str, list[Point]]]:

@@ -48,7 +48,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (  # noqa: E402
     segments,
 )
 from ray_sentinel.actors.coordinator.fleet import Fleet  # noqa: E402
-from ray_sentinel.actors.coordinator.memory_guard import give_back  # noqa: E402
+from ray_sentinel.actors.coordinator.memory_guard import return_free_memory  # noqa: E402
 from ray_sentinel.actors.hosts import RayNode  # noqa: E402
 from ray_sentinel.actors.messages import Receipt, unpack  # noqa: E402
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE  # noqa: E402
@@ -186,7 +186,7 @@ class SteppedCoordinator(Coordinator):
         gc.collect()
         took = time.thread_time() - begun
         before = resident()
-        give_back()
+        return_free_memory()
         return (
             f"{before:.0f} MiB, {resident():.0f} MiB once the allocator gives back, at most "
             f"{most_resident():.0f} MiB; {engine.series_bytes / 2**20:.0f} MiB of series; "

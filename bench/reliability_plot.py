@@ -39,7 +39,7 @@ def draw(path: Path, panels: Mapping[str, Mapping[str, Sequence[Point]]]) -> Non
     """Write the panels, one beside the other; each has lines by name."""
     lines = max(map(len, panels.values()))
     height = TOP + SIDE + BELOW + LINE * lines + 4
-    width = len(panels) * (LEFT + SIDE + GAP) - GAP + 12
+    width = len(panels) * (LEFT + SIDE + GAP) - GAP + 24
     parts = []
     for place, (title, series) in enumerate(panels.items()):
         left = LEFT + place * (LEFT + SIDE + GAP)
