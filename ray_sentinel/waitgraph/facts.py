@@ -64,6 +64,24 @@ def process_node(process: ProcessId) -> WaitNode:
     return WaitNode("process", f"{process.host}:{process.pid}:{process.start}")
 
 
+def node_of_rank(rank: int) -> WaitNode:
+    """The node of the rank with this number, where its process is not known.
+
+    >>> node_of_rank(3).key
+    'rank 3'
+    """
+    return WaitNode("process", f"rank {rank}")
+
+
+def node_at(host: str, pid: int, gpu: int | None = None) -> WaitNode:
+    """The node of a process whose rank is not known; with a GPU, of its rank there.
+
+    >>> node_at("node1", 42).key
+    'node1:42'
+    """
+    return WaitNode("process", f"{host}:{pid}" + (f":gpu {gpu}" if gpu is not None else ""))
+
+
 def call_node(task_id: str) -> WaitNode:
     """The node of a Ray task or actor call; ``task_id`` in hex."""
     return WaitNode("call", task_id)

@@ -46,8 +46,9 @@ from ray_sentinel.waitgraph.facts import (
     WaitFact,
     WaitNode,
     WaitsFor,
+    node_at,
+    node_of_rank,
 )
-from ray_sentinel.waitgraph.rank_nodes import node_at, node_of_rank
 
 RAS = "nccl-ras"
 DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"

@@ -20,8 +20,8 @@ from ray_sentinel.waitgraph.facts import (
     WaitFact,
     WaitNode,
     WaitsFor,
+    node_of_rank,
 )
-from ray_sentinel.waitgraph.rank_nodes import node_of_rank
 from ray_sentinel.waitgraph.solver import GraphRoot
 
 _RECORDER = "flight-recorder"

@@ -33,33 +33,40 @@ def test_a_program_whose_output_cannot_be_read_is_ended(monkeypatch: pytest.Monk
         os.kill(pid, 0)
 
 
-# A program as a debugger is: commands that an interrupt breaks off, between two moments at which an
-# interrupt does harm.
-COMMANDS = """
-import signal, sys, time
-def harm(*_): print("harm", flush=True); sys.exit(4)
-def quit(*_): raise InterruptedError
-signal.signal(signal.SIGINT, harm)
-time.sleep(1)
-signal.signal(signal.SIGINT, quit)
-print("attached", flush=True)
+# A program as a debugger is: an interrupt breaks off its commands, and does harm before and after.
+# Where it waits in vain for harm, it does so for longer than from one interrupt to the next.
+DEBUGGER = """
+import signal, sys
+INTERRUPT, NEVER = {signal.SIGINT}, {signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT | NEVER)
+def say(text):
+    print(text, flush=True)
+def hold():
+    if signal.sigtimedwait(INTERRUPT, 1.0):
+        say("harm")
+if sys.argv[1] == "never attaches":
+    signal.sigwait(NEVER)
+hold()
+say("attached")
 for command in range(2):
-    try:
-        print("x" * int(sys.argv[1]), flush=True)
-        time.sleep(600)
-    except InterruptedError:
-        print("broken off", flush=True)
-signal.signal(signal.SIGINT, harm)
-print("detaching", flush=True)
-time.sleep(float(sys.argv[2]))
+    say("x" * int(sys.argv[2]))
+    signal.sigwait(INTERRUPT)
+    say("broken off")
+while INTERRUPT & signal.sigpending():
+    signal.sigwait(INTERRUPT)  # between two commands it breaks off nothing
+say("detaching")
+if sys.argv[1] == "never detaches":
+    signal.sigwait(NEVER)
+hold()
 sys.exit(3)
 """
 
 
-def interrupted(seconds: float, *, size: int = 1, detaches: float = 1.0) -> process.Completed:
+def late(how: str, seconds: float, size: int = 1) -> process.Completed:
+    """Such a program whose deadline is over when it begins."""
     return process.run(
-        [sys.executable, "-c", COMMANDS, str(size), str(detaches)],
-        deadline=0.2,
+        [sys.executable, "-c", DEBUGGER, how, str(size)],
+        deadline=0.0,
         max_output=1000,
         interrupts=process.Interrupts(after=b"attached", until=b"detaching", seconds=seconds),
     )
@@ -67,8 +74,9 @@ def interrupted(seconds: float, *, size: int = 1, detaches: float = 1.0) -> proc
 
 @pytest.mark.parametrize("size", [1, 5000], ids=["all kept", "most dropped"])
 def test_a_program_that_is_late_breaks_off_its_commands_and_ends_by_itself(size: int) -> None:
-    done = interrupted(20, size=size)
+    done = late("ends", 20, size)
     assert (done.timed_out, done.returncode, done.truncated) == (True, 3, size > 1000)
+    assert b"harm" not in done.stdout
     if not done.truncated:
         told = b"attached\nx\nbroken off\nx\nbroken off\ndetaching\n"
         assert done.stdout == told
@@ -76,9 +84,9 @@ def test_a_program_that_is_late_breaks_off_its_commands_and_ends_by_itself(size:
 
 
 def test_a_program_that_does_not_end_is_killed() -> None:
-    done = interrupted(0.2)
+    done = late("never attaches", 0.2)
     assert (done.timed_out, done.returncode, done.stdout) == (True, -9, b"")
-    done = interrupted(5, detaches=600)
+    done = late("never detaches", 5)
     assert (done.timed_out, done.returncode) == (True, -9)
     assert done.stdout.endswith(b"detaching\n")
 
