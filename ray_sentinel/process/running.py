@@ -71,7 +71,8 @@ class Interrupts(msgspec.Struct, frozen=True, kw_only=True):
     until: bytes
     """And none once this appears: then it is ending."""
     seconds: float
-    """For each of the two, and to end; a program that takes longer is killed."""
+    """Until ``after`` appears, and again until it has ended; a program that takes longer is killed.
+    """
 
 
 def run(
@@ -143,7 +144,7 @@ def _interrupted(child: subprocess.Popen[bytes], drain: _Drain, how: Interrupts)
         signals.send_group(child, signal.SIGINT)
         if _wait(child, drain, min(moment, time.monotonic() + INTERRUPT_EVERY)):
             return True
-    return _wait(child, drain, time.monotonic() + how.seconds)
+    return _wait(child, drain, moment)
 
 
 def _abandon(child: subprocess.Popen[bytes]) -> None:

@@ -20,9 +20,11 @@ from ray_sentinel.model.identity import ProcessId
 # its data directory it does without them.
 _FOREIGN_DATA = b"should return gdb.UnwindInfo"
 _NO_DATA = ("-data-directory", "/nonexistent")
-DETACH_SECONDS = 30.0
-"""Seconds to attach and to detach once the deadline has come: attaching took 8 to 14 s on an H200,
-and who kills it then does harm."""
+DETACH_SECONDS = 7.0
+"""Seconds to attach, and as many to detach, once the deadline has come: attaching took 8 to 14 s on
+an H200, detaching 1 s, and who kills it in between does harm. Twice as many must be less than the
+coordinator waits for a node beyond the time of its tools (``GATHER_SECONDS``), or all that the node
+has captured is lost."""
 
 
 class CudaGdb:
