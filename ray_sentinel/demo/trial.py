@@ -196,8 +196,8 @@ def _run_healthy(plan: TrialPlan, job: DemoJob, machines: Machines, stage: Stage
     INTERLUDES.get(plan.fault, _nothing)(job, machines, stage, note)
     if not stage.until(HEALTHY_SECONDS, note, lambda: len(job.ended()) >= job.world):
         raise SentinelError("the healthy training did not end in time")
-    if any(job.ended().values()):
-        raise SentinelError(f"the healthy training failed: {_last_words(job, job.ended())}")
+    if failed := {rank: code for rank, code in job.ended().items() if code}:
+        raise SentinelError(f"the healthy training failed: {_last_words(job, failed)}")
     _for(stage, SETTLE_SECONDS, note)
 
 
