@@ -25,6 +25,11 @@ from pathlib import Path
 SPENT = "TESTS_PROCESSOR_TIME"
 """Variable that names the file where the kernel counts what all processes of the container spend,
 in nanoseconds; unset where it counts nothing."""
+BEHIND = "--behind"
+"""First argument where the worker gets what other processes leave of the processors."""
+LOWER = 5
+"""By so much its niceness is higher: a third of an equal share, which ends within the tests'
+deadlines also where something else keeps all processors busy."""
 CPUACCT = Path("/sys/fs/cgroup/cpuacct")
 UNSHARE = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child", "--net", "--ipc")
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
@@ -34,18 +39,22 @@ FOLDERS = (Path("/tmp/ray"), TEMP / f"ray_sentinel-{os.getuid()}")
 """Named alike by all processes of a user: Ray's sessions, and what ray_sentinel keeps."""
 
 
-def python() -> str | None:
+def python(*more: str) -> str | None:
     """The command line that is python in a container of its own; ``None`` where the machine or the
-    user's rights do not allow one."""
+    user's rights do not allow one. ``more`` may be ``BEHIND``."""
     if os.getuid() != 0 or not shutil.which(UNSHARE[0]):
         return None
-    command = [*UNSHARE, sys.executable, __file__]
+    command = [*UNSHARE, sys.executable, __file__, *more]
     tried = subprocess.run([*command, "-c", ""], capture_output=True, timeout=60, check=False)
     return None if tried.returncode else shlex.join(command)
 
 
 def main() -> int:
     """In the new container: prepare it, run python in it, and stay until that has ended."""
+    arguments = sys.argv[1:]
+    if arguments[0] == BEHIND:
+        del arguments[0]
+        _step_back()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True)
     with _network(), tempfile.TemporaryDirectory(prefix="apart-") as own:
         for shared in FOLDERS:
@@ -54,7 +63,16 @@ def main() -> int:
             private.mkdir()
             subprocess.run(["mount", "--bind", private, shared], check=True)
         environ = {**os.environ, **_counted()}
-        return _until_ended(subprocess.Popen([sys.executable, *sys.argv[1:]], env=environ).pid)
+        return _until_ended(subprocess.Popen([sys.executable, *arguments], env=environ).pid)
+
+
+def _step_back() -> None:
+    """Others come first. Linux may share processors out among sessions, and only within one of them
+    by niceness: so this becomes a session of its own, which has a niceness, too."""
+    os.setsid()
+    os.nice(LOWER)
+    with suppress(OSError):  # the kernel does not share so
+        Path("/proc/self/autogroup").write_text(str(LOWER))
 
 
 def _counted() -> dict[str, str]:

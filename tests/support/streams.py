@@ -1,11 +1,13 @@
 """How ``pytest -n`` shares the tests out: a file goes to one worker, and each worker is apart.
 
 Tests of clusters and trainings wait about as long as they compute, unit tests only compute. So
-there is one worker more than processors, and the last of them begins with the unit tests while the
-others begin with the longest files of the rest; they meet at short ones.
+there is one worker more than processors for the former, which begin with the longest files, and one
+more that runs unit tests in what the others leave of the processors (``apart.BEHIND``). It never
+starts a cluster, so the others have to share with no more of them than themselves; when they have
+no other files left, they take unit tests, too.
 
-Where workers cannot be apart, one of them runs all that starts ranks or clusters, one after the
-other, and the others what is left.
+Where workers cannot be apart, there is none behind: one of them runs all that starts ranks or
+clusters, one after the other, and the others what is left, the last of them from the end.
 """
 
 from __future__ import annotations
@@ -44,8 +46,11 @@ LONG = (
     "tests/packaging/",
 )
 """Where the long files are, the longest first."""
+UNIT = "tests/unit/"
+"""What the worker behind the others runs."""
 MOST = 8
-"""Workers of ``-n auto``. Each may have a cluster of its own, of some 2 GB."""
+"""Workers of ``-n auto``, but for the one behind them. Each may have a cluster of its own, of some
+2 GB."""
 
 
 def workers() -> int:
@@ -54,7 +59,7 @@ def workers() -> int:
 
 
 class Files(LoadScopeScheduling):
-    """File by file: one worker from the end of the list, the others from its beginning."""
+    """File by file. Where workers are apart, the last of several runs unit tests only."""
 
     def __init__(self, config: pytest.Config, log: Producer, together: bool) -> None:
         """With ``together`` all that would disturb one another is one unit of work."""
@@ -68,9 +73,13 @@ class Files(LoadScopeScheduling):
         return "ranks" if disturbing and self.together else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        at_the_end = node.gateway.id == f"gw{self.numnodes - 1}" and self.numnodes > 1
         ordered = sorted(self.workqueue, key=_place)
-        self.workqueue.move_to_end(ordered[-1 if at_the_end else 0], last=False)
+        behind = apart.BEHIND in str(node.gateway.spec.python)
+        if behind and not ordered[-1].startswith(UNIT):
+            node.shutdown()
+            return
+        last = self.together and node.gateway.id == f"gw{self.numnodes - 1}" and self.numnodes > 1
+        self.workqueue.move_to_end(ordered[-1 if behind or last else 0], last=False)
         super()._assign_work_unit(node)
 
 
@@ -78,6 +87,8 @@ def _place(file: str) -> int:
     """The lower, the earlier."""
     if file == "ranks":
         return -1
+    if file.startswith(UNIT):
+        return len(LONG) + 1
     return next((place for place, start in enumerate(LONG) if file.startswith(start)), len(LONG))
 
 
@@ -87,7 +98,9 @@ class Streams:
     def __init__(self, config: pytest.Config) -> None:
         self.python = apart.python()
         if self.python:
-            config.option.tx = [f"popen//python={self.python}" for _ in config.option.tx]
+            behind = [apart.python(apart.BEHIND)] if len(config.option.tx) > 1 else []
+            each = [self.python for _ in config.option.tx] + behind
+            config.option.tx = [f"popen//python={python}" for python in each]
 
     def pytest_report_header(self) -> str:
         return "workers: apart" if self.python else "workers: not apart, ranks in one only"
