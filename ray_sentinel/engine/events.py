@@ -13,6 +13,7 @@ import msgspec
 
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Incident, RankLog
+from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayLook
@@ -96,6 +97,9 @@ class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
     incident: str
     facts: RecorderFacts | None
     problems: tuple[str, ...] = ()
+    judged_from: KeptEvidence | None = None
+    """The dumps that ``facts`` were made of; None if there were none, and in logs of older
+    versions. The engine does not read it, but a replay does."""
 
 
 class RasExplained(EngineEvent, frozen=True, tag="ras"):
@@ -104,6 +108,8 @@ class RasExplained(EngineEvent, frozen=True, tag="ras"):
     incident: str
     facts: RasFacts | None
     problems: tuple[str, ...] = ()
+    judged_from: KeptEvidence | None = None
+    """The answers that ``facts`` were made of, as in ``RecorderExplained``."""
 
 
 class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):

@@ -24,12 +24,14 @@ from ray_sentinel.actors.bundles.index import (
 )
 from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
+from ray_sentinel.actors.coordinator.event_log.evidence_files import kept
 from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps, DumpSets
 from ray_sentinel.actors.coordinator.gathering.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.gathering.group_book import GroupBook
 from ray_sentinel.actors.coordinator.gathering.job_stacks import gather_look
+from ray_sentinel.actors.coordinator.gathering.judged_evidence import DumpEvidence
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
 from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
 from ray_sentinel.actors.coordinator.ray.calls import ended_calls
@@ -72,7 +74,6 @@ from ray_sentinel.engine.incidents.asking import capture_seconds, may_be_thoroug
 from ray_sentinel.engine.incidents.lifecycle import OPEN
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import stragglers
-from ray_sentinel.evidence.flight_recorder.libraries import combine
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import (
@@ -83,7 +84,6 @@ from ray_sentinel.model.incident import (
     writer_of,
 )
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
-from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.notify.incident_notices import (
     STATES,
@@ -101,8 +101,6 @@ from ray_sentinel.supervise.notify.notifier import (
     apprise_problem,
     settings_of,
 )
-from ray_sentinel.waitgraph.recorder import explain as explain_recorders
-from ray_sentinel.waitgraph.recorder_failed import explain_failed
 
 # Whether a node's raylet still answers: distinguishes a lost node from a lost agent.
 
@@ -306,14 +304,14 @@ class Executor:
 
     def _ask_recorder(self, action: AskRecorder) -> None:
         sets, problems = self._dumps.judged(action.ranks)
-        size = max((rank.world_size or 0 for rank in action.ranks), default=0)
-        facts = _explained(action, sets, size or None) if sets else None
+        evidence = DumpEvidence.of(action, sets) if sets else None
         self.feed(
             RecorderExplained(
                 time=self._clock.now(),
                 incident=action.incident,
-                facts=facts,
+                facts=evidence.explain() if evidence is not None else None,
                 problems=tuple(problems),
+                judged_from=kept(evidence.packed()) if evidence is not None else None,
             )
         )
         # The verdict does not wait for it: of thousands of ranks it takes a second.
@@ -554,17 +552,6 @@ def limited(action: Capture, most: int) -> Capture:
 def _main(sets: DumpSets) -> dict[int, bytes]:
     """NCCL's dumps where it has recorded anything, else those of the other libraries."""
     return next(iter(sets.values()))
-
-
-def _explained(action: AskRecorder, sets: DumpSets, world_size: int | None) -> RecorderFacts:
-    found = [_explain(action, dumps, world_size) for dumps in sets.values()]
-    return combine(found) if len(found) > 1 else found[0]
-
-
-def _explain(action: AskRecorder, dumps: dict[int, bytes], world_size: int | None) -> RecorderFacts:
-    if not action.failed:
-        return explain_recorders(dumps, world_size=world_size)
-    return explain_failed(dumps, overrun=action.overrun, world_size=world_size)
 
 
 def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:

@@ -12,9 +12,9 @@ The form is ours. A mark with its version, then MessagePack of three parts, each
   numbers are differences to the one before, in 64 bits, all first bytes first;
 - those of a version before 2.0 of which only the times of the calls are compared; else empty.
 
-A dump that is only judged, and not stored, is smaller (``Form``) and has version 2: the ranks of
-each group are runs of equal steps. Written out, the ranks of a job of thousands would be most of
-what is unpacked for every rank.
+A dump that is only judged is smaller (``Form``) and has version 2: the ranks of each group are runs
+of equal steps. Written out, the ranks of a job of thousands would be most of what is unpacked for
+every rank. The event log keeps these dumps, so versions that were written once are always read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ray_sentinel.evidence.flight_recorder.versions import modern
 
 VERSION = 1
 PASSING = 2
-"""The version of what is kept nowhere."""
+"""The version of what is only judged."""
 _NAME = b"ray-sentinel recorder "
 MARK = _NAME + b"%d\n" % VERSION
 _PASSING_MARK = _NAME + b"%d\n" % PASSING
@@ -110,6 +110,11 @@ class _Columns(msgspec.Struct, array_like=True):
 def is_reduced(data: bytes) -> bool:
     """Whether these bytes are of this form, of whatever version."""
     return data[: len(_NAME)] == _NAME
+
+
+def is_readable(data: bytes) -> bool:
+    """Whether these bytes are of this form, of a version that this release reads."""
+    return data[: len(MARK)] in (MARK, _PASSING_MARK)
 
 
 def reduce(data: bytes, form: Form = "whole") -> bytes:
@@ -413,7 +418,7 @@ def _passing(raw: RawDump, history_: bytes) -> bytes:
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    if data[: len(MARK)] not in (MARK, _PASSING_MARK):
+    if not is_readable(data):
         found = data[len(_NAME) : len(_NAME) + 8].split(b"\n")[0].decode("ascii", "replace")
         raise InputError(f"has version {found} of the reduced form, and this release reads 1 and 2")
     try:

@@ -56,8 +56,8 @@ class SimClock(FakeClock):
 class Killed(Sim):
     """A simulated job whose coordinator has an event log, and can be killed."""
 
-    def __init__(self, folder: Path, attached: bool = True) -> None:
-        super().__init__(attached=attached)
+    def __init__(self, folder: Path, attached: bool = True, world: int = 6) -> None:
+        super().__init__(world, attached=attached)
         self.folder = folder
         self.loop = self._begin(self.engine)
 

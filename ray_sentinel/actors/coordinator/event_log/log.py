@@ -8,6 +8,9 @@ torn line out.
 A segment is packed into ``NNNNNN.jsonl.part``, which becomes ``NNNNNN.jsonl.gz``, and is then
 deleted. SIGKILL between two of these steps leaves two copies: the unpacked one is complete for as
 long as it exists, so it then counts as the segment, and is packed again.
+
+Evidence that is too large for a line lies beside the segments (``evidence_files``), and counts
+towards the same bound.
 """
 
 from __future__ import annotations
@@ -26,10 +29,15 @@ from typing import IO, cast
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.actors.coordinator.event_log.evidence_files import (
+    EvidenceFiles,
+    is_evidence_file,
+)
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
 from ray_sentinel.logs.salvage import Salvage, damage_text
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.private_files import FILE_MODE, keep_private, opener
 from ray_sentinel.progress.rank.own_process import boot_number
 
@@ -37,6 +45,8 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 << 20
 """Bytes of one segment before it is packed; the oldest whole ones are deleted to make room."""
+EVIDENCE_SHARE = 4
+"""Files of evidence take at most one part in so many of the log's bytes."""
 MOST_EVENTS = 64 << 20
 """Most bytes of events in a segment that begins with a large state. It takes half as many as the
 state has, up to this limit, so that large states are rare."""
@@ -121,6 +131,7 @@ class EventLog:
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
         self._clock_offset = clock_offset
+        self._evidence = EvidenceFiles(folder, max_bytes // EVIDENCE_SHARE)
         self._file = -1
         self._size = self._state_bytes = 0
         self._has_state = False
@@ -160,6 +171,15 @@ class EventLog:
             self.begin(time, state, lost=lost)
         self._write(line)
 
+    def keep(self, evidence: KeptEvidence) -> None:
+        """Write the evidence of the event that follows into its file. A verdict does without where
+        the disk does not take it."""
+        try:
+            self._evidence.keep(evidence)
+            self._prune()
+        except OSError as error:
+            log.warning("%s could not be written: %s", self.folder / evidence.file, error)
+
     def begin(self, time: float, state: bytes, *, lost: int = 0) -> None:
         """Begin a segment with the engine's state at ``time``. Raises OSError, like ``append``."""
         self.close()
@@ -173,12 +193,17 @@ class EventLog:
             )
         )
         self._number += 1
-        path = self.folder / f"{self._number:06d}{_SUFFIX}"
+        path = self._newest
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._write(header)
         # The size counts only its events: the state of a large job is large.
         self._size, self._state_bytes, self._has_state = 0, len(state), bool(state)
-        self._pack_and_prune(path)
+        self._pack()
+        self._prune()
+
+    @property
+    def _newest(self) -> Path:
+        return self.folder / f"{self._number:06d}{_SUFFIX}"
 
     def _write(self, line: bytes) -> None:
         data = line + b"\n"
@@ -191,15 +216,17 @@ class EventLog:
             raise
         self._size += len(data)
 
-    def _pack_and_prune(self, current: Path) -> None:
+    def _pack(self) -> None:
         for path in _files(self.folder):
             if path.name.endswith(_PART):
                 path.unlink(missing_ok=True)  # left by a process killed while packing
-            elif path.name.endswith(_SUFFIX) and path != current:
+            elif path.name.endswith(_SUFFIX) and path != self._newest:
                 _pack(path)
+
+    def _prune(self) -> None:
         sizes = {path: path.stat().st_size for path in _files(self.folder)}
-        total = sum(sizes.values())
-        for path in sorted(sizes.keys() - {current}, key=_number):
+        total = sum(sizes.values()) + self._evidence.size
+        for path in sorted(sizes.keys() - {self._newest}, key=_number):
             if total <= self._max_bytes:
                 return
             path.unlink(missing_ok=True)
@@ -232,8 +259,8 @@ def _pack(path: Path) -> None:
 
 
 def is_log_file(name: str) -> bool:
-    """Whether a log has files of that name: segments, and what packing one may have left."""
-    return _NAME.fullmatch(name) is not None
+    """Whether a log has files of that name: segments, what packing one may have left, evidence."""
+    return _NAME.fullmatch(name) is not None or is_evidence_file(name)
 
 
 def segments(folder: Path) -> list[Path]:
@@ -247,9 +274,9 @@ def segments(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All files of the log; none if there is no folder."""
+    """All files of segments; none if there is no folder."""
     try:
-        return sorted(folder / name for name in os.listdir(folder) if is_log_file(name))
+        return sorted(folder / name for name in os.listdir(folder) if _NAME.fullmatch(name))
     except OSError:
         return []
 

@@ -3,7 +3,8 @@ events.
 
 The engine of this version processes the recorded events again, without the incidents that were
 recorded after them. A recorded answer belongs to the incident that requested it then; if the
-incidents have other numbers now, it goes to the open case of the same job.
+incidents have other numbers now, it goes to the open case of the same job. Flight recorders and
+NCCL RAS are judged again, too, by the evidence that was kept with their answers.
 
 It needs neither Ray nor anything of the machine that wrote the log.
 """
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from ray_sentinel.actors.coordinator.engine_loop import handled
+from ray_sentinel.actors.coordinator.event_log.evidence_files import read_evidence
 from ray_sentinel.actors.coordinator.event_log.log import (
     SegmentHeader,
     salvaged_segment,
@@ -25,6 +27,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (
     unpacked_state,
 )
 from ray_sentinel.actors.coordinator.event_log.recovery import engine_before
+from ray_sentinel.actors.coordinator.gathering.judged_evidence import Explained, judged_anew
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import Publish
 from ray_sentinel.engine.engine import Engine
@@ -267,6 +270,9 @@ class _Run:
         self._now: dict[tuple[str, float], Incident] = {}
         self._scores: dict[tuple[str, float], EvidenceScores] = {}
         """The scores of each incident that is reported now, at the moment of its first report."""
+        self._folder = segment.path.parent
+        self._as_then: dict[str, list[str]] = {}
+        """Why answers were not judged again, by the number of their incident then."""
         self.problems: list[str] = []
         self.events = 0
         self.first = self.last = segment.header.started_at
@@ -285,6 +291,8 @@ class _Run:
         self.events += 1
         if isinstance(event, IncidentTold):
             return  # what was concluded from the events then
+        if isinstance(event, Explained):
+            event = self._judged_anew(event)
         if isinstance(event, _OfIncident) and event.incident:
             event = msgspec.structs.replace(event, incident=self._number_now(event))
         actions, failure = handled(self._engine, event)
@@ -293,6 +301,21 @@ class _Run:
         for action in actions:
             if isinstance(action, Publish):
                 self._keep(action.incident.id)
+
+    def _judged_anew(self, event: Explained) -> Explained:
+        """The answer with the verdict of this version; as it was recorded, if older versions kept
+        no evidence, or it is not to be had."""
+        if event.judged_from is None:
+            return event
+        try:
+            return judged_anew(event, read_evidence(self._folder, event.judged_from))
+        except InputError as error:
+            what = "flight recorders" if isinstance(event, RecorderExplained) else "NCCL RAS"
+            note = f"{what} could not be judged anew, so the verdict of then is taken over: {error}"
+            notes = self._as_then.setdefault(event.incident, [])
+            if note not in notes:
+                notes.append(note)
+            return event
 
     def _keep(self, number: str) -> None:
         store = self._engine.store
@@ -364,6 +387,7 @@ class _Run:
             )
         elif then.confirmed_at is not None and then.confirmed_at < self.first:
             yield "it was told before the first event that is left: there is nothing to judge"
+        yield from _few(self._as_then.get(then.id, []))
         if now is None:
             suspected = (
                 one

@@ -14,12 +14,14 @@ from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
+from ray_sentinel.actors.coordinator.event_log.evidence_files import detached
 from ray_sentinel.actors.coordinator.event_log.log import EventLog, encoded
 from ray_sentinel.actors.coordinator.memory_guard import return_free_memory
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.engine.state_cut import StateCut
+from ray_sentinel.model.kept_evidence import KeptEvidence
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ class _Item(NamedTuple):
     lost: int
     """How many events were left out before it."""
     size: int
+    evidence: KeptEvidence | None = None
+    """The evidence that goes into a file before the line."""
 
 
 class LogWriter:
@@ -119,6 +123,7 @@ class LogWriter:
             self._count += 1
             self.done = self._count
             return self._count
+        event, evidence = detached(event)
         line = self._encoded(event)
         # The size is without the state, which is large for a large job.
         size = len(line) + ITEM_OVERHEAD
@@ -130,7 +135,10 @@ class LogWriter:
                 self.missing += 1
                 self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
                 return self._count
-            item = _Item(self._count, event.time, line, state, self._gap, size)
+            if evidence is not None and self._bytes + len(evidence.data) > self.most_waiting // 2:
+                evidence = None  # the events that follow need the room more
+            size += len(evidence.data) if evidence is not None else 0
+            item = _Item(self._count, event.time, line, state, self._gap, size, evidence)
             self._gap = 0
             self._items.append(item)
             self._bytes += size
@@ -182,6 +190,8 @@ class LogWriter:
                 )
             lost = self._unwritten + item.lost
             state = self._packed(item.state) if item.state is not None else b""
+            if item.evidence is not None:
+                self._log.keep(item.evidence)
             if item.line:
                 self._log.append_line(item.line, item.time, state, lost=lost)
             else:

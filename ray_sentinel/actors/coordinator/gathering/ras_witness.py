@@ -6,14 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from ray_sentinel.actors.coordinator.event_log.evidence_files import kept, too_large
+from ray_sentinel.actors.coordinator.gathering.judged_evidence import PollEvidence
 from ray_sentinel.actors.messages import unpack
 from ray_sentinel.capture.ras import RasPolls
-from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.engine.events import RasExplained
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.kept_evidence import KeptEvidence
 
 SECONDS = 10.0
 """Seconds for the agents' polls: ``POLL_SECONDS`` of ``capture.ras``, and the way there and back.
@@ -22,6 +24,9 @@ MOST_CASES = 16
 """Most cases whose first polls are kept, to compare later ones with."""
 MOST_KEPT = 128 << 20
 """Most bytes of all polls that are kept; also the most that are read for one case."""
+
+MOST_PACKED = 64 << 20
+"""Most bytes of polls that are packed, to be kept with the verdict; it takes a second."""
 
 Ask = Callable[[tuple[Rank, ...], float], tuple[list[bytes], list[str]]]
 """Asks the agents of the given ranks, within so many seconds. Returns their ``RasPolls`` as bytes,
@@ -48,12 +53,16 @@ class RasWitness:
         problems += left_out
         if not polls and not problems:
             return None
-        facts = None
+        facts = evidence = None
         if polls:
             before = self._before(action.incident, polls)
-            files = {f"poll {number}": data for number, data in enumerate([*before, *polls], 1)}
+            ranks = known_ranks(action.ranks).items()
+            evidence = PollEvidence(
+                polls=(*before, *polls),
+                ranks=tuple((host, pid, rank) for (host, pid), rank in ranks),
+            )
             try:
-                facts = explain_in_process(files, ranks=known_ranks(action.ranks))
+                facts = evidence.explain()
                 problems += facts.problems
             except InputError as error:
                 problems.append(f"NCCL RAS: {error}")
@@ -62,6 +71,7 @@ class RasWitness:
             incident=action.incident,
             facts=facts if facts is not None and facts.polls else None,
             problems=tuple(dict.fromkeys(problems)),
+            judged_from=_kept(evidence) if evidence is not None else None,
         )
 
     def _before(self, incident: str, polls: list[bytes]) -> list[bytes]:
@@ -76,6 +86,11 @@ class RasWitness:
 
     def _held(self) -> int:
         return sum(len(poll) for polls in self._first.values() for poll in polls)
+
+
+def _kept(evidence: PollEvidence) -> KeptEvidence:
+    # Packing what is not kept anyway would delay the answer for seconds.
+    return kept(evidence.packed()) if evidence.size <= MOST_PACKED else too_large(evidence.size)
 
 
 def _bounded(polls: list[bytes]) -> tuple[list[bytes], list[str]]:

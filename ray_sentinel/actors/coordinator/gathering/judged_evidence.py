@@ -1,0 +1,163 @@
+"""What flight recorders and NCCL RAS are judged by, and their judging: the same when they are asked
+and when a recorded answer is judged anew."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from ray_sentinel.capture.ras_process import explain_in_process
+from ray_sentinel.engine.actions import AskRecorder
+from ray_sentinel.engine.events import RasExplained, RecorderExplained
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.flight_recorder.libraries import combine
+from ray_sentinel.evidence.flight_recorder.reduced import is_readable
+from ray_sentinel.masking import mask_record
+from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.waitgraph.recorder import explain as explain_recorders
+from ray_sentinel.waitgraph.recorder_failed import explain_failed
+
+MOST_RANKS = 1 << 20
+"""Most ranks of a job whose recorded dumps are judged: a number alone must not cost memory."""
+MOST_POLLS = 128 << 20
+"""Most bytes of answers of RAS that are unpacked."""
+
+
+_RankNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)]
+_Place = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _PackedDumps(msgspec.Struct):
+    """``DumpEvidence`` in which equal dumps are written once."""
+
+    dumps: list[bytes]
+    sets: list[dict[_RankNumber, _Place]]
+    """For each library, the place in ``dumps`` of each rank's."""
+    world_size: _RankNumber | None = None
+    failed: bool = False
+    overrun: tuple[_RankNumber, ...] = ()
+
+
+class DumpEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The recorders of one look at a job's ranks."""
+
+    sets: tuple[Mapping[int, bytes], ...]
+    """Reduced dumps by rank; a set for each library, the main one first. At least one."""
+    world_size: int | None = None
+    failed: bool = False
+    """The same as in ``AskRecorder``, as ``overrun``."""
+    overrun: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, action: AskRecorder, sets: Mapping[int, Mapping[int, bytes]]) -> DumpEvidence:
+        """``sets`` are those that answered the action."""
+        size = max((rank.world_size or 0 for rank in action.ranks), default=0)
+        return cls(
+            sets=tuple(sets.values()),
+            world_size=size or None,
+            failed=action.failed,
+            overrun=action.overrun,
+        )
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> DumpEvidence:
+        """What ``packed`` packed. Raises InputError."""
+        try:
+            packed = msgspec.msgpack.decode(data, type=_PackedDumps)
+            sets = tuple(
+                {rank: packed.dumps[place] for rank, place in one.items()} for one in packed.sets
+            )
+        except (msgspec.DecodeError, IndexError, RecursionError) as error:
+            raise InputError(f"it cannot be read: {error}") from None
+        if not sets:
+            raise InputError("it is empty")
+        if not all(map(is_readable, packed.dumps)):
+            raise InputError("it has dumps in a form that this version cannot read")
+        return cls(
+            sets=sets,
+            world_size=packed.world_size,
+            failed=packed.failed,
+            overrun=packed.overrun,
+        )
+
+    def packed(self) -> bytes:
+        """As bytes: the dumps are compressed already."""
+        places: dict[bytes, int] = {}
+        sets = [
+            {rank: places.setdefault(data, len(places)) for rank, data in one.items()}
+            for one in self.sets
+        ]
+        return msgspec.msgpack.encode(
+            _PackedDumps(
+                dumps=list(places),
+                sets=sets,
+                world_size=self.world_size,
+                failed=self.failed,
+                overrun=self.overrun,
+            )
+        )
+
+    def explain(self) -> RecorderFacts:
+        """The verdict of this version."""
+        found = [self._explain(dumps) for dumps in self.sets]
+        return combine(found) if len(found) > 1 else found[0]
+
+    def _explain(self, dumps: Mapping[int, bytes]) -> RecorderFacts:
+        if not self.failed:
+            return explain_recorders(dumps, world_size=self.world_size)
+        return explain_failed(dumps, overrun=self.overrun, world_size=self.world_size)
+
+
+class PollEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers of NCCL RAS for a case."""
+
+    polls: tuple[bytes, ...]
+    """As the services gave them, the first ones of the case first."""
+    ranks: tuple[tuple[str, int, int], ...] = ()
+    """Host or address, process id, and world rank."""
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> PollEvidence:
+        """What ``packed`` packed. Raises InputError."""
+        unpacker = zlib.decompressobj()
+        try:
+            packed = unpacker.decompress(data, MOST_POLLS)
+            if not unpacker.eof:
+                raise InputError("it is torn, or too large to be unpacked")
+            return msgspec.msgpack.decode(packed, type=PollEvidence)
+        except (zlib.error, msgspec.DecodeError, RecursionError) as error:
+            raise InputError(f"it cannot be read: {error}") from None
+
+    def packed(self) -> bytes:
+        """As bytes, compressed."""
+        return zlib.compress(msgspec.msgpack.encode(self), 1)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all polls."""
+        return sum(map(len, self.polls))
+
+    def explain(self) -> RasFacts:
+        """The verdict of this version. Raises InputError if that takes too long or too much
+        memory."""
+        files = {f"poll {number}": data for number, data in enumerate(self.polls, 1)}
+        ranks = {(host, pid): rank for host, pid, rank in self.ranks}
+        return explain_in_process(files, ranks=ranks)
+
+
+Explained = RecorderExplained | RasExplained
+
+
+def judged_anew(event: Explained, data: bytes) -> Explained:
+    """A recorded answer with the verdict of this version; ``data`` is its packed evidence. Raises
+    InputError."""
+    if isinstance(event, RecorderExplained):
+        return mask_record(
+            msgspec.structs.replace(event, facts=DumpEvidence.unpacked(data).explain())
+        )
+    facts = PollEvidence.unpacked(data).explain()
+    return mask_record(msgspec.structs.replace(event, facts=facts if facts.polls else None))
