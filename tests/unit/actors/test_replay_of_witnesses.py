@@ -38,6 +38,7 @@ from tests.support.recorder_sim.faults import simulate
 from tests.unit.actors.test_repeated_recovery import Killed
 from tests.unit.actors.test_replay import rewritten
 
+EVENTS = Path(__file__).parents[2] / "fixtures/events"
 CULPRIT = 3
 
 
@@ -152,6 +153,21 @@ def test_other_judges_give_another_verdict_and_the_difference_is_printed(
     assert "differs in kind, culprits" in printed
     assert f"then: rank {CULPRIT} on host1" in printed
     assert "now:  nobody" in printed
+
+
+def test_evidence_that_was_kept_once_is_read_by_every_later_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = RecordedLog(EVENTS / "with_evidence")
+    (one,) = log.replay(Config()).incidents
+    assert one.now is not None
+    assert one.now.verdict is not None
+    assert [culprit.rank for culprit in one.now.verdict.culprits] == [CULPRIT]
+    assert one.notes == ()
+    monkeypatch.setattr(judged_evidence, "explain_recorders", timid_recorders)
+    monkeypatch.setattr(judged_evidence, "explain_in_process", timid_ras)
+    (one,) = log.replay(Config()).incidents
+    assert "culprits" in one.differences
 
 
 def test_a_missing_file_is_told_and_the_verdict_of_then_stays(
