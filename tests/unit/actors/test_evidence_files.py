@@ -10,6 +10,7 @@ import pytest
 
 from ray_sentinel.actors.coordinator.event_log import log as event_log
 from ray_sentinel.actors.coordinator.event_log.evidence_files import (
+    EVIDENCE_SHARE,
     LARGE,
     SMALL,
     EvidenceFiles,
@@ -138,7 +139,7 @@ def test_the_log_and_its_evidence_share_one_bound(tmp_path: Path) -> None:
         assert total <= most + 2 * SMALL  # the segment that is being written
     log.close()
     held = sum((tmp_path / name).stat().st_size for name in files(tmp_path))
-    assert 0 < held <= most // event_log.EVIDENCE_SHARE
+    assert 0 < held <= most // EVIDENCE_SHARE
     assert len(segments(tmp_path)) > 1
     assert all(is_log_file(name) for name in os.listdir(tmp_path))
 

@@ -26,6 +26,8 @@ SMALL = 64 << 10
 """Most bytes of evidence that are in the event itself: some 70 ranks' recorders."""
 LARGE = 16 << 20
 """Most bytes of evidence that are kept: twice those of 8,192 ranks' recorders."""
+EVIDENCE_SHARE = 4
+"""Files of evidence take at most one part in so many of the bytes that a log may take."""
 _SUFFIX, _PART = ".evidence", ".part"
 _DIGEST = 32
 _NAME = re.compile(rf"[0-9a-f]{{{_DIGEST}}}\.evidence(?P<part>\.part)?", re.ASCII)

@@ -30,6 +30,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.actors.coordinator.event_log.evidence_files import (
+    EVIDENCE_SHARE,
     EvidenceFiles,
     is_evidence_file,
 )
@@ -45,8 +46,6 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 << 20
 """Bytes of one segment before it is packed; the oldest whole ones are deleted to make room."""
-EVIDENCE_SHARE = 4
-"""Files of evidence take at most one part in so many of the log's bytes."""
 MOST_EVENTS = 64 << 20
 """Most bytes of events in a segment that begins with a large state. It takes half as many as the
 state has, up to this limit, so that large states are rare."""
@@ -128,10 +127,10 @@ class EventLog:
         """
         keep_private(folder)
         self.folder = folder
+        self._evidence = EvidenceFiles(folder, max_bytes // EVIDENCE_SHARE)
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
         self._clock_offset = clock_offset
-        self._evidence = EvidenceFiles(folder, max_bytes // EVIDENCE_SHARE)
         self._file = -1
         self._size = self._state_bytes = 0
         self._has_state = False
@@ -176,7 +175,7 @@ class EventLog:
         the disk does not take it."""
         try:
             self._evidence.keep(evidence)
-            self._prune()
+            self._prune(self.folder / f"{self._number:06d}{_SUFFIX}")
         except OSError as error:
             log.warning("%s could not be written: %s", self.folder / evidence.file, error)
 
@@ -193,17 +192,12 @@ class EventLog:
             )
         )
         self._number += 1
-        path = self._newest
+        path = self.folder / f"{self._number:06d}{_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._write(header)
         # The size counts only its events: the state of a large job is large.
         self._size, self._state_bytes, self._has_state = 0, len(state), bool(state)
-        self._pack()
-        self._prune()
-
-    @property
-    def _newest(self) -> Path:
-        return self.folder / f"{self._number:06d}{_SUFFIX}"
+        self._pack_and_prune(path)
 
     def _write(self, line: bytes) -> None:
         data = line + b"\n"
@@ -216,17 +210,18 @@ class EventLog:
             raise
         self._size += len(data)
 
-    def _pack(self) -> None:
+    def _pack_and_prune(self, current: Path) -> None:
         for path in _files(self.folder):
             if path.name.endswith(_PART):
                 path.unlink(missing_ok=True)  # left by a process killed while packing
-            elif path.name.endswith(_SUFFIX) and path != self._newest:
+            elif path.name.endswith(_SUFFIX) and path != current:
                 _pack(path)
+        self._prune(current)
 
-    def _prune(self) -> None:
+    def _prune(self, current: Path) -> None:
         sizes = {path: path.stat().st_size for path in _files(self.folder)}
         total = sum(sizes.values()) + self._evidence.size
-        for path in sorted(sizes.keys() - {self._newest}, key=_number):
+        for path in sorted(sizes.keys() - {current}, key=_number):
             if total <= self._max_bytes:
                 return
             path.unlink(missing_ok=True)
