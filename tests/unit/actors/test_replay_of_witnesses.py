@@ -212,6 +212,29 @@ def test_dumps_come_back_as_they_were_and_equal_ones_are_written_once() -> None:
     assert DumpEvidence.unpacked(packed).explain() == evidence.explain()
 
 
+@pytest.mark.parametrize(
+    ("name", "overrun", "culprit"),
+    [("gloo_left_loop", (), 5), ("gloo_mismatch", (), 1), ("gloo_failed_small", (4,), 4)],
+)
+def test_real_dumps_are_judged_the_same_after_they_were_kept(
+    name: str, overrun: tuple[int, ...], culprit: int
+) -> None:
+    files = (EVENTS.parent / "flight_recorder" / name).glob("trace_*.json")
+    made = {int(path.stem[6:]): reduce(path.read_bytes(), "judged") for path in files}
+    evidence = DumpEvidence(
+        sets=(made,),
+        world_size=len(made) + len(overrun),
+        failed=bool(overrun),
+        overrun=overrun,
+    )
+    event = RecorderExplained(
+        time=1.0, incident="0001", facts=None, judged_from=kept(evidence.packed())
+    )
+    again = judged_anew(event, evidence.packed())
+    assert again.facts == evidence.explain()
+    assert [one.rank for one in evidence.explain().culprits] == [culprit]
+
+
 def test_polls_come_back_as_they_were() -> None:
     evidence = PollEvidence(polls=(b"{}" * 1000, b"x"), ranks=(("host", 7, 3),))
     assert PollEvidence.unpacked(evidence.packed()) == evidence
