@@ -14,6 +14,7 @@ import pytest
 
 from ray_sentinel.actors.coordinator import diagnosing
 from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor, limited, raylet_answers
+from ray_sentinel.actors.coordinator.gathering.judged_evidence import judged_anew
 from ray_sentinel.actors.messages import (
     Dump,
     DumpRequest,
@@ -323,3 +324,5 @@ def test_recorders_that_are_read_in_a_case_tell_the_groups_once_the_verdict_has_
     assert isinstance(event, RecorderExplained)
     assert event.facts is not None
     assert not known_before
+    assert event.judged_from is not None
+    assert judged_anew(event, event.judged_from.data) == event
