@@ -538,8 +538,8 @@ def test_a_segment_that_is_lost_before_one_without_a_state_costs_no_incident(
 def test_a_segment_to_which_no_state_comes_ends_before_it_is_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "MOST_EVENTS", 1000)
-    monkeypatch.setattr(event_log, "SEGMENT_BYTES", 1000)
+    monkeypatch.setattr(event_log, "MOST_UNPACKED", 3000)
+    monkeypatch.setattr(event_log, "LAST_EVENT_BYTES", 1000)
     log = event_log.EventLog(tmp_path, segment_bytes=1000)
     for number in range(200):
         log.append(Tick(time=float(number)), b"state" if not number else b"")

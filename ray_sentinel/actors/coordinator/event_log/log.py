@@ -1,9 +1,10 @@
 """The engine's event log: every event as one line of JSON, in segments that are bounded.
 
 A segment's first line, the header, also holds the engine's state when it began, so that a replay
-can start at any segment. Full segments are compressed; the oldest go first. Lines are written
-with one ``write`` each, so that after SIGKILL at most the last line is torn, and reading leaves a
-torn line out.
+can start at any segment. The larger the state, the more events follow it (``most_events``), so that
+states take about half of a log at most. Full segments are compressed; the oldest go first. Lines
+are written with one ``write`` each, so that after SIGKILL at most the last line is torn, and
+reading leaves a torn line out.
 
 A segment is packed into ``NNNNNN.jsonl.part``, which becomes ``NNNNNN.jsonl.gz``, and is then
 deleted. SIGKILL between two of these steps leaves two copies: the unpacked one is complete for as
@@ -20,6 +21,7 @@ import errno
 import gzip
 import logging
 import os
+import shutil
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
@@ -45,18 +47,28 @@ from ray_sentinel.progress.rank.own_process import boot_number
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 << 20
-"""Bytes of one segment before it is packed; the oldest whole ones are deleted to make room."""
-MOST_EVENTS = 64 << 20
-"""Most bytes of events in a segment that begins with a large state. It takes half as many as the
-state has, up to this limit, so that large states are rare."""
+"""Bytes of events, as they are written, after which a segment with a small state is full."""
+EVENTS_PER_STATE = 5
+"""Bytes of events for each byte of the packed state with which a segment begins. Reports of nodes
+are compressed to a fifth, so that a full segment's events then take as much as its state."""
+MOST_EVENTS = 128 << 20
+"""Most bytes of events in a segment that begins with a large state: a coordinator that takes over
+replays them, at a few MB per 0.1 s of CPU, and writing them out again holds up the log."""
+LOG_SHARE = 4
+"""A segment's events take at most one part in so many of what the log may take: until they are
+compressed, the log may be larger by this, and a log of few segments would not reach back far."""
 MOST_UNPACKED = 256 << 20
 """Most bytes of one segment that are read: no file, however it is packed, costs more memory."""
 MOST_STATE = 128 << 20
 """Most bytes of the state with which a segment begins. Even if it cannot be compressed, and so
-takes a third more in the header, it stays below ``MOST_UNPACKED`` with all the events that follow.
+takes a third more in the header, it leaves room for 64 MiB of events below ``MOST_UNPACKED``.
 """
+LAST_EVENT_BYTES = 13 << 20
+"""Bytes below ``MOST_UNPACKED`` that are left to the last event of a segment."""
 MOST_READ_STATE = 1 << 30
 """Most bytes of one state that are unpacked: earlier versions wrote larger ones."""
+_PIECE = 1 << 20
+"""Bytes of a segment that are compressed at a time."""
 _SUFFIX, _PACKED, _PART = ".jsonl", ".jsonl.gz", ".jsonl.part"
 _NAME = re.compile(r"(?P<number>\d{6,12})(?P<kind>\.jsonl(?:\.gz|\.part)?)", re.ASCII)
 
@@ -87,6 +99,19 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
 def packed_state(state: bytes) -> bytes:
     """A snapshot in the form that headers contain."""
     return zlib.compress(state, 1) if state else b""
+
+
+def most_events(packed: int, log_bytes: int, least: int = SEGMENT_BYTES) -> int:
+    """Bytes of events after which a segment is full that begins with ``packed`` bytes of compressed
+    state, in a log that may take ``log_bytes``; never less than ``least``."""
+    wanted = min(EVENTS_PER_STATE * packed, MOST_EVENTS, log_bytes // LOG_SHARE)
+    return max(least, min(wanted, _readable_events(packed) - SEGMENT_BYTES))
+
+
+def _readable_events(packed: int) -> int:
+    """Bytes of events that fit into a segment that can still be read."""
+    in_header = -(-packed // 3) * 4  # bytes as text
+    return MOST_UNPACKED - in_header - LAST_EVENT_BYTES
 
 
 def unpacked_state(header: SegmentHeader) -> bytes:
@@ -132,7 +157,8 @@ class EventLog:
         self._segment_bytes = segment_bytes
         self._clock_offset = clock_offset
         self._file = -1
-        self._size = self._state_bytes = 0
+        self._size = 0
+        self._full_at = self._over_at = segment_bytes
         self._has_state = False
         """Whether the segment began with the engine's state."""
         self._number = max((_number(path) for path in _files(folder)), default=0)
@@ -146,11 +172,11 @@ class EventLog:
     def _over(self) -> bool:
         """Whether the segment is so full that the next one begins even without a state: everything
         that was written must be readable."""
-        return self._size >= max(self._segment_bytes, MOST_EVENTS + SEGMENT_BYTES)
+        return self._size >= self._over_at
 
     @property
     def _full(self) -> bool:
-        return self._size >= max(self._segment_bytes, min(self._state_bytes // 2, MOST_EVENTS))
+        return self._size >= self._full_at
 
     def append(self, event: AnyEvent, state: bytes = b"") -> None:
         """Write one event. ``state``, the engine's snapshot before it, begins a new segment; it is
@@ -182,10 +208,11 @@ class EventLog:
     def begin(self, time: float, state: bytes, *, lost: int = 0) -> None:
         """Begin a segment with the engine's state at ``time``. Raises OSError, like ``append``."""
         self.close()
+        packed = packed_state(state)
         header = _encoder.encode(
             SegmentHeader(
                 started_at=time,
-                state=packed_state(state),
+                state=packed,
                 lost=lost,
                 boot=boot_number(),
                 clock_offset=self._clock_offset,
@@ -196,7 +223,9 @@ class EventLog:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._write(header)
         # The size counts only its events: the state of a large job is large.
-        self._size, self._state_bytes, self._has_state = 0, len(state), bool(state)
+        self._size, self._has_state = 0, bool(state)
+        self._full_at = most_events(len(packed), self._max_bytes, self._segment_bytes)
+        self._over_at = max(self._full_at, _readable_events(len(packed)))
         self._pack_and_prune(path)
 
     def _write(self, line: bytes) -> None:
@@ -239,8 +268,10 @@ def _pack(path: Path) -> None:
     partial = path.with_name(path.stem + _PART)
     try:
         partial.unlink(missing_ok=True)
-        with open(partial, "xb", opener=opener) as file:
-            file.write(gzip.compress(path.read_bytes(), compresslevel=1))
+        with path.open("rb") as unpacked, open(partial, "xb", opener=opener) as file:
+            # In pieces: a whole segment would take three times its bytes of memory.
+            with gzip.GzipFile("", "wb", compresslevel=1, fileobj=file) as pack:
+                shutil.copyfileobj(unpacked, pack, _PIECE)
             file.flush()
             # Before the unpacked file is deleted, because a host may lose its power.
             os.fsync(file.fileno())
