@@ -6,8 +6,8 @@ Eight ranks and 131 series a node. The clock is a stepped one: every node report
 samples, which brings to the series all that an hour does. Then reports come as often as the
 coordinator asks for, until the newest segment of its event log is as long as one gets, and another
 process rebuilds the engine from it. Prints the memory at the end (resident, at most, and what
-the series count for), the state and the tail of the log, and the seconds that this took. There is
-no Ray in it: the start of the actor comes on top.
+the series count for), the state and the tail of the log, the seconds that this took, and how far
+back a log of such segments goes. There is no Ray in it: the start of the actor comes on top.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from fleet import resident
+from fleet import packed_bytes, resident
 from nodes import PER_NODE, START, SimulatedNode, hardware
 
 from ray_sentinel.actors.agent.sampling import SAMPLE_SECONDS
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log.log import (
-    MOST_EVENTS,
-    SEGMENT_BYTES,
+    begun_segment,
+    most_events,
     read_header,
     segments,
     unpacked_state,
@@ -44,6 +44,9 @@ from ray_sentinel.config import Config, CoordinatorConfig
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived
 
+LOG_BYTES = Config().storage.max_bytes // 4
+"""What the log may take."""
+
 
 def most_resident() -> float:
     """MiB that this process took at most."""
@@ -56,7 +59,7 @@ class LongRun:
     def __init__(self, count: int, folder: Path) -> None:
         self.folder = folder
         self.clock = FakeClock(START)
-        self.loop = EngineLoop(Engine(), self.clock, lambda action: None, folder, 1 << 30)
+        self.loop = EngineLoop(Engine(), self.clock, lambda action: None, folder, LOG_BYTES)
         self.nodes = [SimulatedNode(number, count * PER_NODE) for number in range(count)]
         self.history = wanted(count)
         self.interval = math.ceil(max(1.0, count / CoordinatorConfig().reports_per_second))
@@ -84,18 +87,17 @@ class LongRun:
     def fill_segment(self) -> None:
         """Go on until the newest segment, of those that begin from now on, is nearly as long as one
         gets."""
-        number, size = len(segments(self.folder)), 0
-        while len(segments(self.folder)) <= number:
+        newest = before = segments(self.folder)[-1]
+        while newest == before:
             self.pass_time(self.interval)
-        newest = segments(self.folder)[-1]
+            newest = segments(self.folder)[-1]
         begun = size = newest.stat().st_size
-        state = len(unpacked_state(read_header(newest)))
-        most = max(SEGMENT_BYTES, min(state // 2, MOST_EVENTS))
+        most = most_events(len(read_header(newest).state or b""), LOG_BYTES)
         once = 0
         while size - begun + once < most:
             self.pass_time(self.interval)
-            size, before = newest.stat().st_size, size
-            once = size - before
+            size, last = newest.stat().st_size, size
+            once = size - last
 
 
 def took_over(folder: Path, profiled: bool) -> None:
@@ -119,6 +121,20 @@ def took_over(folder: Path, profiled: bool) -> None:
         f"{resident():.0f} MiB, at most {most_resident():.0f} MiB; {series / 2**20:.0f} MiB of "
         f"series, {len(restored.engine.incidents())} incidents",
         flush=True,
+    )
+
+
+def logged(folder: Path) -> str:
+    """What a log of segments like the newest takes, once they are compressed."""
+    newest = segments(folder)[-1]
+    header, events = begun_segment(newest)
+    *_, last = events
+    size, state = packed_bytes([newest]), len(header.state or b"")
+    rate = size / (last.time - header.started_at)
+    return (
+        f"log {rate / 1e6:.2f} MB/s, in segments of {last.time - header.started_at:.0f} s and "
+        f"{size / 1e6:.0f} MB, {state / 1e6:.0f} MB of them state, so that {LOG_BYTES >> 20} MiB "
+        f"are {LOG_BYTES / rate / 60:.1f} minutes"
     )
 
 
@@ -162,6 +178,7 @@ def main() -> None:
         again = context.Process(target=took_over, args=(folder, asked.profile))
         again.start()
         again.join()
+        print(logged(folder))
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ EVENTS_PER_STATE = 5
 """Bytes of events for each byte of the packed state with which a segment begins. Reports of nodes
 are compressed to a fifth, so that a full segment's events then take as much as its state."""
 MOST_EVENTS = 128 << 20
-"""Most bytes of events in a segment that begins with a large state: a coordinator that takes over
-replays them, at a few MB per 0.1 s of CPU, and writing them out again holds up the log."""
+"""Most bytes of events in a segment that begins with a large state. A coordinator that takes over
+replays them, some 45 MB in a second of CPU."""
 LOG_SHARE = 4
 """A segment's events take at most one part in so many of what the log may take: until they are
 compressed, the log may be larger by this, and a log of few segments would not reach back far."""
