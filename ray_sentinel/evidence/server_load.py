@@ -44,6 +44,18 @@ LATENCIES = "ray_serve_deployment_processing_latency_ms_bucket"
 SERVE = "serve-"
 """What the names of Ray Serve's deployments begin with, where they are shown as jobs:
 ``serve-APPLICATION-DEPLOYMENT``."""
+# The series in which an agent tells the load.
+REQUESTS_METRIC = "server_requests"
+FINISHED_METRIC = "server_requests_finished_total"
+LONGEST_METRIC = "server_request_longest_seconds"
+MOVING = (
+    REQUESTS_METRIC,
+    FINISHED_METRIC,
+    "server_tokens_total",
+    "server_kv_cache_ratio",
+    "server_tokens_per_second",
+)
+"""Series of which at least one changes while a server works."""
 _KNOWN = frozenset({*RUNNING, *WAITING, *FINISHED, *TOKENS, *CACHE, *THROUGHPUT})
 _LINE = re.compile(rf"^(?:{'|'.join(sorted(_KNOWN))})[ {{].*$", re.MULTILINE)
 _SERVE_LINE = re.compile(rf"^(?:{'|'.join(sorted((*OF_SERVE, LATENCIES)))})[ {{].*$", re.MULTILINE)

@@ -8,6 +8,7 @@ from importlib import metadata
 
 from ray_sentinel.actors import metrics
 from ray_sentinel.actors.agent import servers
+from ray_sentinel.actors.coordinator import metrics as coordinator
 from ray_sentinel.api import Collector
 from ray_sentinel.collect import selfmetrics
 from ray_sentinel.model.metrics import Metric
@@ -23,7 +24,7 @@ def catalogue() -> dict[str, Metric]:
     for point in metadata.entry_points(group="ray_sentinel.collectors"):
         kind: type[Collector] = point.load()
         found.update({metric.name: metric for metric in kind.metrics})
-    for module in (selfmetrics, metrics, servers):
+    for module in (selfmetrics, metrics, coordinator, servers):
         named = {m.name: m for m in vars(module).values() if isinstance(m, Metric)}
         found.update(named)
     return found

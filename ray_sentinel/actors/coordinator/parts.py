@@ -34,6 +34,7 @@ from ray_sentinel.actors.coordinator.garbage import COLLECT_SECONDS, GarbageColl
 from ray_sentinel.actors.coordinator.gathering.timed_capture import WHY, TimedCapture
 from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
 from ray_sentinel.actors.coordinator.memory_guard import CHECK_SECONDS, MemoryGuard
+from ray_sentinel.actors.coordinator.metrics import CoordinatorFigures, coordinator_families
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.coordinator.ray.actors import RayActors
@@ -49,7 +50,6 @@ from ray_sentinel.actors.lease import BEAT_SECONDS
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import AgentReport, Description, HistoryRequest, Receipt
-from ray_sentinel.actors.metrics import CoordinatorFigures, coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.raylets import end_with_raylet
 from ray_sentinel.actors.storage import DeploymentStorage

@@ -8,24 +8,19 @@ import msgspec
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.telemetry.series import TelemetrySeries
-from ray_sentinel.evidence.server_load import SERVE
+from ray_sentinel.evidence.server_load import (
+    FINISHED_METRIC,
+    LONGEST_METRIC,
+    MOVING,
+    REQUESTS_METRIC,
+    SERVE,
+)
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.waitgraph.engine_work import EngineWork
 
-REQUESTS_METRIC = "server_requests"
-FINISHED_METRIC = "server_requests_finished_total"
-LONGEST_METRIC = "server_request_longest_seconds"
 REPLICA = "ServeReplica:"
 """The beginning of the class names of Ray Serve's replicas, which are
 ``ServeReplica:APPLICATION:DEPLOYMENT``."""
-MOVING = (
-    REQUESTS_METRIC,
-    FINISHED_METRIC,
-    "server_tokens_total",
-    "server_kv_cache_ratio",
-    "server_tokens_per_second",
-)
-"""Series of which at least one changes while a server works."""
 STILL_SECONDS = 15.0
 """Seconds without a change in any of them, although there are requests, from which an engine hangs;
 they are read every five seconds."""

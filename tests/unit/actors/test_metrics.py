@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.actors import metrics
+from ray_sentinel.actors.coordinator.metrics import CoordinatorFigures, coordinator_families
 from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
@@ -80,7 +81,7 @@ def incident(number: int, state: str, kind: str = "gil-held") -> Incident:
 
 def test_incidents_are_counted_and_the_open_ones_named() -> None:
     incidents = [incident(1, "resolved"), incident(2, "captured"), incident(3, "captured", "asked")]
-    told = metrics.CoordinatorFigures(
+    told = CoordinatorFigures(
         nodes=3,
         unwatched=0,
         reports=70,
@@ -100,7 +101,7 @@ def test_incidents_are_counted_and_the_open_ones_named() -> None:
             log_missing=2,
         ),
     )
-    assert series(metrics.coordinator_families(told, incidents)) == {
+    assert series(coordinator_families(told, incidents)) == {
         "ray_sentinel_agent_nodes": 3.0,
         "ray_sentinel_nodes_unwatched": 0.0,
         "ray_sentinel_reports_total": 70.0,

@@ -12,6 +12,7 @@ import re
 import pytest
 
 from ray_sentinel.actors import metrics as actors
+from ray_sentinel.actors.coordinator import metrics as coordinator
 from ray_sentinel.api import Collector, Metric
 from ray_sentinel.collect import runner, selfmetrics
 from ray_sentinel_plugins.amdgpu import AmdgpuCollector
@@ -124,7 +125,7 @@ def documented() -> dict[str, tuple[tuple[str, ...], str]]:
 
 def declared() -> dict[str, set[tuple[tuple[str, ...], str]]]:
     metrics = [metric for kind in COLLECTORS for metric in kind.metrics]
-    for module in (actors, runner, selfmetrics):
+    for module in (actors, coordinator, runner, selfmetrics):
         metrics += [value for value in vars(module).values() if isinstance(value, Metric)]
     found: dict[str, set[tuple[tuple[str, ...], str]]] = {}
     for metric in metrics:
