@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.model.progress import Progress
 from ray_sentinel.model.samples import Floats
 
 KEPT = 240
@@ -45,7 +46,8 @@ class Scalars(msgspec.Struct):
     """The scalars of all jobs. Only the engine changes it."""
 
     tracks: dict[tuple[Key, int, str], Track] = {}
-    """Tracks by job, rank and name."""
+    """Tracks by job, rank and name. Only the lowest rank of a job that reports a scalar has one: it
+    speaks for the others, which nobody reads, and which are thousands."""
     steps: dict[Key, Track] = {}
     saves: dict[Key, list[float]] = {}
     """When each job last saved, eight times at most."""
@@ -56,6 +58,7 @@ class Scalars(msgspec.Struct):
     def update(self, jobs: Iterable[JobView], now: float) -> None:
         """Read the current values from the ranks' records."""
         known = set()
+        lowest = self._lowest()
         for job in jobs:
             known.add(job.key)
             # A job that has not taken a step yet is still starting up, declared or not.
@@ -65,9 +68,19 @@ class Scalars(msgspec.Struct):
             self._add_steps(job, now)
             for view in job.live:
                 if view.progress is not None:
-                    self._add(job.key, view.rank.id.rank, view.progress.scalars,
-                               view.progress.steps_recorded, now)  # fmt: skip
+                    self._add(job.key, view.rank.id.rank, view.progress, lowest, now)
         self._forget_all_but(known)
+
+    def _lowest(self) -> dict[tuple[Key, str], int]:
+        """The lowest rank that has reported each scalar of each job. Tracks of others, which a
+        snapshot of an earlier version has, are dropped."""
+        lowest: dict[tuple[Key, str], int] = {}
+        for job, rank, name in self.tracks:
+            lowest[job, name] = min(rank, lowest.get((job, name), rank))
+        if len(lowest) < len(self.tracks):
+            kept = ((job, rank, name) for (job, name), rank in lowest.items())
+            self.tracks = {key: self.tracks[key] for key in kept}
+        return lowest
 
     def _forget_all_but(self, known: set[Key]) -> None:
         self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}
@@ -81,12 +94,26 @@ class Scalars(msgspec.Struct):
         ``seconds``."""
         return now - self.apart.get(job.key, -seconds) < seconds
 
-    def _add(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:
-        for name, value in scalars.items():
+    def _add(
+        self,
+        job: Key,
+        rank: int,
+        progress: Progress,
+        lowest: dict[tuple[Key, str], int],
+        now: float,
+    ) -> None:
+        """Record what the rank reports, where no lower one reports it; updates ``lowest``."""
+        for name, value in progress.scalars.items():
+            speaks = lowest.setdefault((job, name), rank)
+            if rank > speaks:
+                continue
+            if rank < speaks:
+                del self.tracks[job, speaks, name]
+                lowest[job, name] = rank
             track = self.tracks.setdefault((job, rank, name), Track())
             track.at = now
-            if step != track.step:
-                track.step = step
+            if progress.steps_recorded != track.step:
+                track.step = progress.steps_recorded
                 track.add(value)
 
     def _add_steps(self, job: JobView, now: float) -> None:
