@@ -33,7 +33,11 @@ from ray_sentinel.actors.coordinator.fleet import (
 from ray_sentinel.actors.coordinator.garbage import COLLECT_SECONDS, GarbageCollection
 from ray_sentinel.actors.coordinator.gathering.timed_capture import WHY, TimedCapture
 from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
-from ray_sentinel.actors.coordinator.memory_guard import CHECK_SECONDS, MemoryGuard
+from ray_sentinel.actors.coordinator.memory_guard import (
+    CHECK_SECONDS,
+    MemoryGuard,
+    limit_reserve,
+)
 from ray_sentinel.actors.coordinator.metrics import CoordinatorFigures, coordinator_families
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
@@ -88,6 +92,7 @@ class CoordinatorParts:
 
     def __init__(self, config: bytes, deployment: str, secret: bytes) -> None:
         be_private()
+        limit_reserve()
         forget_identity()
         self._config = msgspec.json.decode(config, type=Config)
         self._storage = DeploymentStorage(self._config, deployment=deployment)

@@ -202,6 +202,10 @@ class TelemetrySeries(NamedTuple):
         return times, values
 
 
+_Lookup = tuple[str, Labels]
+"""The name and some labels by which a series is looked up."""
+
+
 # A thousand nodes have the same series, so their names are stored once.
 
 
@@ -218,6 +222,16 @@ def _in_order(labels: Labels) -> Labels:
 @lru_cache(maxsize=MOST_SHARED)
 def _by_name(labels: Labels) -> Mapping[str, str]:
     return dict(labels)
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _all_by_name(labels: tuple[Labels, ...]) -> tuple[Mapping[str, str], ...]:
+    return tuple(map(_by_name, labels))
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _same_lookup(key: _Lookup) -> _Lookup:
+    return key
 
 
 class Column(msgspec.Struct):
@@ -368,8 +382,8 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
     def __post_init__(self) -> None:
         self._named: dict[str, dict[Labels, TelemetrySeries]] | None = None
-        self._labelled: dict[str, list[tuple[Mapping[str, str], TelemetrySeries]]] = {}
-        self._matching: dict[tuple[str, Labels], list[TelemetrySeries]] = {}
+        self._labelled: dict[str, tuple[Mapping[str, str], ...]] = {}
+        self._matching: dict[_Lookup, list[TelemetrySeries]] = {}
         self._held: list[ReferenceType[HeldNode]] = []
 
     def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> HeldNode:
@@ -405,12 +419,13 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
     def get(self, name: str, now: float) -> Iterator[tuple[Mapping[str, str], TelemetrySeries]]:
         """The series of a metric that are still sent, with their labels."""
+        of_name = (self._named or self.series).get(name)
+        if of_name is None:
+            return
         found = self._labelled.get(name)
         if found is None:
-            of_name = self.series.get(name, {})
-            found = [(_by_name(labels), series) for labels, series in of_name.items()]
-            self._labelled[name] = found
-        for labels, series in found:
+            found = self._labelled[name] = _all_by_name(tuple(of_name))
+        for labels, series in zip(found, of_name.values(), strict=True):
             if now - series.at <= GONE:
                 yield labels, series
 
@@ -421,7 +436,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         if found is None:
             of_name, wanted = self.series.get(name, {}), set(labels.items())
             found = [series for known, series in of_name.items() if wanted <= set(known)]
-            self._matching[key] = found
+            self._matching[_same_lookup(key)] = found
         for series in found:
             if now - series.at <= GONE:
                 return series
