@@ -33,6 +33,7 @@ from nodes import PER_NODE, SimulatedNode, hardware
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log.log import segments
 from ray_sentinel.actors.coordinator.garbage import COLLECT_SECONDS, GarbageCollection
+from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.loops import Loop
@@ -122,6 +123,7 @@ class FleetCoordinator:
     ) -> None:
         """``engine``: of an earlier one, to go on with; ``whole``: reports must come whole;
         ``paced``: full garbage collections are not left to Python."""
+        fix_large_blocks()
         self.whole = whole
         self.collections = FullCollections()
         self.named_at: float | None = None

@@ -37,7 +37,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (
 )
 from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.actors.coordinator.history import wanted
-from ray_sentinel.actors.coordinator.memory_guard import return_free_memory
+from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks, return_free_memory
 from ray_sentinel.actors.messages import AgentReport, Receipt, unpack
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.config import Config, CoordinatorConfig
@@ -140,6 +140,7 @@ def logged(folder: Path) -> str:
 
 def measure(count: int, minutes: float, folder: Path) -> None:
     """Run ``count`` nodes for ``minutes`` of simulated time, and print what that takes."""
+    fix_large_blocks()
     run = LongRun(count, folder)
     begun = time.perf_counter()
     while run.clock.monotonic() < 60 * minutes:

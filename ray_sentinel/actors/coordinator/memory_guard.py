@@ -5,9 +5,10 @@ uses more, the engine is told every few seconds that memory is short, and drops 
 verdicts do not need (``engine/shedding.py``). That is an event in its log: a replay drops the same
 data at the same moment. The freed memory is returned to the system at once.
 
-glibc's allocator would keep much of it. Each thread's heap has a reserve at its end that
-``malloc_trim`` does not reach. A heap gives it back only above a limit, which by itself grows to
-64 MiB with the large blocks that are freed, such as a packed state. So the limit is fixed.
+glibc's allocator gives a large block pages of its own, which go back when it is freed. What counts
+as large grows with each such block that is freed, up to 32 MiB. Packed states would then lie among
+the small arrays of series, and what they leave would be refilled here and there, so that hardly a
+page of it went back: 15 MiB were held for 6 MiB of blocks. So the limit is fixed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
 """Seconds between two checks, so that one thing at most is dropped in this time."""
-RESERVE_BYTES = 1 << 20
-"""Most bytes that stay free at the end of a heap, and least bytes of a block that gets pages of its
-own, which go back when it is freed."""
+LARGE_BYTES = 1 << 20
+"""Least bytes of a block that gets pages of its own, and most bytes that stay free at the end of a
+heap."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """From glibc's ``malloc.h``."""
 
@@ -78,10 +79,10 @@ def return_free_memory() -> None:
         trim(0)
 
 
-def limit_reserve() -> None:
-    """Keep the allocator from holding more than ``RESERVE_BYTES`` in reserve in each heap, where
-    that is possible (glibc). For the whole process, and at once."""
+def fix_large_blocks() -> None:
+    """Have the allocator treat blocks of ``LARGE_BYTES`` as large ones, whatever is freed later,
+    where that is possible (glibc). It applies to the whole process."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
-        set_option(_M_TRIM_THRESHOLD, RESERVE_BYTES)
-        set_option(_M_MMAP_THRESHOLD, RESERVE_BYTES)
+        set_option(_M_TRIM_THRESHOLD, LARGE_BYTES)
+        set_option(_M_MMAP_THRESHOLD, LARGE_BYTES)

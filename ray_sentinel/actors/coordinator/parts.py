@@ -36,7 +36,7 @@ from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
 from ray_sentinel.actors.coordinator.memory_guard import (
     CHECK_SECONDS,
     MemoryGuard,
-    limit_reserve,
+    fix_large_blocks,
 )
 from ray_sentinel.actors.coordinator.metrics import CoordinatorFigures, coordinator_families
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
@@ -92,7 +92,7 @@ class CoordinatorParts:
 
     def __init__(self, config: bytes, deployment: str, secret: bytes) -> None:
         be_private()
-        limit_reserve()
+        fix_large_blocks()
         forget_identity()
         self._config = msgspec.json.decode(config, type=Config)
         self._storage = DeploymentStorage(self._config, deployment=deployment)

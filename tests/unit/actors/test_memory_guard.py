@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 
@@ -142,3 +143,29 @@ def test_what_is_let_go_is_given_back_to_the_system() -> None:
     assert int(after) <= (int(before) + int(full)) // 2
     assert exhausted == "False"
     assert parts.strip().startswith("{'history': ")
+
+
+LARGE = """
+import sys
+from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks
+from ray_sentinel.progress.proc.proc_stat import resident_bytes
+
+if sys.argv[1:]:
+    fix_large_blocks()
+size = 20 << 20
+before = resident_bytes()
+for _ in range(2):
+    block = b"x" * size
+    del block
+print(resident_bytes() - before >> 20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="no glibc")
+def test_large_blocks_are_given_back_also_after_large_ones_were_freed() -> None:
+    usual, fixed = (
+        int(subprocess.check_output([sys.executable, "-c", LARGE, *given], timeout=60))
+        for given in ([], ["fixed"])
+    )
+    assert usual >= 15
+    assert fixed <= 2
