@@ -102,6 +102,7 @@ class LongRun:
 
 def took_over(folder: Path, profiled: bool) -> None:
     """Rebuild the engine from the log in ``folder``; prints what that took."""
+    fix_large_blocks()
     newest = segments(folder)[-1]
     header = read_header(newest)
     state = len(unpacked_state(header))
