@@ -78,6 +78,8 @@ class AskEndedCalls(Action, frozen=True, tag="ask_ended_calls"):
 
     ray_job: str
     """Ray's job id, in hex."""
+    running: bool = False
+    """Whether to ask instead since when the calls that have not ended have been running."""
 
 
 class Capture(Action, frozen=True, tag="capture"):

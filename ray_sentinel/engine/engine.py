@@ -133,6 +133,8 @@ class Engine:
             case EndedCallsTold():
                 if (job := self.view.ray.jobs.get(event.ray_job)) is not None:
                     job.record_times(event.ended, event.changes, now)
+                    if event.running is not None:
+                        job.long_calls.apply(event.running, now)
             case SnapshotReceived():
                 self.view.apply(event.snapshot, now)
                 self.failures.run(
@@ -332,7 +334,18 @@ class Engine:
         untimed = [job for job in view.ray.running() if job not in due and job.lacks_times(now)]
         for job in untimed:
             job.ask_times(now)
-        return [*looks, *(AskEndedCalls(ray_job=job.id) for job in untimed)]
+        unwatched = [
+            job
+            for job in view.ray.running()
+            if job not in due and job.long_calls.is_due(now, job.first_seen)
+        ]
+        for job in unwatched:
+            job.long_calls.asked_at = now
+        return [
+            *looks,
+            *(AskEndedCalls(ray_job=job.id) for job in untimed),
+            *(AskEndedCalls(ray_job=job.id, running=True) for job in unwatched),
+        ]
 
     def _apply_ray_look(self, event: RayJobLooked, now: float) -> None:
         job = self.view.ray.jobs.get(event.ray_job)

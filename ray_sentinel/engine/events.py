@@ -143,6 +143,9 @@ class EndedCallsTold(EngineEvent, frozen=True, tag="ended_calls"):
     """Ray's job id, in hex."""
     ended: dict[str, EndedCalls] = {}
     """Ended calls by name."""
+    running: dict[str, float] | None = None
+    """Since when the oldest running call of each name has been running, in Unix time; None if that
+    was not requested."""
     changes: tuple[int, ...] = ()
     """The last whole Unix seconds in which any of them began or ended, in ascending order."""
 

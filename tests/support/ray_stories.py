@@ -105,6 +105,34 @@ def thread_stands(*, runs: bool = False, method: str = "generate") -> RayStory:
     return story
 
 
+def thread_stands_beside_others(*, usual: bool = True) -> RayStory:
+    """One actor's thread stands still, while the driver, which takes whatever comes first, goes on
+    with two others; Ray has told how long such calls take, where that is ``usual``."""
+    main, workers = driver(), actors("Rollout", 3, 10)
+    story = RayStory([main, *workers])
+    story.train(WARM)
+    if usual:
+        story.ended = {"Rollout.generate": EndedCalls(count=60, longest=3.0)}
+    story.drives(main)
+    main.stack, (first, *others) = SELECTS, workers
+    first.begins("generate", story.now, msgspec.structs.replace(SLEEPS, tid=99, switches=7))
+    first.title = first.kind
+    story.call(main, first, "generate")
+    held = story.calls[-1]
+
+    def go_on() -> None:
+        story.iterate()
+        first.title = first.kind
+        story.drives(main)
+        story.calls.append(held)
+        for one in others:
+            if one.title != one.kind:
+                story.call(main, one, "generate")
+
+    story.run(90, go_on)
+    return story
+
+
 def thread_spins(*, share: float = 1.0, longest: float = 0.5, seconds: int = 100) -> RayStory:
     """A call in a thread keeps the GIL in C; the thread runs or waits for a CPU for a ``share`` of
     the time. Calls have taken up to ``longest`` seconds before."""

@@ -30,6 +30,7 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     Tick,
 )
+from ray_sentinel.engine.ray.long_calls import running_since
 from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Culprit, Incident
@@ -518,6 +519,9 @@ class RayStory:
                 self.feed(
                     RayJobLooked(time=self.now, ray_job=action.ray_job, look=self._look(action))
                 )
+            case AskEndedCalls(running=True) if self.answers:
+                running = running_since(of_job(self._known(), action.ray_job).calls)
+                self.feed(EndedCallsTold(time=self.now, ray_job=action.ray_job, running=running))
             case AskEndedCalls() if self.answers:
                 known = of_job(self._known(), action.ray_job)
                 self.feed(

@@ -34,7 +34,7 @@ from ray_sentinel.actors.coordinator.gathering.job_stacks import gather_look
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import DumpEvidence
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
 from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
-from ray_sentinel.actors.coordinator.ray.calls import ended_calls
+from ray_sentinel.actors.coordinator.ray.calls import ended_calls, running_calls
 from ray_sentinel.actors.messages import (
     CaptureRequest,
     Dump,
@@ -72,6 +72,7 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.engine.incidents.asking import capture_seconds, may_be_thorough
 from ray_sentinel.engine.incidents.lifecycle import OPEN
+from ray_sentinel.engine.ray.long_calls import running_since
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import stragglers
 from ray_sentinel.evidence.stacks.same import fold
@@ -346,7 +347,11 @@ class Executor:
         return RayJobLooked(time=self._clock.now(), ray_job=action.ray_job, look=look)
 
     def _ask_ended_calls(self, action: AskEndedCalls) -> EndedCallsTold:
-        ended, changes = ended_calls(ray.get_runtime_context().gcs_address, action.ray_job)
+        address = ray.get_runtime_context().gcs_address
+        if action.running:
+            running = running_since(running_calls(address, action.ray_job))
+            return EndedCallsTold(time=self._clock.now(), ray_job=action.ray_job, running=running)
+        ended, changes = ended_calls(address, action.ray_job)
         return EndedCallsTold(
             time=self._clock.now(), ray_job=action.ray_job, ended=ended, changes=changes
         )

@@ -13,6 +13,7 @@ from ray_sentinel.backoff import Backoff
 from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.last_hour.lanes import Lanes
 from ray_sentinel.engine.last_hour.pulse import Pulse
+from ray_sentinel.engine.ray.long_calls import LongCalls, running_since
 from ray_sentinel.engine.ray.methods import (
     FACTOR,
     LEAST_TIMEOUT,
@@ -149,6 +150,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     stacks: dict[ProcessId, StackFact] = {}
     """Stacks of the last look: of those who stood still or held the job up, and of one waiter for
     each."""
+    long_calls: LongCalls = msgspec.field(default_factory=LongCalls)
+    """The calls that have been running for long."""
     fruitless: int = 0
     """Successive looks at the job between which nothing has begun or ended."""
     pulse: Pulse = msgspec.field(default_factory=Pulse)
@@ -252,6 +255,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """Whether to ask Ray now when calls ended. Before silence counts, what looks like one long
         pause must be resolved into the calls that it may have been, and for tasks, whose ends the
         titles do not show, the usual durations must be known."""
+        if self.long_calls.lacks_times(self.methods, now):
+            return True
         if self.silence(now) < TIMES_AFTER:
             return False
         last, rhythm = self.times_asked_at, self.has_rhythm
@@ -296,6 +301,9 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.record_times(calls.ended, calls.changes, now)
         begun = (call.since or 0.0 for call in calls.calls if call.state == "running")
         self._note_change(min(now, max(begun, default=0.0)))
+        if not calls.problem:
+            self.long_calls.apply(running_since(calls.calls), now)
+        self.long_calls.count_look(self.methods, now)
         if picture is None:
             return
         known = {_key(seen.root): seen for seen in self.roots}

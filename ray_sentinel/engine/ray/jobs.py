@@ -360,6 +360,8 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             return AGAIN_SECONDS
         if self.pending(job, now):
             return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
+        if (interval := job.long_calls.look_interval(job.methods, now)) is not None:
+            return interval
         if job.has_rhythm:
             silent = job.silence(now) > job.timeout - EARLY_SECONDS
             # A process that works at one line in several looks may be spinning.

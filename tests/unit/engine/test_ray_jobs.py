@@ -105,6 +105,12 @@ def test_a_title_that_stood_for_several_calls_makes_no_long_pause(one_after_anot
     assert (job.timeout == LEAST_TIMEOUT) == one_after_another
 
 
+def times_told(story: RayStory) -> list[EndedCallsTold]:
+    """Ray's answers about how long ended calls took."""
+    told = [event for event in story.log if isinstance(event, EndedCallsTold)]
+    return [event for event in told if event.running is None]
+
+
 def test_pauses_are_known_for_several_calls_before_silence_counts() -> None:
     main, workers = driver(), actors("Rollout", 2, 10)
     story = RayStory([main, *workers])
@@ -125,7 +131,7 @@ def test_the_times_of_ended_calls_are_asked_for_seldom_where_they_tell_nothing_n
     story.train(40)
     for _ in range(20):
         three_rounds(story, workers)
-    asked = [event for event in story.log if isinstance(event, EndedCallsTold)]
+    asked = times_told(story)
     assert 1 <= len(asked) <= 12 * 3 * 20 / TIMES_SELDOM + 4
     assert story.engine.incidents(everything=True) == ()
 
@@ -154,7 +160,7 @@ def test_the_rhythm_of_tasks_is_known_before_silence_counts() -> None:
 def test_no_times_are_asked_for_where_no_pause_was_long() -> None:
     story, _, _ = rollouts()
     story.run(60)
-    assert not any(isinstance(event, EndedCallsTold) for event in story.log)
+    assert not times_told(story)
 
 
 @pytest.mark.parametrize("runs_a_program", [False, True])

@@ -40,6 +40,7 @@ from tests.support.ray_stories import (
     stopped,
     thread_spins,
     thread_stands,
+    thread_stands_beside_others,
     two_jobs,
     with_ranks,
 )
@@ -268,6 +269,13 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert incident.confirmed_at - ray_story.START - WARM < 40.0
 
+    def test_one_whose_thread_has_not_run_while_the_job_goes_on(self) -> None:
+        story = thread_stands_beside_others()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, culprit.actor) == ("actor-stuck", "Rollout 0")
+        assert incident.confirmed_at is not None
+        assert incident.confirmed_at - ray_story.START - WARM < 60.0
+
     @pytest.mark.parametrize(
         ("play", "who", "method"),
         [
@@ -456,6 +464,11 @@ class TestNoIncident:
     def test_a_thread_that_serves_as_long_as_the_job_lasts(self) -> None:
         assert thread_stands(method="serve").engine.incidents(everything=True) == ()
 
+    def test_a_thread_whose_calls_never_ended_while_the_job_goes_on(self) -> None:
+        story = thread_stands_beside_others(usual=False)
+        assert story.engine.incidents(everything=True) == ()
+        assert story.looks == 0
+
     def test_a_thread_whose_method_is_not_known(self) -> None:
         story, main, (first, _) = rollouts()
         first.begins("load", story.now, SLEEPS)
@@ -609,7 +622,8 @@ STORIES = (
     asleep, spins, loops, driver_spins, driver_asleep, circle,
     circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
-    awaits, in_thread, thread_spins, thread_stands, group_full, library_function, served,
+    awaits, in_thread, thread_spins, thread_stands,
+    thread_stands_beside_others, group_full, library_function, served,
 )  # fmt: skip
 
 

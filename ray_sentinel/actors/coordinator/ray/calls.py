@@ -40,6 +40,7 @@ _AUTOSCALER = b"__autoscaling_status"
 _LIVING = ("ALIVE", "PENDING_CREATION", "DEPENDENCIES_UNREADY", "RESTARTING")
 _ENDED = ("FINISHED", "FAILED")
 _UNPLACED = ("PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT")
+_WAITING = (*_UNPLACED, "SUBMITTED_TO_WORKER", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY")
 
 
 def unfinished_calls(
@@ -60,6 +61,12 @@ def ended_calls(address: str, job: str) -> tuple[dict[str, EndedCalls], tuple[in
     Unix seconds in which any of them began or ended. Both are empty if Ray does not report them."""
     with RayStore(address) as store:
         return ControlStoreCalls(store).ended(job)
+
+
+def running_calls(address: str, job: str) -> tuple[RayCall, ...]:
+    """The calls of a job (Ray's id, in hex) that are running; empty if Ray does not report them."""
+    with RayStore(address) as store:
+        return ControlStoreCalls(store).running(job)
 
 
 class ControlStoreCalls:
@@ -133,6 +140,18 @@ class ControlStoreCalls:
         nothing: tuple[dict[str, EndedCalls], tuple[int, ...]] = {}, ()
         found = self._asked("ended calls", lambda: self._ended(job), nothing)
         return cast("tuple[dict[str, EndedCalls], tuple[int, ...]]", found)
+
+    def running(self, job: str) -> tuple[RayCall, ...]:
+        """``running_calls``."""
+        others = [{"predicate": "NOT_EQUAL", "state": state} for state in (*_ENDED, *_WAITING)]
+        found = self._asked(
+            "running calls",
+            lambda: ray_replies.calls_of(
+                self._events(MOST_CALLS, state_filters=others, job_filters=_of_job(job))
+            ),
+            (),
+        )
+        return cast("tuple[RayCall, ...]", found)
 
     def _asked(self, what: str, ask: Callable[[], Any], nothing: Any) -> Any:
         try:
