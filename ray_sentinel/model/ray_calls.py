@@ -122,6 +122,19 @@ class EndedCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time at which the last of them ended."""
 
 
+class FailedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that ended by an exception of its own."""
+
+    name: str
+    """Its name, such as "Trainer.update" or "preprocess"."""
+    actor: str = ""
+    """What its actor is called, if that lives."""
+    at: float
+    """Unix time at which it failed."""
+    error: str = ""
+    """The last line of its error."""
+
+
 class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     """What Ray's control store knew when it was queried."""
 
@@ -138,6 +151,9 @@ class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[int, ...] = ()
     """The last whole Unix seconds in which any of these calls began or ended, in ascending order;
     also only where they were requested."""
+    failed: tuple[FailedCall, ...] = ()
+    """The last calls that failed by themselves, the oldest first; also only where they were
+    requested."""
     free_on: dict[str, dict[str, float]] = {}
     """The unused resources of each node, by node id."""
     placement: Placement | None = None

@@ -43,6 +43,8 @@ from ray_sentinel.waitgraph.operations import JobOperations
 from ray_sentinel.waitgraph.unmet import RAY, UnmetNeeds
 
 STACK = "stack"
+OWN_WAIT = "awaits something of its own"
+"""What is known of an actor whose main thread rests amid a call."""
 NOT_SEEN = "its stack could not be taken"
 REPORTING_SECONDS = 5.0
 """Seconds after a change within which the control store has been told of it, even on a busy machine
@@ -386,9 +388,7 @@ class RayFacts:
         elif awaited := self._made(node):
             yield from self._for_calls(node, awaited, "await")
         elif self._works(node) and not self._waits_for_outsiders(node, fact):
-            yield Elsewhere(
-                process=node, place="", doing="awaits something of its own", witness=fact.tool
-            )
+            yield Elsewhere(process=node, place="", doing=OWN_WAIT, witness=fact.tool)
 
     def _waits_for_outsiders(self, node: WaitNode, fact: StackFact) -> bool:
         """Whether an idle driver waits for somebody outside the job: it runs no program, like the

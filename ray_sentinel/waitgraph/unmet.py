@@ -29,12 +29,14 @@ RAY = "ray"
 MOST_BUNDLES = 4
 """Most bundles of a placement group that are written out."""
 NO_NODE = ", which no node can hold"
-Lack = Literal["placement", "memory", "environment", "environment agent"]
-"""``environment``: a runtime environment that is being built. ``environment agent``: one of Ray's
-own agents that build them, which answers nobody."""
+Lack = Literal["placement", "worker", "memory", "environment", "environment agent"]
+"""``worker``: a process, for what a node has room for. ``environment``: a runtime environment that
+is being built. ``environment agent``: one of Ray's own agents that build them, which answers
+nobody."""
 _GROUP_KEY = "placement group "
 _ROOM_KEY = "room for "
 _NODE_KEY = "a node "
+_WORKER = "a worker process"
 _BUILD_KEY = "runtime environment "
 _SILENT_KEY = "runtime environment, of whose agent nothing is heard, "
 _HOW = {"unplaced": "needs", "memory": "needs", "fetching": "fetches", "queued": QUEUED}
@@ -51,6 +53,7 @@ def lack_of(node: WaitNode) -> Lack | None:
         return None
     keys: dict[Lack, tuple[str, ...]] = {
         "placement": (_GROUP_KEY, _ROOM_KEY, _NODE_KEY),
+        "worker": (_WORKER,),
         "memory": (_LACKING["memory"],),
         "environment agent": (_SILENT_KEY,),
         "environment": (_BUILD_KEY,),
@@ -98,7 +101,9 @@ class UnmetNeeds:
         need = group_need(call.needs)
         if need is not None and need.group in self._groups:
             return self.group(need.group)
-        text = _LACKING.get(call.state) or asked_text(call, self._placed)
+        text = _LACKING.get(call.state) or (
+            _WORKER if self._has_room(call) else asked_text(call, self._placed)
+        )
         node = WaitNode("resource", f"{text} ({call.job})")
         self._names[node] = text
         return node
@@ -141,6 +146,16 @@ class UnmetNeeds:
         )
         self._builds[node] = where
         return node
+
+    def _has_room(self, call: RayCall) -> bool:
+        """Whether a node has free what a call needs, as far as Ray tells. Ray lists a call in one
+        state until it has both a node and a worker there, and starts only a few workers at a
+        time. Which nodes have the labels that a call requests is not known here."""
+        starts = call.kind in ("task", "actor-creation") and not call.selectors
+        return starts and any(
+            all(free.get(name, 0.0) >= most for name, most in call.needs.items())
+            for free in self._ray.free_on.values()
+        )
 
     def _may_be_held(self, call: RayCall) -> bool:
         """Whether a node is large enough for a call, as far as that is known."""

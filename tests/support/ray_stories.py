@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup, RayCall
+from ray_sentinel.model.ray_calls import EndedCalls, FailedCall, PendingGroup, RayCall
 from ray_sentinel.model.stacks import StackFact
 from tests.support import ray_story
 from tests.support.ray_story import (
@@ -80,6 +80,19 @@ def asleep_below_threads() -> RayStory:
 def awaits() -> RayStory:
     """A coroutine of an actor awaits what never comes: its main thread rests, and has no title."""
     story, main, (first, _) = rollouts()
+    story.call(main, first, "generate")
+    story.run(180)
+    return story
+
+
+def awaits_after_a_failure() -> RayStory:
+    """A coroutine awaits what a call should have brought that failed; nobody took its result."""
+    story, main, (first, _) = rollouts()
+    raised = FailedCall(
+        name="Producer.run", actor="Producer 0", at=story.now - 2.0, error="ValueError: bad record"
+    )
+    early = FailedCall(name="load", at=story.now - 50.0, error="KeyError: 7")
+    story.failed = (early, raised)
     story.call(main, first, "generate")
     story.run(180)
     return story
@@ -310,6 +323,21 @@ def pending(**free_on: dict[str, float]) -> RayStory:
     story.groups = (group,)
     story.tell_table()
     story.run(60)
+    return story
+
+
+def no_worker(seconds: int, **free: float) -> RayStory:
+    """A driver waits for a task that asks for a CPU, which no worker has been given; on one node
+    so much is ``free``."""
+    story, main, _ = rollouts()
+    story.free_on = {"node1": free}
+    task = RayCall(
+        id="7a5c", parent=f"d{JOB}", job=JOB, kind="task", name="score", state="unplaced",
+        since=story.now, made=story.now, needs={"CPU": 1.0},
+    )  # fmt: skip
+    story.calls.append(task)
+    main.stack = GETS
+    story.run(seconds)
     return story
 
 

@@ -40,6 +40,7 @@ from ray_sentinel.model.ray_calls import (
     CallKind,
     CallState,
     EndedCalls,
+    FailedCall,
     LookedAt,
     PendingGroup,
     RayActor,
@@ -281,6 +282,7 @@ class RayStory:
     placed: tuple[PlacedGroup, ...] = ()
     environments: tuple[NodeEnvironments, ...] = ()
     ended: dict[str, EndedCalls] = field(default_factory=dict)
+    failed: tuple[FailedCall, ...] = ()
     changes: tuple[int, ...] = ()
     """The seconds in which those began or ended."""
     gauges: dict[str, float] = field(default_factory=dict)
@@ -320,6 +322,7 @@ class RayStory:
             environments=(),
             ended={},
             changes=(),
+            failed=(),
         )
         self.feed(RayTableTold(time=self.now, table=table))
 
@@ -462,6 +465,7 @@ class RayStory:
             environments=self.environments,
             ended=self.ended,
             changes=self.changes,
+            failed=self.failed,
         )
 
     def _snapshot(self) -> Snapshot:
@@ -558,7 +562,9 @@ class RayStory:
         mine = [*self.of(action.ray_job), *self.below]
         calls = of_job(self._known(), action.ray_job)
         return RayLook(
-            calls=calls if action.times else msgspec.structs.replace(calls, ended={}, changes=()),
+            calls=calls
+            if action.times
+            else msgspec.structs.replace(calls, ended={}, changes=(), failed=()),
             processes=tuple(
                 LookedAt(node=NODE.id, address=NODE.address, process=one.id) for one in mine
             ),

@@ -26,7 +26,7 @@ from ray_sentinel.engine.ray.placement import Missing, missing_of
 from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
-from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayDriver
+from ray_sentinel.model.ray_calls import EndedCalls, FailedCall, RayCalls, RayDriver
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.picture import JobPicture, RootMember, StandingProcess, WaitRoot
 
@@ -51,6 +51,8 @@ TIMES_WITH_RHYTHM = Backoff(first=TIMES_EVERY, most=TIMES_SELDOM)
 TIMES_WITHOUT = Backoff(first=TIMES_EVERY, most=2.0 * TIMES_EVERY)
 """The seconds between such requests where there is no rhythm yet; they are doubled once only, by an
 answer that tells nothing new."""
+FAILED_SECONDS = 30.0
+"""Seconds before a wait began within which a call that failed may be what it waits for."""
 MOST_STACKS = 32
 """Most stacks of one job that are kept until the next look."""
 MOST_METHODS = 1000
@@ -136,6 +138,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
     """The picture of the last look."""
     notes: tuple[str, ...] = ()
     """What that look could not see."""
+    failed: tuple[FailedCall, ...] = ()
+    """The last calls that failed by themselves, as far as Ray was asked for them."""
     free_on: dict[str, dict[str, float]] = {}
     """Free resources at that look, of those that the job asks for, by node id."""
     missing: dict[str, Missing] = {}
@@ -266,6 +270,19 @@ class RayJobView(msgspec.Struct, kw_only=True):
         pace = TIMES_WITH_RHYTHM if rhythm else TIMES_WITHOUT
         return last is None or now - last >= pace.delay(self.times_in_vain + 1)
 
+    def failed_before(self, root: WaitRoot) -> tuple[str, ...]:
+        """The calls that failed by themselves shortly before the root was waited for, or since, in
+        words: what is awaited may have been theirs to bring, and not every program looks at the
+        results of its calls."""
+        begun = min((step.since for step in root.chain if step.since), default=self.changed_at)
+        return tuple(
+            f"{call.name}{f' at {call.actor}' if call.actor else ''} failed "
+            f"{abs(call.at - begun):.0f} s {'before' if call.at < begun else 'after'} this wait "
+            f"began: {call.error}"
+            for call in self.failed
+            if call.at > begun - FAILED_SECONDS
+        )
+
     def ask_times(self, now: float) -> None:
         """Record that Ray is asked now when calls ended."""
         self.times_asked_at = now
@@ -297,6 +314,7 @@ class RayJobView(msgspec.Struct, kw_only=True):
         dropped. ``notes`` say what could not be seen."""
         self.looked_at, self.notes, self.free_on = now, notes, _free_of_asked(calls, self.id)
         self.missing = missing_of(calls, self.id)
+        self.failed = calls.failed or self.failed
         self.fruitless += 1
         self.record_times(calls.ended, calls.changes, now)
         begun = (call.since or 0.0 for call in calls.calls if call.state == "running")

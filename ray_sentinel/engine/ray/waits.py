@@ -44,6 +44,7 @@ from ray_sentinel.waitgraph.chain import GOES_ON
 from ray_sentinel.waitgraph.engine_work import SERVER
 from ray_sentinel.waitgraph.facts import ANSWER, CALLED, HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
+from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
 from ray_sentinel.waitgraph.unmet import NO_NODE
 
 RULE = "ray.waits"
@@ -117,9 +118,10 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if root.lacks in ENVIRONMENTS:
         return "pending" if _is_built_no_more(job, seen, now) else None
     if root.kind == "unheld":
-        if root.lacks is None or not seen.is_sure() or _age(root, job, now) < LEAST_TIMEOUT:
+        timeout = UNKNOWN_TIMEOUT if root.lacks == "worker" else LEAST_TIMEOUT
+        if root.lacks is None or not seen.is_sure() or _age(root, job, now) < timeout:
             return None
-        return "pending" if root.lacks == "placement" else "object-store"
+        return "object-store" if root.lacks == "memory" else "pending"
     if not root.processes:
         return None
     if root.engine:
@@ -410,6 +412,7 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         confidence=SURE["mute"] if kind == "unknown" else SURE.get(root.kind, 0.5),
         evidence=(
             EvidenceItem(source="ray", text=root.sentence),
+            *(EvidenceItem(source="ray", text=text) for text in job.failed_before(root)),
             *(EvidenceItem(source="ray", text=note) for note in job.notes),
         ),
         chain=root.chain,
@@ -432,6 +435,9 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         return f"{names} wait for each other's calls{meeting}"
     if root.lacks in ENVIRONMENTS:
         return f"{root.who[0]} is not being built any more: {root.why}; {others}"
+    if root.lacks == "worker":
+        what = root.chain[-1].start if root.chain else "a call"
+        return f"Ray starts no worker for {what}, although a node has room for it; {others}"
     if kind in ("pending", "object-store"):
         missing = job.missing.get(root.who[0], Missing())
         has = _free(view, job) if kind == "pending" and not missing.bound else ""
@@ -458,7 +464,9 @@ def _summary(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
     if root.kind == "works":
         place = root.why.removeprefix(GOES_ON)
         return f"{member.label} on {member.process.host} spins{runs}: {place}{others}"
-    return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{others}"
+    failed = job.failed_before(root) if root.why == OWN_WAIT else ()
+    before = f"; {failed[-1]}" if failed else ""
+    return f"{member.label} on {member.process.host} stands still{runs}: {root.why}{before}{others}"
 
 
 def _free(view: ClusterView, job: RayJobView) -> str:

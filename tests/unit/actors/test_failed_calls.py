@@ -15,8 +15,9 @@ from ray_sentinel.actors.coordinator.ray.failed_calls import (
     follows_from_a_call,
     follows_from_a_worker,
     follows_from_another,
+    last_failures,
 )
-from ray_sentinel.model.ray_calls import RayDriver
+from ray_sentinel.model.ray_calls import FailedCall, RayDriver
 from ray_sentinel.model.ray_deaths import RayDeath
 from tests.support.ray_replies import Replies, driver_worker
 
@@ -44,6 +45,20 @@ def failed(message: str) -> Any:
 )
 def test_a_call_that_ray_told_of_another_is_not_the_first(message: str, *, follows: bool) -> None:
     assert follows_from_another(failed(message)) is follows
+
+
+def test_of_the_last_failures_only_those_that_follow_from_no_other_are_told() -> None:
+    reply = gcs_service_pb2.GetTaskEventsReply()
+    messages = ("KeyError: 1", "ray.exceptions.ActorDiedError: The actor died", "ValueError: 2")
+    for at, message in enumerate(messages, start=100):
+        event = failed(message)
+        event.task_info.name, event.task_info.actor_id = "Producer.run", b"a"
+        event.state_updates.state_ts_ns[common_pb2.FAILED] = at * 10**9
+        reply.events_by_task.append(event)
+    assert last_failures(reply, 200.0, {b"a".hex(): "Producer 0"}) == (
+        FailedCall(name="Producer.run", actor="Producer 0", at=100.0, error="KeyError: 1"),
+        FailedCall(name="Producer.run", actor="Producer 0", at=102.0, error="ValueError: 2"),
+    )
 
 
 def raised(error: Exception, cause: Exception | None = None) -> str:

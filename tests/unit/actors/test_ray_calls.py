@@ -12,7 +12,9 @@ from ray.core.generated import common_pb2, gcs_pb2, gcs_service_pb2, gcs_service
 
 from ray_sentinel.actors.coordinator.ray.calls import ControlStoreCalls
 from ray_sentinel.actors.coordinator.ray.store import RayStore
+from ray_sentinel.engine.ray.long_calls import running_since
 from ray_sentinel.errors import UnreachableError
+from tests.support.ray_replies import Replies
 
 
 class Resources(gcs_service_pb2_grpc.NodeResourceInfoGcsServiceServicer):  # type: ignore[misc]
@@ -100,6 +102,22 @@ class SilentWorkers(
         known = request.worker_id == bytes([2]) * 28
         worker = gcs_pb2.WorkerTableData(pid=77) if known else None
         return gcs_service_pb2.GetWorkerInfoReply(worker_table_data=worker)
+
+
+def test_of_the_running_calls_the_oldest_of_each_name_counts() -> None:
+    reply = gcs_service_pb2.GetTaskEventsReply()
+    running = common_pb2.TaskStatus.Value("RUNNING")
+    for number, (name, kind) in enumerate(
+        [("a", "NORMAL_TASK"), ("a", "NORMAL_TASK"), ("B.run", "ACTOR_TASK"),
+         ("B.__init__", "ACTOR_CREATION_TASK"), ("", "DRIVER_TASK")]
+    ):  # fmt: skip
+        event = reply.events_by_task.add(task_id=bytes([number]) * 24, job_id=JOB)
+        event.task_info.type, event.task_info.name = kind, name
+        event.state_updates.state_ts_ns[running] = (105 - number) * 10**9
+    store = Replies(GetTaskEvents=reply)
+    found = ControlStoreCalls(store).running(JOB.hex())
+    assert running_since(found) == {"a": 104.0, "B.run": 103.0}
+    assert ControlStoreCalls(Replies()).running(JOB.hex()) == ()
 
 
 def test_a_task_whose_worker_tells_nothing_runs_where_it_was_sent() -> None:

@@ -18,6 +18,7 @@ from tests.support.ray_stories import (
     asleep_below_threads,
     asynchronous,
     awaits,
+    awaits_after_a_failure,
     awaits_another,
     blocked,
     circle,
@@ -30,6 +31,7 @@ from tests.support.ray_stories import (
     library_function,
     loops,
     mute,
+    no_worker,
     one_of_many,
     pending,
     rank_stuck,
@@ -255,6 +257,17 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert 120.0 < incident.confirmed_at - ray_story.START - WARM < 160.0
 
+    def test_one_that_awaits_what_a_failed_call_should_have_brought(self) -> None:
+        incident = awaits_after_a_failure().incident()
+        told = (
+            "Producer.run at Producer 0 failed 2 s before this wait began: ValueError: bad record"
+        )
+        assert f"awaits something of its own; {told}; 1 process waits" in incident.summary
+        assert incident.verdict is not None
+        texts = [item.text for item in incident.verdict.evidence]
+        assert told in texts
+        assert not any("KeyError" in text for text in texts)
+
     def test_one_whose_thread_keeps_the_gil(self) -> None:
         story = thread_spins()
         incident, (culprit,) = story.incident(), story.culprits()
@@ -268,6 +281,16 @@ class TestNamed:
         assert (incident.kind, culprit.method) == ("actor-stuck", "Rollout.generate")
         assert incident.confirmed_at is not None
         assert incident.confirmed_at - ray_story.START - WARM < 40.0
+
+    def test_a_task_without_room_soon_and_one_without_a_worker_later(self) -> None:
+        story = no_worker(60, CPU=0.5)
+        assert story.incident().kind == "pending"
+        assert "nothing in the cluster has a node with 1 CPU free" in story.incident().summary
+        story = no_worker(180, CPU=4.0)
+        assert story.incident().kind == "pending"
+        assert story.incident().summary == (
+            "Ray starts no worker for score, although a node has room for it; 1 process waits"
+        )
 
     def test_one_whose_thread_has_not_run_while_the_job_goes_on(self) -> None:
         story = thread_stands_beside_others()
@@ -432,6 +455,9 @@ class TestNoIncident:
     ) -> None:
         story = thread_spins(share=share, longest=longest)
         assert story.engine.incidents(everything=True) == ()
+
+    def test_a_task_that_has_room_and_waits_for_its_worker_to_start(self) -> None:
+        assert no_worker(90, CPU=4.0).engine.incidents(everything=True) == ()
 
     def test_a_thread_that_runs_now_and_then(self) -> None:
         assert thread_stands(runs=True).engine.incidents(everything=True) == ()

@@ -14,11 +14,19 @@ from typing import Any, cast
 import msgspec
 
 from ray_sentinel.actors.coordinator.ray import replies as ray_replies
+from ray_sentinel.actors.coordinator.ray.failed_calls import MOST_FAILED, last_failures
 from ray_sentinel.actors.coordinator.ray.holders import Held, placement_of
 from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.placement import PlacedGroup, Placement
-from ray_sentinel.model.ray_calls import EndedCalls, PendingGroup, RayActor, RayCall, RayCalls
+from ray_sentinel.model.ray_calls import (
+    EndedCalls,
+    FailedCall,
+    PendingGroup,
+    RayActor,
+    RayCall,
+    RayCalls,
+)
 from ray_sentinel.waitgraph.group_needs import group_need
 
 MOST_CALLS = 10_000
@@ -117,6 +125,7 @@ class ControlStoreCalls:
         unplaced = [call for call in calls if call.state == "unplaced"]
         placed = self._placed(unplaced)
         ended, changes = self.ended(job) if times else ({}, ())
+        failed = self._asked("failed calls", lambda: self._failed(job, at), ()) if times else ()
         labels = {key for call in unplaced for one in call.selectors for key in one}
         labels |= {key for group in table.groups for one in group.selectors for key in one}
         return msgspec.structs.replace(
@@ -131,6 +140,7 @@ class ControlStoreCalls:
             placement=self._placement(free_on, placed, labels) if late else None,
             ended=ended,
             changes=changes,
+            failed=failed,
             left_off=left_off,
             problem="; ".join(self._problems),
         )
@@ -273,6 +283,12 @@ class ControlStoreCalls:
         finished = [{"predicate": "EQUAL", "state": "FINISHED"}]
         reply = self._events(MOST_CALLS, state_filters=finished, job_filters=_of_job(job))
         return ray_replies.ended_of(reply), ray_replies.changes_of(reply)
+
+    def _failed(self, job: str, at: float) -> tuple[FailedCall, ...]:
+        failed = [{"predicate": "EQUAL", "state": "FAILED"}]
+        reply = self._events(MOST_FAILED, state_filters=failed, job_filters=_of_job(job))
+        labels = {actor.id: actor.label for actor in self._known.actors}
+        return last_failures(reply, at, labels)
 
     def _calls(self, job: str) -> tuple[tuple[RayCall, ...], int]:
         wanted = [{"predicate": "NOT_EQUAL", "state": state} for state in _ENDED]

@@ -19,13 +19,15 @@ from ray_sentinel.actors.coordinator.ray.replies import enum_name, id_of
 from ray_sentinel.actors.coordinator.ray.said import cut_line, first_line, last_line
 from ray_sentinel.actors.coordinator.ray.store import RayStore
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.model.ray_calls import RayDriver
+from ray_sentinel.model.ray_calls import FailedCall, RayDriver
 from ray_sentinel.model.ray_deaths import DeathCause, RayDeath
 
 log = logging.getLogger(__name__)
 
 MOST_FAILED = 200
 """Most failed calls of a job that are requested."""
+MOST_TOLD = 5
+"""Most failed calls that are told of in a look at a job."""
 MOST_TRIED = 10
 """Most tasks that failed with their workers for which Ray is asked whether they were tried again;
 also the most lost workers that are reported."""
@@ -254,6 +256,25 @@ def failures(reply: Any, until: float) -> list[Any]:
         if _error_of(event) in _FAILURES and not _was_ended_by_ray(event, failed, until)
     ]
     return sorted(own, key=lambda e: e.state_updates.state_ts_ns.get(failed, 0))
+
+
+def last_failures(reply: Any, until: float, labels: Mapping[str, str]) -> tuple[FailedCall, ...]:
+    """The last calls that failed by an exception of their own, from a ``GetTaskEventsReply``, the
+    earliest first. ``labels`` are what actors are called, by their ids."""
+    own = [
+        event
+        for event in failures(reply, until)
+        if _error_of(event) == _RAISED_ITSELF and not follows_from_another(event)
+    ]
+    return tuple(
+        FailedCall(
+            name=_method_of(event),
+            actor=labels.get(id_of(event.task_info.actor_id), ""),
+            at=_last_time(event) / 1e9,
+            error=failure_of(event),
+        )
+        for event in own[-MOST_TOLD:]
+    )
 
 
 def _was_ended_by_ray(event: Any, failed: int, until: float) -> bool:
