@@ -136,6 +136,9 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """
     users_code: bool = False
     """Whether the user's code runs in the telling thread, not only a library's."""
+    users_place: str = ""
+    """The innermost frame of the user's code in that thread, in the form of the signature's; empty
+    if there is none, or the tool shows none."""
     rests: bool = False
     """Whether its main thread rests, and the telling thread was not seen to run a call of Ray's: it
     may be a thread of the process's own."""

@@ -331,6 +331,8 @@ class RayFacts:
         elif not fact.waits_for_others:
             place = place_of(fact)
             doing = fact.label if place not in fact.label else "running" if fact.active else ""
+            if fact.users_place not in ("", place):  # a library's line tells people little
+                place = f"{place}, called in {fact.users_place}"
             yield Elsewhere(process=node, place=place, doing=doing, witness=fact.tool)
             works = bool(fact.active) and not at_device(fact)
             if works or self._has_moved(node, fact):

@@ -76,6 +76,7 @@ def classify(
         thread=thread.name or (str(thread.tid) if thread.tid else ""),
         tid=thread.tid,
         users_code=rd.runs_users_code(thread.frames),
+        users_place=rd.users_place(thread.frames),
         rests=_rests(trace, thread, reader),
         active=thread.active,
         state=_state(trace, thread),

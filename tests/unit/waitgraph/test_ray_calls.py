@@ -269,6 +269,17 @@ def test_an_object_of_an_untold_call_may_come_from_who_runs_the_users_code() -> 
     assert (standing.member.label, standing.member.methods) == ("Replica 0", ())
 
 
+def test_who_stands_in_a_librarys_code_is_told_with_the_users_line_that_called_it() -> None:
+    cluster = Cluster()
+    places: tuple[str, ...] = ("stream (data.py:12)", "wait (threading.py:327)")
+    waits = cluster.actor(
+        "Reader", places, "lock-wait", "waiting", users_place="stream (data.py:12)"
+    )
+    cluster.call(waits, "Reader.stream")
+    (root,) = cluster.roots()
+    assert root.why == "waiting in wait (threading.py:327), called in stream (data.py:12)"
+
+
 def test_a_request_that_works_holds_up_nobody() -> None:
     cluster = Cluster()
     score: tuple[str, ...] = ("score (model.py:4)",)

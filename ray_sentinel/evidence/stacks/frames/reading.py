@@ -226,6 +226,13 @@ def runs_users_code(frames: Iterable[Frame]) -> bool:
     return any(_is_users(frame) for frame in frames if match(frame) is None)
 
 
+def users_place(frames: Iterable[Frame]) -> str:
+    """The place of the first of the frames, innermost first, that is such code; empty if none
+    is."""
+    own = (frame for frame in frames if match(frame) is None and _is_users(frame))
+    return next((place(frame) for frame in own), "")
+
+
 def _is_users(frame: Frame) -> bool:
     """Whether a frame that no row knows is Python code of the user's."""
     if frame.native or frame.function.startswith("<") or not frame.file:

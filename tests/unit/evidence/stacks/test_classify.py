@@ -133,6 +133,18 @@ def test_the_users_code_inside_a_collective_is_not_a_wait_for_others() -> None:
     assert found.signature[-1] == "__getstate__ (/home/me/data.py:4)"
 
 
+def test_the_innermost_frame_of_the_users_code_is_known() -> None:
+    found = main_fact(
+        "wait threading.py:327",
+        "get queue.py:171",
+        "stream /home/me/data.py:12",
+        "<module> /home/me/train.py:9",
+    )
+    assert found.signature[-1] == "wait (threading.py:327)"
+    assert found.users_place == "stream (/home/me/data.py:12)"
+    assert main_fact("wait threading.py:327", "get queue.py:171").users_place == ""
+
+
 def test_the_users_code_that_a_server_runs_does_not_wait_for_the_network() -> None:
     frames = (
         "finish_request socketserver.py:361",
