@@ -118,9 +118,10 @@ def thread_stands(*, runs: bool = False, method: str = "generate") -> RayStory:
     return story
 
 
-def thread_stands_beside_others(*, usual: bool = True) -> RayStory:
-    """One actor's thread stands still, while the driver, which takes whatever comes first, goes on
-    with two others; Ray has told how long such calls take, where that is ``usual``."""
+def thread_stands_beside_others(*, usual: bool = True, seconds: int = 90) -> RayStory:
+    """One actor's thread stands still for some ``seconds``, while the driver, which takes whatever
+    comes first, goes on with two others; Ray has told how long such calls take, where that is
+    ``usual``. Then all go on for a minute, if it did not stand to the end."""
     main, workers = driver(), actors("Rollout", 3, 10)
     story = RayStory([main, *workers])
     story.train(WARM)
@@ -142,7 +143,11 @@ def thread_stands_beside_others(*, usual: bool = True) -> RayStory:
             if one.title != one.kind:
                 story.call(main, one, "generate")
 
-    story.run(90, go_on)
+    story.run(min(seconds, 90), go_on)
+    if seconds < 90:
+        first.rests(story.now)
+        story.drives(main)
+        story.train(60)
     return story
 
 

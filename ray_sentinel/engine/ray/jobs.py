@@ -337,6 +337,7 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             return False
         # What held it up may be over; if that was never reported, nothing need be withdrawn.
         over = told and job.stuck_roots() and job.changed_at > (job.looked_at or 0.0)
+        over = over or (told and job.long_calls.have_changed(job.methods, now))
         every = AGAIN_SECONDS if over else self._look_interval(job, now, asked_for)
         last = job.asked_at if job.asked_at is not None else -MOST_SECONDS
         # Whether a call has exceeded its limit, only a look after that tells.

@@ -85,6 +85,10 @@ class LongCalls(msgspec.Struct, kw_only=True):
             return None
         return LOOKS.delay(self.looks if overdue == self.overdue else 0)
 
+    def have_changed(self, methods: Mapping[str, KnownMethod], now: float) -> bool:
+        """Whether others are overdue than at the last look, or none any more."""
+        return self.overdue_now(methods, now) != self.overdue
+
     def count_look(self, methods: Mapping[str, KnownMethod], now: float) -> None:
         """Record that the job has been looked at."""
         overdue = self.overdue_now(methods, now)

@@ -282,6 +282,12 @@ class TestNamed:
         assert incident.confirmed_at is not None
         assert incident.confirmed_at - ray_story.START - WARM < 40.0
 
+    def test_one_whose_thread_goes_on_in_the_end_no_longer(self) -> None:
+        incident = thread_stands_beside_others(seconds=60).incident()
+        assert incident.confirmed_at is not None
+        assert incident.resolved_at is not None
+        assert incident.resolved_at - ray_story.START - WARM < 60.0 + 50.0
+
     def test_a_task_without_room_soon_and_one_without_a_worker_later(self) -> None:
         story = no_worker(60, CPU=0.5)
         assert story.incident().kind == "pending"
