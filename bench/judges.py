@@ -370,6 +370,8 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "pending": ([], "pending"),
     "thread_spins": (["Rollout 0"], "actor-stuck"),
     "thread_stands": (["Rollout 0"], "actor-stuck"),
+    "thread_stands_beside_others": (["Rollout 0"], "actor-stuck"),
+    "no_worker": ([], "none"),
     "group_full": (["Rollout 0"], "actor-stuck"),
     "library_function": (["ImplicitFunc 0"], "actor-stuck"),
     "served": (["ServeReplica:app:Model 0"], "actor-stuck"),

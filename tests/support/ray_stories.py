@@ -331,11 +331,11 @@ def pending(**free_on: dict[str, float]) -> RayStory:
     return story
 
 
-def no_worker(seconds: int, **free: float) -> RayStory:
-    """A driver waits for a task that asks for a CPU, which no worker has been given; on one node
-    so much is ``free``."""
+def no_worker(seconds: int = 90, free: float = 4.0) -> RayStory:
+    """A driver waits for a task that asks for a CPU, and to which no worker has been given; on one
+    node so many CPUs are ``free``."""
     story, main, _ = rollouts()
-    story.free_on = {"node1": free}
+    story.free_on = {"node1": {"CPU": free}}
     task = RayCall(
         id="7a5c", parent=f"d{JOB}", job=JOB, kind="task", name="score", state="unplaced",
         since=story.now, made=story.now, needs={"CPU": 1.0},

@@ -289,10 +289,10 @@ class TestNamed:
         assert incident.resolved_at - ray_story.START - WARM < 60.0 + 50.0
 
     def test_a_task_without_room_soon_and_one_without_a_worker_later(self) -> None:
-        story = no_worker(60, CPU=0.5)
+        story = no_worker(60, 0.5)
         assert story.incident().kind == "pending"
         assert "nothing in the cluster has a node with 1 CPU free" in story.incident().summary
-        story = no_worker(180, CPU=4.0)
+        story = no_worker(180)
         assert story.incident().kind == "pending"
         assert story.incident().summary == (
             "Ray starts no worker for score, although a node has room for it; 1 process waits"
@@ -463,7 +463,7 @@ class TestNoIncident:
         assert story.engine.incidents(everything=True) == ()
 
     def test_a_task_that_has_room_and_waits_for_its_worker_to_start(self) -> None:
-        assert no_worker(90, CPU=4.0).engine.incidents(everything=True) == ()
+        assert no_worker().engine.incidents(everything=True) == ()
 
     def test_a_thread_that_runs_now_and_then(self) -> None:
         assert thread_stands(runs=True).engine.incidents(everything=True) == ()
