@@ -165,11 +165,9 @@ class Reasoning:
         return rank in idle and len(inside) < len(idle)
 
     def _launching(self, rank: int) -> str:
-        for entry in self.world.dumps[rank].pending:
-            group = self.world.group_of(rank, entry)
-            if group and self.world.place(rank, group.id).of(entry.p2p).launching == entry.seq:
-                return f"{entry.title} ({group.label} number {entry.seq})"
-        return ""
+        pending = self.world.dumps[rank].pending
+        inside = (entry for entry in pending if self.world.in_launch(rank, entry))
+        return next((self.world.title(rank, entry) for entry in inside), "")
 
     def _hidden(self) -> None:
         for rank, reason in self.hidden.held_back(self.findings.culprits).items():
@@ -257,7 +255,7 @@ class Reasoning:
                 return f"an operation of rank {operation.key[2]} that its dump does not show"
             return f"the counterpart of rank {operation.key[2]}'s {entry.title} ({group.label})"
         title = entry.title if entry else "an operation the ring has lost"
-        return f"{title} ({group.label} number {operation.key[2]})"
+        return group.numbered(operation.key[2], title)
 
 
 def _wait(count: int, other: str = "") -> str:

@@ -86,15 +86,9 @@ def _unusual(world: World, met: Mapping[int, list[_Call]], mute: set[int]) -> di
         return {}
     if rank not in mute:
         odd = next(call.entry for call in met[rank] if call.usual is False)
-        return {rank: _never_before(world, rank, odd)}
+        return {rank: f"called {world.title(rank, odd)}, which it never had in that group before"}
     others = some_ranks(met)
     return {rank: f"was sent more than it had asked for, and {others} called what they always do"}
-
-
-def _never_before(world: World, rank: int, entry: Entry) -> str:
-    group = world.group_of(rank, entry)
-    where = f" ({group.label} number {entry.seq})" if group else ""
-    return f"called {entry.title}, which it never had in that group before{where}"
 
 
 def _met(world: World, rank: int) -> list[_Call]:

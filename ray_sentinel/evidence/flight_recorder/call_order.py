@@ -66,7 +66,7 @@ def _call(world: World, operation: Operation) -> Call:
 
 
 def _describe(world: World, made: Operation, due: Operation, votes: int) -> str:
-    now, before = (f"{world.group(op.group).label} number {op.key[2]}" for op in (made, due))
+    now, before = (world.group(op.group).numbered(op.key[2]) for op in (made, due))
     wait = "waits" if len(due.held) == 1 else "wait"
     return (
         f"is in {now} without {before}, in which {some_ranks(due.held)} {wait} for it, and which "

@@ -101,10 +101,9 @@ class Circles:
         ]
         if not begun or not late or len(late) > most_odd(len(calls)):
             return {}
-        label = self._world.group(operation.group).label
         return {
-            rank: f"has enqueued number {operation.key[2]} in {label}, which {len(begun)} of its "
-            "peers have started, but its device has not begun it: it is stuck in earlier work"
+            rank: f"has enqueued {self._where(operation)}, which {len(begun)} of its peers have "
+            "started, but its device has not begun it: it is stuck in earlier work"
             for rank in late
         }
 
@@ -147,7 +146,7 @@ class Circles:
             return after_same_calls(calls, at, islice(others, MOST_VOTERS), self._equals.sequence)
 
         calls = _called(made, at)
-        what = f"number {operation.key[2]} in {group.label}"
+        what = self._where(operation)
         if odd := differing(calls, by_equals, by_like_groups):
             why = {one.process: self._reason(one, made, at, what) for one in odd}
             return CircleJudgement(why, mismatch=True)
@@ -221,13 +220,12 @@ class Circles:
         culprits: dict[int, str] = {}
         within = set(ranks)
         for operation in operations:
-            label = self._world.group(operation.group).label
             for counts in self._counts(operation):
                 odd, right = strayed(counts)
                 reason = (
-                    f"came to number {operation.key[2]} in {label} after other calls "
-                    f"than {len(right)} ranks in the same position: it left one out, made "
-                    "one too many, or made them in another order"
+                    f"came to {self._where(operation)} after other calls than {len(right)} ranks "
+                    "in the same position: it left one out, made one too many, or made them in "
+                    "another order"
                 )
                 culprits |= dict.fromkeys(within.intersection(odd), reason)
         return CircleJudgement(culprits, mismatch=True)
@@ -253,16 +251,16 @@ class Circles:
         votes = set(order_votes(one, other, map(self._equals.sequence, voters[:MOST_VOTERS])))
         return votes.pop() if len(votes) == 1 else None
 
+    def _where(self, operation: Operation) -> str:
+        return self._world.group(operation.group).numbered(operation.key[2])
+
     def _describe_odd(self, odd: Sequence[int]) -> dict[int, str]:
         reasons = {}
         for rank in odd:
-            texts = []
-            for key in self._waits.fronts.get(rank, ()):
-                operation = self._waits.operations[key]
-                label = self._world.group(operation.group).label
-                texts.append(f"{label} number {operation.key[2]}")
+            held = (self._waits.operations[key] for key in self._waits.fronts.get(rank, ()))
+            inside = " and ".join(map(self._where, held))
             reasons[rank] = (
-                f"is in {' and '.join(texts) or 'no operation'} though the calls that ranks in the "
+                f"is in {inside or 'no operation'} though the calls that ranks in the "
                 "same position made before it are missing, or are one too many, here"
             )
         return reasons

@@ -44,6 +44,12 @@ class ProcessGroup(msgspec.Struct, kw_only=True):
         name = self.desc if self.desc not in ("", "undefined") else f"group {self.name}"
         return f"{name}[{format_ranks(self.members)}]"
 
+    def numbered(self, number: int, call: str = "") -> str:
+        """An operation of the group, for people: "all_reduce of 32 Float (default_pg[0-3] number
+        13)", or only "default_pg[0-3] number 13" where the ``call`` is not told."""
+        place = f"{self.label} number {number}"
+        return f"{call} ({place})" if call else place
+
 
 class ProcessGroups(msgspec.Struct, kw_only=True):
     """All groups, and each rank's own numbers for them."""

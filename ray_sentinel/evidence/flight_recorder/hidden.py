@@ -50,7 +50,9 @@ class Hidden:
         for rank, dump in self._world.dumps.items():
             for entry in dump.pending[:_DEEPEST] if free else ():
                 group = self._world.group_of(rank, entry)
-                if group is None or (group.id, entry.seq) in seen or self._in_launch(rank, entry):
+                if group is None or (group.id, entry.seq) in seen:
+                    continue
+                if self._world.in_launch(rank, entry):
                     continue
                 if not entry.p2p:
                     seen.add((group.id, entry.seq))
@@ -60,9 +62,8 @@ class Hidden:
                 for other in absent:
                     reasons.setdefault(
                         other,
-                        f"has nothing pending and has not joined {entry.title} ({group.label} "
-                        f"number {entry.seq}), which rank {rank} has queued: it stopped in its own "
-                        "code",
+                        f"has nothing pending and has not joined {self._world.title(rank, entry)}, "
+                        f"which rank {rank} has queued: it stopped in its own code",
                     )
         return reasons
 
@@ -71,11 +72,6 @@ class Hidden:
         if entry.p2p or len(absent) < 2:
             return False
         return len(self._world.members(ident, entry.seq)["pending"]) < len(absent)
-
-    def _in_launch(self, rank: int, entry: Entry) -> bool:
-        group = self._world.group_of(rank, entry)
-        assert group is not None
-        return self._world.place(rank, group.id).of(entry.p2p).launching == entry.seq
 
     def _absent(self, rank: int, ident: int, entry: Entry) -> set[int]:
         if not entry.p2p:

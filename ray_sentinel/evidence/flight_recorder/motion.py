@@ -36,7 +36,7 @@ def moving(world: World) -> str:
             late = world.members(group.id, entry.seq)["absent"]
             if late:
                 return (
-                    f"rank {rank} has completed {entry.title} ({group.label} number {entry.seq}), "
-                    f"which rank {late[0]} had not yet enqueued"
+                    f"rank {rank} has completed {world.title(rank, entry)}, which rank {late[0]} "
+                    "had not yet enqueued"
                 )
     return ""

@@ -42,7 +42,7 @@ def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> di
         found.setdefault(
             one.process,
             f"called {by_rank[one.process].title} where {some_ranks(one.usual)} called "
-            f"{by_rank[one.usual[0]].title} ({world.group(ident).label} number {seq})",
+            f"{world.group(ident).numbered(seq, by_rank[one.usual[0]].title)}",
         )
     return found
 

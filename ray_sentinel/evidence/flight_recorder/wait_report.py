@@ -32,15 +32,11 @@ def report_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[Record
 
 
 def _describe(world: World, operation: Operation) -> str:
-    title = operation.entry.title if operation.entry else "an operation that the dump has lost"
-    label = world.group(operation.group).label
-    return f"{title} in {label}, number {_number(operation)}"
-
-
-def _number(operation: Operation) -> int:
-    if operation.key[0] == "p2p" and operation.entry is not None:
-        return operation.entry.seq
-    return operation.key[2]
+    entry, number = operation.entry, operation.key[2]
+    title = entry.title if entry else "an operation that the dump has lost"
+    if entry and entry.p2p:  # the key holds the rank
+        number = entry.seq
+    return world.group(operation.group).numbered(number, title)
 
 
 def _whom(operation: Operation) -> list[int]:

@@ -85,6 +85,16 @@ class World:
         """How far a rank came in a group; unknown where no data is available."""
         return self.table.get((rank, ident), _NOTHING)
 
+    def in_launch(self, rank: int, entry: Entry) -> bool:
+        """Whether a rank is inside the call that would enqueue its entry."""
+        group = self.group_of(rank, entry)
+        return group is not None and self.place(rank, group.id).of(entry.p2p).launching == entry.seq
+
+    def title(self, rank: int, entry: Entry) -> str:
+        """A rank's entry, for people."""
+        group = self.group_of(rank, entry)
+        return group.numbered(entry.seq, entry.title) if group else entry.title
+
     def state(self, rank: int, ident: int, seq: int) -> State:
         """What one member has done in one collective."""
         if rank not in self.dumps:
