@@ -19,6 +19,7 @@ from ray_sentinel.evidence.flight_recorder.hidden import Hidden
 from ray_sentinel.evidence.flight_recorder.peer_roles import Equals
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.sentences import OWN_CODE, counted, has_not_come, wait
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.waitgraph.recorder_facts import RecorderWaits
 from ray_sentinel.waitgraph.solver import solve
@@ -82,7 +83,7 @@ class Reasoning:
             elif len(ranks) > 1:
                 self._lag_together(ranks)
             elif ranks[0] in self.told.waited:
-                self._stopped(ranks[0])
+                self._stopped(ranks[0], root.why)
         self._note_outnumbered()
         for rank, reason in self.hidden.idle(self.findings.culprits).items():
             self.findings.blame(rank, "not-enqueued", reason, _IDLE)
@@ -96,7 +97,7 @@ class Reasoning:
             self.findings.out_of_turn = out_of_turn(self.waits, self.equals)
         return self.findings
 
-    def _stopped(self, rank: int) -> None:
+    def _stopped(self, rank: int, doing: str) -> None:
         if self._device_stopped(rank):
             return
         alike = self.equals.stand_alike(rank, self._idle())
@@ -112,15 +113,10 @@ class Reasoning:
             self.outnumbered.append(rank)
             return
         waiting = sum(len(operation.held) for operation in self.told.waited[rank])
-        first = self.told.waited[rank][0]
-        inside = self._launching(rank)
-        how = f"is inside the launch of {inside}" if inside else "has nothing pending of its own"
-        reason = (
-            f"has not enqueued {self._title(first)}, where {_wait(waiting, 'other ')}; "
-            f"it {how}: it stopped in its own code"
-        )
-        if rank not in self.told.absent_somewhere:
-            reason = f"{_wait(waiting, 'other ')} for it in {self._title(first)}; it {how}"
+        first = self._title(self.told.waited[rank][0])
+        reason = f"is waited for by {counted(waiting)} in {first}; it {doing}"
+        if rank in self.told.absent_somewhere:
+            reason = has_not_come(first, f"in which {wait(waiting)}", f"{doing}: {OWN_CODE}")
         self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
 
     def _device_stopped(self, rank: int) -> bool:
@@ -163,11 +159,6 @@ class Reasoning:
         idle = [other for other in operation.absent if not self.waits.fronts.get(other)]
         inside = self.world.members(ident, seq)["pending"] if kind == "collective" else idle
         return rank in idle and len(inside) < len(idle)
-
-    def _launching(self, rank: int) -> str:
-        pending = self.world.dumps[rank].pending
-        inside = (entry for entry in pending if self.world.in_launch(rank, entry))
-        return next((self.world.title(rank, entry) for entry in inside), "")
 
     def _hidden(self) -> None:
         for rank, reason in self.hidden.held_back(self.findings.culprits).items():
@@ -228,7 +219,7 @@ class Reasoning:
             return
         reason = (
             "left no dump that says anything, and nothing else explains why "
-            f"{_wait(sum(len(op.held) for op in held))} in {self._title(held[0])}"
+            f"{wait(sum(len(op.held) for op in held), others=False)} in {self._title(held[0])}"
         )
         self.findings.blame(silent[0], "no-dump", reason, _CERTAINTY["no-dump"])
 
@@ -256,8 +247,3 @@ class Reasoning:
             return f"the counterpart of rank {operation.key[2]}'s {entry.title} ({group.label})"
         title = entry.title if entry else "an operation the ring has lost"
         return group.numbered(operation.key[2], title)
-
-
-def _wait(count: int, other: str = "") -> str:
-    """ "1 rank waits", "5 other ranks wait"."""
-    return f"{count} {other}{'rank waits' if count == 1 else 'ranks wait'}"

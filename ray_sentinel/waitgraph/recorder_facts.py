@@ -103,7 +103,10 @@ class RecorderWaits:
                 why = "left no dump that says anything"
                 self.facts.append(Mute(process=node, why=why, witness=_RECORDER))
             elif not fronts[rank]:
-                doing = "nothing pending of its own"
+                inside = self._launching(rank)
+                doing = "has nothing pending of its own"
+                if inside:
+                    doing = f"is inside the launch of {inside}"
                 self.facts.append(Elsewhere(process=node, place="", doing=doing, witness=_RECORDER))
             for key in () if rank in behind else fronts.get(rank, ()):
                 self.facts.append(
@@ -111,6 +114,12 @@ class RecorderWaits:
                         who=node, awaited=self._of_key(key), how=IN_OPERATION, witness=_RECORDER
                     )
                 )
+
+    def _launching(self, rank: int) -> str:
+        """The call in which a rank is that would enqueue its operation; empty if there is none."""
+        dump = self._world.dumps.get(rank)
+        inside = (e for e in (dump.pending if dump else ()) if self._world.in_launch(rank, e))
+        return next((self._world.title(rank, entry) for entry in inside), "")
 
     def _state_laggard(self, node: WaitNode, operation: Operation, dead: set[int]) -> None:
         """For whom a rank may wait that has not completed what its peers have.

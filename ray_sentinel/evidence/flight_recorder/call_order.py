@@ -15,6 +15,7 @@ from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.peer_roles import MOST_VOTERS, Call, Equals
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.sentences import has_not_come
 
 _LEAST_VOTES = 2
 _MOST_ASKED = 64
@@ -68,7 +69,7 @@ def _call(world: World, operation: Operation) -> Call:
 def _describe(world: World, made: Operation, due: Operation, votes: int) -> str:
     now, before = (world.group(op.group).numbered(op.key[2]) for op in (made, due))
     wait = "waits" if len(due.held) == 1 else "wait"
-    return (
-        f"is in {now} without {before}, in which {some_ranks(due.held)} {wait} for it, and which "
-        f"{votes} other ranks made first"
+    held_up = (
+        f"in which {some_ranks(due.held)} {wait} for it, and which {votes} other ranks made first"
     )
+    return has_not_come(before, held_up, f"is in {now}")

@@ -28,7 +28,14 @@ from ray_sentinel.evidence.flight_recorder.peer_roles import (
 )
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.minority import most_odd
+from ray_sentinel.evidence.sentences import called_otherwise
 from ray_sentinel.model.recorder import RecorderKind
+
+_ASKED = {
+    "members": "members",
+    "equals": "ranks in the same position",
+    "like groups": "members of like groups with the same calls before it",
+}
 
 
 class CircleJudgement(msgspec.Struct, frozen=True):
@@ -146,9 +153,8 @@ class Circles:
             return after_same_calls(calls, at, islice(others, MOST_VOTERS), self._equals.sequence)
 
         calls = _called(made, at)
-        what = self._where(operation)
         if odd := differing(calls, by_equals, by_like_groups):
-            why = {one.process: self._reason(one, made, at, what) for one in odd}
+            why = {one.process: self._reason(one, made, at) for one in odd}
             return CircleJudgement(why, mismatch=True)
         by_call: dict[Hashable, list[int]] = {}
         for one in calls:
@@ -159,7 +165,9 @@ class Circles:
             f"{some_ranks(ranks)} called {made[ranks[0]].title}" for ranks in by_call.values()
         )
         return CircleJudgement(
-            mismatch=True, remark=f"mismatch in {what}: {said}; the numbers do not say who is wrong"
+            mismatch=True,
+            remark=f"mismatch in {self._where(operation)}: {said}; the numbers do not say who is "
+            "wrong",
         )
 
     def _differs_from_equals(
@@ -200,20 +208,11 @@ class Circles:
             return []
         return unlike_equals(_called(made, at), votes, least)
 
-    def _reason(self, one: Differing, made: Mapping[int, Entry], at: Call, what: str = "") -> str:
+    def _reason(self, one: Differing, made: Mapping[int, Entry], at: Call) -> str:
         due = made.get(one.usual[0]) or self._equals.sequence(one.usual[0]).get(at)
-        called, usual = made[one.process].title, due.title if due else "another"
-        count = len(one.usual)
-        if one.by == "members":
-            where = f"as {what}, where {count} of {one.asked} members called {usual}"
-        elif one.by == "equals":
-            where = f"where {count} of {one.asked} ranks in the same position called {usual}"
-        else:
-            where = (
-                f"as {what}, where all {count} members of like groups called {usual} after the "
-                "same calls"
-            )
-        return f"called {called} {where}"
+        others = f"{len(one.usual)} of {one.asked} {_ASKED[one.by]}"
+        call = self._world.title(one.process, made[one.process])
+        return called_otherwise(call, others, due.title if due else "another")
 
     def _strayed(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
         """Ranks that came to a common call after more, or fewer, other calls than their equals."""

@@ -10,6 +10,7 @@ from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.peer_roles import Equals
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.sentences import OWN_CODE, has_not_come
 
 _DEEPEST = 256
 """Most pending operations of one rank that are looked at; later ones are not."""
@@ -62,8 +63,11 @@ class Hidden:
                 for other in absent:
                     reasons.setdefault(
                         other,
-                        f"has nothing pending and has not joined {self._world.title(rank, entry)}, "
-                        f"which rank {rank} has queued: it stopped in its own code",
+                        has_not_come(
+                            self._world.title(rank, entry),
+                            f"which rank {rank} has queued",
+                            f"has nothing pending of its own: {OWN_CODE}",
+                        ),
                     )
         return reasons
 
@@ -98,7 +102,6 @@ class Hidden:
             elif beyond:
                 result[rank] = (
                     f"stopped issuing operations before rank {beyond[0]} did, which is in the same "
-                    "position and waits for the same: it stopped in its own code, hidden behind "
-                    "another"
+                    f"position and waits for the same: {OWN_CODE}, hidden behind another"
                 )
         return result

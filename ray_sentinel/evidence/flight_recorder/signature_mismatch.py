@@ -12,6 +12,7 @@ from ray_sentinel.evidence.alignment import Called, differing
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.sentences import called_otherwise
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 
 _CONFIDENCE = 0.9
@@ -39,11 +40,9 @@ def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> di
     for one in differing(calls):
         ident, seq = one.operation
         by_rank = made[ident, seq]
-        found.setdefault(
-            one.process,
-            f"called {by_rank[one.process].title} where {some_ranks(one.usual)} called "
-            f"{world.group(ident).numbered(seq, by_rank[one.usual[0]].title)}",
-        )
+        call = world.group(ident).numbered(seq, by_rank[one.process].title)
+        usual = by_rank[one.usual[0]].title
+        found.setdefault(one.process, called_otherwise(call, some_ranks(one.usual), usual))
     return found
 
 
