@@ -155,11 +155,8 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     @property
     def text(self) -> str:
         """What it does and where: "sleeping in score (reward.py:88)"."""
-        return (
-            f"{self.doing} in {self.place}"
-            if self.doing and self.place
-            else self.doing or (f"in {self.place}" if self.place else "")
-        )
+        where = f"in {self.place}" if self.place and self.place not in self.doing else ""
+        return " ".join(filter(None, (self.doing, where)))
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, tag=True):

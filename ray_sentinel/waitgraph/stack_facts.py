@@ -148,6 +148,13 @@ class Stand(msgspec.Struct, frozen=True, kw_only=True):
         return f"is blocked in the kernel (state D{call}): {reason}"
 
 
+def doing(fact: StackFact) -> str:
+    """What a process does and where, for people: "sleeping at hold (train.py:7)"."""
+    text = fact.label or fact.error or "in code that no table knows"
+    spot = place_of(fact)
+    return f"{text} at {spot}" if spot and spot not in text else text
+
+
 def stands(
     ranks: Iterable[StackFact], movements: Mapping[ProcessId, Movement]
 ) -> tuple[Stand, ...]:
@@ -206,8 +213,7 @@ def facts_if(
             why = stand.told(defect) if defect else "is gone"
             yield Broken(process=node, why=why, witness=fact.tool)
             continue
-        place = place_of(fact)
-        yield Elsewhere(process=node, place=place, doing=fact.label, witness=fact.tool)
+        yield Elsewhere(process=node, place=place_of(fact), doing=doing(fact), witness=fact.tool)
         if stand.moved:
             yield Moves(process=node, witness=fact.tool)
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from ray_sentinel.evidence.minority import excepted
+from ray_sentinel.evidence.sentences import counted, has_not_come, wait
 from ray_sentinel.evidence.stacks.classify import is_collective_kernel
 from ray_sentinel.evidence.stacks.compare import (
     PYTHON_ONLY,
@@ -32,7 +33,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.solver import solve
-from ray_sentinel.waitgraph.stack_facts import TRANSFERS, Stand, facts_if, stands
+from ray_sentinel.waitgraph.stack_facts import TRANSFERS, Stand, doing, facts_if, stands
 
 SOURCE = "stacks"
 
@@ -99,6 +100,8 @@ class StacksJudgement(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[StackFact, ...] = ()
     kinds: tuple[FaultKind, ...] = ()
     """The kind of each culprit."""
+    told: tuple[str, ...] = ()
+    """What is said of each culprit, as a predicate."""
 
 
 def judge(ranks: Iterable[StackFact], moved: Mapping[ProcessId, Movement]) -> StacksJudgement:
@@ -251,7 +254,7 @@ class _StacksVerdict:
         if not away or not few:
             return None
         roots = solve(facts_if(inside, away, proof), {stand.node for stand in away if proof})
-        held = {root.members[0] for root in roots}
+        held = {root.members[0]: root.why for root in roots}
         found = [stand for stand in away if stand.node in held]
         moving = all(stand.moved for stand in found)
         if not found or (moving and not self._waits and not proof):
@@ -261,21 +264,19 @@ class _StacksVerdict:
         if supposed.weight in ("elsewhere", "unknown code"):
             several = sum(len(stand.ranks) for stand in found if not stand.gone)
             confidence -= _OUTNUMBERED * (2 * several > _count(self._waits)) + _MOVING * moving
-        kinds = {fact.process: weight.kind or s.kind for s in found for fact in s.ranks}
-        culprits = tuple(fact for fact in self._ranks if fact.process in kinds)
-        each = tuple(kinds[fact.process] for fact in culprits)
+        stands = {fact.process: stand for stand in found for fact in stand.ranks}
+        culprits = tuple(fact for fact in self._ranks if fact.process in stands)
+        each = tuple(weight.kind or stands[fact.process].kind for fact in culprits)
+        told = {stand.node: _told(stand, supposed, held[stand.node]) for stand in found}
         rest = [stand for stand in away if stand.node not in held and not proof]
         also = f"{_who(*rest)}: elsewhere too, but moved between the looks: not stuck"
         return StacksJudgement(
             kind=Counter(each).most_common(1)[0][0],
             confidence=round(confidence, 2),
-            reasons=(
-                *supposed.told,
-                *(_sentence(stand, weight.kind) for stand in found),
-                *[also] * bool(rest),
-            ),
+            reasons=(*supposed.told, *[also] * bool(rest)),
             culprits=culprits,
             kinds=each,
+            told=tuple(told[stands[fact.process].node] for fact in culprits),
         )
 
     def nobody(self) -> StacksJudgement:
@@ -293,7 +294,7 @@ class _StacksVerdict:
             return _nobody(
                 "unknown" if unknown else stands[0].kind,
                 0.2,
-                f"only one process was seen: {_who(stands[0])}, {_doing(fact, stands[0].movement)}",
+                f"only one process was seen: {_who(stands[0])}, {_moves(stands[0])}",
                 "with nobody to compare it with, it cannot be told whether others wait for it",
             )
         if self._waits and self._apart:
@@ -439,25 +440,28 @@ def _listed(sizes: Counter[object]) -> str:
     return ", ".join(f"{count} {label}" for label, count in sizes.most_common(5))
 
 
-def _sentence(stand: Stand, kind: FaultKind | None = None) -> str:
-    """What ranks do, where, and whether they moved; or what is seen of that kind of fault."""
+def _told(stand: Stand, supposed: _Supposition, why: str) -> str:
+    """What is said of ranks for which others wait; ``why`` is the fact that holds them up."""
+    kind, inside = WEIGHTS[supposed.weight].kind, supposed.inside
     if kind in DEFECTS:
-        return f"{_who(stand)} {stand.told(kind)}"
+        return why
+    others = counted(_count(inside))
     if kind == "device-stuck":
-        other = _other_kernel(stand.fact)
-        doing = f"runs {other[:120]}" if other else "no kernel runs"
-        return f"{_who(stand)}: on its device {doing}, while the others' wait in a collective"
-    if stand.gone:
-        return f"{_who(stand)}: the process was gone"
-    one = len(stand.ranks) == 1
-    verb = "wait" + "s" * one if stand.side == "waits" else "is" if one else "are"
-    return f"{_who(stand)} {verb} elsewhere: {_doing(stand.fact, stand.movement)}"
+        runs = _other_kernel(stand.fact)[:120] or "nothing"
+        return f"runs {runs} on its device, while those of {others} wait in a collective"
+    does = why if stand.gone else f"is {_moves(stand)}"
+    waiting = [one for one in inside if one.side == "waits"]
+    if stand.side == "waits" or not waiting:
+        verb = "is" if _count(inside) == 1 else "are"
+        return f"{does}, while {others} {verb} {doing(inside[0].fact)}"
+    names = {one.fact.operation for one in waiting}
+    call = (names.pop() if len(names) == 1 else "") or "a collective"
+    return has_not_come(call, f"in which {wait(_count(waiting))}", does)
 
 
-def _doing(fact: StackFact, movement: Movement) -> str:
-    text = fact.label or fact.error or "in code that no table knows"
-    spot = place_of(fact)
-    return text + (f" at {spot}" if spot and spot not in text else "") + _MOVEMENTS[movement]
+def _moves(stand: Stand) -> str:
+    """What ranks do, where, and whether they moved."""
+    return doing(stand.fact) + _MOVEMENTS[stand.movement]
 
 
 _MOVEMENTS: Mapping[Movement, str] = {
@@ -506,9 +510,7 @@ def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
     return Explanation(
         kind=judgement.kind,
         confidence=judgement.confidence,
-        culprits=tuple(
-            _culprit(fact, moved.get(fact.process, "unknown")) for fact in judgement.culprits
-        ),
+        culprits=tuple(map(_culprit, judgement.culprits, judgement.told)),
         processes=tuple(fact.process for fact in judgement.culprits),
         evidence=_evidence(ranks, judgement, helpers),
         waiting=tuple(
@@ -543,12 +545,12 @@ def _is_helper(fact: StackFact) -> bool:
     return bool(fact.helper) or (fact.activity == "idle" and fact.rank is None)
 
 
-def _culprit(fact: StackFact, movement: Movement) -> Culprit:
+def _culprit(fact: StackFact, told: str) -> Culprit:
     return Culprit(
         rank=fact.rank.rank if fact.rank else None,
         host=fact.process.host,
         pid=fact.process.pid or None,
-        reason=_doing(fact, movement),
+        reason=told,
     )
 
 
@@ -556,12 +558,13 @@ def _evidence(
     ranks: Iterable[StackFact], judgement: StacksJudgement, helpers: Sequence[StackFact]
 ) -> tuple[EvidenceItem, ...]:
     items = [EvidenceItem(source=SOURCE, text=text) for text in judgement.reasons]
-    for fact, kind in zip(judgement.culprits, judgement.kinds, strict=True):
-        place = " < ".join(reversed(fact.signature[-4:]))
+    for fact, told in zip(judgement.culprits, judgement.told, strict=True):
+        innermost = " < ".join(reversed(fact.signature[-4:]))
+        place = f"; its innermost calls: {innermost}" if innermost else ""
         items.append(
             EvidenceItem(
                 source=SOURCE,
-                text=f"{who([fact])} ({kind}): {place or fact.error}"[:600],
+                text=f"{who([fact])} {told}{place}"[:600],
                 rank=fact.rank.rank if fact.rank else None,
                 weight=judgement.confidence,
                 at=fact.at or None,

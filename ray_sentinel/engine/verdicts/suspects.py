@@ -19,7 +19,6 @@ from ray_sentinel.engine.verdicts.judgement import EvidenceScores
 from ray_sentinel.evidence.minority import at_most_a_third
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
-from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
@@ -251,13 +250,10 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     if not accused or any(fact.waits_for_others for fact in judgement.culprits):
         for reason in judgement.reasons:
             scores.add(None, "stacks", reason, 0.0, None)
-    for fact in judgement.culprits:
+    weight = AWAY * min(1.0, judgement.confidence / SURE)
+    for fact, told in zip(judgement.culprits, judgement.told, strict=True):
         number = case.job.ranks[fact.process].rank.id.rank
-        weight = AWAY * min(1.0, judgement.confidence / SURE)
-        place = fact.label or place_of(fact) or "somewhere"
-        crowd = len(waiting) - bool(fact.waits_for_others) or "the other"
-        text = f"rank {number} is {place} while {crowd} ranks wait"
-        scores.add(fact.process, "stacks", text, weight, number)
+        scores.add(fact.process, "stacks", f"rank {number} {told}", weight, number)
         if case.moved(fact.process):
             scores.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
     called = recorder_kinds(case)

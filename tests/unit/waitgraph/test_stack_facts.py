@@ -24,7 +24,7 @@ def test_who_does_not_wait_is_the_root_that_a_chain_leads_to() -> None:
     (root,) = solve(facts_if([inside], [away], None))
     assert (root.kind, root.members) == ("standing", (away.node,))
     assert [edge.awaited for edge in root.chain] == [OPERATION, away.node]
-    assert root.why == "in sleep in sleep (x.py:4)"
+    assert root.why == "in sleep at sleep (x.py:4)"
 
 
 def test_facts_name_what_is_seen_and_accuse_nobody() -> None:
