@@ -26,39 +26,16 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.stack_facts import TRANSFERS, kind_of
 from ray_sentinel.waitgraph.stacks import judge
 
-# What NCCL's RAS says about a case, as evidence for and against its ranks.
-#
-# RAS is one witness among several. A count that is behind says that the rank has not made the call
-# its peers are in; the absence of a listed mismatch means nothing, and clears nobody.
-
 RAS = "nccl-ras"
+RECORDER_WEIGHT = 5.0
+"""The weight of what recorders show, as a multiple of their confidence."""
+RECORDER_WAITS = -4.0
+"""The score of a rank that waits for others according to the recorders."""
 RAS_WEIGHT = 6.0
 """The weight of what RAS shows, as a multiple of its confidence. A lag that lasts over two polls
 outweighs a stack that looks like waiting; one that was seen once does not."""
 RAS_WAITS = -2.0
 """The score of a rank that waits for others according to RAS."""
-
-
-def weigh_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
-    """Add the lines of NCCL's RAS to the scores."""
-    facts = case.ras
-    if facts is None:
-        return
-    blamed = {culprit.rank for culprit in facts.culprits}
-    for culprit in facts.culprits:
-        view = by_rank.get(culprit.rank) if culprit.rank is not None else None
-        if view is not None:
-            text = f"rank {culprit.rank} {culprit.reason}"
-            scores.add(view.rank.process, RAS, text, RAS_WEIGHT * facts.confidence, culprit.rank)
-    waiting = {rank: wait for wait in facts.waits for rank in wait.ranks if rank not in blamed}
-    if facts.culprits:
-        for rank, wait in waiting.items():
-            view = by_rank.get(rank)
-            if view is not None:
-                text = f"rank {rank} has launched what others have not: {wait.text}"
-                scores.add(view.rank.process, RAS, text, RAS_WAITS, rank)
-    elif facts.evidence:
-        scores.add(None, RAS, f"NCCL RAS: {'; '.join(facts.evidence[:2])}", 0.0, None)
 
 
 def ras_mismatches(case: Case) -> set[int]:
@@ -141,7 +118,7 @@ def weigh(case: Case, now: float) -> EvidenceScores:
     _from_findings(case, scores, by_rank)
     _from_exits(case, scores, now)
     _from_recorder(case, scores, by_rank)
-    weigh_ras(case, scores, by_rank)
+    _from_ras(case, scores, by_rank)
     weigh_alerts(case, scores, by_rank)
     _from_stacks(case, scores)
     _from_steps(case, scores)
@@ -214,24 +191,51 @@ def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, Ran
     facts = case.recorder
     if facts is None:
         return
+    weight = RECORDER_WEIGHT * max(facts.confidence, 0.5)
     blamed = {culprit.rank for culprit in recorded(case)}
+    said: dict[int, tuple[str, float]] = {}
     for culprit in facts.culprits:
-        view = by_rank.get(culprit.rank)
-        if view is not None:
-            weight = 5.0 * max(facts.confidence, 0.5) if culprit.rank in blamed else 0.0
-            text = f"rank {culprit.rank}: {culprit.reason}"
-            if not weight:
-                text += "; but it is in a transfer, which its recorder does not show"
-            scores.add(view.rank.process, "flight-recorder", text, weight, culprit.rank)
+        hidden = f"{culprit.reason}; but it is in a transfer, which its recorder does not show"
+        is_blamed = culprit.rank in blamed
+        said[culprit.rank] = (culprit.reason, weight) if is_blamed else (hidden, 0.0)
     for wait in facts.waits:
-        view = by_rank.get(wait.rank)
-        if view is not None and wait.rank not in blamed:
+        if wait.rank not in blamed:
             whom = ", ".join(map(str, wait.waits_for)) or "its peers"
-            text = f"rank {wait.rank} waits for {whom} in {wait.operation}"
-            scores.add(view.rank.process, "flight-recorder", text, -4.0, wait.rank)
-    if not facts.culprits:
-        text = "; ".join(facts.evidence[:2]) or f"the flight recorder says {facts.kind}"
-        scores.add(None, "flight-recorder", text, 0.0, None)
+            said[wait.rank] = f"waits for {whom} in {wait.operation}", RECORDER_WAITS
+    context = () if facts.culprits else facts.evidence
+    _from_a_tool("flight-recorder", said, context, scores, by_rank)
+
+
+def _from_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+    """A count that is behind says that the rank has not made the call that its peers are in; that
+    no mismatch is listed means nothing, and clears nobody."""
+    facts = case.ras
+    if facts is None:
+        return
+    waits = facts.waits if facts.culprits else ()
+    said = {
+        rank: (f"has launched what others have not: {wait.text}", RAS_WAITS)
+        for wait in waits
+        for rank in wait.ranks
+    }
+    weight = RAS_WEIGHT * facts.confidence
+    said |= {one.rank: (one.reason, weight) for one in facts.culprits if one.rank is not None}
+    _from_a_tool(RAS, said, () if facts.culprits else facts.evidence, scores, by_rank)
+
+
+def _from_a_tool(
+    source: str,
+    said: Mapping[int, tuple[str, float]],
+    context: Sequence[str],
+    scores: EvidenceScores,
+    by_rank: Mapping[int, RankView],
+) -> None:
+    """Weigh what a tool has ``said``: for each rank a predicate and its weight."""
+    for rank, (text, weight) in said.items():
+        if (view := by_rank.get(rank)) is not None:
+            scores.add(view.rank.process, source, f"rank {rank} {text}", weight, rank)
+    if context:
+        scores.add(None, source, "; ".join(context[:2]), 0.0, None)
 
 
 def _from_stacks(case: Case, scores: EvidenceScores) -> None:
