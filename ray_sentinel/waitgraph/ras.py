@@ -239,8 +239,7 @@ class _RasVerdict:
             return "cannot-tell", PROOFS["not-enqueued"][2]
         for one, side in held:
             for node in {self._waits.node(one.look, member): None for member in side}:
-                text = f"has not launched what its peers have: {one.text}"
-                self._accuse(node, "not-enqueued", text)
+                self._accuse(node, "not-enqueued", one.not_reached)
         return "not-enqueued", PROOFS["not-enqueued"][1] if still else 0.5
 
     def _of(self, operation: RasOperation, nodes: Container[WaitNode]) -> list[Member]:

@@ -33,6 +33,7 @@ from ray_sentinel.evidence.nccl_ras.poll import (
     RasProcess,
 )
 from ray_sentinel.evidence.nccl_ras.world import Names
+from ray_sentinel.evidence.sentences import counted, has_not_come
 from ray_sentinel.model.ras import RasWait
 from ray_sentinel.waitgraph.alike import folded
 from ray_sentinel.waitgraph.facts import (
@@ -85,7 +86,25 @@ class RasOperation:
     """Those that have launched it, and nothing of its kind after it."""
     lead: int
     """How many collectives the ranks farthest behind in the communicator lack, at least."""
-    text: str
+    title: str
+    ahead: int
+    """How many ranks have launched it."""
+    launched: str
+    """How many of its kind those that have not come to it launched, and the furthest."""
+
+    @property
+    def text(self) -> str:
+        """It and its ranks, for people."""
+        return (
+            f"{self.title}: {counted(self.ahead, others=False)} launched it, and "
+            f"{counted(len(self.next))} did not ({self.launched})"
+        )
+
+    @property
+    def not_reached(self) -> str:
+        """What is said of those that have not come to it."""
+        held_up = f"which {counted(self.ahead)} launched"
+        return has_not_come(self.title, held_up, f"launched {self.launched}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +262,7 @@ class RasWaits:
             look = found.look
             named = _listed([self.who((look, member)) for member in found.next])
             few = len(found.next) <= max(_MOST_NAMED, len(inside))
-            self.lines.append(f"{look.last.name}: {found.text}" + (f": {named}" if few else ""))
+            self.lines.append(found.text + (f": {named}" if few else ""))
             ranks = {self._names.of_member(look.last, member) for member in inside}
             if ahead := tuple(sorted(rank for rank in ranks if rank is not None)):
                 waits = RasWait(ranks=ahead, communicator=look.last.key, text=found.text)
@@ -453,7 +472,6 @@ class RasCounts:
         for have, more in pairwise(sorted(launched)):
             before, most = launched[have], max(launched)
             ahead -= len(before)
-            number = f"{len(before)} {'rank has' if len(before) == 1 else 'ranks have'}"
             found.append(
                 RasOperation(
                     look=self.look,
@@ -461,8 +479,9 @@ class RasCounts:
                     next=tuple(before),
                     last=tuple(launched[more]),
                     lead=lead,
-                    text=f"{number} launched {most - have} fewer {kind} calls than the furthest of "
-                    f"the other {ahead} ({have} against {most})",
+                    title=f"{kind} number {have + 1} of {self.look.last.name}",
+                    ahead=ahead,
+                    launched=f"{have} such calls, and the furthest {most}",
                 )
             )
         return found

@@ -213,11 +213,7 @@ def _from_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView
     if facts is None:
         return
     waits = facts.waits if facts.culprits else ()
-    said = {
-        rank: (f"has launched what others have not: {wait.text}", RAS_WAITS)
-        for wait in waits
-        for rank in wait.ranks
-    }
+    said = {rank: (f"is ahead in {wait.text}", RAS_WAITS) for wait in waits for rank in wait.ranks}
     weight = RAS_WEIGHT * facts.confidence
     said |= {one.rank: (one.reason, weight) for one in facts.culprits if one.rank is not None}
     _from_a_tool(RAS, said, () if facts.culprits else facts.evidence, scores, by_rank)
