@@ -154,11 +154,9 @@ class Reasoning:
             )
 
     def _outnumbered(self, rank: int, operation: Operation) -> bool:
-        """Whether more idle ranks, this one among them, lack a collective than have it pending."""
         kind, ident, seq, _ = operation.key
         idle = [other for other in operation.absent if not self.waits.fronts.get(other)]
-        inside = self.world.members(ident, seq)["pending"] if kind == "collective" else idle
-        return rank in idle and len(inside) < len(idle)
+        return rank in idle and kind == "collective" and self.waits.outnumber(idle, ident, seq)
 
     def _hidden(self) -> None:
         for rank, reason in self.hidden.held_back(self.findings.culprits).items():
@@ -225,11 +223,7 @@ class Reasoning:
 
     def _idle(self) -> list[int]:
         """Ranks that have nothing pending and that nobody with a dump waits for."""
-        return [
-            rank
-            for rank, keys in self.waits.fronts.items()
-            if not keys and rank not in self.told.waited and not self.world.says_nothing(rank)
-        ]
+        return self.waits.idle(self.told.waited)
 
     def _idle_laggards(self) -> None:
         """A device that stopped in the last operation: nobody waits, but its peers are done."""

@@ -32,11 +32,7 @@ class Hidden:
         Nothing that is recorded holds such a rank. Empty if equal ranks for which nobody waits
         stand at the same point: then they all wait for something outside. Rank → reason.
         """
-        free = {
-            rank
-            for rank, keys in self._waits.fronts.items()
-            if not keys and rank not in known and not self._world.says_nothing(rank)
-        }
+        free = set(self._waits.idle(known))
         behind = self._missing(free)
         return {
             rank: why
@@ -58,7 +54,8 @@ class Hidden:
                 if not entry.p2p:
                     seen.add((group.id, entry.seq))
                 absent = free & self._absent(rank, group.id, entry)
-                if self._outnumbers(absent, group.id, entry):
+                several = len(absent) > 1 and not entry.p2p
+                if several and self._waits.outnumber(absent, group.id, entry.seq):
                     continue
                 for other in absent:
                     reasons.setdefault(
@@ -70,12 +67,6 @@ class Hidden:
                         ),
                     )
         return reasons
-
-    def _outnumbers(self, absent: set[int], ident: int, entry: Entry) -> bool:
-        """Whether more idle ranks lack a call than have it pending: it may be one call too many."""
-        if entry.p2p or len(absent) < 2:
-            return False
-        return len(self._world.members(ident, entry.seq)["pending"]) < len(absent)
 
     def _absent(self, rank: int, ident: int, entry: Entry) -> set[int]:
         if not entry.p2p:

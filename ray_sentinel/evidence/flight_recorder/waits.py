@@ -7,6 +7,7 @@ to all of them, and they form a cycle. The ends of the graph are what the others
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container
 from functools import cached_property
 from typing import Literal
 
@@ -87,6 +88,16 @@ class Waits:
                 if rank not in members["retired"]:
                     return [self._add(("collective", group.id, entry.seq, 0), entry)]
         return []
+
+    def idle(self, known: Container[int] = ()) -> list[int]:
+        """The ranks that have nothing pending, without those whose wait or fault is ``known``."""
+        found = (rank for rank, keys in self.fronts.items() if not keys and rank not in known)
+        return [rank for rank in found if not self.world.says_nothing(rank)]
+
+    def outnumber(self, idle: Collection[int], ident: int, seq: int) -> bool:
+        """Whether more ``idle`` ranks lack a collective than have it pending: those that have may
+        have made one call too many."""
+        return len(self.world.members(ident, seq)["pending"]) < len(idle)
 
     def _evicted(self, rank: int) -> list[Key]:
         """Pending operations that the ring has lost: older than any entry, and thin evidence.
