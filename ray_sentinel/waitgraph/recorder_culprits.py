@@ -234,10 +234,8 @@ class Reasoning:
 
     def _title(self, operation: Operation) -> str:
         group = self.world.group(operation.group)
-        entry = operation.entry
-        if operation.key[0] == "p2p":
-            if entry is None:
-                return f"an operation of rank {operation.key[2]} that its dump does not show"
-            return f"the counterpart of rank {operation.key[2]}'s {entry.title} ({group.label})"
-        title = entry.title if entry else "an operation the ring has lost"
-        return group.numbered(operation.key[2], title)
+        if operation.key[0] == "collective":
+            return group.numbered(operation.number, operation.title)
+        if operation.entry is None:
+            return f"an operation of rank {operation.key[2]} that its dump does not show"
+        return f"the counterpart of rank {operation.key[2]}'s {operation.title} ({group.label})"

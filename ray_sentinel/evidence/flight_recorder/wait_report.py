@@ -22,21 +22,13 @@ def report_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[Record
         if key not in told:
             operation = waits.operations[key]
             told[key] = (
-                _describe(world, operation),
+                world.group(operation.group).numbered(operation.number, operation.title),
                 tuple(sorted(set(_whom(operation)))[:MOST_NAMED]),
             )
         text, whom = told[key]
         others = tuple(other for other in whom if other != rank) if rank in whom else whom
         result.append(RecorderWait(rank=rank, operation=text, waits_for=others))
     return tuple(result)
-
-
-def _describe(world: World, operation: Operation) -> str:
-    entry, number = operation.entry, operation.key[2]
-    title = entry.title if entry else "an operation that the dump has lost"
-    if entry and entry.p2p:  # the key holds the rank
-        number = entry.seq
-    return world.group(operation.group).numbered(number, title)
 
 
 def _whom(operation: Operation) -> list[int]:

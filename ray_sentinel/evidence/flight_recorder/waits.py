@@ -47,6 +47,16 @@ class Operation(msgspec.Struct, kw_only=True):
     partners: list[Partner] = []
 
     @property
+    def title(self) -> str:
+        """What was called, for people."""
+        return self.entry.title if self.entry else "an operation that the ring has lost"
+
+    @property
+    def number(self) -> int:
+        """Its number in the group, by the member whose record is known."""
+        return self.entry.seq if self.key[0] == "p2p" and self.entry else self.key[2]
+
+    @property
     def next(self) -> list[int]:
         """The ranks that it leads to."""
         return [*self.absent, *self.elsewhere, *self.inside, *self.silent]
