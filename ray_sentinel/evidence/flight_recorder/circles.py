@@ -219,10 +219,11 @@ class Circles:
         culprits: dict[int, str] = {}
         within = set(ranks)
         for operation in operations:
+            where = self._where(operation)
             for counts in self._counts(operation):
                 odd, right = strayed(counts)
                 reason = (
-                    f"came to {self._where(operation)} after other calls than {len(right)} ranks "
+                    f"came to {where} after other calls than {len(right)} ranks "
                     "in the same position: it left one out, made one too many, or made them in "
                     "another order"
                 )
