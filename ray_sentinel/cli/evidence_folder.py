@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.cli import recorder_files, stack_files
+from ray_sentinel.cli.commands.explain import WHOLE, kinds_of_evidence
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.errors import InputError
@@ -75,7 +76,11 @@ class FolderFiles(msgspec.Struct, kw_only=True):
 def read_folder(name: str) -> FolderFiles:
     """Read and explain, kind by kind. Raises InputError if nothing is there to explain."""
     if not is_folder(name):
-        raise InputError(f"{name}: is a file; name its folder, or its kind: explain KIND {name}")
+        kinds = ", ".join(kind for kind in kinds_of_evidence() if kind != WHOLE)
+        raise InputError(
+            f"{name}: is a file; name its folder, or what the file holds: explain KIND {name}, "
+            f"where KIND is one of {kinds}; a log is read by: ray-sentinel triage {name}"
+        )
     found = FolderFiles(folder=name)
     paths = list(_walk(Path(name), found.problems))
     _add_incident(found, paths)

@@ -81,10 +81,15 @@ def _wanted(name: str, source: str, settings: Config) -> _Wanted:
         raise UsageError("which? ray-sentinel incidents replay ID, or replay DIR")
     if name and Path(name).is_dir():
         return _of_folder(Path(name), source)
-    if "/" in name:
+    if "/" in name or Path(name).exists():
         is_folder(name)  # or says that there is nothing
         raise InputError(f"{name}: is a file; {_EXPECTED}")
     place = Path(source) if source else settings.directory()
+    if not source and not place.exists():
+        raise InputError(
+            f"{name}: there is no such folder, and no log_dir {place} in which it could be the ID "
+            "of an incident; --from DIR names another place"
+        )
     return _Wanted(_logs(place), name.zfill(4) if name.isdecimal() else name)
 
 
@@ -266,7 +271,7 @@ def _words(incident: Incident) -> dict[str, str]:
 
 def _moment(at: float | None) -> str:
     if at is None:
-        return "not"
+        return "never"
     try:
         moment = datetime.fromtimestamp(at).astimezone()
     except (OverflowError, ValueError, OSError):

@@ -15,7 +15,7 @@ from ray_sentinel.evidence.logs.lines.lines import Origin, ScannedLine, parse_li
 from ray_sentinel.evidence.logs.lines.times import parse_time
 from ray_sentinel.evidence.logs.lines.tracebacks import HEADER, parse_exception
 from ray_sentinel.logs.reading import READ_ERRORS, compression, line_start, open_log, read_chunks
-from ray_sentinel.logs.salvage import Salvage, damage_text
+from ray_sentinel.logs.salvage import Salvage, damage_text, reason
 from ray_sentinel.logs.select import Described, LineFilter, line_fits
 from ray_sentinel.masking import mask
 
@@ -171,7 +171,7 @@ def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str
     except InputError as error:
         return [], str(error)
     except READ_ERRORS as error:
-        return [], damage_text(str(error), "", partly=False)
+        return [], damage_text(reason(error), "", partly=False)
     return lines, damage_text(file.problem, packed, partly=bool(lines)) if file.problem else ""
 
 

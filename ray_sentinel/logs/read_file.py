@@ -23,7 +23,7 @@ from ray_sentinel.logs.reading import (
     open_log,
     read_chunks,
 )
-from ray_sentinel.logs.salvage import Salvage, damage_text
+from ray_sentinel.logs.salvage import Salvage, damage_text, reason
 
 WHOLE = 24 << 20
 """Most bytes of a file that is read whole for steps, too, if it is looked at closely all over."""
@@ -93,7 +93,7 @@ def read_file(
     except InputError as error:
         return FileAnswer(FileFacts(file=item.file, problem=str(error)), where)
     except READ_ERRORS as error:
-        problem = damage_text(str(error), "", partly=False)
+        problem = damage_text(reason(error), "", partly=False)
         return FileAnswer(FileFacts(file=item.file, problem=problem), where)
     facts = scanner.result()
     facts.sampled, facts.problem = said, problem
@@ -111,7 +111,10 @@ def _read(
     with open_log(item.path, where.packed) as opened:
         file = Salvage(opened)
         start = file.text_start()
-        if is_binary(file.read(4096)):
+        front = file.read(4096)
+        if start and not front and not file.problem:
+            raise InputError("holds only zero bytes: its machine may have crashed")
+        if is_binary(front):
             raise InputError("is binary, not a log: left out")
         file.seek(start)
         reader = _Reader(scanner, where, reach, None if where.packed else item.file.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import IO
 
@@ -24,6 +25,11 @@ def damage_text(problem: str, packed: str, *, partly: bool) -> str:
     return f"cannot be read ({problem}){again}"
 
 
+def reason(error: Exception) -> str:
+    """Why a file cannot be read, without its name, which the message has already."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class Salvage:
     """Reads ``file`` until it cannot be read any further; ``problem`` then says why."""
 
@@ -42,7 +48,7 @@ class Salvage:
             try:
                 part = self._some(min(missing, _PIECE)) if self._some else self._file.read(missing)
             except READ_ERRORS as error:
-                self.problem = str(error) or type(error).__name__
+                self.problem = reason(error)
                 self._broken = (self._at, self.problem)
                 break
             if not part:
@@ -67,7 +73,7 @@ class Salvage:
         try:
             self._file.seek(at)
         except READ_ERRORS as error:
-            self.problem = str(error) or type(error).__name__
+            self.problem = reason(error)
 
     def text_start(self) -> int:
         """Where the text begins: logrotate's copytruncate leaves NUL bytes where a writer goes
@@ -90,5 +96,7 @@ class Salvage:
             return 0  # unpacked bytes have no holes
         try:
             return os.lseek(self._file.fileno(), 0, os.SEEK_DATA)
-        except OSError:
-            return 0  # a file that is one hole, or a file system that reports no holes
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # the file is one hole
+                return os.fstat(self._file.fileno()).st_size
+            return 0  # a file system that reports no holes

@@ -153,7 +153,7 @@ def markdown(one: Comparison) -> str:
         "\n".join(table(("Parameter", "Job A", "Job B"), config)) if config else "None known.",
         f"### Overlapping step range: {steps}",
         "### Metric comparison (steady-state averages over overlapping steps)",
-        "\n".join(table(_COLUMNS, rows)) or "None.",
+        "\n".join(table(_COLUMNS, rows)) if rows else "None.",
         "### Root cause",
         escaped(one.root_cause),
     ]

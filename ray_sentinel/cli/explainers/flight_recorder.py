@@ -23,6 +23,7 @@ from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.libraries import combine, library
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderFacts, RecorderWait
 from ray_sentinel.waitgraph.recorder import explain
 
@@ -93,10 +94,11 @@ def as_dict(facts: RecorderFacts, files: RecorderFiles) -> dict[str, Any]:
 
 def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
     say = text_printer()
-    ranks = ", ".join(str(culprit.rank) for culprit in facts.culprits)
-    headline = f"{facts.kind}: {'rank ' + ranks if ranks else 'nobody is named'}"
+    ranks = [culprit.rank for culprit in facts.culprits]
+    headline = f"{facts.kind}: {name_ranks(ranks) if ranks else 'nobody is named'}"
+    dumps = f"{len(facts.ranks)} dump{'' if len(facts.ranks) == 1 else 's'} read"
     say(
-        f"{headline}, confidence {facts.confidence:.2f}, {len(facts.ranks)} dumps read",
+        f"{headline}, confidence {facts.confidence:.2f}, {dumps}",
         "bold red" if ranks else "bold",
     )
     for line in facts.evidence:
@@ -105,7 +107,7 @@ def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
     if alike:
         say("\nThe others wait:", "bold")
     for (operation, waits_for), waiting in alike[:40]:
-        say(f"  {waiting}: {operation}" + (f", for {waits_for}" if waits_for else ""))
+        say(f"  {name_ranks(waiting)}: {operation}" + (f", for {waits_for}" if waits_for else ""))
     if len(alike) > 40:
         say(f"  ... and {len(alike) - 40} groups of ranks more: --json has them all")
     for problem in facts.problems[:20]:
@@ -116,11 +118,11 @@ def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
         say(f"... and {len(files.ignored) - 10} files more were ignored", "dim")
 
 
-def _alike(waits: tuple[RecorderWait, ...]) -> list[tuple[tuple[str, str], str]]:
+def _alike(waits: tuple[RecorderWait, ...]) -> list[tuple[tuple[str, str], list[int]]]:
     """Ranks that wait in one operation for the same ranks, together."""
     groups: dict[tuple[str, str], list[int]] = {}
     for wait in waits:
-        for_whom = ", ".join(map(str, wait.waits_for[:16]))
+        for_whom = name_ranks(wait.waits_for[:16]) if wait.waits_for else ""
         more = ", ..." if len(wait.waits_for) > 16 else ""
         groups.setdefault((wait.operation, for_whom + more), []).append(wait.rank)
-    return [(key, ", ".join(map(str, ranks))) for key, ranks in groups.items()]
+    return list(groups.items())

@@ -290,7 +290,8 @@ def as_dict(answer: FolderAnswer, found: FolderFiles) -> dict[str, Any]:
 def _print(answer: FolderAnswer, found: FolderFiles) -> None:
     say = text_printer()
     style = "bold red" if answer.culprits else "bold"
-    say(f"{answer.kind}: {answer.sentence}, confidence {answer.confidence:.2f}", style)
+    sentence = answer.sentence.removesuffix(".")
+    say(f"{answer.kind}: {sentence}, confidence {answer.confidence:.2f}", style)
     if answer.reservation:
         say(f"  live, this would not be told at once: {answer.reservation}", "yellow")
     for one in answer.culprits:

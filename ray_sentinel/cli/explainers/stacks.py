@@ -20,6 +20,7 @@ from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import console, print_json, text_printer
 from ray_sentinel.cli.stack_files import StackFiles, load
 from ray_sentinel.evidence.stacks import merge, render, who
+from ray_sentinel.model.incident import Culprit
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.stacks import Explanation, explain
 
@@ -99,12 +100,14 @@ def _identity(fact: StackFact) -> dict[str, Any]:
     }
 
 
+def _name(culprit: Culprit) -> str:
+    place = f"pid {culprit.pid or '?'} on {culprit.host or 'an unknown host'}"
+    return f"rank {culprit.rank} ({place})" if culprit.rank is not None else place
+
+
 def _print(found: Explanation, files: StackFiles, *, tree: bool) -> None:
     say = text_printer()
-    names = ", ".join(
-        (f"rank {c.rank} " if c.rank is not None else "") + f"({c.host or '?'} pid {c.pid or '?'})"
-        for c in found.culprits
-    )
+    names = ", ".join(map(_name, found.culprits))
     headline = f"{found.kind}: {names or 'nobody is named'}, confidence {found.confidence:.2f}"
     say(headline, "bold red" if found.culprits else "bold")
     for line in found.evidence:

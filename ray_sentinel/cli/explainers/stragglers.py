@@ -23,6 +23,7 @@ from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stragglers import explain
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.straggler import StragglerFacts
 
 HELP = "find slow ranks in PyTorch flight-recorder dumps"
@@ -82,10 +83,9 @@ def as_dict(facts: StragglerFacts) -> dict[str, Any]:
 
 def _print(facts: StragglerFacts) -> None:
     say = text_printer()
-    ranks = ", ".join(map(str, facts.ranks))
-    who = f"rank {ranks}" if ranks else "nobody is named"
+    who = name_ranks(facts.ranks) if facts.ranks else "nobody is named"
     headline = f"{facts.kind}: {who}, confidence {facts.confidence:.2f}"
-    say(headline, "bold red" if ranks else "bold")
+    say(headline, "bold red" if facts.ranks else "bold")
     for text in facts.evidence:
         say(f"  {text}")
     for busy in facts.busy[:16]:

@@ -76,17 +76,19 @@ def _describe_indistinct(job: JobView, facts: Sequence[StackFact]) -> tuple[Faul
     if job.joins():
         return "startup-stuck", f"{job.job} does not start: {_not_joined(job)}"
     waiting = sum(bool(fact.waits_for_others) for fact in facts)
+    seen = f"{waiting} of {len(job.live)} ranks wait in collectives"
+    if not facts:
+        seen = "there is no stack of any rank"
     if gone := sorted(
         {view.rank.id.rank for key, view in job.ranks.items() if key in job.departed}
     ):
         return "unknown", (
-            f"{job.job} hangs: {waiting} of {len(job.live)} ranks wait in collectives, and "
-            f"{name_ranks(gone)} left with nodes that were taken away as announced"
+            f"{job.job} hangs: {seen}, and {name_ranks(gone)} left with nodes that were taken away "
+            "as announced"
         )
-    return "unknown", (
-        f"{job.job} hangs: {waiting} of {len(job.live)} ranks wait in collectives and nothing "
-        "tells them apart (device or network)"
-    )
+    if not facts:
+        return "unknown", f"{job.job} hangs: {seen}, and nothing else tells them apart"
+    return "unknown", (f"{job.job} hangs: {seen} and nothing tells them apart (device or network)")
 
 
 def _not_joined(job: JobView) -> str:

@@ -73,7 +73,10 @@ def read(data: bytes, name: str = "") -> list[Poll]:
 
     Raises InputError without the file's name if there is none.
     """
-    text = data[:MOST_BYTES].decode("utf-8", "replace")
+    data = data[:MOST_BYTES]
+    if data and not data.strip(b"\0"):
+        raise InputError("holds only zero bytes: its machine may have crashed")
+    text = data.decode("utf-8", "replace")
     if "\x00" in text:
         text = _wide(data) or text.replace("\x00", " ")
     found, dead = _json(text, name)

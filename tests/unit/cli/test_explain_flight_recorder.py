@@ -53,6 +53,12 @@ def test_people_are_told_the_same(hang: Path, capsys: pytest.CaptureFixture[str]
     assert "The others wait:" in out
 
 
+def test_one_dump_is_not_called_dumps(hang: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = min(path for path in hang.iterdir() if path.name != "culprit")
+    _, out = run(capsys, str(one))
+    assert "1 dump read" in out
+
+
 def test_nothing_pending_is_exit_code_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     style = FORMATS["2.10 json"]
     for rank, data in write(simulate("dp8", "outside", 0).machine, style).items():

@@ -177,7 +177,9 @@ def test_nothing_to_explain_is_wrong_usage(
     assert "nothing in it can be explained" in said
     assert "picture.png: not recognised" in said
     assert main(["explain", str(tmp_path / "picture.png")]) == 2
-    assert "is a file" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "is a file" in said
+    assert "KIND is one of flight-recorder, nccl-ras, stacks, stragglers;" in said
     assert main(["explain", "flight-recoder"]) == 2
     assert "which are flight-recorder, folder, nccl-ras" in capsys.readouterr().err
 
@@ -189,6 +191,22 @@ def test_logs_of_a_job_that_is_well_find_nothing(
     (tmp_path / "train.log").write_text("\n".join([*lines, "Training completed.", ""]))
     code, found = explained(capsys, str(tmp_path))
     assert (code, found["culprits"], found["witnesses"][0]["source"]) == (0, [], "logs")
+
+
+def test_an_answer_is_one_sentence_in_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.log").write_text("hello\n")
+    assert main(["explain", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "unknown-death: The logs end before any step was seen without giving a reason, "
+        "confidence 0.40"
+    )
+
+
+def test_polls_without_stacks_count_no_rank_that_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(FIXTURES / "nccl_ras")])
+    assert "there is no stack of any rank, and nothing else" in capsys.readouterr().out
 
 
 # The live engine and the folder are one judge.

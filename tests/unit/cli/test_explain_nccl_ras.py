@@ -20,6 +20,15 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     return code, said.out, said.err
 
 
+def test_a_file_of_zero_bytes_is_not_said_to_be_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "poll.txt").write_bytes(bytes(1 << 20))
+    code, _, err = run(capsys, str(tmp_path))
+    assert code == 2
+    assert "poll.txt: holds only zero bytes" in err
+
+
 @pytest.fixture
 def job() -> Job:
     made = Job(1, 2, 4)

@@ -97,6 +97,20 @@ def test_an_id_is_looked_for_in_the_log_dir(
     assert "known: 0001" in capsys.readouterr().err
 
 
+def test_what_is_neither_a_folder_nor_an_id_is_named_and_not_only_the_log_dir(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_SENTINEL_LOG_DIR", str(tmp_path / "logs"))
+    assert main(["incidents", "replay", "copy"]) == 2
+    said = capsys.readouterr().err
+    assert "copy: there is no such folder, and no log_dir" in said
+    assert str(tmp_path / "logs") in said
+    (tmp_path / "copy").touch()
+    assert main(["incidents", "replay", "copy"]) == 2
+    assert "copy: is a file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -17,6 +17,7 @@ import pytest
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.salvage import reason
 from ray_sentinel.logs.triage import triage_path
 from tests.support.parts import require_module
 
@@ -50,6 +51,28 @@ def test_compressed_and_rotated(
     answer = triage_path(tmp_path, catalogue, now=0.0)
     assert (answer.kind, answer.culprits[0].rank) == ("oom-gpu", 3)
     assert answer.evidence[0].line == 603
+
+
+@pytest.mark.parametrize("hole", [False, True], ids=["written", "hole"])
+def test_a_file_of_zero_bytes_is_no_log(hole: bool, tmp_path: Path, catalogue: Catalogue) -> None:
+    """Such as a machine leaves that crashed before it had written what it had promised."""
+    file = tmp_path / "train.log"
+    with file.open("wb") as opened:
+        if hole:
+            opened.truncate(1 << 40)  # reading it would take hours
+        else:
+            opened.write(bytes(1 << 20))
+    with pytest.raises(InputError, match=r"train\.log: holds only zero bytes"):
+        triage_path(tmp_path, catalogue, now=0.0)
+    (tmp_path / "other.log").write_text(STEPS)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert any("zero bytes" in problem for problem in answer.problems)
+
+
+def test_why_a_file_cannot_be_read_is_said_without_its_name() -> None:
+    assert reason(PermissionError(13, "Permission denied", "/job/train.log")) == "Permission denied"
+    assert reason(OSError("it unpacks to more than 5 MB")) == "it unpacks to more than 5 MB"
+    assert reason(EOFError()) == "EOFError"
 
 
 def test_a_cut_archive_is_used_as_far_as_it_goes(tmp_path: Path, catalogue: Catalogue) -> None:
