@@ -114,7 +114,7 @@ class LineWriter:
                 if not lines and self._closed and (not dropped or self._error):
                     return
             self._busy_since = time.monotonic()
-            self._hand_on(lines, dropped)
+            self._write_lines(lines, dropped)
             self._busy_since = None
             with self._change:
                 # What is being written counts until it is.
@@ -136,7 +136,7 @@ class LineWriter:
             room -= len(lines[-1][1])
         return lines
 
-    def _hand_on(self, lines: list[tuple[str, bytes]], dropped: int) -> None:
+    def _write_lines(self, lines: list[tuple[str, bytes]], dropped: int) -> None:
         # If nothing else waits to be written, the loss is noted where it happened, or where the
         # last lines went.
         silent = dict.fromkeys(self._refused or self._last)

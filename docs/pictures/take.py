@@ -241,7 +241,7 @@ def diagnosis_of_hang() -> Diagnosis:
         analysis="hang",
         outcome="found",
         cause="stopped",
-        root_cause="node-1 GPU 1 draws idle power since 07:59:50; the 7 others poll",
+        root_cause="node-1 GPU 1 has drawn idle power since 07:59:50; the 7 others wait busily",
         confidence=0.8,
         culprits=(CauseLocation(host="node-1", gpu="1", reason="idle"),),
         plots=plots,

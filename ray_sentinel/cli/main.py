@@ -38,7 +38,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ray-sentinel {__version__}")
     subparsers = parser.add_subparsers(
-        dest="command", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+        dest="command", metavar="COMMAND", parser_class=argparse.ArgumentParser
     )
     for name, module_name in command_modules().items():
         if only is None or name == only:
@@ -69,7 +69,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         from ray_sentinel.cli.commands.explain import spelled_out
 
         arguments = [only, *spelled_out(arguments[1:])]
-    args = build_parser(only).parse_args(arguments)
+    parser = build_parser(only)
+    args, not_known = parser.parse_known_args(arguments)
+    if not_known:
+        where = " ".join(["ray-sentinel", *filter(None, [only])])
+        words = " ".join(not_known)[:80]
+        told = f"unrecognized arguments: {words}: `{where} --help` lists those that there are"
+        return _failed(told, UsageError.exit_code)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return UsageError.exit_code
     as_json = bool(getattr(args, "json", False))
     try:
         if only != "run":  # its words are another program's

@@ -130,7 +130,7 @@ def _channel() -> Channel:
     return Channel(source, sink)
 
 
-def _give_way_to_the_job() -> None:
+def _lower_priority() -> None:
     """Set this process to be killed first if memory runs out, and to yield if the CPUs are busy."""
     os.nice(_NICENESS)
     try:
@@ -277,7 +277,7 @@ def main() -> int:
     for message in _messages(channel.inbox):
         if isinstance(message, Setup):
             if message.live:
-                _give_way_to_the_job()
+                _lower_priority()
             worker = _made(channel, message)
             if worker is None:
                 return 1

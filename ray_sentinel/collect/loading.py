@@ -15,7 +15,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.api import Collector, Context
-from ray_sentinel.collect.neighbours import let_import_from
+from ray_sentinel.collect.neighbours import make_importable
 from ray_sentinel.collect.protocol import COMMON_KEYS, CollectorSource, Setup
 from ray_sentinel.errors import ConfigError, InputError
 
@@ -102,7 +102,7 @@ def _load_file(file: Path, origin: Path) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise InputError(f"{origin}: is not a Python file")
-    let_import_from(os.path.dirname(os.path.abspath(origin)))
+    make_importable(os.path.dirname(os.path.abspath(origin)))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

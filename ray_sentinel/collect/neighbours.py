@@ -20,7 +20,7 @@ MAX_MODULE = 32 << 20
 """Most bytes of a module's source; a longer one is not loaded."""
 
 
-def let_import_from(folder: str) -> None:
+def make_importable(folder: str) -> None:
     """Make modules of ``folder`` (absolute) importable, after all others of the same name."""
     known = [finder for finder in sys.meta_path if isinstance(finder, _Neighbours)]
     if any(finder.folder == folder for finder in known):

@@ -268,7 +268,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                     job.note_oom(snapshot.node.id, int(pid))
         for key, job in list(self.jobs.items()):
             job.mark_gone(snapshot.node.id, homes, at)
-            if job.give_up(snapshot.node.id, homes, guessed, at) and not job.ranks:
+            if job.drop_moved_ranks(snapshot.node.id, homes, guessed, at) and not job.ranks:
                 del self.jobs[key]
         self._join_attempts({name for name, _ in views})
 

@@ -138,7 +138,7 @@ class Engine:
             case SnapshotReceived():
                 self.view.apply(event.snapshot, now)
                 self.failures.run(
-                    "alerts", lambda: self.state.alerts.go_on(self.view, self.failures)
+                    "alerts", lambda: self.state.alerts.continue_round(self.view, self.failures)
                 )
                 # Exits are hard evidence and come at once: do not wait for the next tick.
                 return self._early_tick(now) if event.snapshot.exits else []

@@ -485,7 +485,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
                 view.gone_at = at
                 self._count_anew()
 
-    def give_up(
+    def drop_moved_ranks(
         self,
         node: str,
         homes: Mapping[ProcessId, Collection[tuple[str, int]]],

@@ -259,7 +259,7 @@ class Supervisor:
         if self._machine.under_way:
             self._poll()
 
-    def _do_aside(self, what: str, work: Callable[[], SupervisorEvent | None]) -> None:
+    def _run_in_background(self, what: str, work: Callable[[], SupervisorEvent | None]) -> None:
         self._aside.do(what, self._machine.ledger.attempt, work)
 
     def _answer(self, attempt: int, event: SupervisorEvent) -> None:
@@ -288,7 +288,7 @@ class Supervisor:
             return
         if self._machine.phase in ("running", "capturing"):
             self._poll_running(now)
-        self._see_whether_it_goes(state, now)
+        self._check_unkillable(state, now)
 
     def _poll_running(self, now: float) -> None:
         if self._every("steps", 1.0, now):
@@ -297,9 +297,9 @@ class Supervisor:
             if self._movement.stepped(step, now) and step is not None:
                 self._feed(events.Progressed(time=moment(self._clock), step=step))
         if self._task.checkpoint_dirs and self._every("scan", SCAN_SECONDS, now):
-            self._do_aside("scan", self._scan)
+            self._run_in_background("scan", self._scan)
         if self._parts.watch is not None and self._every("watch", WATCH_SECONDS, now):
-            self._do_aside("watch", self._watch)
+            self._run_in_background("watch", self._watch)
         if self._machine.phase == "running" and (why := self._movement.stagnates(now)):
             self._feed(events.HangSeen(time=moment(self._clock), why=why))
 
@@ -379,7 +379,7 @@ class Supervisor:
             saved = self._checkpoints.saved_at(tuple(self._machine.ledger.left_out))
             return events.Exited(time=moment(self._clock), failure=failure, last_saved=saved)
 
-        self._do_aside("explain", explain)
+        self._run_in_background("explain", explain)
 
     def _end_orphans(self, state: State) -> int:
         """What a killed keeper could not end; the pid of one that did not go, else 0."""
@@ -393,7 +393,7 @@ class Supervisor:
             self._parts.say(f"left behind, and ended: {one.pid} {one.command}")
         return stuck[0].pid if stuck else 0
 
-    def _see_whether_it_goes(self, state: State, now: float) -> None:
+    def _check_unkillable(self, state: State, now: float) -> None:
         most = self._policy.grace + LEFT_GRACE + 2 * KILL_SECONDS
         if self._ending_since is not None and now - self._ending_since > most:
             self._feed(events.Unkillable(time=moment(self._clock), pid=state.child))
@@ -414,14 +414,16 @@ class Supervisor:
                 case actions.EndAttempt():
                     self._end(action.signal)
                 case actions.Clear():
-                    self._do_aside("clear", self._cleared)
+                    self._run_in_background("clear", self._cleared)
                 case actions.Finish():
                     self._finish(action.result)
         if asked:
             self._keep()
 
     def _choose(self, action: actions.Choose) -> None:
-        self._do_aside("choose", lambda: self._checkpoints.offer(action, self._machine.ledger))
+        self._run_in_background(
+            "choose", lambda: self._checkpoints.offer(action, self._machine.ledger)
+        )
 
     def _launch(self, action: actions.Launch) -> None:
         try:
@@ -485,7 +487,7 @@ class Supervisor:
                 self._parts.say(f"the evidence is in {bundle}")
             return events.EvidenceSecured(time=moment(self._clock), bundle=bundle)
 
-        self._do_aside("capture", secure)
+        self._run_in_background("capture", secure)
 
     def _end(self, number: int) -> None:
         if self._ending_since is None:

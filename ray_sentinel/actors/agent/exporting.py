@@ -113,12 +113,12 @@ class Exporting:
         families = tuple(families)
         for exporter in self.exporters:
             if id(exporter) not in self._hands:
-                step = partial(self._hand_on, exporter)
+                step = partial(self._export, exporter)
                 name = f"ray-sentinel-export-{exporter.name}"
                 self._hands[id(exporter)] = Newest(step, name=name)
             self._hands[id(exporter)].offer(families)
 
-    def _hand_on(self, exporter: Exporter, families: tuple[Family, ...]) -> None:
+    def _export(self, exporter: Exporter, families: tuple[Family, ...]) -> None:
         try:
             exporter.publish(families)
         except Exception as error:  # plugin code: the other exporters and the watch go on

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ray_sentinel.config import CaptureConfig as Settings
 from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.incidents.case import Case
-from ray_sentinel.engine.verdicts.exits import has_own_words, is_abnormal, was_overrun
+from ray_sentinel.engine.verdicts.exits import has_exception, is_abnormal, was_overrun
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Writer
 
@@ -49,7 +49,7 @@ def recorders(case: Case, now: float) -> list[AnyAction]:
     ranks = tuple(
         view.rank
         for view in case.job.ranks.values()
-        if view.attached and (view.alive or (view.exit and has_own_words(view.exit)))
+        if view.attached and (view.alive or (view.exit and has_exception(view.exit)))
     )
     if not ranks:
         return []

@@ -93,7 +93,7 @@ class AlertBook(msgspec.Struct, dict=True):
         while few and self.round is not None:
             self._step(view, failures, AT_ONCE)
 
-    def go_on(self, view: ClusterView, failures: Failures) -> None:
+    def continue_round(self, view: ClusterView, failures: Failures) -> None:
         """With a report: evaluate a part of the current round, if there is one."""
         if self.round is not None:
             self._step(view, failures, NODES_A_REPORT)

@@ -97,7 +97,7 @@ def violence(exit_: Exit) -> int:
     return 1
 
 
-def has_own_words(exit_: Exit) -> bool:
+def has_exception(exit_: Exit) -> bool:
     """Whether an exception ended it, and is known."""
     return exit_.last_words is not None and exit_.last_words.kind == "exception"
 

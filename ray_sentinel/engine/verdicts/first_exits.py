@@ -11,8 +11,8 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.exits import (
     ASKED_TO_END,
     KILLED,
+    has_exception,
     has_final_words,
-    has_own_words,
     is_cause,
     is_echo,
     is_unclear,
@@ -95,7 +95,7 @@ def _announced(node: NodeState | None, at: float) -> bool:
 
 def _of_its_own(exit_: Exit) -> bool:
     """Whether the rank or the kernel gives a reason other than the end of another rank."""
-    return exit_.oom_killed or (has_own_words(exit_) and is_cause(exit_))
+    return exit_.oom_killed or (has_exception(exit_) and is_cause(exit_))
 
 
 Ends = list[tuple[float, Exit]]

@@ -202,7 +202,7 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
         return answer(case, echo, "failed", cause, confidence=0.5)
     if quiet is not None:
         return answer(case, "hang", "unknown", None, confidence=0.6, quiet=True)
-    return _without_a_word(case)
+    return _unexplained_end(case)
 
 
 def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
@@ -219,7 +219,7 @@ def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
     return answer(case, kind, "stopped", cause, confidence=0.85)
 
 
-def _without_a_word(case: LogAnalysis) -> Triage:
+def _unexplained_end(case: LogAnalysis) -> Triage:
     """The answer if no line reports a failure, and nothing stood still."""
     slow = slowdown(case.training.steps)
     if slow is not None:

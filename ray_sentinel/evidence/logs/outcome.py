@@ -77,7 +77,7 @@ def find_ending(
     """Find a line that says that training ended normally, and that no later step contradicts."""
     markers = [h for f in files for h in f.hits if h.signature.kind == "completed"]
     for marker in sorted(markers, key=lambda h: (h.time or 0.0, h.offset), reverse=True):
-        if not _goes_on(marker, files, training):
+        if not _training_follows(marker, files, training):
             return Ending(completed=True, marker=marker)
     last = _last_of_all(files, training)
     if last is not None:
@@ -128,7 +128,7 @@ def _is_last(step: ReportedStep, files: Sequence[FileFacts]) -> bool:
     return any(total > 1 and step.step in (total - 1, total) for total in planned)
 
 
-def _goes_on(marker: Hit, files: Sequence[FileFacts], training: TrainingTimeline) -> bool:
+def _training_follows(marker: Hit, files: Sequence[FileFacts], training: TrainingTimeline) -> bool:
     """Training steps or a new start follow the marker."""
     facts = files[marker.file]
     steps = {s.step.step for s in facts.steps if s.offset > marker.offset and not s.step.left}

@@ -42,7 +42,7 @@ ONE_ERROR = re.compile(r"reported (.+)")
 TIMEOUTS = re.compile(r"Encountered (\d+) communication timeout")
 
 
-def said_of_one(what: str) -> int | str | None:
+def rank_value(what: str) -> int | str | None:
     """What the line of a single rank says about it; None if it only lists the rank."""
     if (found := ONE_COUNT.search(what)) is not None:
         return int(found[1])

@@ -179,7 +179,7 @@ class RasTextReader:
     def _rank(self, found: re.Match[str]) -> None:
         if self.draft is None:
             return
-        value = phrases.said_of_one(found["what"])
+        value = phrases.rank_value(found["what"])
         if value is not None and self.draft.subject:
             self._group(1, value)
         if self.group is None:

@@ -49,7 +49,7 @@ class Names:
     def of_member(self, communicator: Communicator, member: Member) -> int | None:
         """The world rank of a member; None if it is unknown."""
         if self._known:
-            return self._given(member.host, member.pid)
+            return self._known_rank(member.host, member.pid)
         if communicator.key in self._by_key:
             return member.rank
         return self._places.get(member.place) if member.place is not None else None
@@ -57,7 +57,7 @@ class Names:
     def of_process(self, process: RasProcess) -> list[int]:
         """The world ranks of a process, one for each of its GPUs."""
         if self._known:
-            rank = self._given(process.host, process.pid)
+            rank = self._known_rank(process.host, process.pid)
             return [] if rank is None else [rank]
         return sorted(
             rank
@@ -66,7 +66,7 @@ class Names:
             and (gpu in process.gpus or gpu < 0 or not process.gpus)
         )
 
-    def _given(self, host: str, pid: int | None) -> int | None:
+    def _known_rank(self, host: str, pid: int | None) -> int | None:
         if pid is None:
             return None
         exact = self._known.get((host, pid))

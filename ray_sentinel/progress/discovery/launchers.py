@@ -103,7 +103,7 @@ def _program(arguments: Sequence[str]) -> tuple[str, str]:
     return "", ""
 
 
-def gave_out(above: EnvironRank, below: EnvironRank) -> bool:
+def is_launcher_of(above: EnvironRank, below: EnvironRank) -> bool:
     """Whether a process with the variables ``above`` is a launcher, judged by a descendant that has
     ``below``.
 

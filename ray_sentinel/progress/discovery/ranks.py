@@ -24,8 +24,8 @@ from ray_sentinel.progress.discovery.environment import (
     rank_from,
 )
 from ray_sentinel.progress.discovery.launchers import (
-    gave_out,
     is_launcher,
+    is_launcher_of,
     is_rays,
     up_to_a_launcher,
 )
@@ -212,7 +212,7 @@ def _launchers(candidates: Mapping[Key, _Candidate], table: Mapping[int, Process
             if above is None:
                 continue
             again = key not in near and above.group == below.group
-            if gave_out(above.rank, below.rank) or (again and above.rank.local_rank is None):
+            if is_launcher_of(above.rank, below.rank) or (again and above.rank.local_rank is None):
                 found.add(key)
     return found
 

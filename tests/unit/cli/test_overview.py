@@ -52,6 +52,25 @@ def test_a_mistyped_command_is_guessed(
     assert f"did you mean {meant}?" in told.err
 
 
+def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "watch a job:" in told.err
+
+
+@pytest.mark.parametrize(
+    ("line", "help_of"),
+    [(["--hepl"], "ray-sentinel"), (["status", "--jsn"], "ray-sentinel status")],
+)
+def test_a_mistyped_option_is_named_with_the_help_that_lists_all(
+    line: list[str], help_of: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    said = capsys.readouterr().err
+    assert f"unrecognized arguments: {line[-1]}: `{help_of} --help`" in said
+
+
 @pytest.mark.parametrize("typed", ["xyzzy", HOSTILE, "", "a" * 100_000])
 def test_what_is_like_no_command_is_only_refused(
     typed: str, capsys: pytest.CaptureFixture[str]

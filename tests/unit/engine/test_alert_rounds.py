@@ -181,10 +181,10 @@ def test_a_job_that_ended_since_its_gpus_were_read_is_not_judged() -> None:
     engine = job.engine
     alerts = engine.state.alerts
     while alerts.round is not None:
-        alerts.go_on(engine.view, engine.failures)
+        alerts.continue_round(engine.view, engine.failures)
     alerts.evaluate(engine.view, job.now + LOOK_EVERY, engine.failures)
     while (under_way := alerts.round) is not None and (under_way.jobs is None or under_way.nodes):
-        alerts.go_on(engine.view, engine.failures)
+        alerts.continue_round(engine.view, engine.failures)
     assert alerts.round is not None
     assert not job.alerts
     assert alerts.round.seen["gpu.idle"]
@@ -197,7 +197,7 @@ def test_a_job_that_ended_since_its_gpus_were_read_is_not_judged() -> None:
     (view,) = engine.view.jobs.values()
     assert not view.live
     while alerts.round is not None:
-        alerts.go_on(engine.view, engine.failures)
+        alerts.continue_round(engine.view, engine.failures)
     assert not engine.failures.told
     assert [alert.rule for alert in engine.alerts()] == []
 
@@ -217,6 +217,6 @@ def test_as_many_jobs_as_nodes_are_looked_at_once_each(monkeypatch: pytest.Monke
             engine.handle(hot(number, second, job=f"job{number}"))
     engine.handle(Tick(time=START + second))
     while engine.state.alerts.round is not None:
-        engine.state.alerts.go_on(engine.view, engine.failures)
+        engine.state.alerts.continue_round(engine.view, engine.failures)
     assert len(looks) <= NODES * NODES_A_REPORT
     assert {node for _, node in looks} == {f"n{number:03}" for number in range(NODES)}

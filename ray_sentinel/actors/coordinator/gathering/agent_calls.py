@@ -70,7 +70,7 @@ class Agents:
         ]
         if late_answer is not None:
             for ref in late:
-                ref.future().add_done_callback(partial(_hand_on, late_answer))
+                ref.future().add_done_callback(partial(_deliver_late, late_answer))
         return answers, problems
 
     def ask_about(
@@ -84,7 +84,7 @@ class Agents:
         return self.ask(method, by_node(ranks), seconds, late_answer)
 
 
-def _hand_on(late_answer: Late, answered: Future[bytes]) -> None:
+def _deliver_late(late_answer: Late, answered: Future[bytes]) -> None:
     # An agent that has ended meanwhile was reported as one that did not answer.
     if not answered.cancelled() and answered.exception() is None:
         late_answer(answered.result())

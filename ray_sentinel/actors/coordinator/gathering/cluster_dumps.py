@@ -82,7 +82,9 @@ class ClusterDumps:
         answers, problems = self._ask(nodes, form)
         with self._lock:
             found = self._by_place(nodes, form, answers, problems)
-        telling = {place: dumps for place, dumps in sorted(found.items()) if _tells(dumps)}
+        telling = {
+            place: dumps for place, dumps in sorted(found.items()) if _have_operations(dumps)
+        }
         return telling or dict(sorted(found.items())[:1]), problems
 
     def _ask(
@@ -158,6 +160,6 @@ class ClusterDumps:
             del self.kept[key]
 
 
-def _tells(dumps: Mapping[int, bytes]) -> bool:
+def _have_operations(dumps: Mapping[int, bytes]) -> bool:
     """Whether any of these dumps holds an operation. Recorders without any are all alike."""
     return bool(library(dict(enumerate(dict.fromkeys(dumps.values())))))

@@ -67,7 +67,7 @@ def stuck_start(
     first, file = min(marks, key=lambda mark: mark[0].time or 0.0)
     begun = first.time or 0.0
     limit = max(_LEAST, _TIMES * _usual(catalogue, phase.phase))
-    if end - begun <= limit or not _goes_on(files, begun, phase.time):
+    if end - begun <= limit or not _lines_follow(files, begun, phase.time):
         return None
     if end - _last_growth([seen for seen, _ in marks]) <= limit:
         return None
@@ -79,7 +79,7 @@ def _usual(catalogue: Catalogue, phase: str) -> float:
     return max((mark.usual_seconds or 0.0 for mark in marks), default=0.0)
 
 
-def _goes_on(files: Sequence[FileFacts], begun: float, marked: float) -> bool:
+def _lines_follow(files: Sequence[FileFacts], begun: float, marked: float) -> bool:
     """Lines came long after the phase began: its own marks again, or others."""
     times = sorted(when for facts in of_the_job(files) for when in facts.last_times)
     later = [when for when in times if when - marked > _GOES_ON]
