@@ -13,6 +13,7 @@ from ray_sentinel.engine.last_hour.pulse import Pulse
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.verdicts.exits import SIGKILL
+from ray_sentinel.evidence.minority import half
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
@@ -368,7 +369,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def seen_phase(self) -> str:
         """A start-up phase that nobody declared, but that most ranks' stacks show."""
         looks = self._fresh_looks()
-        if 2 * len(looks) <= len(self.live) or self.declares_phases():
+        if len(looks) <= half(len(self.live)) or self.declares_phases():
             return ""
         phase = infer(looks)
         return phase if phase in STARTING else ""
@@ -450,7 +451,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         # A rank that another process has taken over has not left.
         present = self.present
         left = {view.rank.id.rank for view in present if view.left_in_peace}
-        return 2 * len(left) > len({view.rank.id.rank for view in present})
+        return len(left) > half(len({view.rank.id.rank for view in present}))
 
     def short_timeout(self, least: float) -> float:
         """A shorter ``timeout`` (s) for evidence that is hard but may be momentary."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.evidence.minority import usual
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 
@@ -142,11 +142,7 @@ _KEPT = range(MOST_KEPT)
 
 def infer(facts: Iterable[StackFact]) -> str:
     """The start-up phase that more than half of the ranks' stacks show; "" if there is none."""
-    seen = [phase_of(fact) for fact in facts]
-    if not seen:
-        return ""
-    (phase, count), *_ = Counter(seen).most_common(1)
-    return phase if 2 * count > len(seen) else ""
+    return usual(map(phase_of, facts)) or ""
 
 
 def phase_of(fact: StackFact) -> str:

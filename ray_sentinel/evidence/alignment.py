@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ray_sentinel.evidence.minority import most_odd, usual
+from ray_sentinel.evidence.minority import half, most_odd, usual
 
 Process = TypeVar("Process")
 Key = TypeVar("Key", bound=Hashable)
@@ -368,7 +368,7 @@ def after_same_calls(
     like = [r for r in voters if sequence(r).get(at) and sequence(r).before(at) == mine]
     votes = {rank: sequence(rank).call(at) for rank in like}
     odd = unlike_equals(calls.values(), lambda _: votes, _LEAST_USUAL)
-    if len(set(votes.values())) > 1 or len(odd) * 2 > len(calls):
+    if len(set(votes.values())) > 1 or len(odd) > half(len(calls)):
         return []
     asked = [sequence(rank) for rank in like]
     wrong = (calls[one.process] for one in odd)

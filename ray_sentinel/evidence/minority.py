@@ -20,7 +20,8 @@ def excepted(classes: Iterable[int], size: int, most: int) -> bool:
     ``most`` together, and no class of alike ones, of which ``classes`` has the sizes, is half of
     them."""
     counts = tuple(classes)
-    return sum(counts) <= most and all(fewer_than_half(count, size) for count in counts)
+    few = (count <= under_half(size) or (count, size) == (1, 2) for count in counts)
+    return sum(counts) <= most and all(few)
 
 
 def most_odd(size: int) -> int:
@@ -28,14 +29,19 @@ def most_odd(size: int) -> int:
     return max(1, size // 4)
 
 
-def at_most_a_third(count: int, size: int) -> bool:
-    """Whether ``count`` out of ``size`` are few enough to be the exception."""
-    return 3 * count <= size
+def third(size: int) -> int:
+    """The largest number of ``size`` equals that is no more than a third of them."""
+    return size // 3
 
 
-def fewer_than_half(count: int, size: int) -> bool:
-    """Whether ``count`` are fewer than half of ``size`` equals; one of two counts too."""
-    return 2 * count < size or (count, size) == (1, 2)
+def half(size: int) -> int:
+    """The largest number of ``size`` equals that is no more than half of them."""
+    return size // 2
+
+
+def under_half(size: int) -> int:
+    """The largest number of ``size`` equals that is less than half of them."""
+    return (size - 1) // 2
 
 
 def usual(votes: Iterable[Vote]) -> Vote | None:
@@ -46,6 +52,6 @@ def usual(votes: Iterable[Vote]) -> Vote | None:
     """
     counted = Counter(votes)
     for value, count in counted.most_common(1):
-        if 2 * count > counted.total():
+        if count > half(counted.total()):
             return value
     return None

@@ -16,7 +16,7 @@ import msgspec
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.alignment import odd_ones
-from ray_sentinel.evidence.minority import excepted, most_odd
+from ray_sentinel.evidence.minority import excepted, half, most_odd
 from ray_sentinel.evidence.nccl_ras.load import in_order, read, watchdog_note
 from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
@@ -205,14 +205,14 @@ class _RasVerdict:
     def _few(self, fault: FactKind, ranks: Sequence[RasRank]) -> bool:
         """Whether they are at most half of the job, and fewer than half of each communicator."""
         gone, total = self._waits.gone.get(fault, 0), self._waits.total
-        if total // 2 < gone < total:  # if these are all that we know of, others may well live
+        if half(total) < gone < total:  # if these are all that we know of, others may well live
             self.lines.append(
                 f"{gone} of {total} processes at once: the one that answered may be cut off itself"
             )
             return False
         seen = [rank.size for rank in ranks if rank.size]
-        counted = fault == "collective-mismatch"
-        if all(excepted([len(seen)], n, most_odd(n) if counted else n // 2) for n in set(seen)):
+        most = most_odd if fault == "collective-mismatch" else half
+        if all(excepted([len(seen)], size, most(size)) for size in set(seen)):
             return True
         self.lines.append("no few ranks stand out")
         return False

@@ -17,7 +17,7 @@ from ray_sentinel.evidence.flight_recorder.wait_age import too_young
 from ray_sentinel.evidence.flight_recorder.wait_report import report_waits
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
-from ray_sentinel.evidence.minority import most_odd
+from ray_sentinel.evidence.minority import half, most_odd
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind
 from ray_sentinel.waitgraph.recorder_culprits import Findings, Reasoning
 
@@ -166,7 +166,7 @@ def _conclude(
         return _acquit_the_standing(world, findings), remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]
     size = len(world.dumps)
-    if len(standing) > max(_FEW, most_odd(size)) or 2 * len(standing) > size:
+    if len(standing) > min(half(size), max(_FEW, most_odd(size))):
         remarks.append(
             f"{some_ranks(standing)}: waited for, and waiting for nobody; so many at once are "
             "seldom stuck: they may wait for something outside, or the job was running"

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.evidence.minority import half
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.readers.problems import process_gone
 from ray_sentinel.evidence.stacks.tree import place_of
@@ -225,4 +226,4 @@ def _goes_on(inside: Iterable[Stand]) -> bool:
     if not known:
         return any(stand.moved for stand in inside)
     moved = sum(len(stand.ranks) for stand in known if stand.moved)
-    return 2 * moved > sum(len(stand.ranks) for stand in known)
+    return moved > half(sum(len(stand.ranks) for stand in known))

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ray_sentinel.evidence.minority import excepted
-from ray_sentinel.evidence.sentences import counted, has_not_come, wait
+from ray_sentinel.evidence.minority import excepted, half, third, under_half
 from ray_sentinel.evidence.stacks.classify import is_collective_kernel
 from ray_sentinel.evidence.stacks.compare import (
     PYTHON_ONLY,
@@ -53,27 +52,27 @@ class _Weight(NamedTuple):
 
 WEIGHTS: Mapping[str, _Weight] = {
     # What is seen of a rank alone shows that it cannot go on.
-    "rank-stopped": _Weight(lambda size: size // 2, 0.9, 0.9, "rank-stopped"),
-    "gil-held": _Weight(lambda size: size // 2, 0.7, 0.85, "gil-held"),
-    "kernel-blocked": _Weight(lambda size: size // 2, 0.7, 0.85, "kernel-blocked"),
+    "rank-stopped": _Weight(half, 0.9, 0.9, "rank-stopped"),
+    "gil-held": _Weight(half, 0.7, 0.85, "gil-held"),
+    "kernel-blocked": _Weight(half, 0.7, 0.85, "kernel-blocked"),
     # Some are seen waiting, and others are in known code elsewhere, or in code that no table knows.
-    "elsewhere": _Weight(lambda size: size // 2, 0.75, 0.85),
-    "unknown code": _Weight(lambda size: size // 2, 0.6, 0.7),
+    "elsewhere": _Weight(half, 0.75, 0.85),
+    "unknown code": _Weight(half, 0.6, 0.7),
     # Nobody is seen waiting, but some may be, and the others are known to be elsewhere.
-    "may wait": _Weight(lambda size: size // 2, 0.5, 0.6),
+    "may wait": _Weight(half, 0.5, 0.6),
     # The devices of most wait in a collective; those of others run something else, or nothing.
-    "device": _Weight(lambda size: (size - 1) // 2, 0.65, 0.65, "device-stuck"),
-    "idle device": _Weight(lambda size: (size - 1) // 2, 0.5, 0.5, "device-stuck"),
+    "device": _Weight(under_half, 0.65, 0.65, "device-stuck"),
+    "idle device": _Weight(under_half, 0.5, 0.5, "device-stuck"),
     # Most stand where a collective may be hidden, and a few wait in another one.
-    "hidden": _Weight(lambda size: size // 3, 0.5, 0.5, "collective-mismatch"),
+    "hidden": _Weight(third, 0.5, 0.5, "collective-mismatch"),
     # Some are seen waiting, and others only may be.
-    "may not wait": _Weight(lambda size: (size - 1) // 2, 0.5, 0.6),
+    "may not wait": _Weight(under_half, 0.5, 0.6),
     # All are seen waiting, but one has left a loop, or is in a collective of its own.
     "past the loop": _Weight(lambda size: 1, 0.5, 0.6, "collective-mismatch"),
     "another call": _Weight(lambda size: 1, 0.6, 0.7, "collective-mismatch"),
     "another place": _Weight(lambda size: 1, 0.5, 0.6, "collective-mismatch"),
     # Most are at one place, whatever that is.
-    "crowd": _Weight(lambda size: size // 3, 0.45, 0.55),
+    "crowd": _Weight(third, 0.45, 0.55),
 }
 _OUTNUMBERED, _MOVING = 0.15, 0.1
 """What is taken off the confidence if those elsewhere are more than half of those seen waiting, and
@@ -263,11 +262,10 @@ class _StacksVerdict:
         confidence = weight.twice if all(stand.still for stand in seen) else weight.once
         if supposed.weight in ("elsewhere", "unknown code"):
             several = sum(len(stand.ranks) for stand in found if not stand.gone)
-            confidence -= _OUTNUMBERED * (2 * several > _count(self._waits)) + _MOVING * moving
-        stands = {fact.process: stand for stand in found for fact in stand.ranks}
-        culprits = tuple(fact for fact in self._ranks if fact.process in stands)
-        each = tuple(weight.kind or stands[fact.process].kind for fact in culprits)
-        told = {stand.node: _told(stand, supposed, held[stand.node]) for stand in found}
+            confidence -= _OUTNUMBERED * (several > half(_count(self._waits))) + _MOVING * moving
+        kinds = {fact.process: weight.kind or s.kind for s in found for fact in s.ranks}
+        culprits = tuple(fact for fact in self._ranks if fact.process in kinds)
+        each = tuple(kinds[fact.process] for fact in culprits)
         rest = [stand for stand in away if stand.node not in held and not proof]
         also = f"{_who(*rest)}: elsewhere too, but moved between the looks: not stuck"
         return StacksJudgement(
@@ -325,7 +323,7 @@ class _StacksVerdict:
         """Some wait, but not for those elsewhere, as far as can be told."""
         apart, told = self._apart, _labels(self._apart)
         kind: FaultKind = "unknown"
-        if 2 * _count(apart) > len(self._ranks) - _count(self._unread):
+        if _count(apart) > half(len(self._ranks) - _count(self._unread)):
             reason = f"but most do not: {told}; who is waited for cannot be told"
         elif any(stand.moved for stand in self._waits):
             kind = "slow" if all(stand.moved for stand in apart) else "unknown"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Proof, Rule, of_ranks, thresholds
+from ray_sentinel.evidence.minority import half
 from ray_sentinel.model.incident import Finding
 
 PROOF = Proof(rule="rank.blocked", kind="kernel-blocked", what="is blocked in the kernel (state D)")
@@ -31,7 +32,7 @@ class RankBlocked(Rule):
             if not blocked or job.silence(now) < job.short_timeout(self.thresholds.silence_seconds):
                 continue
             # If most of them are blocked, a file system has gone: that is no rank's fault.
-            if job.protected_phase(now) or 2 * len(blocked) > max(2, len(job.live)):
+            if job.protected_phase(now) or len(blocked) > half(max(2, len(job.live))):
                 continue
             told = [
                 (

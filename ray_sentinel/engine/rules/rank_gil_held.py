@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Proof, Rule, of_ranks, thresholds
+from ray_sentinel.evidence.minority import half
 from ray_sentinel.model.incident import Finding
 
 PROOF = Proof(
@@ -27,7 +28,7 @@ class RankGilHeld(Rule):
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
             holders = [rank for rank in job.held if rank.held("gil-held", now)]
-            if not holders or len(holders) > len(job.live) // 2 or job.protected_phase(now):
+            if not holders or len(holders) > half(len(job.live)) or job.protected_phase(now):
                 continue
             silence = job.silence(now)
             if silence < job.short_timeout(self.thresholds.silence_seconds):

@@ -8,6 +8,7 @@ from ray_sentinel.engine.activities import LONG_ACTIVITIES
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Proof, Rule, Thresholds, of_ranks
+from ray_sentinel.evidence.minority import half
 from ray_sentinel.model.incident import Finding
 from ray_sentinel.model.stacks import StackFact
 
@@ -43,7 +44,7 @@ class RankGilSeen(Rule):
                 continue
             moved = job.moved_at()
             holders = [rank for rank in job.live if self._holds(rank, moved, now)]
-            if holders and len(holders) <= len(job.live) // 2:
+            if 0 < len(holders) <= half(len(job.live)):
                 yield of_ranks(PROOF, job, [(rank, _seen(rank, moved)) for rank in holders])
 
     def _holds(self, rank: RankView, moved: float, now: float) -> bool:

@@ -20,7 +20,7 @@ from ray_sentinel.engine.verdicts.exits import (
     violence,
     was_overrun,
 )
-from ray_sentinel.evidence.minority import at_most_a_third
+from ray_sentinel.evidence.minority import half, third
 from ray_sentinel.model.progress import Exit
 
 # Exits that a node's announced end explains: Ray drains it, or removed it as requested.
@@ -117,7 +117,7 @@ def ended_alone(job: JobView, exits: Ends, abnormal: Ends) -> Ends:
     """Whether only some of a node's ranks were told to end, and others failed because of it. Ending
     a job or a node is announced to all of its ranks."""
     told = [(at, exit_) for at, exit_ in exits if exit_.signal in ASKED_TO_END]
-    if not told or exits[0] != told[0] or not at_most_a_third(len(told), len(job.ranks)):
+    if not told or exits[0] != told[0] or len(told) > third(len(job.ranks)):
         return []
     (node, *others) = {exit_.rank.node for _, exit_ in told}
     there = sum(view.rank.node == node for view in job.ranks.values())
@@ -169,7 +169,7 @@ def leavers(
         and begin - left_seconds <= _gone_at(job, at, exit_)
         and at <= begin + cross_node_seconds
     ]
-    few = len(found) < len(abnormal) and len(found) <= len(job.ranks) // 2
+    few = len(found) < len(abnormal) and len(found) <= half(len(job.ranks))
     return found if few else []
 
 

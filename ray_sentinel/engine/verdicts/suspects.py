@@ -16,7 +16,7 @@ from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.telemetry.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.verdicts.judgement import EvidenceScores
-from ray_sentinel.evidence.minority import at_most_a_third
+from ray_sentinel.evidence.minority import third
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
 from ray_sentinel.model.identity import ProcessId, RankId
@@ -307,7 +307,7 @@ def _from_steps(case: Case, scores: EvidenceScores) -> None:
         return
     ahead, _ = Counter(steps.values()).most_common(1)[0]
     behind = [p for p, step in steps.items() if step < ahead]
-    if behind and at_most_a_third(len(behind), len(steps)):
+    if 0 < len(behind) <= third(len(steps)):
         for process in behind:
             number = case.job.ranks[process].rank.id.rank
             text = f"rank {number} has finished step {steps[process]}, most others {ahead}"

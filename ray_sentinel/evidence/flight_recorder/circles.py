@@ -27,8 +27,7 @@ from ray_sentinel.evidence.flight_recorder.peer_roles import (
     Role,
 )
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
-from ray_sentinel.evidence.minority import most_odd
-from ray_sentinel.evidence.sentences import called_otherwise
+from ray_sentinel.evidence.minority import half, most_odd
 from ray_sentinel.model.recorder import RecorderKind
 
 _ASKED = {
@@ -75,7 +74,7 @@ class Circles:
             return made
         within = set(ranks)
         odd = [rank for rank in self._contradicting(ranks) if rank in within]
-        if odd and len(odd) * 2 < len(ranks) + 1:
+        if 0 < len(odd) <= half(len(ranks)):
             return CircleJudgement(self._describe_odd(odd), mismatch=True)
         if remark:
             return CircleJudgement(mismatch=True, remark=remark)
@@ -184,7 +183,7 @@ class Circles:
                 at: Call = (group.kind, entry.p2p), entry.seq
                 odd = self._outvoted(made, at, set(group.members), 2)
                 culprits |= {one.process: self._reason(one, made, at) for one in odd}
-        return CircleJudgement(culprits if len(culprits) * 2 <= len(ranks) else {}, mismatch=True)
+        return CircleJudgement(culprits if len(culprits) <= half(len(ranks)) else {}, mismatch=True)
 
     def _outvoted(
         self, made: Mapping[int, Entry], at: Call, leave_out: Collection[int], least: int

@@ -23,7 +23,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.alignment import Called, differing
-from ray_sentinel.evidence.minority import most_odd
+from ray_sentinel.evidence.minority import half, most_odd
 
 _GROUP = re.compile(
     r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?)| \([^\]]*?\))? ?"
@@ -154,7 +154,7 @@ def _judge(
         return []
     for judge in (_not_enqueued, _less_completed, _odd_one_out):
         named = judge(group, ranks)
-        if named and len(named) * 2 <= max(len(ranks), 2):
+        if 0 < len(named) <= half(max(len(ranks), 2)):
             return named
     return _silent(group, ranks, world_size, heard)
 
@@ -220,12 +220,10 @@ def _silent(
     """
     if not world_size or len(ranks) < 2:
         return []
-    if max(ranks) >= world_size or world_size > 2 * len(ranks):
+    if max(ranks) >= world_size or world_size - len(ranks) > most_odd(world_size):
         return []
     silent = sorted(set(range(world_size)) - set(ranks))
     if heard is not None and not set(silent) <= set(heard):
-        return []
-    if len(silent) > most_odd(world_size):
         return []
     reason = f"its watchdog alone said nothing while those of {len(ranks)} others timed out"
     if len(silent) > 1:
