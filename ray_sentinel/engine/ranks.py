@@ -7,6 +7,7 @@ import statistics
 import msgspec
 
 from ray_sentinel.engine.verdicts.exits import is_abnormal
+from ray_sentinel.evidence.movement import last_before
 from ray_sentinel.evidence.stacks import movement
 from ray_sentinel.evidence.stacks.compare import function_of
 from ray_sentinel.model.identity import Rank
@@ -328,7 +329,9 @@ def _never_rests(process: ProcessState, last: ProcessState) -> bool:
 
 
 def _same_function(one: StackFact, other: StackFact) -> bool:
-    """Whether two looks show different lines of one function that was called in the same way."""
+    """Whether two looks show different lines of one function that was called in the same way. One
+    call deeper, which between looks of a case is ``in-place``, is progress of a job that nobody
+    attached."""
     if one.signature == other.signature or one.signature[:-1] != other.signature[:-1]:
         return False
     if not one.signature or not other.signature:
@@ -345,12 +348,10 @@ def is_stuck(view: RankView, moved: float, seconds: float) -> bool:
     looks = [look for look in view.looks if look.at >= moved]
     if view.working or not looks:
         return False
-    edge = looks[-1].at - seconds
-    begun = sum(look.at <= edge for look in looks) - 1
-    if begun < 0:
+    begun = last_before([look.at for look in looks], seconds)
+    if begun is None:
         return False
-    lately = looks[begun:]
-    if movement(lately) == "stuck":
+    if movement(looks[begun:]) == "stuck":
         return True
     known = {look.signature for look in looks[:-2]}
     return view.idle and all(look.signature in known for look in looks[-2:])

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel.evidence.stacks.compare import Movement, movements, woken
+from ray_sentinel.evidence.movement import Movement
+from ray_sentinel.evidence.stacks.compare import movements, woken
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.connections import AwaitedAnswer
 from ray_sentinel.model.identity import ProcessId

@@ -17,6 +17,7 @@ import msgspec
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.alignment import odd_ones
 from ray_sentinel.evidence.minority import excepted, half, most_odd
+from ray_sentinel.evidence.movement import too_young
 from ray_sentinel.evidence.nccl_ras.load import in_order, read, watchdog_note
 from ray_sentinel.evidence.nccl_ras.meshes import communicator_views
 from ray_sentinel.evidence.nccl_ras.poll import Member, Poll
@@ -30,10 +31,10 @@ from ray_sentinel.waitgraph.ras_facts import (
     RasWaits,
     stands,
 )
-from ray_sentinel.waitgraph.solver import GraphRoot, solve, too_young
+from ray_sentinel.waitgraph.solver import GraphRoot, solve
 
-USUAL_LEAD = 1
-"""Collectives that a rank may be behind in a job that moves."""
+CLEAR_LEAD = 2
+"""Collectives that no rank is behind in a job that moves."""
 PROOFS: Mapping[FactKind, tuple[RasKind, float, float]] = {
     "rank-dead": ("rank-dead", 0.95, 0.3),
     "rank-unresponsive": ("rank-unresponsive", 0.85, 0.3),
@@ -119,8 +120,8 @@ Held = tuple[RasOperation, list[Member]]
 def _seen(held: Sequence[Held]) -> tuple[int, bool]:
     """How often it was seen that ranks have not come to operations, and whether all of them were
     seen standing still."""
-    moved = [one.look.moved(member) for one, side in held for member in side]
-    return 1 if None in moved else 2, all(one is False for one in moved)
+    moved = {one.look.movement(member) for one, side in held for member in side}
+    return 1 if "unknown" in moved else 2, moved <= {"stuck"}
 
 
 class _RasVerdict:
@@ -287,7 +288,7 @@ class _RasVerdict:
                 "ranks of several communicators are behind and wait in none; they may wait for "
                 "each other's sends, which RAS does not count"
             )
-        if any(too_young(looks, one.lead, USUAL_LEAD) for one, _ in held):
+        if any(too_young(looks, one.lead, CLEAR_LEAD) for one, _ in held):
             return (
                 "one poll and a lag of one: usual in a job that moves; a second poll some seconds "
                 "later tells"

@@ -278,9 +278,9 @@ class RasWaits:
             if not in_order(counted):
                 self.contradictory.add(key)
             for look, member in odd_ones(counted):
-                if (moved := look.moved(member)) is True:
+                if (moved := look.movement(member)) == "moved":
                     continue
-                node, looks = self._at(look, member), None if moved is None else 2
+                node, looks = self._at(look, member), None if moved == "unknown" else 2
                 kind: FactKind = "collective-mismatch"
                 self.facts.append(Broken(process=node, kind=kind, why=CALLED_ANOTHER, looks=looks))
 
@@ -334,13 +334,13 @@ class RasWaits:
             absent = [look.before(rank) or Member(rank=rank) for rank in look.last.unlisted]
             who = _listed([self.who((look, member)) for member in absent])
             self.lines.append(f"{look.last.name}: the answer says nothing of {who}")
-            moved = [look.moved(member) for member in look.last.members]
-            if True in moved:
+            moved = {look.movement(member) for member in look.last.members}
+            if "moved" in moved:
                 continue
             # All were listed before: a rank that was not yet a member may still be on its way.
             known = all(look.before(rank) is not None for rank in look.last.unlisted)
             stays = look.first is not None and look.first.unlisted == look.last.unlisted
-            looks = 2 if None not in moved and (known or stays) else 1
+            looks = 2 if "unknown" not in moved and (known or stays) else 1
             for node in [self._at(look, member) for member in absent]:
                 self.facts.append(
                     Mute(process=node, kind="rank-unlisted", why=UNLISTED, looks=looks)
@@ -359,8 +359,8 @@ class RasWaits:
             self.lines.append("communicators are being initialized")
 
     def _state_movement(self) -> None:
-        changes = [look.moved(member) for look, member in self._views]
-        self.moved, self.still = changes.count(True), changes.count(False)
+        changes = [look.movement(member) for look, member in self._views]
+        self.moved, self.still = changes.count("moved"), changes.count("stuck")
         if self.moved:
             both = self.moved + self.still
             self.lines.append(f"between the polls {self.moved} of {both} ranks' counts went on")
@@ -434,7 +434,7 @@ class RasWaits:
         on: set[Identity] = set()
         runs_ahead: set[Identity] = set()
         for look, member in self._views if self.operations else ():
-            if look.moved(member):
+            if look.movement(member) == "moved":
                 of_ahead = (look.last.key, member.rank) in ahead
                 (runs_ahead if of_ahead else on).add(identity((look, member)))
         return on - runs_ahead

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.movement import STILL, Movement, settled
 from ray_sentinel.evidence.stacks.frames.names import last_name
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.connections import AwaitedAnswer
@@ -239,8 +239,7 @@ class RayFacts:
         fact = self._stacks.get(node)
         if fact is None or not fact.active:
             return None
-        here = ("stuck",) if at_device(fact) else ("stuck", "in-place")
-        return fact if self._movements.get(node) in here else None
+        return fact if self._movement(node, fact) in STILL else None
 
     def waits_for_device(self, node: WaitNode) -> bool:
         """Whether a process waits for its device."""
@@ -248,12 +247,13 @@ class RayFacts:
         return fact is not None and at_device(fact)
 
     def _has_moved(self, node: WaitNode, fact: StackFact) -> bool:
-        """Whether a process moved between the looks. At a device, another line of one function is
-        another wait, and time on a CPU tells nothing."""
-        how = self._movements.get(node)
-        if at_device(fact):
-            return how in ("moved", "in-place")
-        return how == "moved" or node in self._woken
+        """Whether a process moved between the looks. At a device, time on a CPU tells nothing."""
+        woken = node in self._woken and not at_device(fact)
+        return woken or self._movement(node, fact) == "moved"
+
+    def _movement(self, node: WaitNode, fact: StackFact) -> Movement:
+        """How a process moved. At a device, another line of one function is another wait."""
+        return settled(self._movements.get(node, "unknown"), may_loop=not at_device(fact))
 
     def moves(self, node: WaitNode) -> int | None:
         """See ``UnmetNeeds.moves``."""

@@ -13,7 +13,7 @@ from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
 from ray_sentinel.evidence.flight_recorder.reduced import history, read
 from ray_sentinel.evidence.flight_recorder.signature_mismatch import mismatch_facts, unlike
-from ray_sentinel.evidence.flight_recorder.wait_age import too_young
+from ray_sentinel.evidence.flight_recorder.wait_age import why_too_young
 from ray_sentinel.evidence.flight_recorder.wait_report import report_waits
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
@@ -161,7 +161,7 @@ def _conclude(
         findings.culprits.clear()
         remarks.append("dumps of a version before 2.0 do not show enough of transfers and groups")
         return "cannot-tell", remarks
-    if findings.culprits and (young := too_young(world, waits, written)):
+    if findings.culprits and (young := why_too_young(world, waits, written)):
         remarks.append(young)
         return _acquit_the_standing(world, findings), remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]

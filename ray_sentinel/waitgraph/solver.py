@@ -63,12 +63,6 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
     it."""
 
 
-def too_young(looks: int | None, age: float = 0.0, usual: float = 0.0) -> bool:
-    """Whether what was seen may be over in a moment: it was seen once and is no proof by itself,
-    and it has not lasted for longer than is usual. ``looks`` is as in ``GraphRoot``."""
-    return looks == 1 and age <= usual
-
-
 def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[GraphRoot, ...]:
     """The roots that a process waits for, the cycles, and the processes that cannot go on with what
     was requested of them; those with the most waiters first. ``needed`` are nodes without which

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.evidence.minority import half
-from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.movement import STILL, Movement
 from ray_sentinel.evidence.stacks.readers.problems import process_gone
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.model.identity import ProcessId
@@ -92,7 +92,7 @@ class Stand(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def still(self) -> bool:
         """Whether they were looked at twice and had not moved."""
-        return self.movement in ("stuck", "in-place")
+        return self.movement in STILL
 
     @property
     def moved(self) -> bool:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import msgspec
 
 from ray_sentinel.evidence.minority import excepted, half, third, under_half
+from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.evidence.stacks.classify import is_collective_kernel
 from ray_sentinel.evidence.stacks.compare import (
     PYTHON_ONLY,
-    Movement,
     function_of,
     movements,
 )

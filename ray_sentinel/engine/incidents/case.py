@@ -10,7 +10,8 @@ from ray_sentinel.engine.incidents.milestones import added, of_progress
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.last_lines import with_last_lines
-from ray_sentinel.evidence.stacks import Movement, movement, with_kernels
+from ray_sentinel.evidence.movement import Movement, last_before, settled
+from ray_sentinel.evidence.stacks import movement, with_kernels
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
@@ -262,19 +263,19 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         the CPU: work reads, writes and waits now and then.
         """
         seen, apart = self._last_looks(process)
-        found = movement(seen)
         view = self.job.ranks[process]
-        if found == "in-place" and not view.spinning:
-            return "moved"
+        found = settled(movement(seen), may_loop=view.spinning)
         # Two looks may find a loop that computes and sleeps in the same line.
         if found == "stuck" and view.working:
             return "moved"
         return found if apart or found == "moved" else "unknown"
 
-    def seen_once(self, process: ProcessId) -> bool:
-        """Whether it was readable, but never twice with enough time in between."""
+    def times_seen(self, process: ProcessId) -> int | None:
+        """How often it was seen where it is, looks apart; None if it was never readable."""
         seen, apart = self._last_looks(process)
-        return bool(seen) and not apart
+        if not seen:
+            return None
+        return 2 if apart and not self.moved(process) else 1
 
     def _last_looks(self, process: ProcessId) -> tuple[list[StackFact], bool]:
         """The last readable looks at the process, oldest first, back to the last one that is well
@@ -287,10 +288,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             ),
             key=lambda look: look[0],
         )
-        looks = [fact for _, fact in seen]
-        edge = seen[-1][0] - self.job.hang.confirm_seconds * APART if seen else 0.0
-        before = sum(at <= edge for at, _ in seen)
-        return (looks[before - 1 :], True) if before else (looks, False)
+        before = last_before([at for at, _ in seen], self.job.hang.confirm_seconds * APART)
+        return [fact for _, fact in seen[before or 0 :]], before is not None
 
     def moves_data(self, process: ProcessId, now: float) -> bool:
         """Whether it kept reading or writing after the job had fallen silent, until recently."""

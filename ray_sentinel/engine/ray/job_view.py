@@ -23,6 +23,7 @@ from ray_sentinel.engine.ray.methods import (
     method_of,
 )
 from ray_sentinel.engine.ray.placement import Missing, missing_of
+from ray_sentinel.evidence.movement import STILL, settled, too_young
 from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
@@ -59,21 +60,26 @@ MOST_METHODS = 1000
 """Most methods of one job whose durations are learned."""
 
 
-class SeenRoot(msgspec.Struct, kw_only=True):
-    """What held a job up in the last look, and since which look."""
+class _SameInLooks(msgspec.Struct, kw_only=True):
+    """What several looks at a job showed, from the first of them to the last."""
 
-    root: WaitRoot
-    held_up: bool = False
-    """Whether any process waited for it in one of these looks, or whether it is the driver."""
     first_at: float
     last_at: float
 
     def is_sure(self) -> bool:
         """Whether two looks, sufficiently far apart, showed the same."""
-        return self.last_at - self.first_at >= SAME_SECONDS
+        return not too_young(1, self.last_at - self.first_at, SAME_SECONDS)
 
 
-class StandingMember(msgspec.Struct, kw_only=True):
+class SeenRoot(_SameInLooks, kw_only=True):
+    """What held a job up in the last look."""
+
+    root: WaitRoot
+    held_up: bool = False
+    """Whether any process waited for it in one of these looks, or whether it is the driver."""
+
+
+class StandingMember(_SameInLooks, kw_only=True):
     """A process that stands still where it waits for nobody, or goes round in one place on a
     CPU."""
 
@@ -103,12 +109,6 @@ class StandingMember(msgspec.Struct, kw_only=True):
     asked_at: float = 0.0
     """When Ray was asked for its calls in the last of these looks. Whether the call has gone on
     since is not known."""
-    first_at: float
-    last_at: float
-
-    def is_sure(self) -> bool:
-        """Whether two looks, sufficiently far apart, showed the same."""
-        return self.last_at - self.first_at >= SAME_SECONDS
 
 
 class RayJobView(msgspec.Struct, kw_only=True):
@@ -456,15 +456,14 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
             return new
         still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
         return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
-    moved = movement((before, fact))
-    if moved == "in-place" and new.at_device:
-        return new  # another line is another wait
+    # At a device, another line is another wait.
+    moved = settled(movement((before, fact)), may_loop=not new.at_device)
     driver = new.member.role == "driver"
     begun_since = new.began is not None and new.began > old.first_at
     if new.switches is None and begun_since and not driver:
         return new  # it has the same title, and runs another call than in the first look
     restless_for = _restless_for(before, fact) if new.switches is not None else None
-    if moved not in ("stuck", "in-place") or (restless_for is None) != (old.restless_for is None):
+    if moved not in STILL or (restless_for is None) != (old.restless_for is None):
         return new
     return msgspec.structs.replace(
         new,

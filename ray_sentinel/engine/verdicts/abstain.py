@@ -10,6 +10,7 @@ from ray_sentinel.engine.incidents.case import REQUESTS_RULE, Case
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.judgement import Decision, EvidenceScores, Judgement, unnamed
+from ray_sentinel.evidence.movement import too_young
 from ray_sentinel.model.incident import FaultKind, Finding
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
@@ -22,8 +23,9 @@ and no thread does anything."""
 BLIND_SECONDS_UNATTACHED = 120.0
 """The least seconds of silence for that where no rank counts its steps: movement shows less then.
 """
-SLOW_TIMEOUTS = 4.0
-"""A rank whose stack changes counts as slow for this many timeouts, and as looping after that."""
+EVERYDAY_TIMEOUTS = 4.0
+"""How many timeouts of silence everyday work may take: a rank whose stack changes counts as slow
+until then, and as looping after that; one that saves, loads or compiles is spared."""
 
 
 def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
@@ -42,7 +44,7 @@ def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
         verdict = unnamed(case, scores, "unknown", f"{job.job}: its ranks have nothing to do")
         return Judgement(decision="dismiss", verdict=verdict, why="idle")
     slow = [v for v in job.live if case.moved(v.rank.process) and not _waits(case, v)]
-    if slow and silence < SLOW_TIMEOUTS * timeout:
+    if slow and too_young(1, silence, EVERYDAY_TIMEOUTS * timeout):
         verdict = unnamed(case, scores, "slow", f"rank {slow[0].rank.id.rank} is slow")
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
@@ -58,7 +60,7 @@ def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
     elif not job.counts_steps:
         limit = max(limit, BLIND_SECONDS_UNATTACHED)
     verdict = unnamed(case, scores, kind, summary)
-    decision: Decision = "confirm" if silence >= limit else "wait"
+    decision: Decision = "wait" if too_young(1, silence, limit) else "confirm"
     return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
 
 

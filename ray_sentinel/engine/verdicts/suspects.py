@@ -17,7 +17,7 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.telemetry.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.verdicts.judgement import EvidenceScores
 from ray_sentinel.evidence.minority import third
-from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.evidence.stacks.frames.meanings import TASKLESS
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import FaultKind

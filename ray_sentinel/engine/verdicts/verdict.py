@@ -10,7 +10,7 @@ from ray_sentinel.engine.activities import LONG_ACTIVITIES, all_idle, takes_long
 from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.verdicts.abstain import SLOW_TIMEOUTS, name_nobody
+from ray_sentinel.engine.verdicts.abstain import EVERYDAY_TIMEOUTS, name_nobody
 from ray_sentinel.engine.verdicts.exits import describe_exit
 from ray_sentinel.engine.verdicts.judgement import (
     EvidenceScores,
@@ -20,14 +20,13 @@ from ray_sentinel.engine.verdicts.judgement import (
     waiting_lines,
 )
 from ray_sentinel.engine.verdicts.suspects import joining, kinds_of, recorded, weigh
+from ray_sentinel.evidence.movement import too_young
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
 
 MOMENTARY = frozenset({"rank.gil-held", "rank.gil-seen", "rank.blocked", "hang.silent"})
 """Rules whose proof is of a moment, and may be everyday work that ends."""
-SPARED_TIMEOUTS = 4.0
-"""A rank that compiles, saves or loads is named only after this many timeouts of silence."""
 
 
 def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> Judgement:
@@ -92,16 +91,18 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
         return Judgement(decision="wait", verdict=verdict, why="slow: it reads or writes")
     if joining(case) and silence < STARTUP_QUIET_SECONDS:
         return Judgement(decision="wait", verdict=verdict, why="the ranks are still gathering")
-    if any(case.seen_once(process) for process in named) and silence < SLOW_TIMEOUTS * timeout:
-        return Judgement(decision="wait", verdict=verdict, why="seen at one moment only")
-    if any(case.moved(process) for process in named) and silence < SLOW_TIMEOUTS * timeout:
-        return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
+    usual = EVERYDAY_TIMEOUTS * timeout
+    young = [p for p in named if too_young(case.times_seen(p), silence, usual)]
+    if young:
+        slow = all(case.moved(process) for process in young)
+        why = "slow: its stack still changes" if slow else "seen at one moment only"
+        return Judgement(decision="wait", verdict=verdict, why=why)
     return Judgement(decision="confirm", verdict=verdict)
 
 
 def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
     """Whether a rank does something that keeps the GIL, or sits in the kernel, in everyday work."""
-    if case.job.silence(now) >= SPARED_TIMEOUTS * case.job.timeout():
+    if not too_young(1, case.job.silence(now), EVERYDAY_TIMEOUTS * case.job.timeout()):
         return False
     facts = [case.latest(process) for process in named]
     return any(f is not None and (f.activity in LONG_ACTIVITIES or takes_long(f)) for f in facts)

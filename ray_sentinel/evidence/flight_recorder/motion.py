@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.movement import compared
 
 
 def moved_since(before: Mapping[int, RankDump], now: Mapping[int, RankDump]) -> list[int]:
     """The ranks whose dumps differ in what was issued or completed."""
-    return [
-        rank for rank in sorted(now) if rank in before and _mark(before[rank]) != _mark(now[rank])
-    ]
+    both = sorted(before.keys() & now.keys())
+    return [rank for rank in both if compared((_mark(before[rank]), _mark(now[rank]))) == "moved"]
 
 
 def _mark(dump: RankDump) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ from statistics import median
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.waits import Key, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.movement import too_young
 
 _INSTANT = 1.0
 """Seconds up to which every wait is too young: nobody decides so soon that a job hangs, and writing
@@ -27,7 +28,7 @@ _CLOCK = 0.1
 clock."""
 
 
-def too_young(world: World, waits: Waits, written: Mapping[int, float]) -> str:
+def why_too_young(world: World, waits: Waits, written: Mapping[int, float]) -> str:
     """Why no wait in the dumps is a hang yet, as a sentence; empty if one may be, or if the age of
     one is unknown. ``written`` is when each rank's dump was written, in Unix seconds."""
     longest, told = 0.0, ""
@@ -38,10 +39,8 @@ def too_young(world: World, waits: Waits, written: Mapping[int, float]) -> str:
         if entry is None or entry.created_ns is None or rank not in written:
             return ""
         age = written[rank] - entry.created_ns / 1e9
-        if not -_CLOCK <= age < _LONGEST:
-            return ""
         usual = _INSTANT if age < _INSTANT else _interval(world, rank, entry)
-        if age >= max(_INSTANT, usual):
+        if age < -_CLOCK or not too_young(1, age, min(_LONGEST, max(_INSTANT, usual))):
             return ""
         if age >= longest:
             habit = f", which it makes every {usual:.1f} s" if usual > _INSTANT else ""

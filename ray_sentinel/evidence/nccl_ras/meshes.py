@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Poll, RasProcess
 
 
@@ -30,13 +31,13 @@ class CommunicatorView:
         """The member as it was in the first poll."""
         return self._old.get(rank)
 
-    def moved(self, member: Member) -> bool | None:
-        """Whether a rank has launched anything between the polls; None if that is unknown."""
+    def movement(self, member: Member) -> Movement:
+        """Whether a rank has launched anything between the polls."""
         old = self._old.get(member.rank)
-        if old is None:
-            return None
-        shared = old.counts.keys() & member.counts.keys()
-        return any(member.counts[name] != old.counts[name] for name in shared) if shared else None
+        shared = old.counts.keys() & member.counts.keys() if old is not None else ()
+        if old is None or not shared:
+            return "unknown"
+        return compared([[one.counts[name] for name in shared] for one in (old, member)])
 
 
 def newest(polls: Sequence[Poll]) -> list[Poll]:

@@ -11,13 +11,12 @@ from ray_sentinel.evidence.stacks.classify import (
     classify_process,
     with_kernels,
 )
-from ray_sentinel.evidence.stacks.compare import Movement, movement, movements, woken
+from ray_sentinel.evidence.stacks.compare import movement, movements, woken
 from ray_sentinel.evidence.stacks.frames.informative_threads import StackReader, informative_thread
 from ray_sentinel.evidence.stacks.readers.formats import parse
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
 
 __all__ = [
-    "Movement",
     "StackClass",
     "StackReader",
     "by_process",

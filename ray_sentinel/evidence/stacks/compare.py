@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import NamedTuple
 
+from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, Tool
-
-Movement = Literal["stuck", "in-place", "moved", "unknown"]
-"""How far a process moved between the looks. ``stuck``: it was at the same place in every look.
-``in-place``: only the innermost function's line, or what it calls, changed, as in a loop that never
-ends. ``moved``: it went elsewhere. ``unknown``: it was seen only once."""
 
 
 def movements(rounds: Sequence[Iterable[StackFact]]) -> dict[ProcessId, Movement]:
@@ -46,12 +42,21 @@ or an event."""
 
 def movement(looks: Sequence[StackFact]) -> Movement:
     """How one process moved over its looks, oldest first."""
-    by_kind: dict[str, list[StackFact]] = {}
+    by_kind: dict[str, list[_Place]] = {}
     for fact in looks:
         if fact.signature:
-            by_kind.setdefault(_kind(fact), []).append(fact)
-    verdicts = [_of_one_kind(facts) for facts in by_kind.values() if len(facts) > 1]
-    return min(verdicts, key=_WEIGHT.__getitem__, default="unknown")
+            place = _Place(fact.signature, fact.thread, fact.operation)
+            by_kind.setdefault(_kind(fact), []).append(place)
+    found = (compared(places, _in_place) for places in by_kind.values())
+    return min(found, key=_WEIGHT.__getitem__, default="unknown")
+
+
+class _Place(NamedTuple):
+    """What marks where a process is."""
+
+    signature: tuple[str, ...]
+    thread: str
+    operation: str
 
 
 _WEIGHT: Mapping[Movement, int] = {"moved": 0, "in-place": 1, "stuck": 2, "unknown": 3}
@@ -67,20 +72,7 @@ def _kind(fact: StackFact) -> str:
     return "native" if fact.tool in ("gdb", "cuda-gdb") else fact.tool
 
 
-def _of_one_kind(facts: Sequence[StackFact]) -> Movement:
-    first = facts[0]
-    if all(fact.signature == first.signature and _same(fact, first) for fact in facts):
-        return "stuck"
-    if all(_in_place(fact, first) for fact in facts):
-        return "in-place"
-    return "moved"
-
-
-def _same(one: StackFact, other: StackFact) -> bool:
-    return one.thread == other.thread and one.operation == other.operation
-
-
-def _in_place(one: StackFact, other: StackFact) -> bool:
+def _in_place(one: _Place, other: _Place) -> bool:
     """Whether all but the innermost common function is unchanged, lines included."""
     if one.thread != other.thread:
         return False

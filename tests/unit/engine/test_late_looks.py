@@ -106,8 +106,8 @@ def test_two_looks_of_one_moment_tell_no_standstill_but_movement() -> None:
     began = sim.now
     look(1, began, "one (train.py:1)")
     look(2, began + 0.2, "one (train.py:1)")
-    assert (case.movement(process), case.seen_once(process)) == ("unknown", True)
+    assert (case.movement(process), case.times_seen(process)) == ("unknown", 1)
     look(3, began + 3.0, "one (train.py:1)")
-    assert (case.movement(process), case.seen_once(process)) == ("stuck", False)
+    assert (case.movement(process), case.times_seen(process)) == ("stuck", 2)
     look(4, began + 3.2, "other (train.py:2)")
-    assert case.movement(process) == "moved"
+    assert (case.movement(process), case.times_seen(process)) == ("moved", 1)

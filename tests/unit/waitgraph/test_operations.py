@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.facts import WaitNode, process_node

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import PendingGroup, RayActor, RayCall, RayCalls, RayDriver
 from ray_sentinel.model.stacks import Activity, StackFact

@@ -20,7 +20,7 @@ from ray_sentinel.waitgraph.facts import (
     WaitsFor,
 )
 from ray_sentinel.waitgraph.graph import build, parts_of
-from ray_sentinel.waitgraph.solver import GraphRoot, solve, too_young
+from ray_sentinel.waitgraph.solver import GraphRoot, solve
 
 
 def process(name: str) -> WaitNode:
@@ -271,14 +271,6 @@ def test_a_root_tells_what_is_proven_of_it_and_how_often_that_was_seen() -> None
         ]
     )
     assert (root.fault, root.looks, root.why) == ("rank-stopped", None, "is stopped")
-
-
-def test_what_was_seen_once_is_too_young_until_it_has_lasted_for_longer_than_usual() -> None:
-    assert too_young(1)
-    assert too_young(1, age=3.0, usual=5.0)
-    assert not too_young(1, age=6.0, usual=5.0)
-    assert not too_young(2)
-    assert not too_young(None)
 
 
 def test_many_that_the_same_wait_for_are_reached_once_and_each_chain_ends_at_its_own() -> None:
