@@ -12,6 +12,7 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.last_lines import with_last_lines
 from ray_sentinel.evidence.movement import Movement, last_before, settled
 from ray_sentinel.evidence.stacks import movement, with_kernels
+from ray_sentinel.evidence.stacks.compare import shared_depth
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId
@@ -275,7 +276,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         seen, apart = self._last_looks(process)
         if not seen:
             return None
-        return 2 if apart and not self.moved(process) else 1
+        return 2 if apart and self.movement(process) != "moved" else 1
 
     def _last_looks(self, process: ProcessId) -> tuple[list[StackFact], bool]:
         """The last readable looks at the process, oldest first, back to the last one that is well
@@ -296,18 +297,11 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         at = self.job.ranks[process].data_at
         return at > self.job.moved_at() + DATA_AFTER and now - at < DATA_WITHIN
 
-    def moved(self, process: ProcessId) -> bool | None:
-        """Whether its place changed since the previous round; None without two rounds."""
-        found = self.movement(process)
-        return None if found == "unknown" else found == "moved"
-
 
 def _earlier(
     shown: StackFact, signature: tuple[str, ...], rounds: int, seconds: float
 ) -> EarlierLook:
-    pairs = enumerate(zip(signature, shown.signature, strict=False))
-    least = min(len(signature), len(shown.signature))
-    shared = next((place for place, (then, now) in pairs if then != now), least)
+    shared = shared_depth(signature, shown.signature)
     return EarlierLook(
         rounds_before=rounds,
         seconds_before=round(seconds, 1),

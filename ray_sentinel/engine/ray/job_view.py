@@ -20,6 +20,7 @@ from ray_sentinel.engine.ray.methods import (
     RHYTHM,
     ROUND_FACTOR,
     KnownMethod,
+    call_timeout,
     method_of,
 )
 from ray_sentinel.engine.ray.placement import Missing, missing_of
@@ -60,6 +61,12 @@ MOST_METHODS = 1000
 """Most methods of one job whose durations are learned."""
 
 
+def is_sure_after(seconds: float, longest: float = 0.0) -> bool:
+    """Whether looks so many seconds apart that show the same confirm each other. ``longest``: what
+    the longest call took as a whole, if it is a call that they show."""
+    return not too_young(1, seconds, max(SAME_SECONDS, longest))
+
+
 class _SameInLooks(msgspec.Struct, kw_only=True):
     """What several looks at a job showed, from the first of them to the last."""
 
@@ -68,7 +75,7 @@ class _SameInLooks(msgspec.Struct, kw_only=True):
 
     def is_sure(self) -> bool:
         """Whether two looks, sufficiently far apart, showed the same."""
-        return not too_young(1, self.last_at - self.first_at, SAME_SECONDS)
+        return is_sure_after(self.last_at - self.first_at)
 
 
 class SeenRoot(_SameInLooks, kw_only=True):
@@ -386,8 +393,8 @@ class RayJobView(msgspec.Struct, kw_only=True):
             longest = self.longest_call_of(one.member.does)
             if one.thread_still_since is None or one.began is None or longest is None:
                 continue
-            seen = one.last_at - one.thread_still_since >= max(SAME_SECONDS, longest)
-            late = now - one.began > max(LEAST_TIMEOUT, FACTOR * longest) - EARLY_SECONDS
+            seen = is_sure_after(one.last_at - one.thread_still_since, longest)
+            late = now - one.began > call_timeout(longest) - EARLY_SECONDS
             if late and not seen:
                 return True
         return False

@@ -44,7 +44,7 @@ class KnownMethod(msgspec.Struct, kw_only=True):
         """Seconds for which a process may stand still in it."""
         if self.lasted.recent:
             return self.stood.timeout(LEAST_TIMEOUT, FACTOR)
-        return max(LEAST_TIMEOUT, FACTOR * self.longest)
+        return call_timeout(self.longest)
 
     @property
     def round_timeout(self) -> float:
@@ -67,6 +67,11 @@ class KnownMethod(msgspec.Struct, kw_only=True):
         self.told = max(self.told, told.count)
         before, self.last_at = self.last_at, max(self.last_at, told.last_at)
         return self.last_at > before
+
+
+def call_timeout(longest: float) -> float:
+    """Seconds that a call may take where ``longest`` is what the longest took."""
+    return max(LEAST_TIMEOUT, FACTOR * longest)
 
 
 def method_of(title: str) -> str:

@@ -19,14 +19,14 @@ from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray.devices import at_devices_text, device_kind
 from ray_sentinel.engine.ray.job_view import (
     EARLY_SECONDS,
-    SAME_SECONDS,
     UNKNOWN_TIMEOUT,
     RayJobView,
     SeenRoot,
     StandingMember,
+    is_sure_after,
 )
 from ray_sentinel.engine.ray.jobs import BUILD_TIMEOUT, STOPPED_SECONDS, RayTrack
-from ray_sentinel.engine.ray.methods import FACTOR, LEAST_TIMEOUT, RHYTHM
+from ray_sentinel.engine.ray.methods import LEAST_TIMEOUT, RHYTHM, call_timeout
 from ray_sentinel.engine.ray.placement import Missing, missing_text
 from ray_sentinel.engine.telemetry.inference import deployment_of, served
 from ray_sentinel.model.fault_kinds import KINDS
@@ -259,9 +259,9 @@ def _thread_is_stuck(
     if still_since is None or longest is None:
         return False
     # What was not seen proves nothing.
-    seen = standing.last_at - still_since >= max(SAME_SECONDS, longest)
+    seen = is_sure_after(standing.last_at - still_since, longest)
     since = still_since if began is None else began
-    return seen and now - since > max(LEAST_TIMEOUT, FACTOR * longest)
+    return seen and now - since > call_timeout(longest)
 
 
 def served_late(view: ClusterView, now: float) -> frozenset[str]:
@@ -270,8 +270,7 @@ def served_late(view: ClusterView, now: float) -> frozenset[str]:
     late = {
         job
         for job, one in served(view, now).items()
-        if one.ended >= RHYTHM
-        and now - one.ended_at > max(LEAST_TIMEOUT, FACTOR * one.longest) - EARLY_SECONDS
+        if one.ended >= RHYTHM and now - one.ended_at > call_timeout(one.longest) - EARLY_SECONDS
     }
     if not late:
         return frozenset()
@@ -325,7 +324,7 @@ def _thread_goes_round(job: RayJobView, standing: StandingMember, fact: StackFac
     longest, timeout = job.longest_call_of(names), job.longest_round_timeout(names)
     if longest is None or timeout is None or began is None or takes_long(fact):
         return False
-    seen = (standing.restless_for or 0.0) >= max(SAME_SECONDS, longest)
+    seen = is_sure_after(standing.restless_for or 0.0, longest)
     return seen and standing.asked_at - began > timeout
 
 

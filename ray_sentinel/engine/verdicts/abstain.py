@@ -10,7 +10,7 @@ from ray_sentinel.engine.incidents.case import REQUESTS_RULE, Case
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.judgement import Decision, EvidenceScores, Judgement, unnamed
-from ray_sentinel.evidence.movement import too_young
+from ray_sentinel.evidence.movement import STILL, too_young
 from ray_sentinel.model.incident import FaultKind, Finding
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
@@ -43,7 +43,8 @@ def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
     if facts and all_idle(facts):
         verdict = unnamed(case, scores, "unknown", f"{job.job}: its ranks have nothing to do")
         return Judgement(decision="dismiss", verdict=verdict, why="idle")
-    slow = [v for v in job.live if case.moved(v.rank.process) and not _waits(case, v)]
+    moving = (v for v in job.live if case.movement(v.rank.process) == "moved")
+    slow = [view for view in moving if not _waits(case, view)]
     if slow and too_young(1, silence, EVERYDAY_TIMEOUTS * timeout):
         verdict = unnamed(case, scores, "slow", f"rank {slow[0].rank.id.rank} is slow")
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
@@ -103,7 +104,7 @@ def _not_joined(job: JobView) -> str:
 
 def _all_stand(case: Case, facts: Sequence[StackFact]) -> bool:
     everyone = len(facts) == len(case.job.live) > 1 and all(f.waits_for_others for f in facts)
-    still = all(case.moved(view.rank.process) is False for view in case.job.live)
+    still = all(case.movement(view.rank.process) in STILL for view in case.job.live)
     return everyone and still and all(view.idle for view in case.job.live)
 
 

@@ -94,7 +94,7 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
     usual = EVERYDAY_TIMEOUTS * timeout
     young = [p for p in named if too_young(case.times_seen(p), silence, usual)]
     if young:
-        slow = all(case.moved(process) for process in young)
+        slow = all(case.movement(process) == "moved" for process in young)
         why = "slow: its stack still changes" if slow else "seen at one moment only"
         return Judgement(decision="wait", verdict=verdict, why=why)
     return Judgement(decision="confirm", verdict=verdict)

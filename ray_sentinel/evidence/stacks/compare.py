@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from ray_sentinel.evidence.movement import Movement, compared
 from ray_sentinel.model.identity import ProcessId
@@ -45,23 +44,17 @@ def movement(looks: Sequence[StackFact]) -> Movement:
     by_kind: dict[str, list[_Place]] = {}
     for fact in looks:
         if fact.signature:
-            place = _Place(fact.signature, fact.thread, fact.operation)
+            place = fact.signature, fact.thread, fact.operation
             by_kind.setdefault(_kind(fact), []).append(place)
     found = (compared(places, _in_place) for places in by_kind.values())
     return min(found, key=_WEIGHT.__getitem__, default="unknown")
 
 
-class _Place(NamedTuple):
-    """What marks where a process is."""
-
-    signature: tuple[str, ...]
-    thread: str
-    operation: str
-
-
 _WEIGHT: Mapping[Movement, int] = {"moved": 0, "in-place": 1, "stuck": 2, "unknown": 3}
 
 
+_Place = tuple[tuple[str, ...], str, str]
+"""Signature, thread and operation."""
 PYTHON_ONLY: frozenset[Tool] = frozenset(("py-spy", "companion", "faulthandler"))
 """Tools that show no native frames."""
 
@@ -74,21 +67,20 @@ def _kind(fact: StackFact) -> str:
 
 def _in_place(one: _Place, other: _Place) -> bool:
     """Whether all but the innermost common function is unchanged, lines included."""
-    if one.thread != other.thread:
-        return False
-    common = 0
-    for left, right in zip(one.signature, other.signature, strict=False):
-        if left != right:
-            break
-        common += 1
-    deepest = max(len(one.signature), len(other.signature))
+    (mine, thread, _), (others, same_thread, _) = one, other
+    common = shared_depth(mine, others)
+    rest = mine[common:], others[common:]
     # One call deeper or shallower, or another line of the innermost function.
-    if deepest - common > 2:
+    if thread != same_thread or max(map(len, rest)) > 2:
         return False
-    rest_one, rest_other = one.signature[common:], other.signature[common:]
-    if rest_one and rest_other:
-        return function_of(rest_one[0]) == function_of(rest_other[0])
-    return True
+    return not all(rest) or function_of(rest[0][0]) == function_of(rest[1][0])
+
+
+def shared_depth(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How many places two stacks have in common, from the outermost on."""
+    both = zip(one, other, strict=False)
+    least = min(len(one), len(other))
+    return next((depth for depth, (here, there) in enumerate(both) if here != there), least)
 
 
 def function_of(place: str) -> str:
