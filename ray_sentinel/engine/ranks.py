@@ -9,7 +9,7 @@ import msgspec
 from ray_sentinel.engine.verdicts.exits import is_abnormal
 from ray_sentinel.evidence.movement import last_before
 from ray_sentinel.evidence.stacks import movement
-from ray_sentinel.evidence.stacks.compare import function_of
+from ray_sentinel.evidence.stacks.compare import function_of, shared_depth
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.progress import HELD, Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
@@ -330,13 +330,10 @@ def _never_rests(process: ProcessState, last: ProcessState) -> bool:
 
 def _same_function(one: StackFact, other: StackFact) -> bool:
     """Whether two looks show different lines of one function that was called in the same way. One
-    call deeper, which between looks of a case is ``in-place``, is progress of a job that nobody
-    attached."""
-    if one.signature == other.signature or one.signature[:-1] != other.signature[:-1]:
-        return False
-    if not one.signature or not other.signature:
-        return False
-    return function_of(one.signature[-1]) == function_of(other.signature[-1])
+    call deeper, which is ``in-place`` to a case, is progress where nobody counts steps."""
+    mine, others = one.signature, other.signature
+    innermost = len(mine) == len(others) == shared_depth(mine, others) + 1
+    return innermost and function_of(mine[-1]) == function_of(others[-1])
 
 
 def is_stuck(view: RankView, moved: float, seconds: float) -> bool:
