@@ -20,6 +20,7 @@ import msgspec
 
 from ray_sentinel.evidence.minority import excepted, half, third, under_half
 from ray_sentinel.evidence.movement import Movement
+from ray_sentinel.evidence.sentences import counted, has_not_come, wait
 from ray_sentinel.evidence.stacks.classify import is_collective_kernel
 from ray_sentinel.evidence.stacks.compare import (
     PYTHON_ONLY,
@@ -263,9 +264,10 @@ class _StacksVerdict:
         if supposed.weight in ("elsewhere", "unknown code"):
             several = sum(len(stand.ranks) for stand in found if not stand.gone)
             confidence -= _OUTNUMBERED * (several > half(_count(self._waits))) + _MOVING * moving
-        kinds = {fact.process: weight.kind or s.kind for s in found for fact in s.ranks}
-        culprits = tuple(fact for fact in self._ranks if fact.process in kinds)
-        each = tuple(kinds[fact.process] for fact in culprits)
+        stands = {fact.process: stand for stand in found for fact in stand.ranks}
+        culprits = tuple(fact for fact in self._ranks if fact.process in stands)
+        each = tuple(weight.kind or stands[fact.process].kind for fact in culprits)
+        told = {stand.node: _told(stand, supposed, held[stand.node]) for stand in found}
         rest = [stand for stand in away if stand.node not in held and not proof]
         also = f"{_who(*rest)}: elsewhere too, but moved between the looks: not stuck"
         return StacksJudgement(

@@ -253,11 +253,7 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     weight = AWAY * min(1.0, judgement.confidence / SURE)
     for fact, told in zip(judgement.culprits, judgement.told, strict=True):
         number = case.job.ranks[fact.process].rank.id.rank
-        weight = AWAY * min(1.0, judgement.confidence / SURE)
-        place = fact.label or place_of(fact) or "somewhere"
-        crowd = len(waiting) - bool(fact.waits_for_others) or "the other"
-        text = f"rank {number} is {place} while {crowd} ranks wait"
-        scores.add(fact.process, "stacks", text, weight, number)
+        scores.add(fact.process, "stacks", f"rank {number} {told}", weight, number)
         if case.movement(fact.process) == "moved":
             scores.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
     called = recorder_kinds(case)

@@ -28,6 +28,7 @@ from ray_sentinel.evidence.flight_recorder.peer_roles import (
 )
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.minority import half, most_odd
+from ray_sentinel.evidence.sentences import called_otherwise
 from ray_sentinel.model.recorder import RecorderKind
 
 _ASKED = {
