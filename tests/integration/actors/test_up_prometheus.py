@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -29,10 +30,15 @@ SECONDS = 120.0
 
 
 def labels(url: str, query: str, name: str) -> set[str]:
-    """The values of a label among the series of a query."""
+    """The values of a label among the series of a query; none before Prometheus listens."""
     path = f"{url}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(path, timeout=10) as answer:
-        found: list[Any] = json.load(answer)["data"]["result"]
+    try:
+        with urllib.request.urlopen(path, timeout=10) as answer:
+            found: list[Any] = json.load(answer)["data"]["result"]
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ConnectionRefusedError):
+            return set()
+        raise
     return {series["metric"].get(name, "") for series in found}
 
 

@@ -41,7 +41,7 @@ import os, sys, time
 for step in range(1, 5):
     print(f"step: {step} loss: {1 / step} time: 0.1s tokens/s: 1000", flush=True)
     time.sleep(0.1)
-deadline = time.time() + 120
+deadline = time.time() + 900
 while not os.path.exists(sys.argv[1]) and time.time() < deadline:
     time.sleep(0.1)
 """
