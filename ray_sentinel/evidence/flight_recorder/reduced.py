@@ -438,5 +438,5 @@ def _unpack(part: bytes, kind: type[Any]) -> Any:
         if unpacking.unconsumed_tail:
             raise InputError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB")
         return msgspec.msgpack.decode(data, type=kind)
-    except (zlib.error, msgspec.DecodeError) as error:
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"is damaged ({error}); take the dump again") from error

@@ -144,6 +144,22 @@ def test_the_log_and_its_evidence_share_one_bound(tmp_path: Path) -> None:
     assert all(is_log_file(name) for name in os.listdir(tmp_path))
 
 
+def test_a_log_that_may_take_less_than_before_gives_up_evidence_not_segments(
+    tmp_path: Path,
+) -> None:
+    before = EventLog(tmp_path, max_bytes=64 * SMALL)
+    for number in range(12):
+        before.keep(large(number))
+        before.begin(number, b"state")
+    before.close()
+    (tmp_path / (large(20).file + ".part")).write_bytes(bytes(12 * SMALL))
+    log = EventLog(tmp_path, max_bytes=8 * SMALL)
+    log.begin(12, b"state")
+    log.close()
+    assert len(segments(tmp_path)) == 13
+    assert len(files(tmp_path)) == 1
+
+
 def written(folder: Path, events: list[RecorderExplained], **bounds: int) -> list[KeptEvidence]:
     """What a replay finds in the lines."""
     writer = LogWriter(folder, 1 << 30, FakeClock(), **bounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from ray_sentinel.actors.coordinator.event_log.log import read, segments
 from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog
 from ray_sentinel.actors.coordinator.gathering import judged_evidence
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
+    MOST_ANSWERS,
     MOST_RANKS,
     DumpEvidence,
     PollEvidence,
@@ -27,7 +29,8 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder
 from ray_sentinel.engine.events import RasExplained, RecorderExplained
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder.reduced import reduce
+from ray_sentinel.evidence.flight_recorder.reduced import MARK, reduce
+from ray_sentinel.evidence.flight_recorder.reduced import read as read_dump
 from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
@@ -268,3 +271,29 @@ def test_torn_evidence_is_none(
     event = kind(time=1.0, incident="0001", facts=None, judged_from=KeptEvidence())
     with pytest.raises(InputError):
         judged_anew(event, whole[:cut])
+
+
+def test_text_that_is_no_utf_8_is_named_not_raised() -> None:
+    """Nor what is in a recorder's reduced form."""
+    packed = PollEvidence(polls=(b"x",), ranks=(("host", 1, 0),)).packed()
+    damaged = zlib.compress(zlib.decompress(packed).replace(b"host", b"\xff\xfe\xff\xfe"))
+    with pytest.raises(InputError, match="cannot be read"):
+        PollEvidence.unpacked(damaged)
+    data = dumps()[0]
+    mark, parts = data[: len(MARK)], msgspec.msgpack.decode(data[len(MARK) :])
+    head = zlib.decompress(parts[0]).replace(b"default_pg", b"\xff" * len(b"default_pg"))
+    assert head != zlib.decompress(parts[0])
+    torn = mark + msgspec.msgpack.encode((zlib.compress(head), *parts[1:]))
+    with pytest.raises(InputError, match="damaged"):
+        read_dump(0, torn)
+
+
+def test_many_answers_without_any_content_are_refused() -> None:
+    """Each takes two bytes of a file, and hundreds of memory."""
+    many = PollEvidence(polls=(b"",) * (MOST_ANSWERS + 1)).packed()
+    assert len(many) < 1000
+    with pytest.raises(InputError, match="length"):
+        PollEvidence.unpacked(many)
+    sets = msgspec.msgpack.encode({"dumps": [dumps()[0]], "sets": [{0: 0}] * 3})
+    with pytest.raises(InputError, match="length"):
+        DumpEvidence.unpacked(sets)

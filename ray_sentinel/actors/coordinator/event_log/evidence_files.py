@@ -105,7 +105,7 @@ class EvidenceFiles:
                 return
         partial = path.with_name(path.name + _PART)
         partial.unlink(missing_ok=True)
-        self._make_room(len(evidence.data))
+        self.make_room(len(evidence.data))
         try:
             with open(partial, "xb", opener=opener) as file:
                 file.write(evidence.data)
@@ -120,8 +120,12 @@ class EvidenceFiles:
         """Bytes of all files."""
         return sum(info.st_size for _, info in self._files())
 
-    def _make_room(self, size: int) -> None:
-        files = sorted(self._files(), key=lambda one: one[1].st_mtime_ns)
+    def make_room(self, size: int = 0) -> None:
+        """Delete what was left half-written, and the oldest files until ``size`` more bytes fit.
+        Raises OSError."""
+        files = sorted(
+            self._files(), key=lambda one: (not one[0].name.endswith(_PART), one[1].st_mtime_ns)
+        )
         total = size + sum(info.st_size for _, info in files)
         for path, info in files:
             if total > self._most_bytes or path.name.endswith(_PART):

@@ -248,6 +248,9 @@ class EventLog:
         self._prune(current)
 
     def _prune(self, current: Path) -> None:
+        # They may be too many if the log may take less than before, and would then cost segments.
+        with contextlib.suppress(OSError):
+            self._evidence.make_room()
         sizes = {path: path.stat().st_size for path in _files(self.folder)}
         total = sum(sizes.values()) + self._evidence.size
         for path in sorted(sizes.keys() - {current}, key=_number):

@@ -25,6 +25,13 @@ MOST_RANKS = 1 << 20
 """Most ranks of a job whose recorded dumps are judged: a number alone must not cost memory."""
 MOST_POLLS = 128 << 20
 """Most bytes of answers of RAS that are unpacked."""
+MOST_SETS = 2
+"""Most libraries with recorders in one job (``MOST_RECORDERS``)."""
+MOST_ANSWERS = 1 << 16
+"""Most answers of RAS in one look: however short they are, each costs memory and time."""
+MOST_PROCESSES = 1 << 18
+"""Most hosts and addresses of ranks in one look."""
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 _RankNumber = Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)]
@@ -35,7 +42,7 @@ class _PackedDumps(msgspec.Struct):
     """``DumpEvidence`` in which equal dumps are written once."""
 
     dumps: list[bytes]
-    sets: list[dict[_RankNumber, _Place]]
+    sets: Annotated[list[dict[_RankNumber, _Place]], msgspec.Meta(max_length=MOST_SETS)]
     """For each library, the place in ``dumps`` of each rank's."""
     world_size: _RankNumber | None = None
     failed: bool = False
@@ -71,7 +78,7 @@ class DumpEvidence(msgspec.Struct, frozen=True, kw_only=True):
             sets = tuple(
                 {rank: packed.dumps[place] for rank, place in one.items()} for one in packed.sets
             )
-        except (msgspec.DecodeError, IndexError, RecursionError) as error:
+        except (*_UNREADABLE, IndexError) as error:
             raise InputError(f"it cannot be read: {error}") from None
         if not sets:
             raise InputError("it is empty")
@@ -101,6 +108,11 @@ class DumpEvidence(msgspec.Struct, frozen=True, kw_only=True):
             )
         )
 
+    @property
+    def size(self) -> int:
+        """Bytes of all dumps, equal ones counted once."""
+        return sum(map(len, {data for one in self.sets for data in one.values()}))
+
     def explain(self) -> RecorderFacts:
         """The verdict of this version."""
         found = [self._explain(dumps) for dumps in self.sets]
@@ -115,9 +127,9 @@ class DumpEvidence(msgspec.Struct, frozen=True, kw_only=True):
 class PollEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """Answers of NCCL RAS for a case."""
 
-    polls: tuple[bytes, ...]
+    polls: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MOST_ANSWERS)]
     """As the services gave them, the first ones of the case first."""
-    ranks: tuple[tuple[str, int, int], ...] = ()
+    ranks: Annotated[tuple[tuple[str, int, int], ...], msgspec.Meta(max_length=MOST_PROCESSES)] = ()
     """Host or address, process id, and world rank."""
 
     @classmethod
@@ -129,7 +141,7 @@ class PollEvidence(msgspec.Struct, frozen=True, kw_only=True):
             if not unpacker.eof:
                 raise InputError("it is torn, or too large to be unpacked")
             return msgspec.msgpack.decode(packed, type=PollEvidence)
-        except (zlib.error, msgspec.DecodeError, RecursionError) as error:
+        except (*_UNREADABLE, zlib.error) as error:
             raise InputError(f"it cannot be read: {error}") from None
 
     def packed(self) -> bytes:
