@@ -89,6 +89,8 @@ class RasOperation:
     title: str
     ahead: int
     """How many ranks have launched it."""
+    behind: int
+    """How many have not; some of them may lack more than it."""
     launched: str
     """How many of its kind those that have not come to it launched, and the furthest."""
 
@@ -97,7 +99,7 @@ class RasOperation:
         """It and its ranks, for people."""
         return (
             f"{self.title}: {counted(self.ahead, others=False)} launched it, and "
-            f"{counted(len(self.next))} did not ({self.launched})"
+            f"{counted(self.behind)} did not ({self.launched})"
         )
 
     @property
@@ -481,6 +483,7 @@ class RasCounts:
                     lead=lead,
                     title=f"{kind} number {have + 1} of {self.look.last.name}",
                     ahead=ahead,
+                    behind=len(self.members) - ahead,
                     launched=f"{have} such calls, and the furthest {most}",
                 )
             )

@@ -455,7 +455,9 @@ def _told(stand: Stand, supposed: _Supposition, why: str) -> str:
         verb = "is" if _count(inside) == 1 else "are"
         return f"{does}, while {others} {verb} {doing(inside[0].fact)}"
     names = {one.fact.operation for one in waiting}
-    call = (names.pop() if len(names) == 1 else "") or "a collective"
+    if "" in names or names & TRANSFERS:  # they wait to join, or for another call than their own
+        return f"{does}, while {wait(_count(waiting))}"
+    call = names.pop() if len(names) == 1 else "a collective"
     return has_not_come(call, f"in which {wait(_count(waiting))}", does)
 
 

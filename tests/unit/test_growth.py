@@ -142,6 +142,8 @@ NO_READERS = {
         "_kernel_log.patterns.row",
     ),
     "writes text": (
+        "evidence.sentences.called_otherwise",
+        "evidence.sentences.has_not_come",
         "store.alerts_and_dashboards.dashboard",
         "store.alerts_and_dashboards.dashboard_file",
         "store.alerts_and_dashboards.prometheus_rule",

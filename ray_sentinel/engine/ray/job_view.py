@@ -239,6 +239,10 @@ class RayJobView(msgspec.Struct, kw_only=True):
         """Seconds since a method or task of the job began or ended."""
         return max(0.0, now - self.changed_at)
 
+    def goes_on(self, now: float) -> bool:
+        """Whether calls still begin and end, with pauses as usual."""
+        return self.silence(now) <= self.timeout - EARLY_SECONDS
+
     def add_pause(self, seconds: float, ended_at: float) -> None:
         """Record that no title changed for ``seconds`` before ``ended_at``."""
         self.pauses.add(seconds)

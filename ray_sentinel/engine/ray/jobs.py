@@ -361,8 +361,12 @@ class RayJobs(msgspec.Struct, kw_only=True, dict=True):
             return AGAIN_SECONDS
         if self.pending(job, now):
             return AGAIN_SECONDS if unsure or job.fruitless < 2 else SELDOM_SECONDS
-        if (interval := job.long_calls.look_interval(job.methods, now)) is not None:
-            return interval
+        found = self._silent_interval(job, now), job.long_calls.look_interval(job.methods, now)
+        return min((every for every in found if every is not None), default=None)
+
+    def _silent_interval(self, job: RayJobView, now: float) -> float | None:
+        """Seconds between looks because a job is silent; None if it is not."""
+        unsure = any(not seen.is_sure() for seen in job.stuck_roots())
         if job.has_rhythm:
             silent = job.silence(now) > job.timeout - EARLY_SECONDS
             # A process that works at one line in several looks may be spinning.

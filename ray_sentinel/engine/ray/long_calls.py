@@ -12,7 +12,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ray_sentinel.backoff import Backoff
-from ray_sentinel.engine.ray.methods import FACTOR, LEAST_TIMEOUT, RHYTHM, KnownMethod, method_of
+from ray_sentinel.engine.ray.methods import (
+    LEAST_TIMEOUT,
+    RHYTHM,
+    KnownMethod,
+    call_timeout,
+    method_of,
+)
 from ray_sentinel.model.ray_calls import RayCall
 
 ASK_EVERY = 30.0
@@ -60,8 +66,9 @@ class LongCalls(msgspec.Struct, kw_only=True):
         """Whether to request now how long calls of these names usually take. Records that it is
         done."""
         unknown = tuple(name for name in self.since if _told(methods, name) is None)
-        if unknown != self.unknown:
-            self.unknown, self.in_vain = unknown, 0
+        if not unknown or any(_told(methods, name) for name in self.unknown):
+            self.in_vain = 0
+        self.unknown = unknown
         if not unknown or now - self.times_asked_at < UNKNOWN.delay(self.in_vain):
             return False
         self.times_asked_at, self.in_vain = now, self.in_vain + 1
@@ -75,7 +82,7 @@ class LongCalls(msgspec.Struct, kw_only=True):
             (name, at)
             for name, at in self.since.items()
             if (known := _told(methods, name)) is not None
-            and now - at > max(LEAST_TIMEOUT, FACTOR * known.longest_call)
+            and now - at > call_timeout(known.longest_call)
         )
 
     def look_interval(self, methods: Mapping[str, KnownMethod], now: float) -> float | None:

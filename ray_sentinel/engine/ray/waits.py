@@ -118,10 +118,8 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     if root.lacks in ENVIRONMENTS:
         return "pending" if _is_built_no_more(job, seen, now) else None
     if root.kind == "unheld":
-        timeout = UNKNOWN_TIMEOUT if root.lacks == "worker" else LEAST_TIMEOUT
-        if root.lacks is None or not seen.is_sure() or _age(root, job, now) < timeout:
-            return None
-        return "object-store" if root.lacks == "memory" else "pending"
+        lacking = root.lacks is not None and seen.is_sure() and _is_not_given(view, job, root, now)
+        return ("object-store" if root.lacks == "memory" else "pending") if lacking else None
     if not root.processes:
         return None
     if root.engine:
@@ -145,18 +143,27 @@ def _kind(view: ClusterView, job: RayJobView, seen: SeenRoot, now: float) -> Fau
     return kind or ("actor-stuck" if _all_wait_for(job, seen, now) else None)
 
 
+def _is_not_given(view: ClusterView, job: RayJobView, root: WaitRoot, now: float) -> bool:
+    """Whether what a call lacks is given to nobody. While calls end, what they held is given to
+    others in turn."""
+    timeout = UNKNOWN_TIMEOUT if root.lacks == "worker" else LEAST_TIMEOUT
+    in_turn = job.goes_on(now) and not view.ray.pending(job, now)
+    return _age(root, job, now) >= timeout and not in_turn
+
+
 def _cannot_go_on(
     view: ClusterView, job: RayJobView, seen: SeenRoot, track: RayTrack | None, now: float
 ) -> bool:
     """Whether a process that something was requested of cannot go on with it. If it has held nobody
-    up, because the others wait for any of several or for nothing, a state that may be over in a
-    moment must last: a wait for a disk between two looks, or C code that keeps the GIL for longer
-    than a call may take."""
+    up, because the others wait for any of several or for nothing, or if the job goes on, a state
+    that may be over in a moment must last: a wait for a disk between two looks, or C code that
+    keeps the GIL for longer than a call may take."""
     kind = _broken_kind(seen.root)
     held_for = track.stopped_for(now) if track is not None else 0.0
     if track is not None and (track.since > seen.last_at or _is_free(view, job, kind, track, now)):
         return False  # the look is older
-    if seen.held_up or kind == "rank-stopped":
+    momentary = kind in ("kernel-blocked", "gil-held") and job.goes_on(now)
+    if kind == "rank-stopped" or (seen.held_up and not momentary):
         return seen.is_sure() or held_for > STOPPED_SECONDS
     if kind == "kernel-blocked":
         return seen.is_sure() and held_for >= now - seen.first_at

@@ -172,7 +172,7 @@ def test_an_actor_whose_task_has_ended_holds_a_dead_rank() -> None:
     assert (sim.named(), incident.kind) == ([1], "rank-dead")
     assert incident.verdict is not None
     reason = incident.verdict.culprits[0].reason
-    assert reason.startswith("has ended: its Ray task has ended")
+    assert reason.startswith("has ended: in no Ray task: its own has ended")
 
 
 def test_a_frozen_rank_is_stopped_and_not_blocked() -> None:

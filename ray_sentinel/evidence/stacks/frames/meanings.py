@@ -98,7 +98,7 @@ SESSION = Meaning(
 IDLE = Meaning(activity="idle", label="idle", level=2, waits=None, delegates="actor")
 TASKLESS = Meaning(
     activity="idle",
-    label="its Ray task has ended, or none was begun",
+    label="in no Ray task: its own has ended, or none was begun",
     level=2,
     waits=None,
     delegates="actor",
