@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import random
@@ -71,10 +70,10 @@ def x_main() -> None:
         dist.barrier()
     if rank == 0 and plan["last"] == "export":
         x_score(plan["seconds"])
-    # A model is kept by cycles of references, and keeps its process group; PyTorch aborts a process
-    # that ends while a thread of gloo gives a tensor back.
-    gc.collect()
     dist.destroy_process_group()
+    # A thread of gloo may still give back what the last collective used, for which it needs the
+    # GIL; PyTorch aborts a process whose interpreter ends at that moment.
+    time.sleep(1.0)
 
 
 if __name__ == "__main__":
