@@ -169,9 +169,12 @@ def _cannot_go_on(
         return seen.is_sure() and held_for >= now - seen.first_at
     if kind != "gil-held":
         return False  # it has ended: its death is reported instead
-    timeout = [job.round_timeout_in(name) for name in seen.root.processes[0].methods]
-    known = [one for one in timeout if one is not None]
-    return bool(seen.is_sure() and known and _age(seen.root, job, now) > max(known))
+    names = seen.root.processes[0].methods
+    if seen.held_up:  # two looks may have hit two calls, or one that is not late
+        limit: float | None = call_timeout(job.longest_call_of(names) or 0.0)
+    else:
+        limit = job.longest_round_timeout(names)
+    return seen.is_sure() and limit is not None and _age(seen.root, job, now) > limit
 
 
 def _is_free(

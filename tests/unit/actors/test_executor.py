@@ -96,7 +96,7 @@ def test_a_diagnosis_that_comes_after_the_end_does_not_reopen_it(
     over.set()
     (folder,) = (tmp_path / "incidents").iterdir()
     eventually((folder / "diagnosis.json").exists, "it came")
-    eventually(lambda: not executing.latest, "its report is written")
+    eventually(lambda: not executing.latest, "its report is written", 120.0)
     assert json.loads((folder / "incident.json").read_bytes())["state"] == "resolved"
     publish(executing, incident(2), "confirmed")
     assert list(executing.latest) == ["0002"]

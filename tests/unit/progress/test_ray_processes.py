@@ -109,6 +109,8 @@ def test_what_runs_stands_in_the_title(raylet: Raylet, agent: Agent) -> None:
 def test_one_that_sleeps_stands_still(raylet: Raylet, agent: Agent) -> None:
     pid = raylet.start("ray::Rollout.generate")
     agent.sees(pid)
+    # A program that has its title may still be starting.
+    eventually(lambda: agent.look()[pid].moved_at < agent.now - 1.0, "it has begun to sleep")
     first = agent.look()[pid]
     for _ in range(5):
         last = agent.look()[pid]
