@@ -13,7 +13,6 @@ import msgspec
 
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Incident, RankLog
-from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.ray_calls import EndedCalls, RayCalls, RayLook
@@ -89,6 +88,18 @@ class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
     asked_at: float | None = None
     """When stacks were requested that arrived after their round had been judged without them; None
     for the round itself."""
+
+
+class KeptEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict was made of, packed, so that a later version can judge it anew; small evidence
+    is in the event, larger in a file."""
+
+    data: bytes = b""
+    """The packed evidence; in a log, empty where it is in a file or was left out."""
+    file: str = ""
+    """Name of its file, in the folder of the event log; empty where it is in ``data``."""
+    left_out: str = ""
+    """Why it is not kept; empty where it is."""
 
 
 class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):

@@ -24,7 +24,6 @@ from ray_sentinel.actors.bundles.index import (
 )
 from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
-from ray_sentinel.actors.coordinator.event_log.evidence_files import LARGE, kept, too_large
 from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.coordinator.gathering.agent_calls import Agents, by_node
 from ray_sentinel.actors.coordinator.gathering.cluster_dumps import ClusterDumps, DumpSets
@@ -84,7 +83,6 @@ from ray_sentinel.model.incident import (
     RankOutput,
     writer_of,
 )
-from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.model.ray_calls import RayCalls, RayLook
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.notify.incident_notices import (
@@ -313,7 +311,7 @@ class Executor:
                 incident=action.incident,
                 facts=evidence.explain() if evidence is not None else None,
                 problems=tuple(problems),
-                judged_from=_kept(evidence) if evidence is not None else None,
+                judged_from=evidence.kept() if evidence is not None else None,
             )
         )
         # The verdict does not wait for it: of thousands of ranks it takes a second.
@@ -553,11 +551,6 @@ def limited(action: Capture, most: int) -> Capture:
         waiters=tuple(rank for rank in action.waiters if rank in paused),
         others=(*action.others, *spared),
     )
-
-
-def _kept(evidence: DumpEvidence) -> KeptEvidence:
-    # Packing takes as much memory again as the dumps, which may be 256 MiB.
-    return kept(evidence.packed()) if evidence.size <= LARGE else too_large(evidence.size)
 
 
 def _main(sets: DumpSets) -> dict[int, bytes]:

@@ -65,8 +65,8 @@ class LongCalls(msgspec.Struct, kw_only=True):
     def lacks_times(self, methods: Mapping[str, KnownMethod], now: float) -> bool:
         """Whether to request now how long calls of these names usually take. Records that it is
         done."""
-        unknown = tuple(name for name in self.since if _told(methods, name) is None)
-        if not unknown or any(_told(methods, name) for name in self.unknown):
+        unknown = tuple(name for name in self.since if _timed(methods, name) is None)
+        if not unknown or any(_timed(methods, name) for name in self.unknown):
             self.in_vain = 0
         self.unknown = unknown
         if not unknown or now - self.times_asked_at < UNKNOWN.delay(self.in_vain):
@@ -81,7 +81,7 @@ class LongCalls(msgspec.Struct, kw_only=True):
         return tuple(
             (name, at)
             for name, at in self.since.items()
-            if (known := _told(methods, name)) is not None
+            if (known := _timed(methods, name)) is not None
             and now - at > call_timeout(known.longest_call)
         )
 
@@ -114,7 +114,7 @@ def running_since(calls: Iterable[RayCall]) -> dict[str, float]:
     return found
 
 
-def _told(methods: Mapping[str, KnownMethod], name: str) -> KnownMethod | None:
+def _timed(methods: Mapping[str, KnownMethod], name: str) -> KnownMethod | None:
     """What is known of a method, if Ray has told how long several of its calls took."""
     known = methods.get(method_of(name))
     return known if known is not None and known.told >= RHYTHM else None

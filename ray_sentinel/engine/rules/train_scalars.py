@@ -76,13 +76,11 @@ def _named(
     view: ClusterView, word: str, but: tuple[str, ...] = ()
 ) -> Iterator[tuple[JobView, int, str, Track]]:
     """The scalars with a word in their names, each of the lowest rank that reports it."""
-    told: set[tuple[tuple[str, int], str]] = set()
     for (job, rank, name), track in sorted(view.scalars.tracks.items(), key=lambda i: i[0]):
         lower = name.lower()
-        if word not in lower or any(other in lower for other in but) or (job, name) in told:
+        if word not in lower or any(other in lower for other in but):
             continue
         if job in view.jobs and track.values:
-            told.add((job, name))
             yield view.jobs[job], rank, name, track
 
 

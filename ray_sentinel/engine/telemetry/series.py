@@ -419,7 +419,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
 
     def get(self, name: str, now: float) -> Iterator[tuple[Mapping[str, str], TelemetrySeries]]:
         """The series of a metric that are still sent, with their labels."""
-        of_name = (self._named or self.series).get(name)
+        of_name = self.series.get(name)
         if of_name is None:
             return
         found = self._labelled.get(name)

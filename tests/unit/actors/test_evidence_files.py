@@ -23,10 +23,9 @@ from ray_sentinel.actors.coordinator.event_log.evidence_files import (
 from ray_sentinel.actors.coordinator.event_log.log import EventLog, is_log_file, read, segments
 from ray_sentinel.actors.coordinator.event_log.writer import LogWriter
 from ray_sentinel.clock import FakeClock
-from ray_sentinel.engine.events import RecorderExplained, Tick
+from ray_sentinel.engine.events import KeptEvidence, RecorderExplained, Tick
 from ray_sentinel.errors import InputError
 from ray_sentinel.masking import mask_record
-from ray_sentinel.model.kept_evidence import KeptEvidence
 
 
 def large(number: int, size: int = SMALL + 1) -> KeptEvidence:

@@ -27,11 +27,10 @@ from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.cli.main import main
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder
-from ray_sentinel.engine.events import RasExplained, RecorderExplained
+from ray_sentinel.engine.events import KeptEvidence, RasExplained, RecorderExplained
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.reduced import MARK, reduce
 from ray_sentinel.evidence.flight_recorder.reduced import read as read_dump
-from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from tests.support.ras_sim.job import Job

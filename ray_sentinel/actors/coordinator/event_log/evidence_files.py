@@ -17,9 +17,8 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.engine.events import AnyEvent, RasExplained, RecorderExplained
+from ray_sentinel.engine.events import AnyEvent, KeptEvidence, RasExplained, RecorderExplained
 from ray_sentinel.errors import InputError
-from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.private_files import opener, read_regular
 
 SMALL = 64 << 10

@@ -36,11 +36,10 @@ from ray_sentinel.actors.coordinator.event_log.evidence_files import (
     EvidenceFiles,
     is_evidence_file,
 )
-from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
+from ray_sentinel.engine.events import LOG_VERSION, AnyEvent, KeptEvidence
 from ray_sentinel.errors import InputError
 from ray_sentinel.logs.salvage import Salvage, damage_text
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.kept_evidence import KeptEvidence
 from ray_sentinel.private_files import FILE_MODE, keep_private, opener
 from ray_sentinel.progress.rank.own_process import boot_number
 

@@ -19,9 +19,8 @@ from ray_sentinel.actors.coordinator.event_log.log import EventLog, encoded
 from ray_sentinel.actors.coordinator.memory_guard import return_free_memory
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CoordinatorConfig
-from ray_sentinel.engine.events import AnyEvent
+from ray_sentinel.engine.events import AnyEvent, KeptEvidence
 from ray_sentinel.engine.state_cut import StateCut
-from ray_sentinel.model.kept_evidence import KeptEvidence
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import msgspec
 
+from ray_sentinel.actors.coordinator.event_log.evidence_files import LARGE, kept, too_large
 from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.engine.actions import AskRecorder
-from ray_sentinel.engine.events import RasExplained, RecorderExplained
+from ray_sentinel.engine.events import KeptEvidence, RasExplained, RecorderExplained
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.libraries import combine
 from ray_sentinel.evidence.flight_recorder.reduced import is_readable
@@ -25,6 +26,8 @@ MOST_RANKS = 1 << 20
 """Most ranks of a job whose recorded dumps are judged: a number alone must not cost memory."""
 MOST_POLLS = 128 << 20
 """Most bytes of answers of RAS that are unpacked."""
+MOST_PACKED = 64 << 20
+"""Most bytes of answers of RAS that are packed, which takes a second."""
 MOST_SETS = 2
 """Most libraries with recorders in one job (``MOST_RECORDERS``)."""
 MOST_ANSWERS = 1 << 16
@@ -113,6 +116,10 @@ class DumpEvidence(msgspec.Struct, frozen=True, kw_only=True):
         """Bytes of all dumps, equal ones counted once."""
         return sum(map(len, {data for one in self.sets for data in one.values()}))
 
+    def kept(self) -> KeptEvidence:
+        """How it is kept with its verdict. Packing takes as much memory again as the dumps."""
+        return kept(self.packed()) if self.size <= LARGE else too_large(self.size)
+
     def explain(self) -> RecorderFacts:
         """The verdict of this version."""
         found = [self._explain(dumps) for dumps in self.sets]
@@ -152,6 +159,10 @@ class PollEvidence(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """Bytes of all polls."""
         return sum(map(len, self.polls))
+
+    def kept(self) -> KeptEvidence:
+        """How it is kept with its verdict."""
+        return kept(self.packed()) if self.size <= MOST_PACKED else too_large(self.size)
 
     def explain(self) -> RasFacts:
         """The verdict of this version. Raises InputError if that takes too long or too much

@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from ray_sentinel.actors.coordinator.event_log.evidence_files import kept, too_large
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import PollEvidence
 from ray_sentinel.actors.messages import unpack
 from ray_sentinel.capture.ras import RasPolls
@@ -15,7 +14,6 @@ from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.engine.events import RasExplained
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.kept_evidence import KeptEvidence
 
 SECONDS = 10.0
 """Seconds for the agents' polls: ``POLL_SECONDS`` of ``capture.ras``, and the way there and back.
@@ -24,9 +22,6 @@ MOST_CASES = 16
 """Most cases whose first polls are kept, to compare later ones with."""
 MOST_KEPT = 128 << 20
 """Most bytes of all polls that are kept; also the most that are read for one case."""
-
-MOST_PACKED = 64 << 20
-"""Most bytes of polls that are packed, to be kept with the verdict; it takes a second."""
 
 Ask = Callable[[tuple[Rank, ...], float], tuple[list[bytes], list[str]]]
 """Asks the agents of the given ranks, within so many seconds. Returns their ``RasPolls`` as bytes,
@@ -71,7 +66,7 @@ class RasWitness:
             incident=action.incident,
             facts=facts if facts is not None and facts.polls else None,
             problems=tuple(dict.fromkeys(problems)),
-            judged_from=_kept(evidence) if evidence is not None else None,
+            judged_from=evidence.kept() if evidence is not None else None,
         )
 
     def _before(self, incident: str, polls: list[bytes]) -> list[bytes]:
@@ -86,11 +81,6 @@ class RasWitness:
 
     def _held(self) -> int:
         return sum(len(poll) for polls in self._first.values() for poll in polls)
-
-
-def _kept(evidence: PollEvidence) -> KeptEvidence:
-    # Packing what is not kept anyway would delay the answer for seconds.
-    return kept(evidence.packed()) if evidence.size <= MOST_PACKED else too_large(evidence.size)
 
 
 def _bounded(polls: list[bytes]) -> tuple[list[bytes], list[str]]:
