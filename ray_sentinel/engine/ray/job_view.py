@@ -24,7 +24,7 @@ from ray_sentinel.engine.ray.methods import (
     method_of,
 )
 from ray_sentinel.engine.ray.placement import Missing, missing_of
-from ray_sentinel.evidence.movement import STILL, settled, too_young
+from ray_sentinel.evidence.movement import STILL, settled
 from ray_sentinel.evidence.stacks.compare import movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import may_be_restless
@@ -64,7 +64,7 @@ MOST_METHODS = 1000
 def is_sure_after(seconds: float, longest: float = 0.0) -> bool:
     """Whether looks so many seconds apart that show the same confirm each other. ``longest``: what
     the longest call took as a whole, if it is a call that they show."""
-    return not too_young(1, seconds, max(SAME_SECONDS, longest))
+    return seconds >= max(SAME_SECONDS, longest)
 
 
 class _SameInLooks(msgspec.Struct, kw_only=True):

@@ -10,7 +10,7 @@ from ray_sentinel.engine.incidents.case import REQUESTS_RULE, Case
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.judgement import Decision, EvidenceScores, Judgement, unnamed
-from ray_sentinel.evidence.movement import STILL, too_young
+from ray_sentinel.evidence.movement import STILL
 from ray_sentinel.model.incident import FaultKind, Finding
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
@@ -45,7 +45,7 @@ def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
         return Judgement(decision="dismiss", verdict=verdict, why="idle")
     moving = (v for v in job.live if case.movement(v.rank.process) == "moved")
     slow = [view for view in moving if not _waits(case, view)]
-    if slow and too_young(1, silence, EVERYDAY_TIMEOUTS * timeout):
+    if slow and silence < EVERYDAY_TIMEOUTS * timeout:
         verdict = unnamed(case, scores, "slow", f"rank {slow[0].rank.id.rank} is slow")
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
@@ -61,7 +61,7 @@ def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
     elif not job.counts_steps:
         limit = max(limit, BLIND_SECONDS_UNATTACHED)
     verdict = unnamed(case, scores, kind, summary)
-    decision: Decision = "wait" if too_young(1, silence, limit) else "confirm"
+    decision: Decision = "confirm" if silence >= limit else "wait"
     return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
 
 

@@ -102,7 +102,7 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
 
 def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
     """Whether a rank does something that keeps the GIL, or sits in the kernel, in everyday work."""
-    if not too_young(1, case.job.silence(now), EVERYDAY_TIMEOUTS * case.job.timeout()):
+    if case.job.silence(now) >= EVERYDAY_TIMEOUTS * case.job.timeout():
         return False
     facts = [case.latest(process) for process in named]
     return any(f is not None and (f.activity in LONG_ACTIVITIES or takes_long(f)) for f in facts)

@@ -14,7 +14,6 @@ from statistics import median
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.waits import Key, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
-from ray_sentinel.evidence.movement import too_young
 
 _INSTANT = 1.0
 """Seconds up to which every wait is too young: nobody decides so soon that a job hangs, and writing
@@ -39,8 +38,10 @@ def why_too_young(world: World, waits: Waits, written: Mapping[int, float]) -> s
         if entry is None or entry.created_ns is None or rank not in written:
             return ""
         age = written[rank] - entry.created_ns / 1e9
+        if not -_CLOCK <= age < _LONGEST:
+            return ""
         usual = _INSTANT if age < _INSTANT else _interval(world, rank, entry)
-        if age < -_CLOCK or not too_young(1, age, min(_LONGEST, max(_INSTANT, usual))):
+        if age >= max(_INSTANT, usual):
             return ""
         if age >= longest:
             habit = f", which it makes every {usual:.1f} s" if usual > _INSTANT else ""
