@@ -53,7 +53,7 @@ from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.shedding import drop_oldest
 from ray_sentinel.engine.state import EngineState, answers, asks
-from ray_sentinel.engine.status import StatusPicture, status_picture
+from ray_sentinel.engine.status import StatusPicture
 from ray_sentinel.engine.telemetry.inference import below_actors
 from ray_sentinel.engine.verdicts.first_exits import note_departed
 from ray_sentinel.model.alert import Alert
@@ -201,9 +201,8 @@ class Engine:
 
     def picture(self, now: float) -> StatusPicture:
         """What ``status`` is made of, which no later event changes."""
-        return status_picture(
-            self.view, self.incidents(), now, self.state.stragglers, self.state.alerts
-        )
+        state = self.state
+        return StatusPicture(self.view, self.incidents(), state.stragglers, state.alerts, now)
 
     def alerts(self) -> tuple[Alert, ...]:
         """The current alerts of telemetry rules, the oldest first."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from itertools import starmap
 
 import msgspec
 
@@ -37,35 +37,40 @@ node, when it moved, whether it lives, what holds it, and the last look at its s
 tuple: thousands are made while everything else waits."""
 
 
-class JobSeen(NamedTuple):
-    """One job's lines, but for those of its ranks."""
-
-    line: JobStatus
-    ranks: list[RankSeen]
-
-
 class StatusPicture:
     """The state of all jobs at one moment, from which the lines are made while the engine goes on:
     those of 8,192 ranks take longer than anything else should wait."""
 
     def __init__(
         self,
-        jobs: Sequence[JobSeen],
-        ray_jobs: Sequence[JobStatus],
+        view: ClusterView,
         incidents: tuple[Incident, ...],
-        hosts: Mapping[str, str],
+        stragglers: StragglerWatch,
+        alerts: AlertBook,
         now: float,
     ) -> None:
-        """``hosts`` are those of the nodes, by their ids."""
-        self._jobs = jobs
-        self._ray_jobs = ray_jobs
+        open_ones, served = _open(incidents), loads(view, now)
+        self._jobs: list[tuple[JobStatus, list[RankSeen]]] = [
+            (
+                msgspec.structs.replace(
+                    _job(view, job, open_ones, served.get(job.job), now),
+                    straggler=stragglers.status(job.key, now),
+                    alerts=alerts.of(view, job),
+                ),
+                _seen(job),
+            )
+            for job in view.jobs.values()
+            if not job.ray_job
+        ]
+        """The line of each job, and what those of its ranks are made of."""
+        self._ray_jobs = tuple(ray_jobs(view, open_ones, now))
         self._incidents = incidents
-        self._hosts = hosts
+        self._hosts = {key: node.node.host for key, node in view.nodes.items()}
         self._now = now
 
     def summary(self) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The worst state of all jobs, its one-sentence summary, and the lines of each job."""
-        jobs = (*map(self._with_ranks, self._jobs), *self._ray_jobs)
+        jobs = (*starmap(self._with_ranks, self._jobs), *self._ray_jobs)
         incidents = self._incidents
         open_ones = _open(incidents)
         running = [job for job in jobs if not job.ended]
@@ -83,37 +88,10 @@ class StatusPicture:
         worst_job = next(job for job in running if job.state == state)
         return state, _sentence(worst_job), jobs
 
-    def _with_ranks(self, job: JobSeen) -> JobStatus:
-        hosts, now = self._hosts, self._now
-        ranks = sorted(job.ranks, key=lambda seen: seen[0].id.rank)
-        lines = tuple(_rank(seen, hosts, now) for seen in ranks)
-        return msgspec.structs.replace(job.line, ranks=lines)
-
-
-def status_picture(
-    view: ClusterView,
-    incidents: tuple[Incident, ...],
-    now: float,
-    stragglers: StragglerWatch | None = None,
-    alerts: AlertBook | None = None,
-) -> StatusPicture:
-    """All that ``status`` shows about the current jobs."""
-    open_ones = _open(incidents)
-    served = loads(view, now)
-    jobs = [
-        JobSeen(
-            msgspec.structs.replace(
-                _job(view, job, open_ones, served.get(job.job), now),
-                straggler=stragglers.status(job.key, now) if stragglers else None,
-                alerts=alerts.of(view, job) if alerts else (),
-            ),
-            _seen(job),
-        )
-        for job in view.jobs.values()
-        if not job.ray_job
-    ]
-    hosts = {key: node.node.host for key, node in view.nodes.items()}
-    return StatusPicture(jobs, tuple(ray_jobs(view, open_ones, now)), incidents, hosts, now)
+    def _with_ranks(self, line: JobStatus, seen: list[RankSeen]) -> JobStatus:
+        ranks = sorted(seen, key=lambda one: one[0].id.rank)
+        lines = tuple(_rank(one, self._hosts, self._now) for one in ranks)
+        return msgspec.structs.replace(line, ranks=lines)
 
 
 def _open(incidents: Iterable[Incident]) -> list[Incident]:

@@ -13,14 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import is_not
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 from ray_sentinel.actors.coordinator.event_log.log import MOST_STATE
 from ray_sentinel.actors.coordinator.event_log.writer import LogWriter
 from ray_sentinel.clock import Clock, SteadyClock
-from ray_sentinel.engine.actions import AnyAction, Capture, Publish
+from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import (
     AnyEvent,
@@ -38,12 +40,13 @@ from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map
 from ray_sentinel.engine.telemetry.series import HostRow
 from ray_sentinel.masking import mask_record
+from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity, RankGpus
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition
 from ray_sentinel.model.lanes import LanesReport
 from ray_sentinel.model.ports import PortMap
-from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.pulse import PulseMark, PulsePhase, PulseReport
 from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
@@ -52,6 +55,7 @@ from ray_sentinel.model.straggler import StragglerStatus
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 WHERE_FAILURES_ARE = "the coordinator's log has the traceback, the event log the way there"
 RECOVERY_GRACE = 3.0
 """Seconds after a restart in which agents find us again before silence counts."""
@@ -82,7 +86,7 @@ class EngineLoop:
         self._engine = engine
         self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock)
         self._act = act
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._last = 0.0
         self.begun = engine.now
         self._failure = ""
@@ -133,18 +137,13 @@ class EngineLoop:
             event = mask_record(event)
         now = self._clock.now()
         with self._lock:
-            return self._feed(event, now)
-
-    def _feed(self, event: AnyEvent, now: float) -> int:
-        """``feed``, for a caller that holds the lock."""
-        self._last = max(self._last, now)
-        event = msgspec.structs.replace(event, time=self._last)
-        number, actions = self._handle(event)
-        for told in self._engine.events_of(actions):
-            self._handle(told)
-        # Under the lock, so that actions keep the order of their events; it only queues them.
-        for action in actions:
-            self.act(action)
+            self._last = max(self._last, now)
+            number, actions = self._handle(msgspec.structs.replace(event, time=self._last))
+            for told in self._engine.events_of(actions):
+                self._handle(told)
+            # Under the lock, so that actions keep the order of their events; it only queues them.
+            for action in actions:
+                self.act(action)
         return number
 
     def _handle(self, event: AnyEvent) -> tuple[int, list[AnyAction]]:
@@ -162,10 +161,7 @@ class EngineLoop:
     def act(self, action: AnyAction) -> None:
         """Carry out an action that the engine requested now or before; its incident has times on
         the wall clock."""
-        if isinstance(action, Publish | Capture):
-            incident = shown_incident(action.incident, self._clock.shift)
-            action = msgspec.structs.replace(action, incident=incident)
-        self._act(action)
+        self._act(shown(action, self._clock.shift))
 
     def written(self, number: int) -> bool:
         """Whether the event with this number is in the log, or never will be."""
@@ -175,74 +171,67 @@ class EngineLoop:
         """All confirmed incidents, the newest last."""
         with self._lock:
             known = self._engine.incidents()
-        shift = self._clock.shift
-        return tuple(shown_incident(incident, shift) for incident in known)
+        return shown(known, self._clock.shift)
 
     def status(self) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The state, its one-sentence summary, and the jobs."""
         with self._lock:
             picture = self._engine.picture(self._clock.now())
-        state, verdict, jobs = picture.summary()
-        shift = self._clock.shift
-        return state, verdict, tuple(shown_job(job, shift) for job in jobs)
+        return shown(picture.summary(), self._clock.shift)
 
     def pulse(self) -> PulseReport:
         """The durations of steps and calls over the last hour."""
         with self._lock:
             picture = PulsePicture(self._engine.view, self._clock.now(), self._engine.alerts())
-        return shown_pulse(picture.report(), self._clock.shift)
+        return mask_record(shown(picture.report(), self._clock.shift))
 
     def lanes(self) -> LanesReport:
         """What ranks and roles did over the last hour."""
         with self._lock:
             picture = LanesPicture(self._engine.view, self._clock.now())
-        report, shift = picture.report(), self._clock.shift
-        return msgspec.structs.replace(report, begin=report.begin + shift, end=report.end + shift)
+        return mask_record(shown(picture.report(), self._clock.shift))
 
     def gpus(self, quantity: GpuQuantity) -> GpuMap:
         """The newest values of all GPUs. The engine continues meanwhile."""
         telemetry = self._engine.view.telemetry
-        return gpu_map(telemetry, quantity, self._clock.now(), self._lock)
+        return mask_record(gpu_map(telemetry, quantity, self._clock.now(), self._lock))
 
     def rank_gpus(self, quantity: GpuQuantity) -> RankGpus:
         """The newest value of each rank's GPU. The engine continues meanwhile."""
-        return rank_gpus(self._engine.view, quantity, self._clock.now(), self._lock)
+        found = rank_gpus(self._engine.view, quantity, self._clock.now(), self._lock)
+        return mask_record(found)
 
     def ports(self) -> PortMap:
         """The RDMA ports. The engine continues meanwhile."""
-        return port_map(self._engine.view.telemetry, self._clock.now(), self._lock)
+        return mask_record(port_map(self._engine.view.telemetry, self._clock.now(), self._lock))
 
     def rank_series(self, asked: RankAsked) -> RankSeries | None:
         """The series that are held of one rank; None if there is no such rank."""
-        now, shift = self._clock.now(), self._clock.shift
         with self._lock:
             view = self._engine.view
-            rank = find_rank(view, asked.job, asked.attempt, asked.rank, asked.place)
+            rank = find_rank(view, asked)
             if rank is None:
                 return None
-            found = rank_series(view, rank, now)
-        return msgspec.structs.replace(found, begin=found.begin + shift, end=found.end + shift)
+            found = rank_series(view, rank, self._clock.now())
+        return mask_record(shown(found, self._clock.shift))
 
     def rank(self, asked: RankAsked) -> Rank | None:
         """The rank that was asked for; None if there is no such rank."""
         with self._lock:
-            view = self._engine.view
-            found = find_rank(view, asked.job, asked.attempt, asked.rank, asked.place)
+            found = find_rank(self._engine.view, asked)
             return found.rank if found is not None else None
 
     def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
         """Capture a running job now, or all of them without a name. Returns the incidents that were
         created for it; none if no such job runs."""
-        now = self._clock.now()
-        event = mask_record(DumpAsked(time=now, job=job, why=why, thorough=thorough))
+        event = DumpAsked(time=self._clock.now(), job=job, why=why, thorough=thorough)
         with self._lock:
             # Under one lock, because the incidents of an event in between would be taken for this
             # one's.
             before = {one.id for one in self._engine.incidents()}
-            self._feed(event, now)
-            made = [one for one in self._engine.incidents() if one.id not in before]
-        shift = self._clock.shift
-        return tuple(shown_incident(incident, shift) for incident in made)
+            self.feed(event)
+            made = tuple(one for one in self._engine.incidents() if one.id not in before)
+        return shown(made, self._clock.shift)
 
     def free_memory(self) -> str:
         """Make the engine drop data to save memory. Returns the part that gave some, "" if none
@@ -331,87 +320,45 @@ def handled(engine: Engine, event: AnyEvent) -> tuple[list[AnyAction], str]:
 # two differ once the wall clock was set since the coordinator started; ``shift`` is their
 # difference in seconds.
 
-
-def shown_incident(incident: Incident, shift: float) -> Incident:
-    """The incident with its times on the wall clock, and by how much they were moved."""
-    if not shift:
-        return incident
-    verdict, straggler = incident.verdict, incident.straggler
-    return msgspec.structs.replace(
-        incident,
-        suspected_at=incident.suspected_at + shift,
-        last_progress=_moved(incident.last_progress, shift),
-        job_since=_moved(incident.job_since, shift),
-        confirmed_at=_moved(incident.confirmed_at, shift),
-        resolved_at=_moved(incident.resolved_at, shift),
-        history=tuple(
-            Transition(step.at + shift, step.state, step.why) for step in incident.history
-        ),
-        milestones=tuple(
-            Milestone(step.at + shift, step.what, step.text) for step in incident.milestones
-        ),
-        verdict=_verdict(verdict, shift) if verdict is not None else None,
-        straggler=_straggler(straggler, shift) if straggler is not None else None,
-        clock_shift=incident.clock_shift + shift,
-    )
+_TIMES: dict[type, tuple[str, ...]] = {
+    Incident: ("suspected_at", "last_progress", "job_since", "confirmed_at", "resolved_at"),
+    Transition: ("at",),
+    Milestone: ("at",),
+    EvidenceItem: ("at",),
+    StackFact: ("at",),
+    StragglerStatus: ("at",),
+    Alert: ("since",),
+    PulseReport: ("begin",),
+    PulsePhase: ("start", "end"),
+    PulseMark: ("at",),
+    LanesReport: ("begin", "end"),
+    RankSeries: ("begin", "end"),
+}
+"""The fields of records that are times on the engine's clock; 0 or None where one is not known."""
 
 
-def shown_job(job: JobStatus, shift: float) -> JobStatus:
-    """A job's lines with times on the wall clock."""
-    if not shift:
-        return job
-    return msgspec.structs.replace(
-        job,
-        alerts=tuple(
-            msgspec.structs.replace(alert, since=alert.since + shift) for alert in job.alerts
-        ),
-        straggler=_straggler(job.straggler, shift) if job.straggler is not None else None,
-    )
+def shown(value: T, shift: float) -> T:
+    """A record, or a tuple of records, with all times in it on the wall clock."""
+    return _shown(value, shift) if shift else value
 
 
-def shown_pulse(report: PulseReport, shift: float) -> PulseReport:
-    """The jobs' pulse with times on the wall clock."""
-    if not shift:
-        return report
-    jobs = (
-        msgspec.structs.replace(
-            job,
-            phases=tuple(
-                msgspec.structs.replace(
-                    phase, start=phase.start + shift, end=_moved(phase.end, shift)
-                )
-                for phase in job.phases
-            ),
-            marks=tuple(msgspec.structs.replace(one, at=one.at + shift) for one in job.marks),
-        )
-        for job in report.jobs
-    )
-    return msgspec.structs.replace(report, begin=report.begin + shift, jobs=tuple(jobs))
-
-
-def _moved(at: float | None, shift: float) -> float | None:
-    return at + shift if at is not None else None
-
-
-def _verdict(verdict: Verdict, shift: float) -> Verdict:
-    return msgspec.structs.replace(
-        verdict,
-        evidence=tuple(_item(item, shift) for item in verdict.evidence),
-        stacks=tuple(_stack(stack, shift) for stack in verdict.stacks),
-    )
-
-
-def _item(item: EvidenceItem, shift: float) -> EvidenceItem:
-    return msgspec.structs.replace(item, at=item.at + shift) if item.at is not None else item
-
-
-def _stack(stack: StackFact, shift: float) -> StackFact:
-    return msgspec.structs.replace(stack, at=stack.at + shift) if stack.at else stack
-
-
-def _straggler(found: StragglerStatus, shift: float) -> StragglerStatus:
-    return msgspec.structs.replace(
-        found,
-        at=found.at + shift,
-        heat=tuple((at + shift, cost) for at, cost in found.heat),
-    )
+def _shown(value: Any, shift: float) -> Any:
+    kind = type(value)
+    if kind is tuple:
+        parts = [_shown(part, shift) for part in value]
+        return tuple(parts) if any(map(is_not, parts, value)) else value
+    if not isinstance(value, msgspec.Struct):
+        return value
+    moved = {
+        name: known + shift for name in _TIMES.get(kind, ()) if (known := getattr(value, name))
+    }
+    if isinstance(value, StragglerStatus):
+        moved["heat"] = tuple((at + shift, cost) for at, cost in value.heat)
+    elif isinstance(value, Incident):
+        moved["clock_shift"] = value.clock_shift + shift
+    for name in value.__struct_fields__:
+        if name not in moved:
+            held = getattr(value, name)
+            if (told := _shown(held, shift)) is not held:
+                moved[name] = told
+    return msgspec.structs.replace(value, **moved) if moved else value

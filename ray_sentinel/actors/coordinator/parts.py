@@ -65,7 +65,7 @@ from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.process_groups import GroupsReport
-from ray_sentinel.model.rank_series import RankAsked, RankSeries
+from ray_sentinel.model.rank_series import RankAsked
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status
@@ -148,9 +148,9 @@ class CoordinatorParts:
             events=self._events_folder.parent if self._events_folder else None,
             history=self._storage.folder("history"),
         )
-        self.pulse = SharedAnswer(lambda: mask_record(self.engine.pulse()), self.clock)
+        self.pulse = SharedAnswer(self.engine.pulse, self.clock)
         """How long the jobs' steps and calls took over the last hour."""
-        self.lanes = SharedAnswer(lambda: mask_record(self.engine.lanes()), self.clock)
+        self.lanes = SharedAnswer(self.engine.lanes, self.clock)
         """What ranks and roles did over the last hour."""
         self._memory = MemoryGuard(self._config.coordinator.memory_bytes, self.engine.free_memory)
         self.page = Page(
@@ -160,11 +160,11 @@ class CoordinatorParts:
                 self.history.image,
                 pulse=self.pulse,
                 lanes=self.lanes,
-                gpus=lambda quantity: mask_record(self.engine.gpus(quantity)),
-                rank_gpus=lambda quantity: mask_record(self.engine.rank_gpus(quantity)),
-                ports=lambda: mask_record(self.engine.ports()),
+                gpus=self.engine.gpus,
+                rank_gpus=self.engine.rank_gpus,
+                ports=self.engine.ports,
                 groups=self.groups,
-                rank=self.rank_series,
+                rank=self.engine.rank_series,
                 output=self.rank_output,
             ),
             self._config.coordinator.port,
@@ -426,11 +426,6 @@ class CoordinatorParts:
     def groups(self) -> GroupsReport:
         """The process groups of ranks, as their last dumps report them."""
         return mask_record(self._executor.groups.report(self.clock.shift))
-
-    def rank_series(self, asked: RankAsked) -> RankSeries | None:
-        """The series that are held of one rank; None if there is no such rank."""
-        found = self.engine.rank_series(asked)
-        return mask_record(found) if found is not None else None
 
     def rank_output(self, asked: RankAsked) -> RankOutput | None:
         """What a rank wrote last; None if there is no such rank. Blocks for some seconds."""

@@ -78,8 +78,3 @@ def _running(view: ClusterView, job: RayJobView, now: float) -> dict[str, list[S
         method = runs[:MOST_NAME]
         running.setdefault(role_of(method), []).append(Stretch(method, begun, now))
     return running
-
-
-def lanes_report(view: ClusterView, now: float) -> LanesReport:
-    """The last hour of the jobs that moved most recently."""
-    return LanesPicture(view, now).report()

@@ -137,12 +137,6 @@ def _seen(job: JobView | RayJobView) -> _JobSeen:
     )
 
 
-def pulse_report(view: ClusterView, now: float, alerts: Iterable[Alert] = ()) -> PulseReport:
-    """The last hour of the jobs that moved most recently, with what events and network ``alerts``
-    say about their hosts."""
-    return PulsePicture(view, now, alerts).report()
-
-
 def _events(told: Iterable[_Told], host: str, since: float) -> Iterator[PulseMark]:
     for at, event in told:
         if at < since or event.severity == "info":

@@ -15,7 +15,13 @@ from ray_sentinel.engine.last_hour.rank_gpus import gpus_of
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.telemetry.gpus import POWER, UTILISATION
 from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, NodeTelemetry, TelemetrySeries
-from ray_sentinel.model.rank_series import PlottedPoint, RankPlot, RankSeries, SeriesUnit
+from ray_sentinel.model.rank_series import (
+    PlottedPoint,
+    RankAsked,
+    RankPlot,
+    RankSeries,
+    SeriesUnit,
+)
 
 POINT_SECONDS = 10.0
 """A plot has one point for so long: the mean of what came."""
@@ -28,15 +34,13 @@ MEMORY, MEMORY_WHOLE = "hw_gpu_vram_used_bytes", "hw_gpu_vram_total_bytes"
 _Sample = tuple[float, float]
 
 
-def find_rank(
-    view: ClusterView, job: str, attempt: int, rank: int, place: str = ""
-) -> RankView | None:
-    """A rank of a job. ``place`` ("host pid", with the host's label) says which, if several
-    processes have the number; without it, or if no process is at that place, the one that was seen
-    last."""
-    found = view.jobs.get((job, attempt))
-    alike = [one for one in found.ranks.values() if one.rank.id.rank == rank] if found else []
-    there = [one for one in alike if f"{view.host_of(one.node)} {one.rank.process.pid}" == place]
+def find_rank(view: ClusterView, asked: RankAsked) -> RankView | None:
+    """The rank that was asked for. If no process is at its place, or none is named, that which was
+    seen last of those with its number."""
+    found = view.jobs.get((asked.job, asked.attempt))
+    alike = [one for one in found.ranks.values() if one.rank.id.rank == asked.rank] if found else []
+    places = ((one, f"{view.host_of(one.node)} {one.rank.process.pid}") for one in alike)
+    there = [one for one, place in places if place == asked.place]
     return max(there or alike, key=lambda one: (one.alive, one.seen_at), default=None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.bundles import bundle
-from ray_sentinel.actors.coordinator.engine_loop import EngineLoop, shown_incident, shown_job
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop, shown
 from ray_sentinel.actors.coordinator.event_log import recovery
 from ray_sentinel.actors.coordinator.event_log.recovery import resumed_clock
 from ray_sentinel.clock import FakeClock, SteadyClock
@@ -106,7 +106,7 @@ def an_incident() -> Incident:
 
 
 def test_all_times_of_an_incident_are_the_wall_clocks() -> None:
-    told = shown_incident(an_incident(), 3600.0)
+    told = shown(an_incident(), 3600.0)
     assert told.verdict is not None
     assert told.straggler is not None
     assert told.suspected_at == START + 3600
@@ -118,7 +118,7 @@ def test_all_times_of_an_incident_are_the_wall_clocks() -> None:
     assert [item.at for item in told.verdict.evidence] == [START + 3600, None]
     assert [stack.at for stack in told.verdict.stacks] == [START + 3600, 0.0]
     assert (told.straggler.at, told.straggler.heat) == (START + 3600, ((START + 3600, 3.0),))
-    assert shown_incident(told, 0.0) is told
+    assert shown(told, 0.0) is told
 
 
 def test_all_times_of_a_jobs_lines_are_the_wall_clocks() -> None:
@@ -126,7 +126,7 @@ def test_all_times_of_a_jobs_lines_are_the_wall_clocks() -> None:
     job = JobStatus(
         job="job", attempt=0, step=1, phase="train", step_age_seconds=2.0, alerts=(alert,)
     )
-    told = shown_job(job, -60.0)
+    told = shown(job, -60.0)
     assert told.alerts[0].since == START - 60
     assert told.step_age_seconds == 2.0
 
@@ -136,8 +136,8 @@ def test_what_is_published_is_found_again_after_the_clock_was_set(
     tmp_path: Path, step: float
 ) -> None:
     incident = an_incident()
-    made = bundle.create(tmp_path, shown_incident(incident, 7.25))
-    assert bundle.find(tmp_path, shown_incident(incident, step)) == made
+    made = bundle.create(tmp_path, shown(incident, 7.25))
+    assert bundle.find(tmp_path, shown(incident, step)) == made
     assert bundle.find(tmp_path, incident) == made
 
 

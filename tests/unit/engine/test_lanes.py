@@ -24,7 +24,7 @@ from ray_sentinel.engine.last_hour.lanes import (
     MOST_TOGETHER,
     Lanes,
 )
-from ray_sentinel.engine.last_hour.lanes_report import LanesPicture, lanes_report
+from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.model.lanes import JobLanes
 from ray_sentinel.report.trace_events import trace_of
@@ -34,7 +34,7 @@ from tests.support.restarts import goes_on_alike, restarted
 
 
 def lanes_of(sim: Sim) -> JobLanes:
-    (job,) = lanes_report(sim.engine.view, sim.now).jobs
+    (job,) = LanesPicture(sim.engine.view, sim.now).report().jobs
     return job
 
 
@@ -143,8 +143,8 @@ def test_after_any_restart_lanes_are_as_if_there_had_been_none(
         rank.phase, rank.phase_since, rank.state = phase, sim.now, state
         rank.job = "renamed" if renamed else "job"
         sim.run(seconds)
-        told = lanes_report(sim.engine.view, sim.now)
-        assert lanes_report(restarted(sim.engine).view, sim.now) == told
+        told = LanesPicture(sim.engine.view, sim.now).report()
+        assert LanesPicture(restarted(sim.engine).view, sim.now).report() == told
         pictures.append((LanesPicture(sim.engine.view, sim.now), told))
         for job in told.jobs:
             for lane in job.lanes:
@@ -181,7 +181,9 @@ def test_calls_of_a_role_that_overlap_are_one_and_bubbles_stay() -> None:
 def test_a_job_of_actors_has_a_lane_for_each_role() -> None:
     story = RayStory([driver(), *actors("Rollout", 2, 10), *actors("Trainer", 1, 20)])
     story.train(120)
-    (job,) = [j for j in lanes_report(story.engine.view, story.now).jobs if j.of == "roles"]
+    (job,) = [
+        j for j in LanesPicture(story.engine.view, story.now).report().jobs if j.of == "roles"
+    ]
     assert {"Rollout", "Trainer"} <= {lane.name for lane in job.lanes}
     assert "Rollout.generate" in job.kinds
     assert all(length >= 0 for lane in job.lanes for _, _, length in lane.stretches)
@@ -191,9 +193,9 @@ def test_what_is_made_of_a_picture_of_roles_is_of_its_moment() -> None:
     story = RayStory([driver(), *actors("Rollout", 2, 10), *actors("Trainer", 1, 20)])
     story.train(63)
     at, picture = story.now, LanesPicture(story.engine.view, story.now)
-    told = lanes_report(story.engine.view, at)
+    told = LanesPicture(story.engine.view, at).report()
     story.train(30)
-    assert picture.report() == told != lanes_report(story.engine.view, at)
+    assert picture.report() == told != LanesPicture(story.engine.view, at).report()
 
 
 @pytest.mark.parametrize("roles", [1, MOST_LANES + 20])
@@ -237,14 +239,14 @@ def test_lanes_of_many_jobs_are_bounded_together() -> None:
 def test_it_outlives_the_coordinator() -> None:
     sim = Sim(world=4)
     sim.run(60)
-    before = lanes_report(sim.engine.view, sim.now)
-    assert lanes_report(restarted(sim.engine).view, sim.now) == before
+    before = LanesPicture(sim.engine.view, sim.now).report()
+    assert LanesPicture(restarted(sim.engine).view, sim.now).report() == before
 
 
 def test_of_many_ranks_an_answer_is_small() -> None:
     sim = Sim(world=1024, nodes=128)
     sim.run(8)
-    report = lanes_report(sim.engine.view, sim.now)
+    report = LanesPicture(sim.engine.view, sim.now).report()
     assert len(report.jobs[0].lanes) <= MOST_SINGLE + MOST_ODD
     assert len(msgspec.json.encode(report)) < 20_000
 
@@ -261,7 +263,7 @@ def test_the_largest_answer_is_small_when_packed() -> None:
 def test_a_trace_is_what_perfetto_reads() -> None:
     sim = Sim(world=4)
     sim.run(40)
-    report = lanes_report(sim.engine.view, sim.now)
+    report = LanesPicture(sim.engine.view, sim.now).report()
     trace = msgspec.json.decode(msgspec.json.encode(trace_of(report)))
     named = {
         e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"

@@ -18,7 +18,7 @@ from ray_sentinel.engine.last_hour.pulse import (
     WIDTH,
     Pulse,
 )
-from ray_sentinel.engine.last_hour.pulse_report import PulsePicture, pulse_report
+from ray_sentinel.engine.last_hour.pulse_report import PulsePicture
 from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import Event
@@ -31,7 +31,7 @@ from tests.support.restarts import restarted
 def test_steps_are_counted_once_and_summed_up_by_ten_seconds() -> None:
     sim = Sim(world=8, nodes=2)
     sim.run(120)
-    report = pulse_report(sim.engine.view, sim.now)
+    report = PulsePicture(sim.engine.view, sim.now, ()).report()
     (job,) = report.jobs
     (lane,) = job.lanes
     assert (job.counts, lane.name, report.places, report.width) == ("steps", "", PLACES, WIDTH)
@@ -98,14 +98,14 @@ def test_a_checkpoint_that_lasts_is_shown_as_open() -> None:
     for rank in sim.ranks:
         rank.phase, rank.phase_since = "checkpoint", sim.now
     sim.run(5)
-    (job,) = pulse_report(sim.engine.view, sim.now).jobs
+    (job,) = PulsePicture(sim.engine.view, sim.now, ()).report().jobs
     (phase,) = job.phases
     assert (phase.phase, phase.end) == ("checkpoint", None)
     assert sim.now - 7 <= phase.start <= sim.now
     for rank in sim.ranks:
         rank.phase = ""
     sim.run(5)
-    (job,) = pulse_report(sim.engine.view, sim.now).jobs
+    (job,) = PulsePicture(sim.engine.view, sim.now, ()).report().jobs
     (phase,) = job.phases
     assert phase.end is not None
     assert 3 <= phase.end - phase.start <= 8
@@ -114,7 +114,7 @@ def test_a_checkpoint_that_lasts_is_shown_as_open() -> None:
 def test_a_job_of_actors_has_a_lane_for_each_method() -> None:
     story = RayStory([driver(), *actors("Rollout", 2, 10), *actors("Trainer", 1, 20)])
     story.train(120)
-    jobs = {job.job: job for job in pulse_report(story.engine.view, story.now).jobs}
+    jobs = {job.job: job for job in PulsePicture(story.engine.view, story.now, ()).report().jobs}
     (job,) = [one for one in jobs.values() if one.counts == "calls"]
     names = [lane.name for lane in job.lanes]
     assert "Rollout.generate" in names
@@ -125,22 +125,22 @@ def test_a_job_of_actors_has_a_lane_for_each_method() -> None:
 def test_it_outlives_the_coordinator() -> None:
     sim = Sim(world=4)
     sim.run(60)
-    before = pulse_report(sim.engine.view, sim.now)
-    assert pulse_report(restarted(sim.engine).view, sim.now) == before
+    before = PulsePicture(sim.engine.view, sim.now, ()).report()
+    assert PulsePicture(restarted(sim.engine).view, sim.now, ()).report() == before
 
 
 def test_what_is_made_of_a_picture_is_of_its_moment() -> None:
     sim = Sim(world=4, nodes=2)
     sim.run(65)
     at, picture = sim.now, PulsePicture(sim.engine.view, sim.now, ())
-    told = pulse_report(sim.engine.view, at)
+    told = PulsePicture(sim.engine.view, at, ()).report()
     link = Event(time=at, kind="kernel.link_down", message="mlx5_0: Link DOWN", severity="warning")
     sim.report(sim.nodes[0].id, (link,))
     for rank in sim.ranks:
         rank.phase, rank.phase_since = "checkpoint", sim.now
     sim.run(30)
     assert picture.report() == told
-    (before,), (after,) = told.jobs, pulse_report(sim.engine.view, at).jobs
+    (before,), (after,) = told.jobs, PulsePicture(sim.engine.view, at, ()).report().jobs
     assert before.lanes != after.lanes
     assert (before.phases, before.marks) == ((), ())
     assert after.phases
@@ -151,9 +151,9 @@ def test_what_is_made_of_a_picture_of_actors_is_of_its_moment() -> None:
     story = RayStory([driver(), *actors("Rollout", 2, 10), *actors("Trainer", 1, 20)])
     story.train(65)
     at, picture = story.now, PulsePicture(story.engine.view, story.now, ())
-    told = pulse_report(story.engine.view, at)
+    told = PulsePicture(story.engine.view, at, ()).report()
     story.train(30)
-    assert picture.report() == told != pulse_report(story.engine.view, at)
+    assert picture.report() == told != PulsePicture(story.engine.view, at, ()).report()
 
 
 def test_what_kernels_say_of_a_jobs_hosts_is_marked_once_in_its_place() -> None:
@@ -183,7 +183,7 @@ def test_what_kernels_say_of_a_jobs_hosts_is_marked_once_in_its_place() -> None:
     )
     hot = msgspec.structs.replace(down, kind="unknown", port="", gpu="0")
     elsewhere = msgspec.structs.replace(down, host="elsewhere")
-    (job,) = pulse_report(sim.engine.view, sim.now, (down, hot, elsewhere)).jobs
+    (job,) = PulsePicture(sim.engine.view, sim.now, (down, hot, elsewhere)).report().jobs
     found = {(mark.about, mark.host): (mark.text, mark.count) for mark in job.marks}
     assert len(job.marks) == len(found) == 4
     assert found["gpu", sim.nodes[0].host] == (f"GPU 3 Xid 94: {xid}"[:120], 1)

@@ -9,7 +9,7 @@ from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
 from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, NodeTelemetry, Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Snapshot
-from ray_sentinel.model.rank_series import RankPlot, RankSeries
+from ray_sentinel.model.rank_series import RankAsked, RankPlot, RankSeries
 from tests.support.engine_sim import Sim
 from tests.support.samples import sampled
 
@@ -20,9 +20,13 @@ def told(telemetry: Telemetry, at: float, values: dict[str, float]) -> None:
     telemetry.add(Snapshot(node=NODE, time=at, sequence=1, samples=sampled(values)), at, 0.0)
 
 
+def asked(rank: int, place: str = "", *, attempt: int = 0) -> RankAsked:
+    return RankAsked(job="job", attempt=attempt, rank=rank, place=place)
+
+
 def series_of(sim: Sim, number: int) -> RankSeries:
     view = sim.engine.view
-    rank = find_rank(view, "job", 0, number)
+    rank = find_rank(view, asked(number))
     assert rank is not None
     return rank_series(view, rank, sim.now)
 
@@ -64,18 +68,18 @@ def test_without_anything_held_there_is_nothing_to_plot() -> None:
     sim = Sim(world=4, nodes=2, attached=False)
     sim.run(20)
     assert series_of(sim, 1).plots == ()
-    assert find_rank(sim.engine.view, "job", 0, 9) is None
-    assert find_rank(sim.engine.view, "job", 1, 1) is None
+    assert find_rank(sim.engine.view, asked(9)) is None
+    assert find_rank(sim.engine.view, asked(1, attempt=1)) is None
 
 
 def test_of_several_processes_with_the_number_the_one_that_is_meant() -> None:
     sim = Sim(world=4, nodes=2)
     sim.run(20)
     view = sim.engine.view
-    found = find_rank(view, "job", 0, 1, "host0 1001")
+    found = find_rank(view, asked(1, "host0 1001"))
     assert found is not None
     assert found.rank.process.pid == 1001
-    assert find_rank(view, "job", 0, 1, "gone 7") is found
+    assert find_rank(view, asked(1, "gone 7")) is found
 
 
 def gpus(*, given: tuple[str, ...], local: int | None) -> tuple[tuple[str, ...], bool]:
