@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.evidence.server_load import MOVING
 from ray_sentinel.model.exposition import clean
-from ray_sentinel.model.metrics import Family, Metric, Sample
+from ray_sentinel.model.metrics import Family, Metric, Sample, families_of
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.samples import SeriesKey
 from ray_sentinel.version import __version__
@@ -121,75 +123,59 @@ def train_families(
         key = (found.rank.id.job, found.rank.id.rank)
         if key not in latest or _age_order(found) > _age_order(latest[key]):
             latest[key] = found
-    samples: dict[Metric, list[Sample]] = {}
-    for found in latest.values():
-        for metric, sample in _rank_samples(found, now):
-            samples.setdefault(metric, []).append(sample)
     gone = {(exit.rank.id.job, exit.rank.id.rank) for exit in ended} - latest.keys()
-    for job, rank in sorted(gone):
-        samples.setdefault(ALIVE, []).append(ALIVE(0.0, job, str(rank)))
-    worlds = {
-        found.rank.id.job: found.rank.world_size
-        for found in latest.values()
-        if found.rank.world_size is not None
-    }
-    samples[WORLD] = [WORLD(float(size), job) for job, size in worlds.items()]
-    return tuple(Family(metric, tuple(values)) for metric, values in samples.items() if values)
+    worlds = {found.rank.id.job: found.rank.world_size for found in latest.values()}
+    return families_of(
+        [
+            *(row for found in latest.values() for row in _rank_rows(found, now)),
+            *((ALIVE, 0, job, str(rank)) for job, rank in sorted(gone)),
+            *((WORLD, size, job) for job, size in worlds.items()),
+        ]
+    )
 
 
 def _age_order(found: RankSnapshot) -> tuple[int, bool, int]:
     return found.rank.id.attempt, found.progress is not None, found.rank.process.start
 
 
-def _rank_samples(found: RankSnapshot, now: float) -> Iterator[tuple[Metric, Sample]]:
-    job, rank = found.rank.id.job, str(found.rank.id.rank)
-    yield ALIVE, ALIVE(1.0, job, rank)
+def _rank_rows(found: RankSnapshot, now: float) -> Iterator[tuple[Any, ...]]:
+    rank = found.rank.id.job, str(found.rank.id.rank)
+    yield ALIVE, 1, *rank
     progress = found.progress
     if progress is None:
         return
-    if progress.step is not None:
-        yield STEP, STEP(float(progress.step), job, rank)
-    if progress.step_seconds is not None:
-        yield STEP_SECONDS, STEP_SECONDS(progress.step_seconds, job, rank)
+    yield STEP, progress.step, *rank
+    yield STEP_SECONDS, progress.step_seconds, *rank
     if progress.step_ended_at is not None:
-        yield STEP_AGE, STEP_AGE(max(0.0, now - progress.step_ended_at), job, rank)
+        yield STEP_AGE, max(0.0, now - progress.step_ended_at), *rank
     if progress.phase:
-        yield PHASE, PHASE(1.0, job, rank, progress.phase)
+        yield PHASE, 1, *rank, progress.phase
     for name, value in progress.scalars.items():
-        yield SCALAR, SCALAR(value, job, rank, name)
-
-
-def build_family(protocol: int) -> Family:
-    """``ray_sentinel_build_info``."""
-    return Family(BUILD, (BUILD(1.0, __version__, str(protocol)),))
-
-
-def capture_families(
-    counts: Mapping[tuple[str, str], int], seconds: float | None
-) -> tuple[Family, ...]:
-    """This node's captures: ``counts`` by (tool, outcome)."""
-    families = []
-    if counts:
-        samples = (CAPTURES(float(n), tool, how) for (tool, how), n in sorted(counts.items()))
-        families.append(Family(CAPTURES, tuple(samples)))
-    if seconds is not None:
-        families.append(Family(CAPTURE_SECONDS, (CAPTURE_SECONDS(seconds),)))
-    return tuple(families)
+        yield SCALAR, value, *rank, name
 
 
 def agent_families(
-    memory_bytes: int, memory_limit: int, report_seconds: float | None, lost: Mapping[str, int]
+    memory_bytes: int,
+    memory_limit: int,
+    report_seconds: float | None,
+    lost: Mapping[str, int],
+    captures: Mapping[tuple[str, str], int],
+    capture_seconds: float | None,
 ) -> tuple[Family, ...]:
-    """What it costs to watch this node; ``report_seconds`` as of ``REPORT_SECONDS``, None before
-    the first report."""
-    families = (
-        Family(MEMORY, (MEMORY(float(memory_bytes), "agent"),)),
-        Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(memory_limit), "agent"),)),
-        Family(LOST, tuple(LOST(float(n), what) for what, n in sorted(lost.items()))),
+    """What an agent is, and what it costs to watch its node. ``report_seconds`` is as of
+    ``REPORT_SECONDS``; ``captures`` are this node's, by (tool, outcome), ``capture_seconds`` is how
+    long the last took. None before the first."""
+    return families_of(
+        [
+            (BUILD, 1, __version__, str(PROTOCOL)),
+            (MEMORY, memory_bytes, "agent"),
+            (MEMORY_LIMIT, memory_limit, "agent"),
+            *((LOST, count, what) for what, count in sorted(lost.items())),
+            (REPORT_SECONDS, report_seconds),
+            *((CAPTURES, count, *how) for how, count in sorted(captures.items())),
+            (CAPTURE_SECONDS, capture_seconds),
+        ]
     )
-    if report_seconds is None:
-        return families
-    return *families, Family(REPORT_SECONDS, (REPORT_SECONDS(report_seconds),))
 
 
 def key_samples(families: Iterable[Family]) -> dict[SeriesKey, float]:

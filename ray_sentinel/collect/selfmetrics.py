@@ -4,8 +4,9 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from ray_sentinel.model.metrics import CollectorStatus, Family, Metric, Sample
+from ray_sentinel.model.metrics import CollectorStatus, Family, Metric, families_of
 
 _LABELS = ("collector",)
 SUCCESS = Metric(
@@ -49,30 +50,20 @@ CYCLE = Metric(
 STATES = ("running", "skipped", "quarantined", "stuck")
 
 
-def families(statuses: Iterable[CollectorStatus]) -> Iterator[Family]:
+def families(statuses: Iterable[CollectorStatus]) -> tuple[Family, ...]:
     """The metric families about the state of the collectors."""
     statuses = list(statuses)
-    found: dict[Metric, list[Sample]] = {}
-    for status in statuses:
-        for metric, sample in _samples(status):
-            found.setdefault(metric, []).append(sample)
-    durations = [status.seconds for status in statuses if status.seconds is not None]
-    if durations:
-        found[CYCLE] = [CYCLE(max(durations))]
-    for metric, samples in found.items():
-        yield Family(metric, tuple(samples))
+    longest = max((one.seconds for one in statuses if one.seconds is not None), default=None)
+    return families_of([*(row for one in statuses for row in _rows(one)), (CYCLE, longest)])
 
 
-def _samples(status: CollectorStatus) -> Iterator[tuple[Metric, Sample]]:
+def _rows(status: CollectorStatus) -> Iterator[tuple[Any, ...]]:
     name = status.name
-    if status.success is not None:
-        yield SUCCESS, SUCCESS(float(status.success), name)
-    if status.seconds is not None:
-        yield DURATION, DURATION(status.seconds, name)
-    if status.last_success is not None:
-        yield LAST_SUCCESS, LAST_SUCCESS(status.last_success, name)
-    yield TIMEOUTS, TIMEOUTS(float(status.timeouts), name)
-    yield RESTARTS, RESTARTS(float(status.restarts), name)
-    yield UNKILLABLE, UNKILLABLE(float(status.unkillable), name)
+    yield SUCCESS, status.success, name
+    yield DURATION, status.seconds, name
+    yield LAST_SUCCESS, status.last_success, name
+    yield TIMEOUTS, status.timeouts, name
+    yield RESTARTS, status.restarts, name
+    yield UNKILLABLE, status.unkillable, name
     for state in STATES:
-        yield STATE, STATE(float(status.state == state), name, state)
+        yield STATE, status.state == state, name, state

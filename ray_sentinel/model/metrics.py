@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import msgspec
 
@@ -56,6 +57,21 @@ class Family(msgspec.Struct, frozen=True):
 
     metric: Metric
     samples: tuple[Sample, ...]
+
+
+def families_of(figures: Iterable[tuple[Any, ...]]) -> tuple[Family, ...]:
+    """Families of single figures: (metric, value, values of its labels ...) each. A value that is
+    None is not known, and left out.
+
+    >>> steps = Metric("train_step", "gauge", "", ("rank",))
+    >>> [len(family.samples) for family in families_of([(steps, 3, "0"), (steps, None, "1")])]
+    [1]
+    """
+    found: dict[Metric, list[Sample]] = {}
+    for metric, value, *labels in figures:
+        if value is not None:
+            found.setdefault(metric, []).append(metric(float(value), *labels))
+    return tuple(Family(metric, tuple(samples)) for metric, samples in found.items())
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

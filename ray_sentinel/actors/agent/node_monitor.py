@@ -25,13 +25,7 @@ from ray_sentinel.actors.agent.sampling import NodeSampling
 from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.loops import Loop, Newest
 from ray_sentinel.actors.messages import AgentReport, Receipt
-from ray_sentinel.actors.metrics import (
-    agent_families,
-    build_family,
-    capture_families,
-    train_families,
-)
-from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.metrics import agent_families, train_families
 from ray_sentinel.actors.ray_api import session_logs
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.storage import DeploymentStorage
@@ -318,9 +312,13 @@ class NodeMonitor:
         self.exporting.publish(
             (
                 *self._measured,
-                build_family(PROTOCOL),
-                *agent_families(*self._memory(), self._report_seconds, self._outbox.lost),
-                *capture_families(self.evidence.runs, self.evidence.capture_seconds),
+                *agent_families(
+                    *self._memory(),
+                    self._report_seconds,
+                    self._outbox.lost,
+                    self.evidence.runs,
+                    self.evidence.capture_seconds,
+                ),
                 *self._from_coordinator,
             )
         )

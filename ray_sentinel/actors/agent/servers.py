@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 from ray_sentinel.actors.loops import Complaints, Loop
 from ray_sentinel.bounded import Bounded
@@ -13,7 +14,7 @@ from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.evidence.server_load import SERVE, ServerLoad, parse_load, parse_serve
 from ray_sentinel.http.client import get
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.metrics import Family, Metric, Sample
+from ray_sentinel.model.metrics import Family, Metric, families_of
 from ray_sentinel.progress.discovery.front_end import metrics_url
 from ray_sentinel.progress.discovery.titles import engine_of
 
@@ -101,12 +102,12 @@ class ServerPoll:
     def families(self) -> tuple[Family, ...]:
         """``server_*`` of the engines that answered recently, or should have."""
         edge = time.monotonic() - STALE_SECONDS
-        samples: dict[Metric, list[Sample]] = {}
-        for job, (at, load) in sorted(self._answers.copy().items()):
-            if at >= edge:
-                for metric, sample in _samples(job, load):
-                    samples.setdefault(metric, []).append(sample)
-        return tuple(Family(metric, tuple(values)) for metric, values in samples.items())
+        return families_of(
+            row
+            for job, (at, load) in sorted(self._answers.copy().items())
+            if at >= edge
+            for row in _rows(job, load)
+        )
 
     def _url(self, job: str, rank: Rank) -> str:
         now = time.monotonic()
@@ -156,20 +157,15 @@ def _ask(url: str) -> bytes | SentinelError:
         return error
 
 
-def _samples(job: str, load: ServerLoad | None) -> Iterator[tuple[Metric, Sample]]:
-    yield UP, UP(float(load is not None), job)
+def _rows(job: str, load: ServerLoad | None) -> Iterator[tuple[Any, ...]]:
+    yield UP, load is not None, job
     if load is None:
         return
-    for state, value in (("running", load.running), ("waiting", load.waiting)):
-        if value is not None:
-            yield REQUESTS, REQUESTS(value, job, state)
-    if load.finished is not None:
-        yield FINISHED, FINISHED(load.finished, job)
-    if load.longest is not None:
-        yield LONGEST, LONGEST(load.longest, job)
+    yield REQUESTS, load.running, job, "running"
+    yield REQUESTS, load.waiting, job, "waiting"
+    yield FINISHED, load.finished, job
+    yield LONGEST, load.longest, job
     for kind, value in sorted(load.tokens.items()):
-        yield TOKENS, TOKENS(value, job, kind)
-    if load.cache_ratio is not None:
-        yield CACHE, CACHE(load.cache_ratio, job)
-    if load.tokens_per_second is not None:
-        yield SPEED, SPEED(load.tokens_per_second, job)
+        yield TOKENS, value, job, kind
+    yield CACHE, load.cache_ratio, job
+    yield SPEED, load.tokens_per_second, job

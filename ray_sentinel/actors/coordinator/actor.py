@@ -10,10 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import msgspec
-
-from ray_sentinel.actors.messages import Receipt, pack
-from ray_sentinel.engine.events import SnapshotReceived
+from ray_sentinel.actors.messages import pack
 from ray_sentinel.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -38,7 +35,7 @@ class Coordinator:
     async def report(self, data: bytes) -> bytes:
         """Take an ``AgentReport``, or a ``ReportDelta`` for one; returns a ``Receipt``. Raises
         UsageError if unreadable."""
-        return self._accept(data)
+        return pack(self._parts.report(data))
 
     async def report_together(self, reports: list[bytes]) -> list[bytes]:
         """``report`` for all reports that a relay has gathered. The receipts are in the same order;
@@ -46,24 +43,11 @@ class Coordinator:
         receipts = []
         for data in reports:
             try:
-                receipts.append(self._accept(data, relayed=True))
+                receipts.append(pack(self._parts.report(data, relayed=True)))
             except UsageError as error:
                 log.warning("by a relay: %s", error)
                 receipts.append(b"")
         return receipts
-
-    def _accept(self, data: bytes, *, relayed: bool = False) -> bytes:
-        try:
-            report = self._parts.roster.opened(data)
-        except msgspec.DecodeError as error:
-            raise UsageError(f"a report could not be read: {error}") from None
-        if report is None:
-            return pack(Receipt())
-        if not self._parts.roster.is_late(report):
-            now = self._parts.clock.now()
-            number = self._engine.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
-            self._parts.accept(report, number, relayed=relayed)
-        return pack(self._parts.receipt(report))
 
     async def status(self) -> bytes:
         """A ``Status``."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-import msgspec
-
 from ray_sentinel.actors.metrics import MEMORY, MEMORY_LIMIT
 from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
 from ray_sentinel.engine.shedding import PARTS
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.metrics import Family, Metric
+from ray_sentinel.model.metrics import Family, Metric, families_of
 from ray_sentinel.model.status import CoordinatorStatus
 
 NODES = Metric("ray_sentinel_agent_nodes", "gauge", "Nodes whose agent reports.")
@@ -66,52 +64,44 @@ ACTIVE = Metric(
 )
 
 
-class CoordinatorFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A coordinator's figures about its own work."""
-
-    nodes: int
-    """How many nodes have agents that report."""
-    unwatched: int
-    reports: int
-    """How many reports were accepted since its start."""
-    relayed: int
-    """How many of them came by way of relays."""
-    last_cycle: float | None
-    """When the engine's last cycle was, in Unix seconds."""
-    work: CoordinatorStatus
-
-
 def coordinator_families(
-    told: CoordinatorFigures, incidents: Iterable[Incident]
+    work: CoordinatorStatus,
+    incidents: Iterable[Incident],
+    *,
+    nodes: int,
+    unwatched: int,
+    reports: int,
+    relayed: int,
+    last_cycle: float | None,
 ) -> tuple[Family, ...]:
-    """The metrics that the head's agent serves for the coordinator."""
+    """The metrics that the head's agent serves for the coordinator. ``nodes`` have agents that
+    report; ``reports`` were accepted since its start, ``relayed`` of them by way of relays;
+    ``last_cycle`` is when the engine's last cycle was, in Unix seconds."""
     known = [incident for incident in incidents if incident.kind != "asked"]
     total = Counter((incident.kind, incident.severity) for incident in known)
     active = {(i.job, i.kind) for i in known if i.state in CONFIRMED}
-    work = told.work
     # A series that begins with its first case would show no growth to alert on.
     shed = dict.fromkeys(PARTS, 0) | work.shed
-    families = [
-        Family(NODES, (NODES(float(told.nodes)),)),
-        Family(UNWATCHED, (UNWATCHED(float(told.unwatched)),)),
-        Family(REPORTS, (REPORTS(float(told.reports)),)),
-        Family(RELAYED, (RELAYED(float(told.relayed)),)),
-        Family(RELAYS, (RELAYS(float(work.relays)),)),
-        Family(RELAYS_WANTED, (RELAYS_WANTED(float(work.relays_wanted)),)),
-        Family(REPORTS_DUE, (REPORTS_DUE(work.reports_due_per_second),)),
-        Family(MEMORY, (MEMORY(float(work.memory_bytes), "coordinator"),)),
-        Family(MEMORY_LIMIT, (MEMORY_LIMIT(float(work.memory_limit_bytes), "coordinator"),)),
-        Family(SHED, tuple(SHED(float(n), part) for part, n in sorted(shed.items()))),
-        Family(SERIES_BYTES, (SERIES_BYTES(float(work.series_bytes)),)),
-        Family(SERIES_LIMIT, (SERIES_LIMIT(float(work.series_limit_bytes)),)),
-        Family(LOG_WAITING, (LOG_WAITING(float(work.log_waiting_bytes)),)),
-        Family(LOG_WAITING_LIMIT, (LOG_WAITING_LIMIT(float(work.log_waiting_limit_bytes)),)),
-        Family(LOG_MISSING, (LOG_MISSING(float(work.log_missing)),)),
-        Family(INCIDENTS, tuple(INCIDENTS(float(n), *key) for key, n in sorted(total.items()))),
-        Family(ACTIVE, tuple(ACTIVE(1.0, *key) for key in sorted(active))),
-    ]
-    if work.cycle_seconds is not None:
-        families.append(Family(CYCLE, (CYCLE(work.cycle_seconds),)))
-    if told.last_cycle is not None:
-        families.append(Family(LAST_CYCLE, (LAST_CYCLE(told.last_cycle),)))
-    return tuple(family for family in families if family.samples)
+    return families_of(
+        [
+            (NODES, nodes),
+            (UNWATCHED, unwatched),
+            (REPORTS, reports),
+            (RELAYED, relayed),
+            (RELAYS, work.relays),
+            (RELAYS_WANTED, work.relays_wanted),
+            (REPORTS_DUE, work.reports_due_per_second),
+            (MEMORY, work.memory_bytes, "coordinator"),
+            (MEMORY_LIMIT, work.memory_limit_bytes, "coordinator"),
+            *((SHED, count, part) for part, count in sorted(shed.items())),
+            (SERIES_BYTES, work.series_bytes),
+            (SERIES_LIMIT, work.series_limit_bytes),
+            (LOG_WAITING, work.log_waiting_bytes),
+            (LOG_WAITING_LIMIT, work.log_waiting_limit_bytes),
+            (LOG_MISSING, work.log_missing),
+            *((INCIDENTS, count, *key) for key, count in sorted(total.items())),
+            *((ACTIVE, 1, *key) for key in sorted(active)),
+            (CYCLE, work.cycle_seconds),
+            (LAST_CYCLE, last_cycle),
+        ]
+    )

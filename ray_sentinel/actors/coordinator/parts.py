@@ -38,7 +38,7 @@ from ray_sentinel.actors.coordinator.memory_guard import (
     MemoryGuard,
     fix_large_blocks,
 )
-from ray_sentinel.actors.coordinator.metrics import CoordinatorFigures, coordinator_families
+from ray_sentinel.actors.coordinator.metrics import coordinator_families
 from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.coordinator.ray.actors import RayActors
@@ -60,7 +60,8 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
-from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTold
+from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTold, SnapshotReceived
+from ray_sentinel.errors import UsageError
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.model.metrics import Family
@@ -320,16 +321,25 @@ class CoordinatorParts:
         for path in self._pruner.prune(keep):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
-    def accept(self, report: AgentReport, number: int, *, relayed: bool) -> None:
-        """Process the parts of a report that do not concern the engine; the report is event
-        ``number`` of the log."""
-        self.roster.store(report, self.clock.now(), number)
-        self.roster.relayed += relayed
-        if self._ray_deaths.are_new(report.snapshot.node.id, report.snapshot.ray_exits):
-            self._ray_table.hurry()
+    def report(self, data: bytes, *, relayed: bool = False) -> Receipt:
+        """Take an ``AgentReport``, or a ``ReportDelta`` for one. Raises UsageError if it cannot be
+        read."""
+        try:
+            report = self.roster.opened(data)
+        except msgspec.DecodeError as error:
+            raise UsageError(f"a report could not be read: {error}") from None
+        if report is None:
+            return Receipt()
+        snapshot = report.snapshot
+        if not self.roster.is_late(report):
+            number = self.engine.feed(SnapshotReceived(time=self.clock.now(), snapshot=snapshot))
+            self.roster.store(report, self.clock.now(), number)
+            self.roster.relayed += relayed
+            if self._ray_deaths.are_new(snapshot.node.id, snapshot.ray_exits):
+                self._ray_table.hurry()
+        return self._receipt(report)
 
-    def receipt(self, report: AgentReport) -> Receipt:
-        """The answer to a report that was taken."""
+    def _receipt(self, report: AgentReport) -> Receipt:
         node = report.snapshot.node
         version, workers = self._ray_actors.on(node.id, report.workers_version)
         targets_version, targets = self.roster.targets_beyond(report.targets_version)
@@ -357,15 +367,15 @@ class CoordinatorParts:
         now, last = self.clock.now(), self.engine.last_cycle
         if last is not None:
             last = self.clock.shown(now) - (self.clock.monotonic() - last)
-        told = CoordinatorFigures(
+        return coordinator_families(
+            self._work(now),
+            self.engine.incidents(),
             nodes=self.roster.fresh(now),
             unwatched=len(self.fleet.unwatched(now)),
             reports=self.roster.taken,
             relayed=self.roster.relayed,
             last_cycle=last,
-            work=self._work(now),
         )
-        return coordinator_families(told, self.engine.incidents())
 
     def _work(self, now: float) -> CoordinatorStatus:
         limits, writer = self._config.coordinator, self.engine.writer

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.actors import metrics
-from ray_sentinel.actors.coordinator.metrics import CoordinatorFigures, coordinator_families
+from ray_sentinel.actors.coordinator.metrics import coordinator_families
+from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
@@ -13,6 +14,7 @@ from ray_sentinel.model.metrics import Family, Metric
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.samples import SeriesKey
 from ray_sentinel.model.status import CoordinatorStatus
+from ray_sentinel.version import __version__
 from tests.support.incidents import an_incident
 
 
@@ -81,27 +83,23 @@ def incident(number: int, state: str, kind: str = "gil-held") -> Incident:
 
 def test_incidents_are_counted_and_the_open_ones_named() -> None:
     incidents = [incident(1, "resolved"), incident(2, "captured"), incident(3, "captured", "asked")]
-    told = CoordinatorFigures(
-        nodes=3,
-        unwatched=0,
-        reports=70,
-        relayed=30,
-        last_cycle=None,
-        work=CoordinatorStatus(
-            reports_due_per_second=1.5,
-            relays=2,
-            relays_wanted=3,
-            memory_bytes=1 << 28,
-            memory_limit_bytes=2 << 30,
-            shed={"history": 2},
-            series_bytes=1 << 20,
-            series_limit_bytes=1 << 28,
-            log_waiting_bytes=500,
-            log_waiting_limit_bytes=1 << 26,
-            log_missing=2,
-        ),
+    work = CoordinatorStatus(
+        reports_due_per_second=1.5,
+        relays=2,
+        relays_wanted=3,
+        memory_bytes=1 << 28,
+        memory_limit_bytes=2 << 30,
+        shed={"history": 2},
+        series_bytes=1 << 20,
+        series_limit_bytes=1 << 28,
+        log_waiting_bytes=500,
+        log_waiting_limit_bytes=1 << 26,
+        log_missing=2,
     )
-    assert series(coordinator_families(told, incidents)) == {
+    told = coordinator_families(
+        work, incidents, nodes=3, unwatched=0, reports=70, relayed=30, last_cycle=None
+    )
+    assert series(told) == {
         "ray_sentinel_agent_nodes": 3.0,
         "ray_sentinel_nodes_unwatched": 0.0,
         "ray_sentinel_reports_total": 70.0,
@@ -127,8 +125,10 @@ def test_incidents_are_counted_and_the_open_ones_named() -> None:
 
 def test_an_agent_tells_what_it_lost_before_it_loses_anything() -> None:
     """So that the first of it is a growth."""
-    told = series(metrics.agent_families(1 << 20, 1 << 30, None, {"exits": 0, "events": 3}))
+    lost = {"exits": 0, "events": 3}
+    told = series(metrics.agent_families(1 << 20, 1 << 30, None, lost, {}, None))
     assert told == {
+        f'ray_sentinel_build_info{{version="{__version__}",protocol="{PROTOCOL}"}}': 1.0,
         'ray_sentinel_memory_bytes{process="agent"}': float(1 << 20),
         'ray_sentinel_memory_limit_bytes{process="agent"}': float(1 << 30),
         'ray_sentinel_agent_lost_total{what="exits"}': 0.0,
