@@ -223,10 +223,6 @@ class Runner:
         self._look.set()
         return path
 
-    def restart(self, name: str | None = None) -> None:
-        """Restart one collector, or all, whatever their back-off."""
-        self._call(lambda: self._slots.restart(name, self._clock.monotonic()))
-
     def _serve(self) -> None:
         while not self._stopping.is_set():
             self._guarded_turn()

@@ -202,18 +202,6 @@ class Schedule:
         self.phase, self._at = "stuck", now + STUCK_CHECK_SECONDS
         self.unkillable = count
 
-    def restart(self, now: float) -> ScheduleStep | None:
-        """Restart at once, whatever the back-off; KILL if there is a process to end."""
-        self.failures, self.message, self._for_good = 0, "", False
-        self._due = now
-        if self.phase in ("waiting", "skipped"):
-            self.phase, self._at = "waiting", now
-            return None
-        if self.phase in ("ending", "stuck"):
-            return None
-        self._end(now)
-        return ScheduleStep.KILL
-
     def retire(self, now: float) -> None:
         """It is no longer wanted: end its process, and start no other."""
         self._for_good = True

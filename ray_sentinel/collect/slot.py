@@ -102,10 +102,6 @@ class CollectorSlot:
         else:
             self._replace(version, now)
 
-    def restart(self, now: float) -> None:
-        """Restart at once, whatever the back-off."""
-        self.current.restart(now)
-
     def retire(self, now: float) -> None:
         """End it for good; ``finished`` says when that is complete."""
         self._leaving = True

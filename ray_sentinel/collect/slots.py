@@ -132,12 +132,6 @@ class Slots:
             left = tuple(record for record in self.leftovers if record.name == source.name)
             self._slots[source.name] = CollectorSlot(source, settings, self._around, left, wait)
 
-    def restart(self, name: str | None, now: float) -> None:
-        """Restart one collector, or all, whatever their back-off."""
-        for slot in self._slots.values():
-            if name in (None, slot.name):
-                slot.restart(now)
-
     def retire(self, now: float) -> None:
         """End all of them; ``empty`` says when that is complete."""
         for slot in list(self._slots.values()):

@@ -204,11 +204,6 @@ class Version:
         else:
             self._kill()
 
-    def restart(self, now: float) -> None:
-        """Restart at once."""
-        if self.schedule.restart(now) is ScheduleStep.KILL:
-            self._kill()
-
     def log(self, text: str) -> None:
         """Write a line to the collector's log."""
         self._around.write_log(self.source.name, text)

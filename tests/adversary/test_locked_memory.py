@@ -89,9 +89,7 @@ def test_what_a_collector_left_is_found_beside_it(locked: int) -> None:
 
 def test_collectors_are_restarted_beside_it(locked: int, tmp_path: Path) -> None:
     node = CollectingNode(tmp_path)
-    node.write(
-        "c.py",
-        f"""
+    code = f"""
         import subprocess
         X = Metric("its_pid", "gauge", "X.")
         Y = Metric("daemon", "gauge", "Y.")
@@ -105,14 +103,13 @@ def test_collectors_are_restarted_beside_it(locked: int, tmp_path: Path) -> None
                     self.daemon = int(subprocess.run(command, stdout=-1).stdout)
                 yield X(os.getpid())
                 yield Y(self.daemon)
-        """,
-    )
+        """
+    node.write("c.py", code)
     node.start()
     try:
         first = eventually(lambda: node.value("its_pid"), "it runs")
         daemon = int(eventually(lambda: node.value("daemon"), "its daemon"))
-        assert node.runner is not None
-        node.runner.restart("c")
+        node.write("c.py", f"{code}# again\n")
         eventually(lambda: node.value("its_pid") not in (None, first), "another runs", seconds=10)
         eventually(lambda: not alive(daemon), "its daemon went with it")
         os.kill(int(node.value("its_pid") or 0), 9)

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.support.collecting import CollectingNode, still_good
+from tests.support.collecting import GOOD, CollectingNode, still_good
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("good_one_beside_it")]
@@ -80,6 +80,5 @@ def test_a_collector_that_cannot_be_started_is_tried_again(
     status = node.until("good", lambda status: status.state == "quarantined")
     assert "cannot be started" in status.message
     monkeypatch.undo()
-    assert node.runner is not None
-    node.runner.restart("good")
+    node.write("good.py", f"{GOOD}    # again\n")
     still_good(node)

@@ -151,6 +151,7 @@ def test_what_cannot_be_killed_is_counted_and_waited_for_across_restarts(
     node: CollectingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process in D state, as far as the runner can see: no signal of ours reaches it."""
+    node.configure("c", deadline=0.3)
     node.write("c.py", PID)
     node.start()
     pid = int(eventually(lambda: node.value("its_pid"), "its pid"))
@@ -163,11 +164,9 @@ def test_what_cannot_be_killed_is_counted_and_waited_for_across_restarts(
     def send(target: int, start: int, number: int) -> bool:
         return target != pid and real_send(target, start, number)
 
-    stop(pid)
     monkeypatch.setattr(signals, "send_pinned_group", send_pinned_group)
     monkeypatch.setattr(signals, "send", send)
-    assert node.runner is not None
-    node.runner.restart("c")
+    stop(pid)  # so it misses its deadline
     status = node.until("c", lambda status: status.state == "stuck")
     assert status.unkillable == 1
     node.stop()

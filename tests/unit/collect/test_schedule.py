@@ -239,33 +239,6 @@ def test_its_own_programs_timeout_counts_without_killing_the_process(process: Pr
     assert process.wait(0.2) is ScheduleStep.ASK
 
 
-def test_restart_does_not_wait_for_the_backoff(process: Process) -> None:
-    process.start()
-    process.ask()
-    assert process.wait(TIMING.deadline + ANSWER_GRACE) is ScheduleStep.KILL
-    process.end()
-    assert process.wait(1.0) is None
-    assert process.schedule.restart(process.now) is None
-    assert process.step() is ScheduleStep.SPAWN
-
-
-def test_restart_of_one_that_runs_kills_it_first(process: Process) -> None:
-    process.start()
-    assert process.schedule.restart(process.now) is ScheduleStep.KILL
-    process.end()
-    assert process.next_spawn() < 0.1
-    assert process.schedule.state == "starting"
-
-
-def test_restart_brings_back_a_skipped_one(process: Process) -> None:
-    assert process.step() is ScheduleStep.SPAWN
-    process.schedule.spawned(process.now)
-    process.schedule.answered(process.now, "skip", "no GPU")
-    process.end()
-    process.schedule.restart(process.now)
-    assert process.step() is ScheduleStep.SPAWN
-
-
 def test_a_pause_puts_the_next_question_off_this_once(process: Process) -> None:
     process.start()
     process.ask()
