@@ -22,45 +22,6 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Finding
 
-# Findings of rules that prove something about single ranks from the state of their processes.
-
-
-class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rule has proven, in words."""
-
-    rule: str
-    kind: FaultKind
-    what: str
-    """What it has proven of the ranks, for the summary: "stopped (state T)"."""
-    source: str = "process"
-    weight: float = 6.0
-    settled: bool = True
-
-
-def of_ranks(proof: Proof, job: JobView, told: Sequence[tuple[RankView, str]]) -> Finding:
-    """One hard finding about some ranks of a job; ``told`` has a sentence for each rank."""
-    names = ", ".join(str(rank.rank.id.rank) for rank, _ in told)
-    return Finding(
-        rule=proof.rule,
-        job=job.job,
-        attempt=job.attempt,
-        kind=proof.kind,
-        severity="critical",
-        summary=f"{job.job}: rank {names} {proof.what}",
-        suspects=tuple(rank.rank.id for rank, _ in told),
-        evidence=tuple(
-            EvidenceItem(
-                source=proof.source,
-                text=f"rank {rank.rank.id.rank}: {text}",
-                rank=rank.rank.id.rank,
-                weight=proof.weight,
-            )
-            for rank, text in told
-        ),
-        hard=True,
-        settled=proof.settled,
-    )
-
 
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of a rule's settings, ``[rules."NAME"]`` in the configuration file."""
@@ -87,6 +48,41 @@ class Rule(abc.ABC):
     @abc.abstractmethod
     def evaluate(self, view: ClusterView, now: float) -> Iterable[Finding]:
         """Every problem that exists now, including those reported before."""
+
+
+class ProofRule(Rule):
+    """Proves something about single ranks, from the state of their processes or from stacks."""
+
+    kind: ClassVar[FaultKind]
+    proves: ClassVar[str]
+    """What it proves of the ranks, for the summary: "stopped (state T)"."""
+    source: ClassVar[str] = "process"
+    weight: ClassVar[float] = 6.0
+    settled: ClassVar[bool] = True
+
+    def proven(self, job: JobView, told: Sequence[tuple[RankView, str]]) -> Finding:
+        """One hard finding about some ranks of a job; ``told`` has a sentence for each rank."""
+        names = ", ".join(str(rank.rank.id.rank) for rank, _ in told)
+        return Finding(
+            rule=self.name,
+            job=job.job,
+            attempt=job.attempt,
+            kind=self.kind,
+            severity="critical",
+            summary=f"{job.job}: rank {names} {self.proves}",
+            suspects=tuple(rank.rank.id for rank, _ in told),
+            evidence=tuple(
+                EvidenceItem(
+                    source=self.source,
+                    text=f"rank {rank.rank.id.rank}: {text}",
+                    rank=rank.rank.id.rank,
+                    weight=self.weight,
+                )
+                for rank, text in told
+            ),
+            hard=True,
+            settled=self.settled,
+        )
 
 
 def known_rules() -> dict[str, type[Rule]]:

@@ -13,7 +13,7 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.rules.gpu_hot import GpuHot
+from ray_sentinel.engine.rules.gpu_faults import GpuHot
 from ray_sentinel.engine.telemetry import alerting
 from ray_sentinel.engine.telemetry.alert_rules import WatchedPart
 from ray_sentinel.engine.telemetry.alerting import AT_ONCE, LOOK_EVERY, NODES_A_REPORT, NODES_A_TICK

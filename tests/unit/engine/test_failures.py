@@ -13,8 +13,8 @@ from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, Tick
 from ray_sentinel.engine.incidents import asking
 from ray_sentinel.engine.incidents.asking import CAPTURE_SLACK
-from ray_sentinel.engine.rules.hang_silent import HangSilent
-from ray_sentinel.engine.rules.rank_stopped import RankStopped
+from ray_sentinel.engine.rules.held_ranks import RankStopped
+from ray_sentinel.engine.rules.silent_jobs import HangSilent
 from tests.support.engine_sim import Sim
 
 

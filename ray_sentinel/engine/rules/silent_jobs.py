@@ -1,16 +1,55 @@
-"""stall.outside: all ranks stand still outside of any collective: they wait for something else."""
+"""Rules on jobs of ranks in which nothing moves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.activities import all_idle
+from ray_sentinel.engine.activities import all_idle, has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import is_stuck
 from ray_sentinel.engine.ray.waits import explained
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
+
+
+class HangSilent(Rule):
+    """Nothing in the job has moved for longer than it ever does.
+
+    A suspicion that stacks must confirm: silence alone accuses nobody.
+    """
+
+    name = "hang.silent"
+
+    def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
+        for job in view.jobs.values():
+            silence = job.silence(now)
+            late = len(job.live) > 0 and silence > job.timeout() and self._counts(job, now)
+            if late and not explained(view, job, now):
+                yield Finding(
+                    rule=self.name,
+                    job=job.job,
+                    attempt=job.attempt,
+                    kind="unknown",
+                    severity="critical",
+                    summary=f"{job.job}: no rank has made progress for {silence:.0f} s",
+                    evidence=(EvidenceItem(source="progress", text=self._expected(job, silence)),),
+                )
+
+    @staticmethod
+    def _counts(job: JobView, now: float) -> bool:
+        if job.protected_phase(now) or job.paused(now):
+            return False
+        return not has_nothing_to_do(job)
+
+    @staticmethod
+    def _expected(job: JobView, silence: float) -> str:
+        pace = job.pace if len(job.pace) else job.gaps
+        usual = pace.usual
+        unit = "steps take" if len(job.pace) else "usual silence is"
+        learned = f"{unit} {usual:.1f} s (median)" if usual is not None else "nothing learned yet"
+        return f"silent for {silence:.1f} s; {learned}, timeout {job.timeout():.1f} s"
+
 
 STALL_TIMEOUTS = 2.0
 STILL_SECONDS = 20.0
@@ -25,8 +64,11 @@ class StallOutsideThresholds(Thresholds, frozen=True, kw_only=True):
 
 
 class StallOutside(Rule):
-    """Names nobody: what all ranks wait for is a service, a file system or a scheduler, not a
-    rank."""
+    """All ranks stand still outside of any collective: they wait for something else.
+
+    Names nobody: what all ranks wait for is a service, a file system or a scheduler, not a
+    rank.
+    """
 
     name = "stall.outside"
     Thresholds = StallOutsideThresholds

@@ -1,9 +1,10 @@
-"""Rules on the scalars that ranks pass to ``step()``, which are recognised by their names."""
+"""Rules on a training's course: its steps, its saves, the scalars that ranks give to ``step()``."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
@@ -11,6 +12,59 @@ from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.scalars import LEAST, Track
 from ray_sentinel.engine.telemetry.alert_rules import JobAlertRule
 from ray_sentinel.model.alert import Alert
+
+
+class TrainThroughput(JobAlertRule):
+    """Steps take longer than they used to, outside of saves and evaluations.
+
+    Compares the median of the last steps with the best median that the job has sustained.
+
+    Thresholds: ``ratio`` of the best median that was learned, in ``looks`` in a row, five seconds
+    apart.
+    """
+
+    name = "train.throughput"
+    Thresholds = thresholds(ratio=1.1, looks=12)
+
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for job in view.jobs.values():
+            track = view.scalars.steps.get(job.key)
+            if track is None or job.protected_phase(now) or track.best is None:
+                continue
+            recent = track.values[-self.thresholds.looks :]
+            limit = self.thresholds.ratio * track.best
+            if len(recent) == self.thresholds.looks and min(recent) > limit:
+                slower = 100.0 * (recent[-1] / track.best - 1.0)
+                yield self.alert(
+                    kind="slow",
+                    job=job.job,
+                    text=f"steps take {recent[-1]:.2f} s, {slower:.0f} % more than at their best",
+                )
+
+
+class TrainCheckpointOverdue(JobAlertRule):
+    """The job has not saved for far longer than it used to.
+
+    Every step since the last one is lost if the job fails now.
+
+    Thresholds: ``factor`` times the longest of the last intervals between declared checkpoints.
+    """
+
+    name = "train.checkpoint_overdue"
+    Thresholds = thresholds(factor=2.0)
+
+    def find_alerts(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for job in view.jobs.values():
+            saves = view.scalars.saves.get(job.key)
+            if saves is None or len(saves) < 3 or not job.at_work(now):
+                continue
+            gaps = [later - earlier for earlier, later in pairwise(saves)]
+            if now - saves[-1] > self.thresholds.factor * max(gaps):
+                yield self.alert(
+                    job=job.job,
+                    text=f"the last checkpoint was {now - saves[-1]:.0f} s ago; so far they were "
+                    f"at most {max(gaps):.0f} s apart",
+                )
 
 
 class TrainLoss(JobAlertRule):
