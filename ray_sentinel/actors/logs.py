@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ray_sentinel.log_files import LineWriter, LogFiles
@@ -44,20 +45,9 @@ class _Queued(logging.Handler):
         super().close()
 
 
-class OurLogs:
-    """Where the package's log records go. ``problem`` says what people should know about it."""
-
-    def __init__(self, writers: tuple[LineWriter, ...] = ()) -> None:
-        self._writers = writers
-
-    @property
-    def problem(self) -> str:
-        """Why lines are missing; empty if none are."""
-        return "; ".join(filter(None, (writer.problem for writer in self._writers)))
-
-
-def write_logs(folder: Path | None, name: str) -> OurLogs:
-    """Send the package's log records to ``folder/name.log`` and to stderr, from INFO on."""
+def write_logs(folder: Path | None, name: str) -> Callable[[], str]:
+    """Send the package's log records to ``folder/name.log`` and to stderr, from INFO on. Returns a
+    function that says why lines are missing; empty if none are."""
     logger = logging.getLogger("ray_sentinel")
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -70,7 +60,7 @@ def write_logs(folder: Path | None, name: str) -> OurLogs:
         handler = _Queued(writer, name)
         handler.setFormatter(MaskingFormatter(_FORMAT))
         logger.addHandler(handler)
-    return OurLogs(tuple(writers))
+    return lambda: "; ".join(filter(None, (writer.problem for writer in writers)))
 
 
 def _to_stderr(_name: str, data: bytes) -> None:

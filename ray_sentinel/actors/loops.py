@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
@@ -35,69 +36,16 @@ class Complaints:
         return True
 
 
-class Loop:
-    """Runs ``step`` every ``interval`` seconds on a thread of its own, starting now.
+class _Thread:
+    """A daemon thread of our own that outlives the exceptions of its steps."""
 
-    A step that took longer than the interval is followed by the next at once, and missed ones are
-    not made up for.
-    """
-
-    def __init__(self, interval: float, step: Callable[[], None], *, name: str) -> None:
-        self._interval, self._step, self._name = interval, step, name
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._stop = False
-        self._wake = threading.Event()
-        self._complaints = Complaints()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Run the next step at once. May be called from any thread."""
-        self._wake.set()
-
-    def stop(self, seconds: float = 0.0) -> bool:
-        """Begin no further step, and wait up to ``seconds`` for the running one. Returns whether it
-        has ended."""
-        self._stop = True
-        self._wake.set()
-        if seconds and threading.current_thread() is not self._thread:
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        due = time.monotonic()
-        while not self._stop:
-            self._guarded()
-            due = max(due + self._interval, time.monotonic())
-            if self._wake.wait(max(0.0, due - time.monotonic())):
-                self._wake.clear()
-                due = time.monotonic()
-
-    def _guarded(self) -> None:
-        try:
-            self._step()
-        except Exception as error:  # a watcher must outlive its own mistakes
-            if self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
-                log.exception("%s failed; it goes on", self._name)
-
-
-class Newest(Generic[T]):
-    """Calls ``step`` with the newest offered value, on a thread of its own: ``offer`` never waits,
-    and of the values offered during a long step only the newest is used."""
-
-    def __init__(self, step: Callable[[T], None], *, name: str) -> None:
-        self._step, self._name = step, name
         self._change = threading.Condition()
-        self._offered: list[T] = []
-        self._stop = False
         self._complaints = Complaints()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-
-    def offer(self, item: T) -> None:
-        """Set the value for the next step."""
-        with self._change:
-            self._offered = [item]
-            self._change.notify_all()
 
     def stop(self, seconds: float = 0.0) -> bool:
         """Begin no further step, and wait up to ``seconds`` for the running one. Returns whether it
@@ -110,14 +58,64 @@ class Newest(Generic[T]):
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        raise NotImplementedError
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # a watcher must outlive its own mistakes
+            if self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
+                log.exception("%s failed; it goes on", self._name)
+
+
+class Loop(_Thread):
+    """Runs ``step`` every ``interval`` seconds on a thread of its own, starting now.
+
+    A step that took longer than the interval is followed by the next at once, and missed ones are
+    not made up for.
+    """
+
+    def __init__(self, interval: float, step: Callable[[], None], *, name: str) -> None:
+        self._interval, self._step, self._woken = interval, step, False
+        super().__init__(name)
+
+    def wake(self) -> None:
+        """Run the next step at once. May be called from any thread."""
+        with self._change:
+            self._woken = True
+            self._change.notify_all()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stop:
+            self._guarded(self._step)
+            due = max(due + self._interval, time.monotonic())
+            with self._change:
+                left = max(0.0, due - time.monotonic())
+                if self._change.wait_for(lambda: self._woken or self._stop, left):
+                    self._woken, due = False, time.monotonic()
+
+
+class Newest(_Thread, Generic[T]):
+    """Calls ``step`` with the newest offered value, on a thread of its own: ``offer`` never waits,
+    and of the values offered during a long step only the newest is used."""
+
+    def __init__(self, step: Callable[[T], None], *, name: str) -> None:
+        self._step = step
+        self._offered: list[T] = []
+        super().__init__(name)
+
+    def offer(self, item: T) -> None:
+        """Set the value for the next step."""
+        with self._change:
+            self._offered = [item]
+            self._change.notify_all()
+
+    def _run(self) -> None:
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._offered or self._stop)
                 if self._stop:
                     return
                 item = self._offered.pop()
-            try:
-                self._step(item)
-            except Exception as error:  # a watcher must outlive its own mistakes
-                if self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
-                    log.exception("%s failed; it goes on", self._name)
+            self._guarded(partial(self._step, item))

@@ -17,7 +17,6 @@ from ray_sentinel.engine.actions import (
     LookAtRayJob,
     ProbeNode,
     Publish,
-    TakeStacks,
 )
 from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.events import (
@@ -57,7 +56,7 @@ from ray_sentinel.engine.status import StatusPicture
 from ray_sentinel.engine.telemetry.inference import below_actors
 from ray_sentinel.engine.verdicts.first_exits import note_departed
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.incident import Finding, Incident, notified
+from ray_sentinel.model.incident import Incident, notified
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 from ray_sentinel.waitgraph.picture import pictured
@@ -91,9 +90,7 @@ class Engine:
         self.state.bind(self.config, self._rules)
         self.store.take_over(incidents, self.now)
         self.failures = Failures()
-        self._lifecycle = IncidentLifecycle(
-            self.config, self.view, self.store, self.state.alerts, self.failures
-        )
+        self._lifecycle = IncidentLifecycle(self.config, self.state, self.failures)
 
     @property
     def view(self) -> ClusterView:
@@ -165,7 +162,7 @@ class Engine:
             case CaptureDone():
                 return self._lifecycle.captured(event, now)
             case DumpAsked():
-                return self._dump(event, now)
+                return self._lifecycle.dump_asked(event, now)
             case PhasesRecalled():
                 self.view.relearn(event.phases)
             case NoticeSent():
@@ -257,12 +254,8 @@ class Engine:
             found |= {case.key(rule.name) for case in cases if rule.name in case.findings}
         for finding in findings:
             found.add((finding.job, finding.attempt, finding.rule))
-            actions += guarded(rule.name, partial(self._found, finding, now))
+            actions += guarded(rule.name, partial(self._lifecycle.found, finding, now))
         return actions
-
-    def _found(self, finding: Finding, now: float) -> list[AnyAction]:
-        slowed = self.state.stragglers.status((finding.job, finding.attempt), now)
-        return self._lifecycle.found(finding, now, slowed)
 
     def _resume(self, now: float) -> None:
         """Continue after a restart, at the first tick: unanswered requests have just been
@@ -276,13 +269,11 @@ class Engine:
 
     def _routine(self, now: float) -> list[AnyAction]:
         """Looks at jobs that have no case."""
-        busy, sampled = self._jobs_with_cases(), self.state.sampled
-        actions: list[AnyAction] = []
-        for due in routine_samples(self.view, busy, now):
-            if now - sampled.get(due.job.key, 0.0) >= due.every:
-                sampled[due.job.key] = now
-                actions.append(TakeStacks(incident="", round=0, ranks=due.ranks, looks=due.looks))
-        return [*actions, *self.state.stragglers.due(self.view, busy, now)]
+        busy = self._jobs_with_cases()
+        return [
+            *routine_samples(self.view, busy, self.state.sampled, now),
+            *self.state.stragglers.due(self.view, busy, now),
+        ]
 
     def _forget(self, now: float) -> None:
         self.store.forget()
@@ -408,10 +399,3 @@ class Engine:
             moved, most = job.moved_at(), job.most_moved_at()
             for process in by_process.keys() & job.ranks.keys():
                 job.ranks[process].apply_stack(by_process[process], moved, most)
-
-    def _dump(self, event: DumpAsked, now: float) -> list[AnyAction]:
-        actions: list[AnyAction] = []
-        for job in self.view.jobs.values():
-            slowed = self.state.stragglers.status(job.key, now)
-            actions += self._lifecycle.dump_asked(event, job, now, slowed)
-        return actions

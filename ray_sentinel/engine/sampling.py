@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
+from ray_sentinel.engine.actions import TakeStacks
 from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.model.identity import Rank
 
+JobKey = tuple[str, int]
+"""A job's name and attempt."""
 LEAST_QUIET = 1.2
 LOOK_EVERY = 1.2
 HOLDER_EVERY = 0.4
@@ -28,20 +29,11 @@ MOST_QUIET_LOOKS = 4
 """Most samples of a silent job's stacks; the case that follows takes its own."""
 
 
-class SamplingRequest(NamedTuple):
-    """Whose stacks to sample, and how often, if ``every`` seconds have passed since the last
-    time."""
-
-    job: JobView
-    ranks: tuple[Rank, ...]
-    every: float
-    looks: int = 1
-
-
 def routine_samples(
-    view: ClusterView, busy: set[tuple[str, int]], now: float
-) -> Iterator[SamplingRequest]:
-    """The samples that are due in jobs without step counts that have gone quiet.
+    view: ClusterView, busy: set[JobKey], sampled: dict[JobKey, float], now: float
+) -> Iterator[TakeStacks]:
+    """The samples that are due in jobs without step counts that have gone quiet. ``sampled`` is
+    when each job was sampled last, and is brought up to date.
 
     A main thread that polls a device burns a CPU whether or not the job makes progress; only
     another stack shows that it moves. Ranks that count steps need no look.
@@ -49,24 +41,29 @@ def routine_samples(
     for job in view.jobs.values():
         if job.key in busy or job.counts_steps or not job.live:
             continue
-        if job.may_join():
-            every = min(JOIN_SELDOM, max(JOIN_EVERY, JOIN_SHARE * (now - job.first_seen)))
-            yield SamplingRequest(job, tuple(rank.rank for rank in job.live), every)
-            continue
-        if has_nothing_to_do(job):
-            yield SamplingRequest(job, tuple(rank.rank for rank in job.live), IDLE_EVERY)
-            continue
-        if not job.training():
-            continue
-        silence = job.silence(now)
-        quiet = 0.5 * job.short_timeout(2 * LEAST_QUIET)
-        if silence < quiet:
-            continue
-        holders = tuple(rank.rank for rank in job.live if _may_keep_gil(rank))
-        if holders and silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
-            yield SamplingRequest(job, holders, HOLDER_EVERY, HOLDER_LOOKS)
-        elif job.works_apart() or silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
-            yield SamplingRequest(job, tuple(rank.rank for rank in job.live), LOOK_EVERY)
+        ranks, every, looks = _wanted(job, now)
+        if ranks and now - sampled.get(job.key, 0.0) >= every:
+            sampled[job.key] = now
+            yield TakeStacks(
+                incident="", round=0, ranks=tuple(one.rank for one in ranks), looks=looks
+            )
+
+
+def _wanted(job: JobView, now: float) -> tuple[Sequence[RankView], float, int]:
+    """The ranks to sample, after how many seconds again, and how often each; nobody if nothing is
+    quiet."""
+    if job.may_join():
+        every = min(JOIN_SELDOM, max(JOIN_EVERY, JOIN_SHARE * (now - job.first_seen)))
+        return job.live, every, 1
+    if has_nothing_to_do(job):
+        return job.live, IDLE_EVERY, 1
+    quiet, silence = 0.5 * job.short_timeout(2 * LEAST_QUIET), job.silence(now)
+    if not job.training() or silence < quiet:
+        return (), 0.0, 0
+    lately = silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS
+    if lately and (holders := [rank for rank in job.live if _may_keep_gil(rank)]):
+        return holders, HOLDER_EVERY, HOLDER_LOOKS
+    return (job.live if lately or job.works_apart() else ()), LOOK_EVERY, 1
 
 
 def _may_keep_gil(rank: RankView) -> bool:

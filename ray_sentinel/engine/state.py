@@ -75,11 +75,6 @@ class EngineState(msgspec.Struct, kw_only=True):
         """The snapshot. Raises the exceptions in ``NO_SNAPSHOT``."""
         return _encoder.encode(msgspec.structs.replace(self, former_jobs=self._former()))
 
-    def packed_incidents(self) -> bytes:
-        """A snapshot of the incidents alone, for when the whole one fails. Raises the exceptions in
-        ``NO_SNAPSHOT``."""
-        return _packed_incidents(self.now, self.store.incidents, self.store.number)
-
     def cut(self, most_bytes: int, lock: AbstractContextManager[object]) -> StateCut:
         """The snapshot of this moment, to be packed while the engine continues. ``lock`` is the one
         that whoever changes the state holds; it is not taken before packing begins."""

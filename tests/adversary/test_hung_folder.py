@@ -108,11 +108,11 @@ def logger() -> Iterator[logging.Logger]:
 def test_who_logs_into_a_hung_folder_does_not_wait(
     disk: HangingDisk, logger: logging.Logger
 ) -> None:
-    written = write_logs(disk.path / "logs", "agent")
+    problem = write_logs(disk.path / "logs", "agent")
     logger.info("the first line")
     log = disk.behind / "logs/agent.log"
     eventually(lambda: log.exists() and "the first line" in log.read_text(), "it is written")
-    assert written.problem == ""
+    assert problem() == ""
     disk.hang()
 
     def chatter() -> None:
@@ -125,11 +125,11 @@ def test_who_logs_into_a_hung_folder_does_not_wait(
     for thread in threads:
         thread.join(10.0)
     assert not any(thread.is_alive() for thread in threads)
-    eventually(lambda: str(disk.path / "logs") in written.problem, "it is said", 20.0)
-    assert "does not answer" in written.problem
+    eventually(lambda: str(disk.path / "logs") in problem(), "it is said", 20.0)
+    assert "does not answer" in problem()
     disk.answer()
     eventually(lambda: log.read_text().count("line 199") == 4, "what waited is written")
-    eventually(lambda: written.problem == "", "all is well")
+    eventually(lambda: problem() == "", "all is well")
 
 
 def test_lines_that_a_hung_folder_does_not_take_are_counted(disk: HangingDisk) -> None:

@@ -51,14 +51,14 @@ def started_monitor(config: bytes) -> NodeMonitor:
     node = this_node()
     storage = DeploymentStorage(settings)
     logs = storage.folder("logs")
-    written = write_logs(logs / safe_name(node.host) if logs else None, "agent")
+    log_problem = write_logs(logs / safe_name(node.host) if logs else None, "agent")
     monitor = NodeMonitor(
         node,
         settings,
         storage,
         CoordinatorLink().send,
         partial(ray_metrics_url, node.id),
-        log_problem=lambda: written.problem,
+        log_problem=log_problem,
         cluster=ClusterQuestions().ask if node.is_head else None,
         runtime_env_agent=partial(runtime_env_agent, node.id),
     )

@@ -97,7 +97,7 @@ class CoordinatorParts:
         forget_identity()
         self._config = msgspec.json.decode(config, type=Config)
         self._storage = DeploymentStorage(self._config, deployment=deployment)
-        self._logs = write_logs(self._storage.folder("logs"), "coordinator")
+        self._log_problem = write_logs(self._storage.folder("logs"), "coordinator")
         context = ray.get_runtime_context()
         # Asked once: it asks Ray's control store, which may be away when somebody asks us.
         restarts = int(context.was_current_actor_reconstructed)
@@ -423,8 +423,7 @@ class CoordinatorParts:
                 *self._prometheus.notes,
                 *self.engine.notes(),
                 *self._executor.notes,
-                *filter(None, (self._logs.problem,)),
-                *filter(None, (self._phase_file.problem,)),
+                *filter(None, (self._log_problem(), self._phase_file.problem)),
                 *self.history.notes,
                 *self.roster.notes(),
                 *_heavy(work, self._memory.exhausted),

@@ -16,15 +16,14 @@ import msgspec
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Publish
 from ray_sentinel.engine.activities import has_nothing_to_do
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.events import CaptureDone, DumpAsked, RasExplained, RecorderExplained
 from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.incidents import asking, milestones, proof
 from ray_sentinel.engine.incidents.case import ASKED, REQUESTS_RULE, Case
-from ray_sentinel.engine.incidents.store import IncidentStore, Key
+from ray_sentinel.engine.incidents.store import Key
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ray.waits import ray_job_of, with_chain
-from ray_sentinel.engine.telemetry.alerting import AlertBook
+from ray_sentinel.engine.state import EngineState
 from ray_sentinel.engine.telemetry.hardware import blame_hardware
 from ray_sentinel.engine.verdicts.judgement import Judgement
 from ray_sentinel.engine.verdicts.last_lines import with_last_lines
@@ -32,7 +31,6 @@ from ray_sentinel.engine.verdicts.verdict import judge
 from ray_sentinel.errors import InvalidTransitionError
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.incident import Finding, Incident, IncidentState, RankLog, Transition
-from ray_sentinel.model.straggler import StragglerStatus
 
 TRANSITIONS: dict[IncidentState, frozenset[IncidentState]] = {
     "suspected": frozenset({"confirmed", "dismissed"}),
@@ -90,21 +88,13 @@ class IncidentLifecycle:
     """Advances incidents and requests evidence by actions. It has no state of its own: incidents
     and their cases belong to the store."""
 
-    def __init__(
-        self,
-        config: Config,
-        view: ClusterView,
-        store: IncidentStore,
-        alerts: AlertBook,
-        failures: Failures,
-    ) -> None:
-        self._failures = failures
-        self._config, self._view, self._store, self._alerts = config, view, store, alerts
+    def __init__(self, config: Config, state: EngineState, failures: Failures) -> None:
+        self._config, self._failures = config, failures
+        self._view, self._store = state.cluster, state.store
+        self._alerts, self._stragglers = state.alerts, state.stragglers
 
-    def found(
-        self, finding: Finding, now: float, slowed: StragglerStatus | None = None
-    ) -> list[AnyAction]:
-        """A rule has made a finding. ``slowed`` are the ranks that slowed the job down before."""
+    def found(self, finding: Finding, now: float) -> list[AnyAction]:
+        """A rule has made a finding."""
         job = self._view.jobs[finding.job, finding.attempt]
         case = self._store.case_for(finding, job)
         new = case is not None and (
@@ -116,23 +106,25 @@ class IncidentLifecycle:
         if self._store.is_answered(finding, job):
             return []
         if case is None:
-            return asking.everything(self._suspect(finding, job, now, slowed), now)
+            return asking.everything(self._suspect(finding, job, now), now)
         if case.incident.state == "suspected":
             if finding.hard and not case.hard:
                 case.hard, case.opened_at = True, now
             case.findings[finding.rule] = finding
         return []
 
-    def dump_asked(
-        self, event: DumpAsked, job: JobView, now: float, slowed: StragglerStatus | None = None
-    ) -> list[AnyAction]:
-        """A user asks for a capture of a job."""
+    def dump_asked(self, event: DumpAsked, now: float) -> list[AnyAction]:
+        """A user asks for a capture of a job, or of all."""
+        jobs = [job for job in self._view.jobs.values() if event.job in ("", job.job)]
+        return [action for job in jobs for action in self._dump(event, job, now)]
+
+    def _dump(self, event: DumpAsked, job: JobView, now: float) -> list[AnyAction]:
         # A thorough capture shows more than a hang's capture, and is taken once.
         busy = any(
             not case.about_ourselves and (not event.thorough or case.incident.rule == ASKED)
             for case in self._store.of(job)
         )
-        if not job.live or (event.job and event.job != job.job) or busy:
+        if not job.live or busy:
             return []
         finding = Finding(
             rule=ASKED,
@@ -142,7 +134,7 @@ class IncidentLifecycle:
             severity="info",
             summary=f"{job.job}: {event.why}",
         )
-        case = self._suspect(finding, job, now, slowed)
+        case = self._suspect(finding, job, now)
         self._store.keep(advance(case.incident, "confirmed", now, event.why))
         return self._capture(case, now, thorough=event.thorough)
 
@@ -236,9 +228,7 @@ class IncidentLifecycle:
         self._store.answer(case)
         return ended
 
-    def _suspect(
-        self, finding: Finding, job: JobView, now: float, slowed: StragglerStatus | None
-    ) -> Case:
+    def _suspect(self, finding: Finding, job: JobView, now: float) -> Case:
         incident = Incident(
             id=self._store.next_id(),
             job=job.job,
@@ -252,7 +242,7 @@ class IncidentLifecycle:
             last_progress=job.moved_at(),
             job_since=job.first_seen,
             suspects=finding.suspects,
-            straggler=slowed,
+            straggler=self._stragglers.status(job.key, now),
             history=(Transition(now, "suspected", finding.summary),),
         )
         return self._store.open(_case(incident, job, now, finding), job, incident)

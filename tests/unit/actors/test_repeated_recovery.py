@@ -430,7 +430,7 @@ def test_a_state_too_large_for_the_log_leaves_out_the_series(
     assert sim.engine.view.jobs["job", 0].phase() == "train"
     assert not sim.engine.view.telemetry.size
     # The jobs themselves are too large.
-    monkeypatch.setattr(engine_loop, "MOST_STATE", len(sim.engine.state.packed_incidents()) + 9)
+    monkeypatch.setattr(engine_loop, "MOST_STATE", len(sim.engine.state.of_incidents().packed()))
     sim.full()
     sim.run(1)
     sim.kill()
