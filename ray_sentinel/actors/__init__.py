@@ -4,7 +4,7 @@ Importing this package makes what was shipped with it importable, so that its mo
 their dependencies as usual also on a node where nothing is installed.
 
 Ray puts what it ships before everything installed. A compiled dependency must not win there: the
-node may have another architecture and its own copy. So ``deployment.shipping`` packs them into a
+node may have another architecture and its own copy. So ``deployment.cluster`` packs them into a
 folder ``ray_sentinel_vendor`` that nothing finds by itself, and this appends it to the end of the
 path.
 """

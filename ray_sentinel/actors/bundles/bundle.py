@@ -126,16 +126,18 @@ def last_capture(folder: Path) -> int:
     return max(looks, default=int(first))
 
 
-class Added(NamedTuple):
-    """The result of adding files."""
+class Written(NamedTuple):
+    """The result of writing into an incident's folder."""
 
+    folder: Path | None
+    """The incident's folder; None where it could not be made."""
     problems: list[str]
-    """One line for each file that is not there."""
+    """What went wrong, in lines for people."""
     left: dict[str, bytes]
-    """The files that the disk did not take; it may take them later."""
+    """Files that the disk did not take, by their names in the folder; it may take them later."""
 
 
-def put(folder: Path, files: Mapping[str, bytes]) -> Added:
+def put(folder: Path, files: Mapping[str, bytes]) -> Written:
     """Add the files that the tools produced.
 
     ``files`` are named relative to the folder (``flight_recorder/dump_0``); names that lead out of
@@ -160,7 +162,7 @@ def put(folder: Path, files: Mapping[str, bytes]) -> Added:
         except OSError as error:
             problems.append(f"{path} could not be written: {error.strerror}")
             left[name] = data
-    return Added(problems, left)
+    return Written(folder, problems, left)
 
 
 def read(folder: Path, names: Iterable[str]) -> dict[str, bytes]:

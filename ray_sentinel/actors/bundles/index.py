@@ -6,11 +6,11 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from ray_sentinel.actors.bundles import bundle
+from ray_sentinel.actors.bundles.bundle import Written
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.incidents.lifecycle import OPEN
@@ -25,17 +25,6 @@ from ray_sentinel.report.incident_markdown import markdown
 BACKTRACES = ("pyspy_", "cudagdb_")
 """Beginnings of the names of the files with backtraces, which are what a capture after a fixed time
 is for."""
-
-
-class Written(NamedTuple):
-    """The result of writing into an incident's folder."""
-
-    folder: Path | None
-    """The incident's folder; None where it could not be made."""
-    problems: list[str]
-    """What went wrong, in lines for people."""
-    left: dict[str, bytes]
-    """Files that the disk did not take, by their names in the folder."""
 
 
 class Bundles:
@@ -70,7 +59,7 @@ class Bundles:
         folder, problems = self._folder(incident)
         if folder is None:
             return Written(None, problems, {})
-        return Written(folder, *bundle.put(folder, files))
+        return bundle.put(folder, files)
 
     def publish(self, incident: Incident) -> Written:
         """Write the incident and its report in their current state, including the folder's name."""
@@ -81,7 +70,7 @@ class Bundles:
             return Written(None, problems, {})
         named = msgspec.structs.replace(incident, bundle=str(folder))
         said = series.read(bundle.read(folder, (series.FILE, series.PLOTS_FILE)))
-        return Written(folder, *bundle.put(folder, rendered(named, _names(folder), said)))
+        return bundle.put(folder, rendered(named, _names(folder), said))
 
     def known(self, incident: str) -> Path | None:
         """The folder of the incident with this id, as last seen."""

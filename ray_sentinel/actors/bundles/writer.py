@@ -14,7 +14,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ray_sentinel.actors.bundles.index import Bundles, Written
+from ray_sentinel.actors.bundles.bundle import Written
+from ray_sentinel.actors.bundles.index import Bundles
 from ray_sentinel.model.incident import Incident
 
 log = logging.getLogger(__name__)

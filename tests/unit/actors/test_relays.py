@@ -11,7 +11,7 @@ import pytest
 
 from ray_sentinel.actors.coordinator.relays import Relays
 from ray_sentinel.actors.hosts import RayNode
-from ray_sentinel.actors.relay.batches import MOST_BYTES, ReportBatches
+from ray_sentinel.actors.relay.actor import MOST_BYTES, ReportBatches
 
 
 class Cluster:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.inspection.amd_gpus import pci_addresses
-from ray_sentinel.inspection.gpus import gpus_here
+from ray_sentinel.inspection.gpus import gpus_here, pci_addresses
 from ray_sentinel.inspection.node import blocked_tasks, versions_here
 from ray_sentinel.inspection.rdma import device_traffic
 from ray_sentinel.inspection.session_logs import last_errors, transport_lines
