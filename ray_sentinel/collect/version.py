@@ -17,7 +17,7 @@ from ray_sentinel.collect.protocol import (
 )
 from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
 from ray_sentinel.collect.schedule import Schedule, ScheduleStep, Timing
-from ray_sentinel.collect.worker import CollectorProcess, Handlers
+from ray_sentinel.collect.worker import CollectorProcess
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.metrics import Event, Family
 
@@ -210,11 +210,12 @@ class Version:
 
     def _spawn(self, now: float) -> None:
         around = self._around
-        handlers = Handlers(message=self._on_message, log=self.log, closed=self._on_closed)
         try:
             self._worker = CollectorProcess(
                 around.setup(self.source, self._settings),
-                handlers,
+                on_message=self._on_message,
+                on_closed=self._on_closed,
+                log=self.log,
                 selector=around.selector,
                 children=around.children,
                 environ=around.environ,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ray_sentinel.collect.pipes import LOG_LIMIT, PipeEnd, StderrLog
+from ray_sentinel.collect.worker import LOG_LIMIT, PipeEnd, StderrLog
 
 DUMP = b"""Timeout (0:00:00.500000)!
 Thread 0x00007fac979396c0 (most recent call first):

@@ -11,7 +11,7 @@ from ray_sentinel.clock import FakeClock
 from ray_sentinel.collect.child_registry import ChildRegistry
 from ray_sentinel.collect.protocol import CollectorSource
 from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
-from ray_sentinel.collect.slot import CollectorSlot
+from ray_sentinel.collect.slots import CollectorSlot
 
 
 def source(digest: str) -> CollectorSource:
