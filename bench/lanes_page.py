@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from ray_sentinel.engine.last_hour.lanes import Lanes
-from ray_sentinel.model.lanes import JobLanes, LanesReport
+from ray_sentinel.model.last_hour import JobLanes, LanesReport
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.browser import Browser

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ray_sentinel.model.lanes import JobLanes, LanesReport
+from ray_sentinel.model.last_hour import JobLanes, LanesReport
 
 TENTH = 100_000
 """A tenth of a second in microseconds."""

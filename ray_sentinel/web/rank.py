@@ -17,7 +17,7 @@ import msgspec
 
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.model.incident import RankOutput
-from ray_sentinel.model.rank_series import RankAsked, RankSeries
+from ray_sentinel.model.last_hour import RankAsked, RankSeries
 from ray_sentinel.web.incidents import MOST_QUERY, UnknownQuestion
 from ray_sentinel.web.packing import JSON
 

@@ -49,11 +49,9 @@ import msgspec
 from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity, RankGpus
 from ray_sentinel.model.incident import Incident, RankOutput
-from ray_sentinel.model.lanes import LanesReport
+from ray_sentinel.model.last_hour import LanesReport, PulseReport, RankAsked, RankSeries
 from ray_sentinel.model.ports import PortMap
 from ray_sentinel.model.process_groups import GroupsReport
-from ray_sentinel.model.pulse import PulseReport
-from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.html import incident_html

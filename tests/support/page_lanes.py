@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ray_sentinel.engine.last_hour.lanes import HOUR, Lanes, Stretch
-from ray_sentinel.model.lanes import JobLanes, LanesReport
+from ray_sentinel.model.last_hour import JobLanes, LanesReport
 from tests.support.page_data import NOW
 
 BEGIN = NOW - HOUR

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ray_sentinel.engine.last_hour.pulse import PLACES, WIDTH, Pulse
-from ray_sentinel.model.pulse import JobPulse, PulseMark, PulseReport
+from ray_sentinel.model.last_hour import JobPulse, PulseMark, PulseReport
 from tests.support.page_data import NOW
 
 FIRST = int(NOW // WIDTH) - PLACES + 1

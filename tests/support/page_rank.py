@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ray_sentinel.model.incident import RankLog, RankOutput
+from ray_sentinel.model.last_hour import RankAsked, RankPlot, RankSeries, SeriesUnit
 from ray_sentinel.model.process_groups import GroupKind, GroupsReport, JobGroups
-from ray_sentinel.model.rank_series import RankAsked, RankPlot, RankSeries, SeriesUnit
 from tests.support.page_data import NOW
 
 SECONDS = 1800.0

@@ -16,7 +16,7 @@ from ray_sentinel.cli.top.asking import StatusAsker
 from ray_sentinel.cli.top.gpus import GpuAsker
 from ray_sentinel.cli.top.stack import TakeStack
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.last_hour import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource

@@ -44,10 +44,15 @@ from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity, RankGpus
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition
-from ray_sentinel.model.lanes import LanesReport
+from ray_sentinel.model.last_hour import (
+    LanesReport,
+    PulseMark,
+    PulsePhase,
+    PulseReport,
+    RankAsked,
+    RankSeries,
+)
 from ray_sentinel.model.ports import PortMap
-from ray_sentinel.model.pulse import PulseMark, PulsePhase, PulseReport
-from ray_sentinel.model.rank_series import RankAsked, RankSeries
 from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State

@@ -64,9 +64,9 @@ from ray_sentinel.engine.events import PhasesRecalled, RayDeathsTold, RayTableTo
 from ray_sentinel.errors import UsageError
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import RankOutput
+from ray_sentinel.model.last_hour import RankAsked
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.process_groups import GroupsReport
-from ray_sentinel.model.rank_series import RankAsked
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
 from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status

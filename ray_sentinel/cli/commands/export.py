@@ -25,7 +25,7 @@ from ray_sentinel.cli.output import (
     write_report,
 )
 from ray_sentinel.cli.reach import add_common, add_url, asked
-from ray_sentinel.model.lanes import LanesReport
+from ray_sentinel.model.last_hour import LanesReport
 from ray_sentinel.report.trace_events import trace_of
 
 HELP = "write what ranks and roles did in the last hour, for Perfetto"

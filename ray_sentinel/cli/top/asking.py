@@ -12,7 +12,7 @@ import msgspec
 from ray_sentinel.cli.reach import Asked
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.last_hour import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.text import one_line
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ray_sentinel.cli.top.looks import age, plain
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.pulse import JobPulse, PulseLane, PulseReport
+from ray_sentinel.model.last_hour import JobPulse, PulseLane, PulseReport
 from ray_sentinel.model.status import JobStatus
 
 WINDOWS = (300.0, 900.0, 3600.0)

@@ -15,7 +15,7 @@ import msgspec
 
 from ray_sentinel.engine.phases import TRAINING
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.model.lanes import DrawnLane, LaneStretch
+from ray_sentinel.model.last_hour import DrawnLane, LaneStretch
 
 HOUR = 3600.0
 """Seconds that a lane covers."""

@@ -9,7 +9,7 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.last_hour.lanes import HOUR, MOST_NAME, Lanes, Stretch, role_of
 from ray_sentinel.engine.ray.job_view import RayJobView
-from ray_sentinel.model.lanes import JobLanes, LanesReport
+from ray_sentinel.model.last_hour import JobLanes, LanesReport
 
 MOST_JOBS = 6
 """Most jobs in a report: those that moved last."""

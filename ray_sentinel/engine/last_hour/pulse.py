@@ -16,7 +16,7 @@ import msgspec
 
 from ray_sentinel.engine.phases import TRAINING
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.pulse import PulseLane, PulsePhase
+from ray_sentinel.model.last_hour import PulseLane, PulsePhase
 
 WIDTH = 10.0
 """Seconds of one place."""

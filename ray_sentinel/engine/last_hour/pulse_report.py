@@ -13,8 +13,8 @@ from ray_sentinel.engine.last_hour.pulse import PLACES, WIDTH, Pulse
 from ray_sentinel.engine.ray.job_view import RayJobView
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import ProcessId, Rank
+from ray_sentinel.model.last_hour import JobPulse, PulseMark, PulseReport
 from ray_sentinel.model.metrics import Event
-from ray_sentinel.model.pulse import JobPulse, PulseMark, PulseReport
 
 MOST_JOBS = 12
 """Most jobs in a report: those that moved last."""

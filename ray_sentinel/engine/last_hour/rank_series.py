@@ -15,7 +15,7 @@ from ray_sentinel.engine.last_hour.rank_gpus import gpus_of
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.telemetry.gpus import POWER, UTILISATION
 from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, NodeTelemetry, TelemetrySeries
-from ray_sentinel.model.rank_series import (
+from ray_sentinel.model.last_hour import (
     PlottedPoint,
     RankAsked,
     RankPlot,

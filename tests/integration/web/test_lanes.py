@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.cli.main import main
-from ray_sentinel.model.lanes import LanesReport
+from ray_sentinel.model.last_hour import LanesReport
 from ray_sentinel.model.straggler import StragglerStatus
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ray_sentinel.model.incident import RankOutput
-from ray_sentinel.model.rank_series import RankAsked
+from ray_sentinel.model.last_hour import RankAsked
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource

@@ -10,7 +10,7 @@ import pytest
 
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Incident, Transition
-from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.last_hour import PulseReport
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.model.incident import RankOutput
-from ray_sentinel.model.rank_series import RankAsked, RankSeries
+from ray_sentinel.model.last_hour import RankAsked, RankSeries
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource

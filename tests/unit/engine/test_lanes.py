@@ -26,7 +26,7 @@ from ray_sentinel.engine.last_hour.lanes import (
 )
 from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
 from ray_sentinel.engine.phases import PhaseBook
-from ray_sentinel.model.lanes import JobLanes
+from ray_sentinel.model.last_hour import JobLanes
 from ray_sentinel.report.trace_events import trace_of
 from tests.support.engine_sim import Sim
 from tests.support.ray_story import RayStory, actors, driver

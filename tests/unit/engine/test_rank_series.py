@@ -8,8 +8,8 @@ from ray_sentinel.engine.last_hour.rank_gpus import gpus_of
 from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
 from ray_sentinel.engine.telemetry.series import KEPT_SECONDS, NodeTelemetry, Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.last_hour import RankAsked, RankPlot, RankSeries
 from ray_sentinel.model.progress import Snapshot
-from ray_sentinel.model.rank_series import RankAsked, RankPlot, RankSeries
 from tests.support.engine_sim import Sim
 from tests.support.samples import sampled
 

@@ -11,7 +11,7 @@ import pytest
 
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.model.incident import RankLog, RankOutput
-from ray_sentinel.model.rank_series import RankAsked, RankPlot, RankSeries
+from ray_sentinel.model.last_hour import RankAsked, RankPlot, RankSeries
 from ray_sentinel.web.rank import MOST_READERS, SHOWN_BYTES, OutputReader, asked, series
 from tests.support.page_data import HOSTILE
 

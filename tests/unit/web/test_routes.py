@@ -11,7 +11,7 @@ import pytest
 
 from ray_sentinel import regex as re
 from ray_sentinel.http.server import Request, Response
-from ray_sentinel.model.pulse import PulseReport
+from ray_sentinel.model.last_hour import PulseReport
 from ray_sentinel.model.status import MemberStatus, RankStatus
 from ray_sentinel.web.columns import in_columns
 from ray_sentinel.web.routes import PageSource, local, routes, static_files

@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.cli.top.pulse import PulseLine, main_lane, pulse_lines, seconds, sparkline
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.pulse import JobPulse, PulseLane, PulsePhase, PulsePoint, PulseReport
+from ray_sentinel.model.last_hour import JobPulse, PulseLane, PulsePhase, PulsePoint, PulseReport
 from ray_sentinel.model.status import JobStatus, State
 from tests.support.page_data import incident, status
 
