@@ -16,6 +16,7 @@ from ray_sentinel.model.health import (
     DeviceTraffic,
     GpuProcess,
     GpuState,
+    RayResources,
     TransportHealth,
     TransportLines,
 )
@@ -65,29 +66,20 @@ def _gpus(shell: Shell) -> tuple[tuple[GpuState, ...], tuple[GpuProcess, ...], s
 
 def verify_ray_resources(head_pod: str = "", namespace: str = "default") -> RayInfo:
     """What ``ray status`` reports: totals, allocated resources, and unmet requests."""
-    error, told = "", None
+    error, told = "`ray status` printed nothing that is known", None
     try:
         told = read_status(Shell(head_pod, namespace).run("ray", "status"))
     except SentinelError as failure:
         error = str(failure)
-    if told is None:
-        return RayInfo(
-            gpus_available=0.0,
-            gpus_used=0.0,
-            cpus_available=0.0,
-            cpus_used=0.0,
-            demands=[],
-            healthy=False,
-            error=error or "`ray status` printed nothing that is known",
-        )
+    healthy, told = told is not None, told or RayResources()
     return RayInfo(
         gpus_available=told.gpus_total,
         gpus_used=told.gpus_allotted,
         cpus_available=told.cpus_total,
         cpus_used=told.cpus_allotted,
         demands=list(told.demands),
-        healthy=True,
-        error="",
+        healthy=healthy,
+        error="" if healthy else error,
     )
 
 
