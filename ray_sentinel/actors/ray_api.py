@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, RELAY_PREFIX
+
 MOST_CHARACTERS = 300
 
 
@@ -32,6 +34,21 @@ def session_logs() -> Path | None:
         return None
     folder = Path(node.get_logs_dir_path())
     return folder if folder.is_dir() else None
+
+
+def actor_called(ray: Any, name: str) -> Any:
+    """The handle of our actor of that name; None if there is none."""
+    try:
+        return ray.get_actor(name, namespace=NAMESPACE)
+    except ValueError:
+        return None
+
+
+def our_actors(ray: Any) -> list[str]:
+    """The names of our actors."""
+    listed = ray.util.list_named_actors(all_namespaces=True)
+    names = [entry["name"] for entry in listed if entry["namespace"] == NAMESPACE]
+    return [name for name in names if name.startswith((COORDINATOR, AGENT_PREFIX, RELAY_PREFIX))]
 
 
 # Ray Client: a driver outside the cluster, whose calls a server on the head carries out.

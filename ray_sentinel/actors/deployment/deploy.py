@@ -17,7 +17,7 @@ from ray_sentinel.actors.deployment.background import ask_helper
 from ray_sentinel.actors.hosts import HEAD_RESOURCE
 from ray_sentinel.actors.messages import Description
 from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL, RELAY_PREFIX
-from ray_sentinel.actors.ray_api import last_line
+from ray_sentinel.actors.ray_api import actor_called, last_line, our_actors
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.http.access import new_secret
@@ -30,7 +30,6 @@ ANSWER_SECONDS = 10.0
 """Seconds for which a call of the coordinator is repeated while it is not there."""
 GONE_SECONDS = 30.0
 """Seconds that our actors have to be gone after they were ended."""
-OUR_PREFIXES = (AGENT_PREFIX, RELAY_PREFIX)
 
 
 class GoneError(UnreachableError):
@@ -47,13 +46,12 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
 
 def find(ray: Any) -> Any:
     """The coordinator's handle. Raises UnreachableError if this cluster has none."""
-    try:
-        return ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-    except ValueError:
-        raise UnreachableError(
-            "this Ray cluster is not watched: run `ray-sentinel up`, or call "
-            "ray_sentinel.attach() in a training"
-        ) from None
+    if (handle := actor_called(ray, COORDINATOR)) is not None:
+        return handle
+    raise UnreachableError(
+        "this Ray cluster is not watched: run `ray-sentinel up`, or call ray_sentinel.attach() in "
+        "a training"
+    )
 
 
 def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_SECONDS) -> Any:
@@ -126,9 +124,7 @@ def ensure(ray: Any, config: Config) -> Deployed:
     deadline = time.monotonic() + START_SECONDS
     created = False
     while True:
-        try:
-            handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-        except ValueError:
+        if (handle := actor_called(ray, COORDINATOR)) is None:
             handle = _create(ray, config)
             created = handle is not None or created
         if handle is not None:
@@ -195,9 +191,7 @@ def down(ray: Any, tell: Callable[[str], None] = lambda _: None) -> list[str]:
     """
     from ray_sentinel.actors.deployment import placement
 
-    try:
-        coordinator = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-    except ValueError:
+    if (coordinator := actor_called(ray, COORDINATOR)) is None:
         tell("there is no coordinator")
     else:
         # The coordinator ends first, so that it does not bring back what is removed.
@@ -207,16 +201,16 @@ def down(ray: Any, tell: Callable[[str], None] = lambda _: None) -> list[str]:
     deadline = time.monotonic() + GONE_SECONDS
     stuck: list[str] = []
     while True:
-        names = _our_actors(ray)
+        names = our_actors(ray)
         for name in names:
-            if name.startswith(RELAY_PREFIX) and (relay := _get(ray, name)):
+            if name.startswith(RELAY_PREFIX) and (relay := actor_called(ray, name)):
                 ray.kill(relay, no_restart=True)
-        agents = {name: _get(ray, name) for name in names if name.startswith(AGENT_PREFIX)}
+        agents = {name: actor_called(ray, name) for name in names if name.startswith(AGENT_PREFIX)}
         stuck += _ask_to_close(ray, {name: handle for name, handle in agents.items() if handle})
         groups = placement.groups()
         for node_id in {name.removeprefix(AGENT_PREFIX) for name in agents} | groups.keys():
             placement.drop(node_id, groups)
-        if COORDINATOR in names and (again := _get(ray, COORDINATOR)):
+        if COORDINATOR in names and (again := actor_called(ray, COORDINATOR)):
             ray.kill(again, no_restart=True)
         left = _left(ray)
         if not left or time.monotonic() > deadline:
@@ -228,25 +222,9 @@ def _left(ray: Any) -> list[str]:
     from ray_sentinel.actors.deployment import placement
 
     return [
-        *(f"actor {name}" for name in _our_actors(ray)),
+        *(f"actor {name}" for name in our_actors(ray)),
         *(f"placement group of node {key}" for key in placement.groups()),
     ]
-
-
-def _our_actors(ray: Any) -> list[str]:
-    return [
-        entry["name"]
-        for entry in ray.util.list_named_actors(all_namespaces=True)
-        if entry["namespace"] == NAMESPACE
-        and (entry["name"] == COORDINATOR or entry["name"].startswith(OUR_PREFIXES))
-    ]
-
-
-def _get(ray: Any, name: str) -> Any:
-    try:
-        return ray.get_actor(name, namespace=NAMESPACE)
-    except ValueError:
-        return None
 
 
 def _ask_to_close(ray: Any, handles: dict[str, Any]) -> list[str]:

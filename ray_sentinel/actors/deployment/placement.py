@@ -28,6 +28,7 @@ from ray_sentinel.actors.names import (
     group_name,
     relay_name,
 )
+from ray_sentinel.actors.ray_api import actor_called, our_actors
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +61,7 @@ def group_for(node: RayNode, known: Mapping[str, NodePlacementGroup]) -> Placeme
 
 def has_agent(node_id: str) -> bool:
     """Whether a node's agent was created and not dropped since."""
-    try:
-        ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
-    except ValueError:
-        return False
-    return True
+    return actor_called(ray, agent_name(node_id)) is not None
 
 
 def start_agent(
@@ -74,10 +71,8 @@ def start_agent(
     from ray_sentinel.actors.agent.actor import CALLS_AT_ONCE, Agent
 
     name = agent_name(node.id)
-    try:
-        return ray.get_actor(name, namespace=NAMESPACE)
-    except ValueError:
-        pass
+    if (found := actor_called(ray, name)) is not None:
+        return found
     options = _options(name, group_for(node, groups() if known is None else known))
     return ray.remote(Agent).options(max_concurrency=CALLS_AT_ONCE, **options).remote(config)
 
@@ -125,19 +120,17 @@ def relays() -> set[str]:
 
 
 def _nodes_with(prefix: str) -> set[str]:
-    return {
-        entry["name"].removeprefix(prefix)
-        for entry in ray.util.list_named_actors(all_namespaces=True)
-        if entry["namespace"] == NAMESPACE and entry["name"].startswith(prefix)
-    }
+    return {name.removeprefix(prefix) for name in our_actors(ray) if name.startswith(prefix)}
 
 
 def drop_relay(node_id: str) -> None:
     """End a node's relay, if it has one."""
-    try:
-        ray.kill(ray.get_actor(relay_name(node_id), namespace=NAMESPACE), no_restart=True)
-    except ValueError:
-        pass
+    _kill(relay_name(node_id))
+
+
+def _kill(name: str) -> None:
+    if (handle := actor_called(ray, name)) is not None:
+        ray.kill(handle, no_restart=True)
 
 
 def drop(node_id: str, known: Mapping[str, NodePlacementGroup] | None = None) -> None:
@@ -147,11 +140,8 @@ def drop(node_id: str, known: Mapping[str, NodePlacementGroup] | None = None) ->
     A restartable actor whose group goes first would stay pending for ever, as a demand on the
     autoscaler.
     """
-    drop_relay(node_id)
-    try:
-        ray.kill(ray.get_actor(agent_name(node_id), namespace=NAMESPACE), no_restart=True)
-    except ValueError:
-        pass
+    _kill(relay_name(node_id))
+    _kill(agent_name(node_id))
     if (found := (groups() if known is None else known).get(node_id)) is not None:
         remove_placement_group(found.group)
 
