@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TypeVar
 
 import msgspec
 
 from ray_sentinel.config import Config
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
-from ray_sentinel.engine.last_hour import lanes, pulse
+from ray_sentinel.engine.last_hour.lanes import MOST_TOGETHER, Lanes
+from ray_sentinel.engine.last_hour.pulse import MOST_BYTES, Pulse
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.ray.deaths import EndedRank, RayDeathBook, first_cause
@@ -21,6 +22,8 @@ from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node, ProcessId, Rank
 from ray_sentinel.model.incident import Culprit, Writer
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
+
+Seen = TypeVar("Seen", RankSnapshot, Exit)
 
 LOST_SECONDS = 60.0
 """Ranks of a lost node count as lost with it for this time, and as ended after it."""
@@ -251,7 +254,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             homes.setdefault(rank.rank.process, set()).add(key)
             if rank.progress is None:
                 guessed[rank.rank.process] = job.ranks[rank.rank.process].first_seen
-        for exit_ in map(self._placed_exit, snapshot.exits):
+        for exit_ in map(self._placed, snapshot.exits):
             left = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
             # Its last words show when it ended; a large process is gone only long after.
             words = exit_.last_words
@@ -272,13 +275,9 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
                 del self.jobs[key]
         self._join_attempts({name for name, _ in views})
 
-    def _placed(self, seen: RankSnapshot) -> RankSnapshot:
+    def _placed(self, seen: Seen) -> Seen:
         rank = self.attempts.place(seen.rank)
         return seen if rank is seen.rank else msgspec.structs.replace(seen, rank=rank)
-
-    def _placed_exit(self, told: Exit) -> Exit:
-        rank = self.attempts.place(told.rank)
-        return told if rank is told.rank else msgspec.structs.replace(told, rank=rank)
 
     def _join_attempts(self, names: set[str]) -> None:
         for name in names:
@@ -306,8 +305,8 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             *((job.ended_at, job.last_moved, job) for job in self.jobs.values()),
             *((job.ended_at, job.changed_at, job) for job in self.ray.jobs.values()),
         ]
-        bound(((ended, moved, job.pulse) for ended, moved, job in jobs), pulse.MOST_BYTES)
-        bound(((ended, moved, job.lanes) for ended, moved, job in jobs), lanes.MOST_TOGETHER)
+        bound(((ended, moved, job.pulse) for ended, moved, job in jobs), MOST_BYTES)
+        bound(((ended, moved, job.lanes) for ended, moved, job in jobs), MOST_TOGETHER)
 
     def _follow_ray(self, now: float) -> None:
         self.ray.advance(now)
@@ -463,20 +462,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         return view.ended_at is not None and now - view.ended_at > 10.0 and not view.live
 
 
-class KeptOfJob(Protocol):
-    """One kind of data that is kept for a job, and can be dropped."""
-
-    @property
-    def size(self) -> int:
-        """Its size."""
-        ...
-
-    def clear(self) -> None:
-        """Drop all of it."""
-        ...
-
-
-def bound(kept_of_jobs: Iterable[tuple[float | None, float, KeptOfJob]], most: int) -> None:
+def bound(kept_of_jobs: Iterable[tuple[float | None, float, Pulse | Lanes]], most: int) -> None:
     """Drop data until the total is within the bound. Each item comes with the time at which its job
     ended (None while it runs) and at which it last moved. The job that ended first is dropped
     first; among running jobs, the one that has stood still longest."""
