@@ -32,8 +32,11 @@ from nodes import PER_NODE, SimulatedNode, hardware
 
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log.log import segments
-from ray_sentinel.actors.coordinator.garbage import COLLECT_SECONDS, GarbageCollection
-from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks
+from ray_sentinel.actors.coordinator.memory import (
+    COLLECT_SECONDS,
+    GarbageCollection,
+    fix_large_blocks,
+)
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.loops import Loop

@@ -26,7 +26,7 @@ from pathlib import Path
 from fleet import packed_bytes, resident
 from nodes import PER_NODE, START, SimulatedNode, hardware
 
-from ray_sentinel.actors.agent.sampling import SAMPLE_SECONDS
+from ray_sentinel.actors.agent.reporting import SAMPLE_SECONDS
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log.log import (
     begun_segment,
@@ -37,7 +37,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (
 )
 from ray_sentinel.actors.coordinator.event_log.recovery import restore
 from ray_sentinel.actors.coordinator.history import wanted
-from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks, return_free_memory
+from ray_sentinel.actors.coordinator.memory import fix_large_blocks, return_free_memory
 from ray_sentinel.actors.messages import AgentReport, Receipt, unpack
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.config import Config, CoordinatorConfig

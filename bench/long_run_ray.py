@@ -48,7 +48,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (  # noqa: E402
     segments,
 )
 from ray_sentinel.actors.coordinator.fleet import Fleet  # noqa: E402
-from ray_sentinel.actors.coordinator.memory_guard import return_free_memory  # noqa: E402
+from ray_sentinel.actors.coordinator.memory import return_free_memory  # noqa: E402
 from ray_sentinel.actors.hosts import RayNode  # noqa: E402
 from ray_sentinel.actors.messages import Receipt, unpack  # noqa: E402
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE  # noqa: E402

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ray_sentinel.actors.agent.pacing import ReportPace
-from ray_sentinel.actors.agent.sampling import NodeSampling
+from ray_sentinel.actors.agent.reporting import NodeSampling, ReportPace
 from ray_sentinel.actors.messages import AgentReport, Receipt
 from ray_sentinel.actors.metrics import KEY_SERIES
 from ray_sentinel.actors.report_deltas import DeltaSender

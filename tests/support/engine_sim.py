@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from ray_sentinel.actors.agent.pacing import ReportPace
+from ray_sentinel.actors.agent.reporting import ReportPace
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, ProbeNode, TakeStacks
 from ray_sentinel.engine.engine import Engine

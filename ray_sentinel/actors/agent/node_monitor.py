@@ -18,10 +18,8 @@ import msgspec
 
 from ray_sentinel.actors.agent.exporting import Exporting
 from ray_sentinel.actors.agent.node_evidence import Evidence, missing_tracer
-from ray_sentinel.actors.agent.outbox import MOST_EXITS, Outbox
-from ray_sentinel.actors.agent.pacing import ReportPace
+from ray_sentinel.actors.agent.reporting import MOST_EXITS, NodeSampling, Outbox, ReportPace
 from ray_sentinel.actors.agent.runtime_env import RuntimeEnvAgentAddress, RuntimeEnvironments
-from ray_sentinel.actors.agent.sampling import NodeSampling
 from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.loops import Loop, Newest
 from ray_sentinel.actors.messages import AgentReport, Receipt

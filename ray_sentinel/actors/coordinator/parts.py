@@ -30,11 +30,12 @@ from ray_sentinel.actors.coordinator.fleet import (
     to_release,
     unused_now,
 )
-from ray_sentinel.actors.coordinator.garbage import COLLECT_SECONDS, GarbageCollection
 from ray_sentinel.actors.coordinator.gathering.timed_capture import WHY, TimedCapture
 from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
-from ray_sentinel.actors.coordinator.memory_guard import (
+from ray_sentinel.actors.coordinator.memory import (
     CHECK_SECONDS,
+    COLLECT_SECONDS,
+    GarbageCollection,
     MemoryGuard,
     fix_large_blocks,
 )

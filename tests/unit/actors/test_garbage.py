@@ -8,7 +8,7 @@ import sys
 # In a process of its own: the collector is the whole process's.
 STORY = """
 import gc, weakref
-from ray_sentinel.actors.coordinator.garbage import WHOLE_TURNS, GarbageCollection
+from ray_sentinel.actors.coordinator.memory import WHOLE_TURNS, GarbageCollection
 
 class Node:
     pass

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ray_sentinel.actors.coordinator.memory_guard import MemoryGuard
+from ray_sentinel.actors.coordinator.memory import MemoryGuard
 
 MIB = 1 << 20
 
@@ -74,8 +74,8 @@ def test_garbage_that_full_collections_leave_out_is_collected_when_memory_is_sho
 
 FROZEN = """
 import gc, weakref
-from ray_sentinel.actors.coordinator.garbage import GarbageCollection
-from ray_sentinel.actors.coordinator.memory_guard import MemoryGuard
+from ray_sentinel.actors.coordinator.memory import GarbageCollection
+from ray_sentinel.actors.coordinator.memory import MemoryGuard
 
 class Thing: pass
 
@@ -108,7 +108,7 @@ REAL = """
 import time
 import msgspec
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
-from ray_sentinel.actors.coordinator.memory_guard import MemoryGuard
+from ray_sentinel.actors.coordinator.memory import MemoryGuard
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.telemetry.series import NodeTelemetry
@@ -146,7 +146,7 @@ def test_what_is_let_go_is_given_back_to_the_system() -> None:
 
 LARGE = """
 import sys
-from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks
+from ray_sentinel.actors.coordinator.memory import fix_large_blocks
 from ray_sentinel.progress.proc.proc_stat import resident_bytes
 
 if sys.argv[1:]:

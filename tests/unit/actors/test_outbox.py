@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.actors.agent.outbox import MOST_EVENTS, MOST_EXITS, Outbox
+from ray_sentinel.actors.agent.reporting import MOST_EVENTS, MOST_EXITS, Outbox
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Event

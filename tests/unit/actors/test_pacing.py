@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.actors.agent.pacing import ReportPace
+from ray_sentinel.actors.agent.reporting import ReportPace
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.progress import (
     LastWords,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ray_sentinel.actors.agent.sampling import SAMPLE_SECONDS, NodeSampling
+from ray_sentinel.actors.agent.reporting import SAMPLE_SECONDS, NodeSampling
 from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt, pack_masked, unpack
 from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node

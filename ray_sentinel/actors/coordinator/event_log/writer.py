@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ray_sentinel.actors.coordinator.event_log.evidence_files import detached
 from ray_sentinel.actors.coordinator.event_log.log import EventLog, encoded
-from ray_sentinel.actors.coordinator.memory_guard import return_free_memory
+from ray_sentinel.actors.coordinator.memory import return_free_memory
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.engine.events import AnyEvent, KeptEvidence
