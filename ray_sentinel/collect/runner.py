@@ -185,11 +185,6 @@ class Runner:
             os.close(self._wake_write)
 
     @property
-    def alive(self) -> bool:
-        """Whether the runner's thread runs."""
-        return self._thread.is_alive()
-
-    @property
     def log_problem(self) -> str:
         """Why lines of the collectors' logs are missing; empty if none are."""
         return self._logbook.problem

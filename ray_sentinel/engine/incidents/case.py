@@ -57,7 +57,6 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """Rounds of stacks, and when they arrived."""
     round_numbers: list[int] = []
     """The numbers of these rounds."""
-    first_round_at: float | None = None
     early: dict[int, Round] = {}
     """Stacks that arrived before the rest of their round was judged, by its number."""
     asked_round: int = 0
@@ -171,7 +170,6 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             self.early = {later: known for later, known in self.early.items() if later > number}
             self.rounds.append((at, early | {fact.process: fact for fact in facts}))
             self.round_numbers.append(number)
-            self.first_round_at = at if self.first_round_at is None else self.first_round_at
         del self.rounds[:-KEPT_ROUNDS], self.round_numbers[:-KEPT_ROUNDS]
 
     def complete_round(self, number: int, facts: tuple[StackFact, ...]) -> None:
@@ -226,10 +224,6 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def answered(self) -> bool:
         """Whether the round that was requested last has arrived."""
         return self.last_round >= self.asked_round
-
-    def span(self) -> float:
-        """Seconds between the first and the last round."""
-        return self.rounds[-1][0] - (self.first_round_at or 0.0) if self.rounds else 0.0
 
     def latest(self, process: ProcessId) -> StackFact | None:
         """The most recent readable stacks of a process."""
