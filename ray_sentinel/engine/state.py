@@ -7,7 +7,7 @@ is learned again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -21,10 +21,9 @@ from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained,
 from ray_sentinel.engine.incidents.store import IncidentStore
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
-from ray_sentinel.engine.state_cut import StateCut
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.telemetry.alerting import AlertBook
-from ray_sentinel.engine.telemetry.series import NodeTelemetry, Telemetry
+from ray_sentinel.engine.telemetry.series import NO_SNAPSHOT, HeldNode, NodeTelemetry, Telemetry
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.samples import Floats
 
@@ -69,7 +68,7 @@ class EngineState(msgspec.Struct, kw_only=True):
 
     def of_incidents(self) -> EngineState:
         """A state that has only these incidents."""
-        return _of_incidents(self.now, self.store.incidents, self.store.number)
+        return _of_incidents(self)
 
     def packed(self) -> bytes:
         """The snapshot. Raises the exceptions in ``NO_SNAPSHOT``."""
@@ -87,28 +86,124 @@ class EngineState(msgspec.Struct, kw_only=True):
         )
         former = self._former()
         known = _copied(msgspec.structs.replace(self, cluster=cluster, former_jobs=former))
-
-        def whole(nodes: Mapping[str, msgspec.Raw]) -> bytes:
-            known.cluster.telemetry.nodes = cast("dict[str, NodeTelemetry]", nodes)
-            return _encoder.encode(known)
-
-        return StateCut(
-            jobs=(*known.cluster.jobs.values(), *known.former_jobs),
-            series=held,
-            pack=_encoder.encode,
-            whole=whole,
-            incidents=lambda: _packed_incidents(
-                known.now, known.store.incidents, known.store.number
-            ),
-            most_bytes=most_bytes,
-            lock=lock,
-        )
+        return StateCut(known, held, most_bytes, lock)
 
     def _former(self) -> list[JobView]:
         """Jobs that are over, or replaced, and whose cases are still open."""
         there = {job.number for job in self.cluster.jobs.values()}
         jobs = {case.job_number: case.job for case in self.store.cases.values()}
         return [job for number, job in jobs.items() if number not in there]
+
+
+# The engine's state at one moment, packed while the engine continues.
+#
+# Packing everything that is known about 8,192 ranks takes most of a second, and no event may wait
+# for that. So mutable records are copied at that moment, while the immutable ones that make up
+# nearly all of them are shared with the copy. The series of nodes are too many to copy: whoever
+# wants to change a node's series first packs that node's, or the cut packs it when it gets there.
+# Packing proceeds in small steps, so that other threads get their turns.
+
+Packing = Generator[None, None, bytes]
+"""A generator that packs in steps, and returns the packed bytes; these are empty if they would be
+too large."""
+
+
+class StateCut:
+    """A snapshot that is still to be packed, once, on any thread."""
+
+    def __init__(
+        self,
+        known: EngineState,
+        series: Mapping[str, HeldNode] | None,
+        most_bytes: int,
+        lock: AbstractContextManager[object],
+    ) -> None:
+        """``known`` is a copy that belongs to the cut, without series. ``series`` is None if they
+        are known to be too large. ``lock`` keeps the engine from changing them."""
+        self.lost = ""
+        """What had to be left out, and why."""
+        self._known, self._series = known, series
+        self._most, self._lock = most_bytes, lock
+
+    def packed(self) -> bytes:
+        """The snapshot, or as much of it as can be packed and is not too large; empty if nothing
+        is."""
+        steps = self.steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast("bytes", end.value)
+
+    def steps(self) -> Packing:
+        """Pack the snapshot step by step. Each step takes about a millisecond, except the last."""
+        for what, packing in (
+            ("the nodes' metrics of the last minutes", self._with_series),
+            ("what was learned of the jobs", self._without_series),
+            ("what is known of the incidents", self._of_incidents),
+        ):
+            why = f"more than {self._most >> 20} MiB"
+            try:
+                state = yield from packing()
+            except NO_SNAPSHOT as error:  # a number or a text that came from a rank
+                why = str(error)
+            else:
+                if 0 < len(state) <= self._most:
+                    return state
+            self.lost = f"{what} will not outlive a restart of the coordinator: {why}"
+        return b""
+
+    def _with_series(self) -> Packing:
+        if self._series is None or (size := (yield from self._ranks())) > self._most:
+            return b""
+        least = size
+        for held in self._series.values():
+            with self._lock:
+                least += held.least_bytes
+            # Checked before any is packed, because what would be dropped then takes all of the
+            # room.
+            if least > self._most:
+                return b""
+            yield
+        nodes: dict[str, msgspec.Raw] = {}
+        for node_id, held in self._series.items():
+            with self._lock:
+                nodes[node_id] = msgspec.Raw(held.packed())
+            size += len(nodes[node_id])
+            if size > self._most:
+                return b""
+            yield
+        return self._whole(nodes)
+
+    def _whole(self, nodes: Mapping[str, msgspec.Raw]) -> bytes:
+        """All of it, with series that are packed already."""
+        self._known.cluster.telemetry.nodes = cast("dict[str, NodeTelemetry]", nodes)
+        return _encoder.encode(self._known)
+
+    def _without_series(self) -> Packing:
+        self._series = None  # nobody needs to keep them any more
+        size = yield from self._ranks()
+        return self._whole({}) if size <= self._most else b""
+
+    def _of_incidents(self) -> Packing:
+        yield
+        store = self._known.store
+        told = _Known(incidents=store.incidents, number=store.number)
+        return _encoder.encode(_Incidents(now=self._known.now, store=told))
+
+    def _ranks(self) -> Generator[None, None, int]:
+        """Pack each rank in its place. Returns their bytes, or only some if they are too many."""
+        size = 0
+        for job in (*self._known.cluster.jobs.values(), *self._known.former_jobs):
+            ranks = cast("dict[object, object]", job.ranks)
+            for key, rank in ranks.items():
+                if not isinstance(rank, msgspec.Raw):
+                    ranks[key] = rank = msgspec.Raw(_encoder.encode(rank))
+                    yield
+                size += len(rank)
+                if size > self._most:
+                    return size
+        return size
 
 
 class _Incidents(msgspec.Struct, kw_only=True):
@@ -124,10 +219,6 @@ class _Known(msgspec.Struct, kw_only=True):
     number: int = 0
 
 
-def _packed_incidents(now: float, incidents: dict[str, Incident], number: int) -> bytes:
-    return _encoder.encode(_Incidents(now=now, store=_Known(incidents=incidents, number=number)))
-
-
 def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
     """The state in a snapshot, and a sentence about what could not be read ("" if all could).
 
@@ -141,7 +232,7 @@ def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
     except msgspec.DecodeError as error:
         problem = str(error)
     known = _incidents.decode(snapshot)
-    return _of_incidents(known.now, known.store.incidents, known.store.number), problem
+    return _of_incidents(known), problem
 
 
 def incidents_in(snapshot: bytes) -> dict[str, Incident]:
@@ -150,10 +241,10 @@ def incidents_in(snapshot: bytes) -> dict[str, Incident]:
     return _incidents.decode(snapshot).store.incidents
 
 
-def _of_incidents(now: float, incidents: Mapping[str, Incident], number: int) -> EngineState:
-    state = EngineState(now=now)
-    state.store.take_over(incidents.values(), now)
-    state.store.skip(number)
+def _of_incidents(known: EngineState | _Incidents) -> EngineState:
+    state = EngineState(now=known.now)
+    state.store.take_over(known.store.incidents.values(), known.now)
+    state.store.skip(known.store.number)
     return state
 
 

@@ -18,7 +18,7 @@ from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.engine.rules.silent_jobs import HangSilent
-from ray_sentinel.engine.state_cut import StateCut
+from ray_sentinel.engine.state import StateCut
 from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Finding

@@ -28,8 +28,7 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, IncidentTold, Tick
-from ray_sentinel.engine.state import unpacked
-from ray_sentinel.engine.state_cut import StateCut
+from ray_sentinel.engine.state import EngineState, StateCut, unpacked
 from ray_sentinel.engine.telemetry.series import HeldNode, NodeTelemetry
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.samples import Floats
@@ -458,16 +457,10 @@ def test_series_that_have_no_place_beside_the_ranks_are_not_packed_to_learn_it()
             packed.append("a node's")
             return super().packed()
 
-    def cut(most_bytes: int) -> StateCut:
-        return StateCut(
-            jobs=(),
-            series={node_id: Watched(node, encode) for node_id, node in series.nodes.items()},
-            pack=encode,
-            whole=lambda nodes: b"all" if nodes else b"less",
-            incidents=lambda: b"",
-            most_bytes=most_bytes,
-            lock=threading.Lock(),
-        )
+    def kept(most_bytes: int) -> set[str]:
+        held = {node_id: Watched(node, encode) for node_id, node in series.nodes.items()}
+        state = StateCut(EngineState(), held, most_bytes, threading.Lock()).packed()
+        return set(msgspec.msgpack.decode(state)["cluster"]["telemetry"]["nodes"])
 
     def encode(value: object) -> bytes:
         return msgspec.msgpack.encode(value, enc_hook=Floats.packed)
@@ -475,9 +468,9 @@ def test_series_that_have_no_place_beside_the_ranks_are_not_packed_to_learn_it()
     whole = len(encode(series.nodes))
     least = sum(Watched(node, encode).least_bytes for node in series.nodes.values())
     assert whole / 2 < least < whole
-    assert cut(least - 1).packed() == b"less"
+    assert kept(least - 1) == set()
     assert not packed
-    assert cut(whole).packed() == b"all"
+    assert kept(whole + len(EngineState().packed())) == set(series.nodes)
     assert len(packed) == len(series.nodes)
 
 

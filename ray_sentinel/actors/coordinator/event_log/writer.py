@@ -20,7 +20,7 @@ from ray_sentinel.actors.coordinator.memory import return_free_memory
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CoordinatorConfig
 from ray_sentinel.engine.events import AnyEvent, KeptEvidence
-from ray_sentinel.engine.state_cut import StateCut
+from ray_sentinel.engine.state import StateCut
 
 log = logging.getLogger(__name__)
 
