@@ -28,11 +28,11 @@ def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
     }
 
 
-def address_here(proc: Path = Path("/proc")) -> str:
+def address_here() -> str:
     """The address of the cluster that this process belongs to, or else this machine; empty if it
     belongs to none."""
-    above = raylet_above(os.getpid(), proc)
-    return raylet_address(proc / str(above)) if above else next(iter(raylets(proc).values()), "")
+    above = raylet_above(os.getpid())
+    return raylet_address(Path(f"/proc/{above}")) if above else next(iter(raylets().values()), "")
 
 
 def raylet_address(folder: Path) -> str:

@@ -71,7 +71,7 @@ def started_monitor(config: bytes) -> NodeMonitor:
 # Where this process is: its Ray node, and the machine under it.
 
 
-def this_node(proc: Path = Path("/proc")) -> Node:
+def this_node() -> Node:
     """The Ray node on which this actor runs, with the machine's boot id and PID namespace.
 
     Raises LookupError if Ray does not list it, which happens while the node dies.
@@ -86,8 +86,8 @@ def this_node(proc: Path = Path("/proc")) -> Node:
         host=known.host,
         address=known.address,
         is_head=known.is_head,
-        boot_id=boot_id(proc),
-        pid_namespace=(proc / "self/ns/pid").stat().st_ino,
+        boot_id=boot_id(),
+        pid_namespace=Path("/proc/self/ns/pid").stat().st_ino,
     )
 
 

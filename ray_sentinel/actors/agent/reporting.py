@@ -166,8 +166,8 @@ class Outbox:
         self._events: deque[Event] = deque()
         self._sent: tuple[Event, ...] = ()
         """The events of the last report, until that is acknowledged."""
-        self.lost_exits = self.lost_events = 0
-        """How many exits and events there was no room for."""
+        self.lost = {"exits": 0, "events": 0}
+        """How many ``exits`` and ``events`` there was no room for."""
 
     def add_events(self, events: Iterable[Event]) -> None:
         """Keep events for the next report. Collectors give the wall clock's time, which may have
@@ -177,16 +177,11 @@ class Outbox:
         with self._lock:
             self._events.extend(events)
             while len(self._sent) + len(self._events) > MOST_EVENTS:
-                self.lost_events += 1
+                self.lost["events"] += 1
                 if self._sent:
                     self._sent = self._sent[1:]
                 else:
                     self._events.popleft()
-
-    @property
-    def lost(self) -> dict[str, int]:
-        """How many ``exits`` and ``events`` there was no room for."""
-        return {"exits": self.lost_exits, "events": self.lost_events}
 
     @property
     def problem(self) -> str:
@@ -201,7 +196,7 @@ class Outbox:
             self._exits[known.order] = known
             while len(self._exits) > MOST_EXITS:
                 del self._exits[next(iter(self._exits))]
-                self.lost_exits += 1
+                self.lost["exits"] += 1
         return known
 
     def _with_oom(self, gone: Exit) -> Exit:

@@ -57,10 +57,6 @@ class Coordinator:
         """The page's URL with its token, a text; empty if it is not served."""
         return pack(self._parts.page.link)
 
-    async def nodes(self) -> bytes:
-        """The watched nodes' lines: a list of ``NodeStatus``."""
-        return pack(self._parts.nodes())
-
     async def agents(self) -> bytes:
         """A list of ``AgentInfo``."""
         return pack(self._parts.roster.agents(self._parts.clock.now()))
@@ -76,13 +72,6 @@ class Coordinator:
     async def pulse(self) -> bytes:
         """A ``PulseReport``."""
         return pack(await asyncio.to_thread(self._parts.pulse))
-
-    async def incident(self, incident_id: str) -> bytes:
-        """One ``Incident``. Raises UsageError for an unknown id."""
-        for incident in await asyncio.to_thread(self._engine.incidents):
-            if incident.id == incident_id:
-                return pack(incident)
-        raise UsageError(f"there is no incident {incident_id}")
 
     async def history(self) -> bytes:
         """The embedded history as it is now: a file that ``diagnose`` reads."""

@@ -70,7 +70,7 @@ from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.process_groups import GroupsReport
 from ray_sentinel.model.ray_calls import RayCalls
 from ray_sentinel.model.ray_deaths import RayDeath
-from ray_sentinel.model.status import CoordinatorStatus, NodeStatus, Status
+from ray_sentinel.model.status import CoordinatorStatus, Status
 from ray_sentinel.private_files import be_private
 from ray_sentinel.progress.proc.proc_stat import resident_bytes
 from ray_sentinel.version import __version__
@@ -396,10 +396,6 @@ class CoordinatorParts:
             shed=self.engine.drop_counts,
         )
 
-    def nodes(self) -> tuple[NodeStatus, ...]:
-        """The watched nodes' lines, the head first."""
-        return self.roster.nodes(self.fleet.nodes(), self.fleet.label, self.clock.now())
-
     def status(self) -> Status:
         """The whole status, for people."""
         now = self.clock.now()
@@ -409,7 +405,7 @@ class CoordinatorParts:
             state=state,
             verdict=verdict,
             jobs=jobs,
-            nodes=self.nodes(),
+            nodes=self.roster.nodes(self.fleet.nodes(), self.fleet.label, now),
             unwatched=self.fleet.unwatched(now),
             time=self.clock.shown(now),
             log_dir=str(self._storage.root or ""),

@@ -56,16 +56,11 @@ def attempt(config: Config, address: str) -> tuple[bool, tuple[str, ...]]:
     with NodeLock(address) as lock:
         if lock.done():
             return True, ()
-        answer = deploy(config, address)
+        answer = ask_helper(["up"], address, msgspec.json.encode(config))
         if not answer.get("ok"):
             return False, (str(answer.get("error", "unknown")),)
         lock.note(int(answer.get("witness", 0)))
     return True, tuple(f"not watched: {line}" for line in answer.get("unwatched", ()))
-
-
-def deploy(config: Config, address: str) -> dict[str, Any]:
-    """Run the helper. Returns its answer: ``ok``, ``unwatched``, ``error``."""
-    return ask_helper(["up"], address, msgspec.json.encode(config))
 
 
 def ask_helper(arguments: list[str], address: str, data: bytes = b"") -> dict[str, Any]:
