@@ -256,8 +256,15 @@ class RayFacts:
         return settled(self._movements.get(node, "unknown"), may_loop=not at_device(fact))
 
     def moves(self, node: WaitNode) -> int | None:
-        """See ``UnmetNeeds.moves``."""
-        return self._unmet.moves(node)
+        """A number that changes whenever what is awaited has moved: the build of an environment
+        (``UnmetNeeds.moves``), or the event loop of an actor whose coroutines await something of
+        their own. None for any other node, and if it cannot be known."""
+        fact = self._stacks.get(node)
+        if fact is None:
+            return self._unmet.moves(node)
+        # What they were given may be made by a call elsewhere.
+        own = fact.activity == "idle" and self._works(node) and not self._handed_on(node)
+        return self.thread_switches(node) if own else None
 
     def thread_switches(self, node: WaitNode) -> int | None:
         """How often the thread that a process's facts are from has been put on a CPU; None if

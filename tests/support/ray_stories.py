@@ -85,6 +85,20 @@ def awaits() -> RayStory:
     return story
 
 
+def event_loop_rests(*, runs: bool = False, given: bool = False) -> RayStory:
+    """The same, and the event loop of the coroutine is seen to run no more, or with ``runs`` now
+    and then. With ``given`` it awaits the object of a call that another actor has not begun."""
+    story, main, (first, second) = rollouts()
+    story.ended = {"Rollout.generate": EndedCalls(count=60, longest=1.0)}
+    if given:
+        story.call(main, second, "load", "queued")
+    story.call(main, first, "generate")
+    first.stack = msgspec.structs.replace(ray_story.RESTS, tid=99, switches=7, rests=True)
+    first.wakes = runs
+    story.run(180)
+    return story
+
+
 def awaits_after_a_failure() -> RayStory:
     """A coroutine awaits what a call should have brought that failed; nobody took its result."""
     story, main, (first, _) = rollouts()

@@ -84,6 +84,8 @@ class SeenRoot(_SameInLooks, kw_only=True):
     root: WaitRoot
     held_up: bool = False
     """Whether any process waited for it in one of these looks, or whether it is the driver."""
+    unmoved_since: float = 0.0
+    """The first of the looks since which ``root.moves`` has been the same."""
 
 
 class StandingMember(_SameInLooks, kw_only=True):
@@ -339,9 +341,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
         self.roots = []
         for root in picture.roots:
             seen = known.get(_key(root))
-            new = SeenRoot(root=root, held_up=_holds_up(root), first_at=now, last_at=now)
+            new = SeenRoot(
+                root=root, held_up=_holds_up(root), first_at=now, last_at=now, unmoved_since=now
+            )
             if seen is not None:
                 new.held_up, new.first_at = new.held_up or seen.held_up, seen.first_at
+                if seen.root.moves == root.moves:
+                    new.unmoved_since = seen.unmoved_since
             self.roots.append(new)
         self.roots += self._unseen(known.values(), picture, calls)
         # A call that Ray does not list yet may have begun when the last one ended, or just now if
@@ -430,7 +436,9 @@ def _holds_up(root: WaitRoot) -> bool:
 
 def _key(root: WaitRoot) -> tuple[object, ...]:
     members = tuple(one.process for one in root.processes)
-    return (root.kind, root.who, root.why, root.moves, members)
+    # A build that has moved is another one; an actor stays the same.
+    moves = None if members else root.moves
+    return (root.kind, root.who, root.why, moves, members)
 
 
 def _first_look(

@@ -212,7 +212,8 @@ def _is_built_no_more(job: RayJobView, seen: SeenRoot, now: float) -> bool:
 
 def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     """Whether an actor holds up the whole job, and has done so for many times as long as its calls
-    ever took.
+    ever took; for several times as long, if the event loop of its coroutines has not run in looks
+    that are further apart than any call took.
 
     Its calls may run in coroutines and threads, which its main thread does not show, although the
     timeout is otherwise measured by that thread. What the calls await may come from another
@@ -223,7 +224,12 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     if job.picture is None or called_at is None or not seen.is_sure():
         return False
     usual = [p for name in member.does if (p := job.round_timeout_in(name)) is not None]
-    if not usual or min(now - called_at, job.silence(now)) <= max(UNKNOWN_TIMEOUT, *usual):
+    longest = job.longest_call_of(member.does)
+    if not usual or longest is None:
+        return False
+    still = root.moves is not None and is_sure_after(seen.last_at - seen.unmoved_since, longest)
+    timeout = call_timeout(longest) if still else max(UNKNOWN_TIMEOUT, *usual)
+    if min(now - called_at, job.silence(now)) <= timeout:
         return False
     held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}
     return all(

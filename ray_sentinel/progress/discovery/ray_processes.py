@@ -108,7 +108,9 @@ class RayProcessWatch:
         (address and pid) that are on this machine. ``now`` is the agent's time; ``engines`` are the
         inference engines below processes."""
         here = {pid for address, pid in drivers if address == node.address}
-        workers = [p for p in table.values() if self._is_worker(p)]
+        titled = {p.key: p for p in table.values() if self._is_worker(p)}
+        # What a worker forks, such as a data loader, has its title, and keeps it for ever.
+        workers = [p for p in titled.values() if titled.keys().isdisjoint(p.lineage)]
         # Ray starts workers before they are needed: they must not displace others.
         workers.sort(key=self._has_never_run)
         chosen = list(

@@ -25,6 +25,7 @@ from tests.support.ray_stories import (
     circle_with_a_rank,
     driver_asleep,
     driver_spins,
+    event_loop_rests,
     first_constructor,
     group_full,
     in_thread,
@@ -256,6 +257,25 @@ class TestNamed:
         assert culprit.method == "Rollout.generate"
         assert incident.confirmed_at is not None
         assert 120.0 < incident.confirmed_at - ray_story.START - WARM < 160.0
+
+    @pytest.mark.parametrize(
+        ("story", "least", "most"),
+        [
+            (event_loop_rests, 15.0, 22.0),
+            (lambda: event_loop_rests(runs=True), 120.0, 160.0),
+            (lambda: event_loop_rests(given=True), 120.0, 160.0),
+        ],
+        ids=["rests", "runs", "given"],
+    )
+    def test_one_whose_event_loop_tells(
+        self, story: Callable[[], RayStory], least: float, most: float
+    ) -> None:
+        played = story()
+        incident, (culprit,) = played.incident(), played.culprits()
+        assert (incident.kind, culprit.method) == ("actor-stuck", "Rollout.generate")
+        assert culprit.reason == "awaits something of its own"
+        assert incident.confirmed_at is not None
+        assert least < incident.confirmed_at - ray_story.START - WARM < most
 
     def test_one_that_awaits_what_a_failed_call_should_have_brought(self) -> None:
         incident = awaits_after_a_failure().incident()
@@ -654,7 +674,7 @@ STORIES = (
     asleep, spins, loops, driver_spins, driver_asleep, circle,
     circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
-    awaits, in_thread, thread_spins, thread_stands,
+    awaits, event_loop_rests, in_thread, thread_spins, thread_stands,
     thread_stands_beside_others, group_full, library_function, served,
 )  # fmt: skip
 

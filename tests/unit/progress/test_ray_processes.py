@@ -106,6 +106,24 @@ def test_what_runs_stands_in_the_title(raylet: Raylet, agent: Agent) -> None:
     assert agent.sees(task).title == "preprocess"
 
 
+def test_what_a_worker_has_forked_is_no_worker_for_all_its_title(raylet: Raylet) -> None:
+    forks = "exec -a {title} bash -c 'exec -a {title} sleep 1000 & wait'"
+    worker = raylet.start("ray::Trainer.update", forks)
+    children = Path(f"/proc/{worker}/task/{worker}/children")
+    child = int(eventually(children.read_text, "it has forked").split()[0])
+    raylet.pids.append(child)
+    table = ProcessTable()
+
+    def known() -> bool:
+        found = table.refresh(1000.0)
+        return all(pid in found and found[pid].arguments[:1] for pid in (worker, child))
+
+    eventually(known, "both are in the table")
+    watch = RayProcessWatch(raylet.process.pid, ExitWatch(), LastOutput())
+    told = watch.poll(NODE, table.refresh(1001.0), [], 1001.0)
+    assert [one.process.pid for one in told] == [worker]
+
+
 def test_one_that_sleeps_stands_still(raylet: Raylet, agent: Agent) -> None:
     pid = raylet.start("ray::Rollout.generate")
     agent.sees(pid)

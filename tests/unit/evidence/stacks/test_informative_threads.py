@@ -142,3 +142,20 @@ def test_of_an_actor_at_rest_the_thread_with_the_users_code_tells() -> None:
     assert fact([main, loop, CONSUMER]).tid == 10
     idle = fact([main, loop])
     assert (idle.users_code, idle.rests) == (False, True)
+
+
+def test_of_an_actor_whose_coroutines_wait_its_event_loop_tells() -> None:
+    main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
+    loops = [
+        thread("select selectors.py:468", "_run_once asyncio/base_events.py:1898",
+               "run_forever asyncio/base_events.py:608", "run threading.py:982",
+               name=name, tid=tid)
+        for name, tid in (("AsyncIO Thread: default", 9), ("AsyncIO Thread: io", 10))
+    ]  # fmt: skip
+    found = fact([main, loops[0]], follows=True)
+    assert (found.tid, found.activity, found.rests) == (9, "idle", True)
+    assert fact([main, loops[0]]).thread == "MainThread"
+    assert fact([main, *loops], follows=True).thread == "MainThread", "any of them may get further"
+    executor = "actor_method_executor ray/_private/function_manager.py:689"
+    method = thread("write store.py:40", executor, tid=11)
+    assert fact([main, loops[0], method], follows=True).tid == 11
