@@ -7,6 +7,7 @@ calls count.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -262,9 +263,18 @@ class RayFacts:
         fact = self._stacks.get(node)
         if fact is None:
             return self._unmet.moves(node)
-        # What they were given may be made by a call elsewhere.
-        own = fact.activity == "idle" and self._works(node) and not self._handed_on(node)
-        return self.thread_switches(node) if own else None
+        if fact.activity != "idle" or not self._works(node):
+            return None
+        # What they await may be made by a call elsewhere, or brought by a thread of another actor.
+        another = self._handed_on(node) or self.processes.known[node].job in self._jobs_at_work
+        return None if another else self.thread_switches(node)
+
+    @functools.cached_property
+    def _jobs_at_work(self) -> frozenset[str]:
+        """The jobs in which an actor runs user code although no call of it is known."""
+        return frozenset(
+            known.job for node, known in self.processes.known.items() if self.works_untold(node)
+        )
 
     def thread_switches(self, node: WaitNode) -> int | None:
         """How often the thread that a process's facts are from has been put on a CPU; None if

@@ -85,9 +85,10 @@ def awaits() -> RayStory:
     return story
 
 
-def event_loop_rests(*, runs: bool = False, given: bool = False) -> RayStory:
+def event_loop_rests(*, runs: bool = False, given: bool = False, beside: bool = False) -> RayStory:
     """The same, and the event loop of the coroutine is seen to run no more, or with ``runs`` now
-    and then. With ``given`` it awaits the object of a call that another actor has not begun."""
+    and then. With ``given`` it awaits the object of a call that another actor has not begun;
+    ``beside`` it, a thread of another actor, which runs no call, is at work."""
     story, main, (first, second) = rollouts()
     story.ended = {"Rollout.generate": EndedCalls(count=60, longest=1.0)}
     if given:
@@ -95,6 +96,8 @@ def event_loop_rests(*, runs: bool = False, given: bool = False) -> RayStory:
     story.call(main, first, "generate")
     first.stack = msgspec.structs.replace(ray_story.RESTS, tid=99, switches=7, rests=True)
     first.wakes = runs
+    if beside:
+        second.stack = msgspec.structs.replace(SLEEPS, tid=98, switches=3, users_code=True)
     story.run(180)
     return story
 

@@ -264,8 +264,9 @@ class TestNamed:
             (event_loop_rests, 15.0, 22.0),
             (lambda: event_loop_rests(runs=True), 120.0, 160.0),
             (lambda: event_loop_rests(given=True), 120.0, 160.0),
+            (lambda: event_loop_rests(beside=True), 120.0, 160.0),
         ],
-        ids=["rests", "runs", "given"],
+        ids=["rests", "runs", "given", "beside"],
     )
     def test_one_whose_event_loop_tells(
         self, story: Callable[[], RayStory], least: float, most: float
