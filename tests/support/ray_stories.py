@@ -182,6 +182,32 @@ def thread_spins(*, share: float = 1.0, longest: float = 0.5, seconds: int = 100
     return story
 
 
+def asked_meanwhile() -> RayStory:
+    """One thread of an actor stands still; another one answers short calls all the time, of which
+    some look shows the latest."""
+    story, main, (first, _) = rollouts()
+    story.ended = {
+        "Rollout.run": EndedCalls(count=20, longest=0.9),
+        "Rollout.is_done": EndedCalls(count=200, longest=0.1),
+    }
+    main.stack = msgspec.structs.replace(SLEEPS, signature=("main (train.py:3)",))
+    first.begins("run", story.now, msgspec.structs.replace(SLEEPS, tid=99, switches=7))
+    first.title = first.kind
+    story.call(main, first, "run")
+    held = list(story.calls)
+
+    def second() -> None:
+        main.works(story.now)
+        first.works(story.now)
+        story.calls[:] = held
+        if story.looks % 3 == 2:
+            story.call(main, first, "is_done")
+            story.calls[-1] = msgspec.structs.replace(story.calls[-1], since=story.now - 0.1)
+
+    story.run(180, second)
+    return story
+
+
 def group_full() -> RayStory:
     """A call sleeps in a concurrency group of one; the next one of that group is queued behind it,
     and the driver waits for that."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ray_sentinel.evidence.stacks import StackReader, classify
+from ray_sentinel.evidence.stacks import StackReader, classify, classify_process
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
 
@@ -32,7 +32,9 @@ def fact(
     threads: Sequence[ThreadStack], tool: Tool = "py-spy", *, follows: bool = False
 ) -> StackFact:
     trace = StackTrace(process=PROCESS, tool=tool, at=1.0, threads=tuple(threads))
-    return classify(trace, StackReader(follows=follows))
+    if follows:
+        return classify_process([trace], StackReader(follows=True))
+    return classify(trace, StackReader())
 
 
 def main_fact(*lines: str) -> StackFact:

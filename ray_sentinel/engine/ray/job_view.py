@@ -473,8 +473,9 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
     if fact is None or before is None:
         if fact is not before or old.place != new.place:
             return new
-        still = old.thread_still_since if old.switches == new.switches else new.thread_still_since
-        return msgspec.structs.replace(new, first_at=old.first_at, thread_still_since=still)
+        if old.switches != new.switches or new.switches is None:
+            return msgspec.structs.replace(new, first_at=old.first_at)
+        return _standing_thread(new, old)
     # At a device, another line is another wait.
     moved = settled(movement((before, fact)), may_loop=not new.at_device)
     driver = new.member.role == "driver"
@@ -490,6 +491,20 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
         round_in=before,
         restless_for=restless_for,
         keeps_gil=old.keeps_gil and new.keeps_gil and moved == "stuck",
+    )
+
+
+def _standing_thread(new: StandingMember, old: StandingMember) -> StandingMember:
+    """A thread that has not run between two looks. It stands in a call that both showed: what else
+    the process runs has begun since, or has ended."""
+    methods = tuple(name for name in new.member.methods if name in old.member.methods)
+    began = new.began if old.began is None else min(old.began, new.began or old.began)
+    return msgspec.structs.replace(
+        new,
+        member=msgspec.structs.replace(new.member, methods=methods or new.member.methods),
+        began=began,
+        first_at=old.first_at,
+        thread_still_since=old.thread_still_since,
     )
 
 

@@ -11,6 +11,7 @@ from ray_sentinel.evidence.stacks.frames import meanings as m
 from ray_sentinel.evidence.stacks.frames import reading as rd
 from ray_sentinel.evidence.stacks.frames.informative_threads import (
     StackReader,
+    event_loop,
     informative_thread,
     informative_tid,
     training_tid,
@@ -116,7 +117,18 @@ def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = 
             users_code=False,
             error="",
         )
-    return facts[0] if len(facts) == 1 else _combined(ordered, facts, reader, tid)
+    fact = facts[0] if len(facts) == 1 else _combined(ordered, facts, reader, tid)
+    return _of_event_loop(fact, ordered, reader) if reader.follows else fact
+
+
+def _of_event_loop(fact: StackFact, traces: Iterable[StackTrace], reader: StackReader) -> StackFact:
+    """The fact of a Ray worker whose main thread runs nothing, with its event loop as the thread
+    that tells: whether that is put on a CPU shows whether any of its coroutines gets further."""
+    found = (event_loop(trace.threads, fact.tid, reader) for trace in traces)
+    loop = next((thread for thread in found if thread is not None), None)
+    if loop is None or fact.activity != "idle":
+        return fact
+    return msgspec.structs.replace(fact, tid=loop.tid, thread=loop.name)
 
 
 def _at_prompt(traces: Iterable[StackTrace], reader: StackReader) -> bool:

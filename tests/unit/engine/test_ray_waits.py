@@ -14,6 +14,7 @@ from tests.support import ray_story
 from tests.support.ray_stories import (
     WARM,
     all_reduce,
+    asked_meanwhile,
     asleep,
     asleep_below_threads,
     asynchronous,
@@ -277,6 +278,14 @@ class TestNamed:
         assert culprit.reason == "awaits something of its own"
         assert incident.confirmed_at is not None
         assert least < incident.confirmed_at - ray_story.START - WARM < most
+
+    def test_one_that_is_asked_meanwhile_is_told_once(self) -> None:
+        story = asked_meanwhile()
+        incident, (culprit,) = story.incident(), story.culprits()
+        assert (incident.kind, incident.state, culprit.method) == (
+            "actor-stuck", "explained", "Rollout.run",
+        )  # fmt: skip
+        assert "Rollout.run" in incident.summary
 
     def test_one_that_awaits_what_a_failed_call_should_have_brought(self) -> None:
         incident = awaits_after_a_failure().incident()
@@ -675,7 +684,7 @@ STORIES = (
     asleep, spins, loops, driver_spins, driver_asleep, circle,
     circle_with_a_rank, stopped, blocked, pending,
     first_constructor, mute, ranks_wait, rank_stuck, all_reduce, one_of_many, two_jobs,
-    awaits, event_loop_rests, in_thread, thread_spins, thread_stands,
+    asked_meanwhile, awaits, event_loop_rests, in_thread, thread_spins, thread_stands,
     thread_stands_beside_others, group_full, library_function, served,
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from ray_sentinel.evidence.stacks.frames.meanings import GIL, TASKLESS, Delegate
 from ray_sentinel.evidence.stacks.frames.roles import (
     is_helper,
     of_engine,
+    runs_event_loop,
     runs_method,
     trains,
     works_in_pool,
@@ -28,9 +29,7 @@ class StackReader:
     def __init__(self, *, follows: bool = False) -> None:
         """``follows``: if the main thread waits for some other thread, and only one of the others
         runs user code, that one is informative. For a rank, which waits for other ranks and not for
-        its own threads, this would pick a logger's thread. If nothing runs in a Ray worker, but the
-        event loop of its coroutines rests in a thread, that thread is informative: whether it is
-        put on a CPU tells whether any of them gets further."""
+        its own threads, this would pick a logger's thread."""
         self.follows = follows
         # The frames are kept with the answer, so that their id stays theirs.
         self._by_id: dict[int, tuple[rd.StackReading, tuple[Frame, ...]]] = {}
@@ -122,6 +121,18 @@ def informative_thread(
     return best or next((t for t in threads if t.frames and not is_helper(t)), None)
 
 
+def event_loop(
+    threads: Sequence[ThreadStack], telling: int | None, reader: StackReader
+) -> ThreadStack | None:
+    """The thread with the event loop of a Ray worker's coroutines, where the main thread, which is
+    ``telling``, runs nothing; None if there are several: any of them may get further."""
+    main = next((thread for thread in threads if thread.main), None)
+    if main is None or main.tid != telling or reader.read(main.frames).meaning is not TASKLESS:
+        return None
+    found = [thread for thread in threads if not thread.main and runs_event_loop(thread)]
+    return found[0] if len(found) == 1 else None
+
+
 def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: StackReader) -> ThreadStack:
     """Where ``main`` only waits for another thread's work: that thread."""
     reading = reader.read(main.frames)
@@ -130,8 +141,6 @@ def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: StackRea
     _, best = reader.best(threads, reading.meaning.delegates)
     if best is None and reader.follows and reading.meaning.delegates in ("thread", "pool"):
         best = _only_worker(threads, reader)
-    if best is None and reader.follows and reading.meaning is TASKLESS:
-        best = _only_loop(threads, reader)
     return best or main
 
 
@@ -144,19 +153,6 @@ def _only_worker(threads: Sequence[ThreadStack], reader: StackReader) -> ThreadS
         if not (thread.main or is_helper(thread))
         and rd.runs_users_code(thread.frames)
         and not ((meaning := reader.read(thread.frames).meaning) and meaning.delegates)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _only_loop(threads: Sequence[ThreadStack], reader: StackReader) -> ThreadStack | None:
-    """The one thread besides the main one that rests in an event loop; None if there are several:
-    any of them may be the one that gets further."""
-    found = [
-        thread
-        for thread in threads
-        if not (thread.main or is_helper(thread))
-        and (meaning := reader.read(thread.frames).meaning) is not None
-        and meaning.activity == "idle"
     ]
     return found[0] if len(found) == 1 else None
 

@@ -145,6 +145,17 @@ def runs_method(thread: ThreadStack) -> bool:
     )
 
 
+def runs_event_loop(thread: ThreadStack) -> bool:
+    """Whether an event loop runs in a thread: one of Ray's for an actor's coroutines, which has
+    their name whatever implements it (uvloop has no Python frames), or one of ``asyncio``."""
+    return thread.name.startswith("AsyncIO Thread") or any(
+        not frame.native
+        and frame.file.endswith("asyncio/base_events.py")
+        and last_name(frame.function) == "run_forever"
+        for frame in thread.frames
+    )
+
+
 _ENGINE = re.compile(r"torch::autograd::(python::Python)?Engine::(thread_\w+|evaluate_function)")
 
 

@@ -146,16 +146,19 @@ def test_of_an_actor_at_rest_the_thread_with_the_users_code_tells() -> None:
 
 def test_of_an_actor_whose_coroutines_wait_its_event_loop_tells() -> None:
     main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
-    loops = [
-        thread("select selectors.py:468", "_run_once asyncio/base_events.py:1898",
-               "run_forever asyncio/base_events.py:608", "run threading.py:982",
-               name=name, tid=tid)
-        for name, tid in (("AsyncIO Thread: default", 9), ("AsyncIO Thread: io", 10))
-    ]  # fmt: skip
-    found = fact([main, loops[0]], follows=True)
-    assert (found.tid, found.activity, found.rests) == (9, "idle", True)
-    assert fact([main, loops[0]]).thread == "MainThread"
-    assert fact([main, *loops], follows=True).thread == "MainThread", "any of them may get further"
+    of_c = thread("run threading.py:982", "_bootstrap_inner threading.py:1045",
+                  name="AsyncIO Thread: default", tid=9)  # fmt: skip
+    of_python = thread("select selectors.py:468", "_run_once asyncio/base_events.py:1898",
+                       "run_forever asyncio/base_events.py:608", "run threading.py:982",
+                       name="AsyncIO Thread: io", tid=10)  # fmt: skip
+    for loop in (of_c, of_python):
+        found = fact([main, loop], follows=True)
+        assert (found.tid, found.thread, found.activity) == (loop.tid, loop.name, "idle")
+        assert found.signature[-1] == "main_loop (ray/_private/worker.py:1069)"
+    assert fact([main, of_c]).thread == "MainThread"
+    assert fact([main, of_c, of_python], follows=True).thread == "MainThread", "it may be either"
     executor = "actor_method_executor ray/_private/function_manager.py:689"
     method = thread("write store.py:40", executor, tid=11)
-    assert fact([main, loops[0], method], follows=True).tid == 11
+    assert fact([main, of_c, method], follows=True).tid == 11
+    driver = thread("run_forever asyncio/base_events.py:608", "<module> a.py:1", main=True)
+    assert fact([driver, of_c], follows=True).thread == "MainThread"
