@@ -495,16 +495,17 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
 
 
 def _standing_thread(new: StandingMember, old: StandingMember) -> StandingMember:
-    """A thread that has not run between two looks. It stands in a call that both showed: what else
-    the process runs has begun since, or has ended."""
+    """A thread that has not run between two looks. It stands in a call that both showed: what the
+    process has begun since runs elsewhere."""
     methods = tuple(name for name in new.member.methods if name in old.member.methods)
-    began = new.began if old.began is None else min(old.began, new.began or old.began)
+    still_since = old.thread_still_since
+    later = new.began is not None and still_since is not None and new.began > still_since
     return msgspec.structs.replace(
         new,
         member=msgspec.structs.replace(new.member, methods=methods or new.member.methods),
-        began=began,
+        began=old.began if later else new.began,
         first_at=old.first_at,
-        thread_still_since=old.thread_still_since,
+        thread_still_since=still_since,
     )
 
 
