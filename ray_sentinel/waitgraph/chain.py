@@ -19,12 +19,12 @@ from ray_sentinel.waitgraph.facts import (
     RUNS_IN,
     UNCALLED,
     WaitNode,
+    WaitsFor,
 )
-from ray_sentinel.waitgraph.graph import Edge
 from ray_sentinel.waitgraph.solver import GraphRoot
 
 
-def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLink, ...]:
+def links(chain: Sequence[WaitsFor], names: Mapping[WaitNode, str]) -> tuple[ChainLink, ...]:
     """The steps of a chain by the names of its nodes.
 
     A call and the process that it runs in are one step: "driver waits in ray.get for
@@ -34,16 +34,16 @@ def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLi
     for edge in chain:
         end = _name(edge.awaited, names)
         before = found[-1] if found else None
-        if before and edge.waiter.kind == "several":
+        if before and edge.who.kind == "several":
             since = edge.since if before.since is None else before.since
             found[-1] = msgspec.structs.replace(before, end=end, since=since)
             continue
-        if before and edge.waiter.kind == "call" and edge.awaited.kind == "process":
+        if before and edge.who.kind == "call" and edge.awaited.kind == "process":
             found[-1] = msgspec.structs.replace(before, end=in_process(before.end, end, edge.how))
             continue
         found.append(
             ChainLink(
-                start=before.end if before else _name(edge.waiter, names),
+                start=before.end if before else _name(edge.who, names),
                 end=end,
                 how=edge.how,
                 since=edge.since,
@@ -132,7 +132,6 @@ _LABELS = {
 
 _OF_CALLS = frozenset(
     (
-        "is held by",
         CALLED,
         MAY_COME_FROM,
         QUEUED,

@@ -119,14 +119,6 @@ class NotReached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     witness: str = ""
 
 
-class Holds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``process`` holds ``resource``."""
-
-    process: WaitNode
-    resource: WaitNode
-    witness: str = ""
-
-
 class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """``process`` cannot go on; ``why`` is the proof: stopped, blocked in the kernel, ended.
 
@@ -153,7 +145,7 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     witness: str = ""
 
     @property
-    def text(self) -> str:
+    def why(self) -> str:
         """What it does and where: "sleeping in score (reward.py:88)"."""
         where = f"in {self.place}" if self.place and self.place not in self.doing else ""
         return " ".join(filter(None, (self.doing, where)))
@@ -176,4 +168,4 @@ class Mute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     witness: str = ""
 
 
-WaitFact = WaitsFor | Runs | NotReached | Holds | Broken | Elsewhere | Moves | Mute
+WaitFact = WaitsFor | Runs | NotReached | Broken | Elsewhere | Moves | Mute

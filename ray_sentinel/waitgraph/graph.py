@@ -13,7 +13,6 @@ from ray_sentinel.waitgraph.facts import (
     RUNS_IN,
     Broken,
     Elsewhere,
-    Holds,
     Moves,
     Mute,
     NotReached,
@@ -26,26 +25,14 @@ from ray_sentinel.waitgraph.facts import (
 Seen = TypeVar("Seen", Broken, Elsewhere, Mute)
 
 
-class Edge(msgspec.Struct, frozen=True, kw_only=True):
-    """``waiter`` waits for ``awaited``."""
-
-    waiter: WaitNode
-    awaited: WaitNode
-    how: str
-    since: float | None = None
-    witness: str = ""
-    any_of: bool = False
-
-
 class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
     """Edges, and the facts about each process."""
 
-    edges: Mapping[WaitNode, tuple[Edge, ...]]
+    edges: Mapping[WaitNode, tuple[WaitsFor, ...]]
     """Edges by waiter; a node that waits for nothing is not in it."""
     nodes: tuple[WaitNode, ...]
-    broken: Mapping[WaitNode, Broken]
-    elsewhere: Mapping[WaitNode, Elsewhere]
-    mute: Mapping[WaitNode, Mute]
+    known: Mapping[WaitNode, Broken | Elsewhere | Mute]
+    """What is known of each process; the first of these three, if several are."""
     moving: frozenset[WaitNode]
 
     def awaited(self, node: WaitNode) -> Iterator[WaitNode]:
@@ -62,27 +49,19 @@ def build(facts: Iterable[WaitFact]) -> WaitGraph:
     """
     facts = list(facts)
     broken = _first(fact for fact in facts if isinstance(fact, Broken))
-    moving = frozenset(fact.process for fact in facts if isinstance(fact, Moves)) - broken.keys()
-    edges: dict[WaitNode, dict[WaitNode, Edge]] = {}
-    for edge in _edges(facts):
-        if edge.waiter not in broken and edge.waiter not in moving and edge.waiter != edge.awaited:
-            edges.setdefault(edge.waiter, {}).setdefault(edge.awaited, edge)
     elsewhere = _first(fact for fact in facts if isinstance(fact, Elsewhere))
     mute = _first(fact for fact in facts if isinstance(fact, Mute))
-    nodes = {
-        *edges,
-        *(awaited for found in edges.values() for awaited in found),
-        *broken,
-        *moving,
-        *elsewhere,
-        *mute,
-    }
+    moving = frozenset(fact.process for fact in facts if isinstance(fact, Moves)) - broken.keys()
+    edges: dict[WaitNode, dict[WaitNode, WaitsFor]] = {}
+    for edge in filter(None, map(_edge, facts)):
+        if edge.who not in broken and edge.who not in moving and edge.who != edge.awaited:
+            edges.setdefault(edge.who, {}).setdefault(edge.awaited, edge)
+    known = {**mute, **elsewhere, **broken}
+    awaited = (node for found in edges.values() for node in found)
     return WaitGraph(
         edges={node: tuple(found.values()) for node, found in edges.items()},
-        nodes=tuple(sorted(nodes)),
-        broken=broken,
-        elsewhere=elsewhere,
-        mute=mute,
+        nodes=tuple(sorted({*edges, *awaited, *known, *moving})),
+        known=known,
         moving=moving,
     )
 
@@ -96,36 +75,17 @@ def _first(facts: Iterable[Seen]) -> dict[WaitNode, Seen]:
     return found
 
 
-def _edges(facts: Iterable[WaitFact]) -> Iterator[Edge]:
-    for fact in facts:
-        if isinstance(fact, WaitsFor):
-            yield Edge(
-                waiter=fact.who,
-                awaited=fact.awaited,
-                how=fact.how,
-                since=fact.since,
-                witness=fact.witness,
-                any_of=fact.any_of,
-            )
-        elif isinstance(fact, Runs):
-            yield Edge(
-                waiter=fact.call,
-                awaited=fact.process,
-                how=RUNS_IN,
-                since=fact.since,
-                witness=fact.witness,
-            )
-        elif isinstance(fact, NotReached):
-            yield Edge(
-                waiter=fact.operation,
-                awaited=fact.process,
-                how=NOT_REACHED,
-                witness=fact.witness,
-            )
-        elif isinstance(fact, Holds):
-            yield Edge(
-                waiter=fact.resource, awaited=fact.process, how="is held by", witness=fact.witness
-            )
+def _edge(fact: WaitFact) -> WaitsFor | None:
+    """The wait that a fact states."""
+    if isinstance(fact, WaitsFor):
+        return fact
+    if isinstance(fact, Runs):
+        who, awaited, how = fact.call, fact.process, RUNS_IN
+        return WaitsFor(who=who, awaited=awaited, how=how, since=fact.since, witness=fact.witness)
+    if isinstance(fact, NotReached):
+        who, awaited = fact.operation, fact.process
+        return WaitsFor(who=who, awaited=awaited, how=NOT_REACHED, witness=fact.witness)
+    return None
 
 
 def parts_of(graph: WaitGraph) -> list[tuple[WaitNode, ...]]:

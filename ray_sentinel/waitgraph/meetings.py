@@ -23,7 +23,7 @@ def meeting(root: GraphRoot, translated: RayFacts) -> str:
 
     "broadcast of Trainer and Engine", "the weight synchronisation of Trainer and Engine".
     """
-    on_the_way = {node for edge in root.chain for node in (edge.waiter, edge.awaited)}
+    on_the_way = {node for edge in root.chain for node in (edge.who, edge.awaited)}
     for operation in translated.operations:
         held_up = operation.node in on_the_way or not set(operation.missing).isdisjoint(
             root.members

@@ -220,7 +220,7 @@ def picture(
 def _jobs(root: GraphRoot, translated: RayFacts) -> set[str]:
     """The jobs of the processes that wait for a root, and of its members."""
     known = translated.processes.known
-    nodes = (*root.waiters, *root.members, *(edge.waiter for edge in root.chain))
+    nodes = (*root.waiters, *root.members, *(edge.who for edge in root.chain))
     return {known[node].job for node in nodes if node in known}
 
 
@@ -290,7 +290,7 @@ def _standing(
             found.job,
             StandingProcess(
                 member=_member(fact.process, translated),
-                place=fact.text,
+                place=fact.why,
                 called_by=translated.maker(runs[0]) if runs else translated.asker(fact.process),
                 began=max(filter(None, (*(call.since for call in runs), asked)), default=None),
                 round_in=goes_round,

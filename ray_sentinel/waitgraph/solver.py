@@ -28,8 +28,9 @@ from ray_sentinel.waitgraph.facts import (
     Mute,
     WaitFact,
     WaitNode,
+    WaitsFor,
 )
-from ray_sentinel.waitgraph.graph import Edge, WaitGraph, build, parts_of
+from ray_sentinel.waitgraph.graph import WaitGraph, build, parts_of
 
 RootKind = Literal["broken", "standing", "works", "idle", "mute", "circle", "unheld", "complete"]
 """``broken``: a process that cannot go on. ``standing``: one that stood where it waits for nobody,
@@ -58,7 +59,7 @@ class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
     """Who says so; empty if ``why`` is."""
     waiters: tuple[WaitNode, ...]
     """The processes outside of it that wait for it, directly or not."""
-    chain: tuple[Edge, ...]
+    chain: tuple[WaitsFor, ...]
     """The waits from a process that nobody waits for to the root; for a circle, then once around
     it."""
 
@@ -90,19 +91,19 @@ def solve(facts: Iterable[WaitFact], needed: Container[WaitNode] = ()) -> tuple[
         free = [node for node in processes if node not in awaited]
         far = free or processes
         for part in found:
-            asked = part[0] in needed or (part[0] in graph.broken and part[0] in awaited)
+            kind, fact = _described(graph, part)
+            asked = part[0] in needed or (kind == "broken" and part[0] in awaited)
             if len(part) == 1 and not waiters and not asked:
                 continue
-            kind, why, fact = _described(graph, part)
             way = ChainMap(_nearest(part, reverse), reaching)
             roots.append(
                 GraphRoot(
                     kind=kind,
                     members=tuple(n for n in _in_order(graph, part) if n.kind != "several"),
-                    why=why,
-                    fault=fact.kind if fact is not None else "",
-                    looks=fact.looks if fact is not None else None,
-                    witness=fact.witness if fact is not None else "",
+                    why=fact.why,
+                    fault=fact.kind,
+                    looks=fact.looks,
+                    witness=fact.witness,
                     waiters=waiters,
                     chain=_chain(graph, part, way, far[-1] if far else part[0]),
                 )
@@ -129,9 +130,9 @@ def _going_on(graph: WaitGraph, parts: Iterable[Part]) -> set[WaitNode]:
     return on
 
 
-def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[Edge]]:
+def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[WaitsFor]]:
     """The edges by what is awaited, without those that hold nobody up."""
-    found: dict[WaitNode, list[Edge]] = {}
+    found: dict[WaitNode, list[WaitsFor]] = {}
     for node, edges in graph.edges.items():
         for edge in edges:
             # A node that goes on is not held up by one that does not; nor the other way round.
@@ -143,51 +144,56 @@ def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[Edge]]
     return found
 
 
-def _nearest(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNode, Edge | None]:
+def _nearest(
+    part: Part, reverse: Mapping[WaitNode, list[WaitsFor]]
+) -> dict[WaitNode, WaitsFor | None]:
     """The nodes that wait for a single node themselves, each with its edge; none for a circle."""
-    return {edge.waiter: edge for edge in reverse.get(part[0], ())} if len(part) == 1 else {}
+    return {edge.who: edge for edge in reverse.get(part[0], ())} if len(part) == 1 else {}
 
 
-def _reaching(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNode, Edge | None]:
+def _reaching(
+    part: Part, reverse: Mapping[WaitNode, list[WaitsFor]]
+) -> dict[WaitNode, WaitsFor | None]:
     """The nodes that wait for a part in the end, each with the first edge of its shortest way
     there; members of the part have none. The nearest come first."""
-    seen: dict[WaitNode, Edge | None] = dict.fromkeys(part)
+    seen: dict[WaitNode, WaitsFor | None] = dict.fromkeys(part)
     queue = deque(part)
     while queue:
         for edge in reverse.get(queue.popleft(), ()):
-            if edge.waiter not in seen:
-                seen[edge.waiter] = edge
-                if edge.waiter.kind == "several":  # no step of its own
-                    queue.appendleft(edge.waiter)
+            if edge.who not in seen:
+                seen[edge.who] = edge
+                if edge.who.kind == "several":  # no step of its own
+                    queue.appendleft(edge.who)
                 else:
-                    queue.append(edge.waiter)
+                    queue.append(edge.who)
     return seen
 
 
-def _described(
-    graph: WaitGraph, part: Part
-) -> tuple[RootKind, str, Broken | Elsewhere | Mute | None]:
-    """Kind and reason of a root, and the fact that shows them."""
+def _described(graph: WaitGraph, part: Part) -> tuple[RootKind, Broken | Elsewhere | Mute]:
+    """The kind of a root, and the fact that shows it."""
     node = part[0]
+    fact = graph.known.get(node, _NOTHING)
     if len(part) > 1:
-        return "circle", "they wait for each other", None
-    if broken := graph.broken.get(node):
-        return "broken", broken.why, broken
-    elsewhere = graph.elsewhere.get(node)
+        return "circle", _CIRCLE
+    if isinstance(fact, Broken):
+        return "broken", fact
     if node in graph.moving:
-        return "works", elsewhere.text if elsewhere else "", elsewhere
-    if elsewhere:
-        return "standing", elsewhere.text, elsewhere
-    if mute := graph.mute.get(node):
-        return "mute", mute.why, mute
+        return "works", _NOTHING if isinstance(fact, Mute) else fact
+    if fact is not _NOTHING:
+        return ("mute" if isinstance(fact, Mute) else "standing"), fact
     if node.kind == "process":
-        return "idle", "", None
-    return ("complete" if node.kind == "operation" else "unheld"), "", None
+        return "idle", fact
+    return ("complete" if node.kind == "operation" else "unheld"), fact
+
+
+_NOTHING = Elsewhere(process=WaitNode("process", ""), place="", doing="")
+"""What is known of a node of which nothing is."""
+_CIRCLE = msgspec.structs.replace(_NOTHING, doing="they wait for each other")
 
 
 def _chain(
-    graph: WaitGraph, part: Part, way: Mapping[WaitNode, Edge | None], beginning: WaitNode
-) -> tuple[Edge, ...]:
+    graph: WaitGraph, part: Part, way: Mapping[WaitNode, WaitsFor | None], beginning: WaitNode
+) -> tuple[WaitsFor, ...]:
     chain = []
     node = beginning
     while (edge := way.get(node)) is not None:
@@ -202,17 +208,17 @@ def _chain(
 
 def _in_order(graph: WaitGraph, part: Part) -> Part:
     around = _round(graph, part, part[0])
-    inside = dict.fromkeys(edge.waiter for edge in around)
+    inside = dict.fromkeys(edge.who for edge in around)
     return (*inside, *(node for node in part if node not in inside))
 
 
-def _round(graph: WaitGraph, part: Part, start: WaitNode) -> tuple[Edge, ...]:
+def _round(graph: WaitGraph, part: Part, start: WaitNode) -> tuple[WaitsFor, ...]:
     """The shortest way inside a circle from ``start`` back to it; none in a part with a single
     node."""
     if len(part) == 1:
         return ()
     members = set(part)
-    came: dict[WaitNode, Edge] = {}
+    came: dict[WaitNode, WaitsFor] = {}
     queue = deque([start])
     while start not in came:  # a strongly connected part leads back
         for edge in graph.edges.get(queue.popleft(), ()):
@@ -220,6 +226,6 @@ def _round(graph: WaitGraph, part: Part, start: WaitNode) -> tuple[Edge, ...]:
                 came[edge.awaited] = edge
                 queue.append(edge.awaited)
     way = [came[start]]
-    while way[-1].waiter != start:
-        way.append(came[way[-1].waiter])
+    while way[-1].who != start:
+        way.append(came[way[-1].who])
     return tuple(reversed(way))

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from ray_sentinel.waitgraph.facts import (
     Broken,
     Elsewhere,
-    Holds,
     Moves,
     Mute,
     NotReached,
@@ -47,7 +46,7 @@ def only(facts: list[WaitFact]) -> GraphRoot:
 
 
 def path(root: GraphRoot) -> list[str]:
-    return [root.chain[0].waiter.key, *(edge.awaited.key for edge in root.chain)]
+    return [root.chain[0].who.key, *(edge.awaited.key for edge in root.chain)]
 
 
 def test_a_chain_leads_through_calls_and_a_collective_to_the_one_that_sleeps() -> None:
@@ -184,7 +183,7 @@ def test_what_a_broken_process_was_asked_for_does_not_go_on_whoever_else_does() 
 def test_a_held_resource_leads_to_its_holder_and_a_free_one_is_told_as_such() -> None:
     held: list[WaitFact] = [
         waits(TRAINER, LOCK),
-        Holds(process=OTHER, resource=LOCK),
+        WaitsFor(who=LOCK, awaited=OTHER, how="is held by"),
         Elsewhere(process=OTHER, place="f (a.py:1)", doing="sleeping"),
     ]
     assert only(held).members == (OTHER,)
@@ -236,7 +235,7 @@ def test_every_waiter_reaches_a_root_and_no_root_waits_outside_itself(
         assert not outside or root.kind == "circle"
         assert not members & set(root.waiters)
         for one, other in pairwise(root.chain):
-            assert one.awaited == other.waiter
+            assert one.awaited == other.who
         if root.chain:
             assert root.chain[-1].awaited in members
     explained = {node for root in roots for node in (*root.members, *root.waiters)}
