@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import msgspec
 
@@ -10,15 +10,13 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
-from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
+from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving, why_too_young
 from ray_sentinel.evidence.flight_recorder.reduced import history, read
 from ray_sentinel.evidence.flight_recorder.signature_mismatch import mismatch_facts, unlike
-from ray_sentinel.evidence.flight_recorder.wait_age import why_too_young
-from ray_sentinel.evidence.flight_recorder.wait_report import report_waits
-from ray_sentinel.evidence.flight_recorder.waits import Waits
+from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.minority import half, most_odd
-from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind, RecorderWait
 from ray_sentinel.waitgraph.recorder_culprits import Findings, Reasoning
 
 
@@ -121,19 +119,41 @@ def reason(
             problems=tuple(problems),
             ranks=tuple(world.dumps),
         )
-    findings = Reasoning(world, waits).run()
+    findings = Reasoning(waits).run()
     kind, remarks = _conclude(world, waits, findings, written or {})
     culprits = tuple(findings.culprits[rank] for rank in sorted(findings.culprits))
     evidence = [f"rank {c.rank} {c.reason}" for c in culprits] + remarks
     return RecorderFacts(
         kind=kind,
         culprits=culprits,
-        waits=report_waits(world, waits, set(findings.culprits)),
+        waits=_told(waits, set(findings.culprits)),
         confidence=round(_confidence(world, findings, kind), 2),
         evidence=tuple(evidence),
         problems=tuple(problems),
         ranks=tuple(world.dumps),
     )
+
+
+def _told(waits: Waits, culprits: Container[int]) -> tuple[RecorderWait, ...]:
+    """For every rank that waits in an operation and is not a culprit: which operation, and for
+    whom."""
+    found = []
+    told: dict[Operation, tuple[str, tuple[int, ...]]] = {}
+    for rank, held in waits.fronts.items():
+        if rank in culprits or not held:
+            continue
+        one = held[0]
+        if one not in told:
+            named = sorted({*(one.absent or one.elsewhere or one.silent or one.inside)})
+            told[one] = waits.title(one), tuple(named[:_MOST_NAMED])
+        text, whom = told[one]
+        others = tuple(r for r in whom if r != rank) if rank in whom else whom
+        found.append(RecorderWait(rank=rank, operation=text, waits_for=others))
+    return tuple(found)
+
+
+_MOST_NAMED = 256
+"""Most ranks that are named of those that one rank waits for; the others are left out."""
 
 
 def _is_informative(dump: RankDump) -> bool:
@@ -161,7 +181,7 @@ def _conclude(
         findings.culprits.clear()
         remarks.append("dumps of a version before 2.0 do not show enough of transfers and groups")
         return "cannot-tell", remarks
-    if findings.culprits and (young := why_too_young(world, waits, written)):
+    if findings.culprits and (young := why_too_young(waits, written)):
         remarks.append(young)
         return _acquit_the_standing(world, findings), remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]

@@ -10,15 +10,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
-from ray_sentinel.evidence.flight_recorder.call_order import out_of_turn
-from ray_sentinel.evidence.flight_recorder.circles import CircleJudgement, Circles
+from ray_sentinel.evidence.alignment import order_votes
+from ray_sentinel.evidence.flight_recorder.circles import Circles
+from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
-from ray_sentinel.evidence.flight_recorder.hidden import Hidden
-from ray_sentinel.evidence.flight_recorder.peer_roles import Equals
+from ray_sentinel.evidence.flight_recorder.peer_roles import MOST_VOTERS, Call, Equals
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
-from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.sentences import OWN_CODE, counted, has_not_come, wait
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.waitgraph.recorder_facts import RecorderWaits
@@ -32,6 +33,12 @@ _CERTAINTY: dict[RecorderKind, float] = {
 }
 _IDLE = 0.8
 _HIDDEN = 0.75
+_DEEPEST = 256
+"""Most pending operations of one rank that are looked at; later ones are not."""
+_LEAST_VOTES = 2
+_MOST_ASKED = 64
+"""Most ranks that are asked for their earlier calls: the whole dump of each is read again for
+it."""
 
 
 class Findings(msgspec.Struct):
@@ -59,13 +66,12 @@ class Findings(msgspec.Struct):
 class Reasoning:
     """One pass over one set of dumps."""
 
-    def __init__(self, world: World, waits: Waits) -> None:
-        self.world = world
+    def __init__(self, waits: Waits) -> None:
+        self.world = waits.world
         self.waits = waits
-        self.equals = Equals(world)
+        self.equals = Equals(self.world)
         self.circles = Circles(waits, self.equals)
-        self.hidden = Hidden(world, waits, self.equals)
-        self.findings = Findings(culprits={}, remarks=[])
+        self.findings = Findings()
         self.told = RecorderWaits(waits)
         self.outnumbered: list[int] = []
         """Waited for, but with more of their kind than there are that wait."""
@@ -85,16 +91,15 @@ class Reasoning:
             elif ranks[0] in self.told.waited:
                 self._stopped(ranks[0], root.why)
         self._note_outnumbered()
-        for rank, reason in self.hidden.idle(self.findings.culprits).items():
-            self.findings.blame(rank, "not-enqueued", reason, _IDLE)
+        self._behind_what_is_queued()
         if self.findings.culprits:
-            self._hidden()
+            self._held_back()
         for ranks, operations in sorted(circles, key=lambda circle: circle[0]):
             self._circle(ranks, operations)
         self._silent(silent)
         self._idle_laggards()
         if self.world.unrecorded_p2p:
-            self.findings.out_of_turn = out_of_turn(self.waits, self.equals)
+            self._out_of_turn()
         return self.findings
 
     def _stopped(self, rank: int, doing: str) -> None:
@@ -138,8 +143,8 @@ class Reasoning:
     def _lag_together(self, ranks: list[int]) -> None:
         """Too many laggards in one operation, and nothing tells them apart."""
         self.findings.unexplained = True
-        held = {key for rank in ranks for key in self.waits.fronts[rank]}
-        what = self._title(self.waits.operations[min(held)])
+        held = (operation for rank in ranks for operation in self.waits.fronts[rank])
+        what = self._title(min(held, key=lambda operation: operation.key))
         self.findings.remarks.append(
             f"{some_ranks(ranks)} have not completed {what}, which their peers have: the "
             "device of one of them stopped, or the job was running; it cannot be told which"
@@ -158,15 +163,77 @@ class Reasoning:
         idle = [other for other in operation.absent if not self.waits.fronts.get(other)]
         return rank in idle and kind == "collective" and self.waits.outnumber(idle, ident, seq)
 
-    def _hidden(self) -> None:
-        for rank, reason in self.hidden.held_back(self.findings.culprits).items():
-            self.findings.blame(rank, "not-enqueued", reason, _HIDDEN)
-        self.findings.remarks += self.hidden.remarks
+    def _behind_what_is_queued(self) -> None:
+        """Ranks with nothing pending that have not made a call which others made and wait to
+        execute: nothing that is recorded holds them.
+
+        None if equal ranks for which nobody waits stand at the same point: then they all wait for
+        something outside.
+        """
+        free = set(self.waits.idle(self.findings.culprits))
+        behind = self._missing(free)
+        for rank, reason in behind.items():
+            if not self.equals.stand_alike(rank, free - behind.keys()):
+                self.findings.blame(rank, "not-enqueued", reason, _IDLE)
+
+    def _missing(self, free: set[int]) -> dict[int, str]:
+        """Which of these ranks are absent from an operation that another rank has queued, and
+        why."""
+        reasons: dict[int, str] = {}
+        seen: set[tuple[int, int]] = set()
+        for rank, dump in self.world.dumps.items():
+            for entry in dump.pending[:_DEEPEST] if free else ():
+                group = self.world.group_of(rank, entry)
+                if group is None or (group.id, entry.seq) in seen:
+                    continue
+                if self.world.in_launch(rank, entry):
+                    continue
+                if not entry.p2p:
+                    seen.add((group.id, entry.seq))
+                absent = free & self._absent(rank, group.id, entry)
+                several = len(absent) > 1 and not entry.p2p
+                if several and self.waits.outnumber(absent, group.id, entry.seq):
+                    continue
+                held_up = f"which rank {rank} has queued"
+                doing = f"has nothing pending of its own: {OWN_CODE}"
+                for other in absent:
+                    why = has_not_come(self.world.title(rank, entry), held_up, doing)
+                    reasons.setdefault(other, why)
+        return reasons
+
+    def _absent(self, rank: int, ident: int, entry: Entry) -> set[int]:
+        if not entry.p2p:
+            return {*self.world.members(ident, entry.seq)["absent"]}
+        partners = self.waits.partners.of(rank, entry)
+        return {partner.rank for partner in partners if partner.state == "absent"}
+
+    def _held_back(self) -> None:
+        """Ranks that wait, but stopped issuing calls earlier than that wait explains.
+
+        The first and last rank often do host work of their own, such as logging: they are only
+        mentioned.
+        """
+        ends = self.world.groups.world[0], self.world.groups.world[-1]
+        for rank, held in self.waits.fronts.items():
+            if not held or rank in self.findings.culprits:
+                continue
+            beyond = self.equals.stopped_early(rank)
+            if beyond and rank in ends:
+                self.findings.remarks.append(
+                    f"rank {rank} waits for the same as {some_ranks(beyond[:4])}, but has issued "
+                    "less; the first and the last rank often do so, so it is not accused"
+                )
+            elif beyond:
+                reason = (
+                    f"stopped issuing operations before rank {beyond[0]} did, which is in the same "
+                    f"position and waits for the same: {OWN_CODE}, hidden behind another"
+                )
+                self.findings.blame(rank, "not-enqueued", reason, _HIDDEN)
 
     def _circle(self, ranks: list[int], operations: list[Operation]) -> None:
         if len(ranks) == 1 and self._own_operation(ranks[0], operations):
             return
-        verdict: CircleJudgement = self.circles.judge(ranks, operations)
+        verdict = self.circles.judge(ranks, operations)
         self.findings.mismatch |= verdict.mismatch
         for rank, reason in verdict.culprits.items():
             self.findings.blame(rank, verdict.kind, reason, _CERTAINTY[verdict.kind])
@@ -176,7 +243,7 @@ class Reasoning:
 
     def _own_operation(self, rank: int, operations: list[Operation]) -> bool:
         """A rank in an operation that involves nobody else, while others wait for it."""
-        alone = all(set(operation.next) <= {rank} for operation in operations)
+        alone = all({*op.awaited, *op.inside} <= {rank} for op in operations)
         others = [op for op in self.told.waited.get(rank, ()) if op not in operations]
         if not alone or not others or any(map(self._may_have_others, operations)):
             return False
@@ -232,10 +299,54 @@ class Reasoning:
         for rank in self.told.laggards:
             self._device_stopped(rank)
 
+    def _out_of_turn(self) -> None:
+        """Ranks whose call was too early: each waits for a peer that waits for it in another
+        collective.
+
+        Only if at least two other ranks of the same program made either of the two calls, and all
+        of them made the peers' call first.
+        """
+        for due in self.waits.operations.values():
+            for rank in due.absent if due.key[0] == "collective" else ():
+                for made in self.waits.fronts.get(rank, ()):
+                    peers = set(due.held) & set(made.absent)
+                    if made.key[0] != "collective" or not peers:
+                        continue
+                    calls = self._call(due), self._call(made)
+                    voters = self._same_program(rank, peers, calls)[:MOST_VOTERS]
+                    votes = order_votes(*calls, map(self.equals.sequence, voters))
+                    if len(votes) >= _LEAST_VOTES and all(votes):
+                        verb = "waits" if len(due.held) == 1 else "wait"
+                        self.findings.out_of_turn[rank] = has_not_come(
+                            self.waits.numbered(due),
+                            f"in which {some_ranks(due.held)} {verb} for it, and which "
+                            f"{len(votes)} other ranks made first",
+                            f"is in {self.waits.numbered(made)}",
+                        )
+
+    def _call(self, operation: Operation) -> Call:
+        return (self.world.group(operation.group).kind, False), operation.number
+
+    def _same_program(
+        self, rank: int, peers: Collection[int], calls: tuple[Call, Call]
+    ) -> list[int]:
+        """Other ranks that had made as many calls of the one counter before the other's call before
+        this; the nearest first, because those share a stage.
+
+        Stages of a pipeline may make different numbers of calls in a step, so the same number is
+        not the same place in their programs.
+        """
+        (counter, _), at = calls
+        before = self.equals.sequence(rank).reached_before(counter, at)
+        others = self.world.dumps.keys() - peers - {rank} if before is not None else ()
+        nearest = sorted(others, key=lambda other: abs(other - rank))[:_MOST_ASKED]
+        sequence = self.equals.sequence
+        return [o for o in nearest if sequence(o).reached_before(counter, at) == before]
+
     def _title(self, operation: Operation) -> str:
-        group = self.world.group(operation.group)
         if operation.key[0] == "collective":
-            return group.numbered(operation.number, operation.title)
+            return self.waits.title(operation)
         if operation.entry is None:
             return f"an operation of rank {operation.key[2]} that its dump does not show"
-        return f"the counterpart of rank {operation.key[2]}'s {operation.title} ({group.label})"
+        label = self.world.group(operation.group).label
+        return f"the counterpart of rank {operation.key[2]}'s {operation.title} ({label})"

@@ -8,7 +8,9 @@ unfinished work; if there are none, its device cannot go on, unless too many ran
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
+import msgspec
+
+from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import Members
 from ray_sentinel.evidence.minority import most_odd
 from ray_sentinel.waitgraph.facts import (
@@ -29,6 +31,7 @@ _SHARES = "has unfinished work with"
 """``WaitsFor.how`` of a rank that may be held up by another in what its peers have completed."""
 _ALL_INSIDE = "needs"
 """``WaitsFor.how`` of an operation and a member that is inside, where nobody is missing."""
+_NOTHING_PENDING = "has nothing pending of its own"
 _DEEPEST = 64
 """Most pending operations of one laggard that are looked at; later ones are not."""
 
@@ -46,16 +49,13 @@ class RecorderWaits:
         self.laggards: dict[int, Operation] = {}
         """Ranks that have not completed what their peers have, although nobody holds them up."""
         self.facts: list[WaitFact] = []
-        for operation in waits.operations.values():
-            for rank in {*operation.absent, *operation.elsewhere, *operation.silent}:
-                self.waited.setdefault(rank, []).append(operation)
+        self._state_operations()
         self.absent_somewhere = {
             rank for operation in waits.operations.values() for rank in operation.absent
         }
         """Ranks that have not enqueued what another rank waits in."""
-        for key, operation in waits.operations.items():
-            self._state_members(self._of_key(key), operation)
         self._state_ranks()
+        self.facts = [msgspec.structs.replace(fact, witness=_RECORDER) for fact in self.facts]
 
     def members(self, root: GraphRoot) -> tuple[list[int], list[Operation]]:
         """The ranks and the operations of a root, in order."""
@@ -70,50 +70,40 @@ class RecorderWaits:
         self._ranks[node] = rank
         return node
 
-    def _of_key(self, key: Key) -> WaitNode:
-        node = WaitNode("operation", ":".join(map(str, key)))
-        self._operations[node] = self._waits.operations[key]
+    def _node(self, operation: Operation) -> WaitNode:
+        node = WaitNode("operation", ":".join(map(str, operation.key)))
+        self._operations[node] = operation
         return node
 
-    def _state_members(self, node: WaitNode, operation: Operation) -> None:
-        """For whom an operation waits."""
-        for rank in {*operation.absent, *operation.elsewhere, *operation.silent}:
-            at = self._rank(rank)
-            self.facts.append(NotReached(process=at, operation=node, witness=_RECORDER))
-        for rank in operation.inside:
-            at = self._rank(rank)
-            self.facts.append(WaitsFor(who=node, awaited=at, how=_ALL_INSIDE, witness=_RECORDER))
+    def _state_operations(self) -> None:
+        """For whom each operation waits."""
+        for operation in self._waits.operations.values():
+            node = self._node(operation)
+            for rank in operation.awaited:
+                self.waited.setdefault(rank, []).append(operation)
+                self.facts.append(NotReached(process=self._rank(rank), operation=node))
+            for rank in operation.inside:
+                self.facts.append(WaitsFor(who=node, awaited=self._rank(rank), how=_ALL_INSIDE))
 
     def _state_ranks(self) -> None:
         """In what, or for whom, each rank waits, and what is known of those that wait for
         nobody."""
-        fronts, operations = self._waits.fronts, self._waits.operations
-        behind = {
-            rank: operations[key]
-            for rank, keys in fronts.items()
-            for key in keys
-            if rank in operations[key].behind
-        }
+        fronts = self._waits.fronts
+        behind = {rank: one for rank, held in fronts.items() for one in held if rank in one.behind}
         dead = {rank for rank in self.absent_somewhere if not fronts.get(rank) or rank in behind}
         for rank in fronts.keys() | self.waited.keys():
             node = self._rank(rank)
             if rank in behind:
                 self._state_laggard(node, behind[rank], dead)
             elif self._world.says_nothing(rank):
-                why = "left no dump that says anything"
-                self.facts.append(Mute(process=node, why=why, witness=_RECORDER))
+                self.facts.append(Mute(process=node, why="left no dump that says anything"))
             elif not fronts[rank]:
                 inside = self._launching(rank)
-                doing = "has nothing pending of its own"
-                if inside:
-                    doing = f"is inside the launch of {inside}"
-                self.facts.append(Elsewhere(process=node, place="", doing=doing, witness=_RECORDER))
-            for key in () if rank in behind else fronts.get(rank, ()):
-                self.facts.append(
-                    WaitsFor(
-                        who=node, awaited=self._of_key(key), how=IN_OPERATION, witness=_RECORDER
-                    )
-                )
+                doing = f"is inside the launch of {inside}" if inside else _NOTHING_PENDING
+                self.facts.append(Elsewhere(process=node, place="", doing=doing))
+            for operation in () if rank in behind else fronts.get(rank, ()):
+                at = self._node(operation)
+                self.facts.append(WaitsFor(who=node, awaited=at, how=IN_OPERATION))
 
     def _launching(self, rank: int) -> str:
         """The call in which a rank is that would enqueue its operation; empty if there is none."""
@@ -135,20 +125,16 @@ class RecorderWaits:
         if not awaited:
             self.laggards[rank] = operation
             why = "has not completed what its peers have completed"
-            self.facts.append(Broken(process=node, why=why, witness=_RECORDER))
-        self.facts += [
-            WaitsFor(who=node, awaited=at, how=_SHARES, witness=_RECORDER) for at in awaited
-        ]
+            self.facts.append(Broken(process=node, why=why))
+        self.facts += [WaitsFor(who=node, awaited=at, how=_SHARES) for at in awaited]
 
     def _all_behind(self, operation: Operation) -> WaitNode:
         """The node of all that have not completed an operation."""
         node = WaitNode("several", ":".join(map(str, operation.key)))
         if node not in self._several:
             self._several.add(node)
-            self.facts += [
-                WaitsFor(who=node, awaited=self._rank(rank), how=_SHARES, witness=_RECORDER)
-                for rank in operation.behind
-            ]
+            ranks = map(self._rank, operation.behind)
+            self.facts += [WaitsFor(who=node, awaited=at, how=_SHARES) for at in ranks]
         return node
 
     def _sharing(self, rank: int, operation: Operation, dead: set[int]) -> set[int]:

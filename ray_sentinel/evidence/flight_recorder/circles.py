@@ -99,7 +99,7 @@ class Circles:
         """
         if operation.key[0] != "collective" or operation.absent or operation.elsewhere:
             return {}
-        calls = {rank: self._own(rank, operation) for rank in operation.inside}
+        calls = {rank: self._waits.call(rank, operation) for rank in operation.inside}
         begun = [rank for rank, entry in calls.items() if entry is not None and entry.started]
         late = [
             rank
@@ -108,11 +108,11 @@ class Circles:
         ]
         if not begun or not late or len(late) > most_odd(len(calls)):
             return {}
-        return {
-            rank: f"has enqueued {self._where(operation)}, which {len(begun)} of its peers have "
+        reason = (
+            f"has enqueued {self._waits.numbered(operation)}, which {len(begun)} of its peers have "
             "started, but its device has not begun it: it is stuck in earlier work"
-            for rank in late
-        }
+        )
+        return dict.fromkeys(late, reason)
 
     def _lost_some(self, rank: int) -> bool:
         """Whether the ring has lost operations, transfers among them, that may still be pending."""
@@ -134,7 +134,7 @@ class Circles:
         made = {
             rank: entry
             for rank in (*members["pending"], *members["done"], *members["retired"])
-            if (entry := self._own(rank, operation)) is not None
+            if (entry := self._waits.call(rank, operation)) is not None
         }
 
         def by_equals(calls: Mapping[int, Called]) -> list[Differing]:
@@ -164,11 +164,9 @@ class Circles:
         said = "; ".join(
             f"{some_ranks(ranks)} called {made[ranks[0]].title}" for ranks in by_call.values()
         )
-        return CircleJudgement(
-            mismatch=True,
-            remark=f"mismatch in {self._where(operation)}: {said}; the numbers do not say who is "
-            "wrong",
-        )
+        where = self._waits.numbered(operation)
+        remark = f"mismatch in {where}: {said}; the numbers do not say who is wrong"
+        return CircleJudgement(mismatch=True, remark=remark)
 
     def _differs_from_equals(
         self, ranks: Sequence[int], operations: Sequence[Operation]
@@ -177,7 +175,7 @@ class Circles:
         culprits: dict[int, str] = {}
         for operation in operations:
             group = self._world.group(operation.group)
-            held = ((rank, self._own(rank, operation)) for rank in operation.held)
+            held = ((rank, self._waits.call(rank, operation)) for rank in operation.held)
             made = {rank: entry for rank, entry in held if entry is not None}
             if made:
                 entry = next(iter(made.values()))
@@ -219,7 +217,7 @@ class Circles:
         culprits: dict[int, str] = {}
         within = set(ranks)
         for operation in operations:
-            where = self._where(operation)
+            where = self._waits.numbered(operation)
             for counts in self._counts(operation):
                 odd, right = strayed(counts)
                 reason = (
@@ -235,30 +233,21 @@ class Circles:
         by_role: dict[object, dict[int, dict[Counter, int]]] = {}
         if operation.key[0] == "collective":
             for rank in self._world.group(operation.group).members:
-                entry = self._own(rank, operation)
+                entry = self._waits.call(rank, operation)
                 if entry is not None and not self._world.dumps[rank].cut:
                     counts = by_role.setdefault(self._equals.role(rank), {})
                     counts[rank] = self._equals.path(rank, entry.record)
         return by_role.values()
-
-    def _own(self, rank: int, operation: Operation) -> Entry | None:
-        if operation.key[0] == "p2p":
-            return operation.entry
-        return self._world.entry(rank, operation.group, operation.key[2])
 
     def _comes_first(self, one: Call, other: Call, voters: list[int]) -> bool | None:
         """Whether ``one`` call comes before ``other`` in the program, by what equals did."""
         votes = set(order_votes(one, other, map(self._equals.sequence, voters[:MOST_VOTERS])))
         return votes.pop() if len(votes) == 1 else None
 
-    def _where(self, operation: Operation) -> str:
-        return self._world.group(operation.group).numbered(operation.key[2])
-
     def _describe_odd(self, odd: Sequence[int]) -> dict[int, str]:
         reasons = {}
         for rank in odd:
-            held = (self._waits.operations[key] for key in self._waits.fronts.get(rank, ()))
-            inside = " and ".join(map(self._where, held))
+            inside = " and ".join(map(self._waits.numbered, self._waits.fronts.get(rank, ())))
             reasons[rank] = (
                 f"is in {inside or 'no operation'} though the calls that ranks in the "
                 "same position made before it are missing, or are one too many, here"

@@ -24,7 +24,7 @@ Key = tuple[Literal["collective", "p2p"], int, int, int]
 (group, rank, record)."""
 
 
-class Operation(msgspec.Struct, kw_only=True):
+class Operation(msgspec.Struct, kw_only=True, eq=False):
     """One operation in which some rank waits."""
 
     key: Key
@@ -57,9 +57,9 @@ class Operation(msgspec.Struct, kw_only=True):
         return self.entry.seq if self.key[0] == "p2p" and self.entry else self.key[2]
 
     @property
-    def next(self) -> list[int]:
-        """The ranks that it leads to."""
-        return [*self.absent, *self.elsewhere, *self.inside, *self.silent]
+    def awaited(self) -> set[int]:
+        """Those for whom it waits; empty if all are inside."""
+        return {*self.absent, *self.elsewhere, *self.silent}
 
 
 class Waits:
@@ -68,16 +68,16 @@ class Waits:
     def __init__(self, world: World) -> None:
         self.world = world
         self.partners = Partners(world)
-        self.fronts: dict[int, list[Key]] = {}
+        self.fronts: dict[int, list[Operation]] = {}
         self.operations: dict[Key, Operation] = {}
         for rank in world.dumps:
             self.fronts[rank] = self._fronts(rank)
-            for key in self.fronts[rank]:
-                self.operations[key].held.append(rank)
+            for operation in self.fronts[rank]:
+                operation.held.append(rank)
         for operation in self.operations.values():
             self._lead_on(operation)
 
-    def _fronts(self, rank: int) -> list[Key]:
+    def _fronts(self, rank: int) -> list[Operation]:
         evicted = self._evicted(rank)
         if evicted:
             return evicted
@@ -101,15 +101,29 @@ class Waits:
 
     def idle(self, known: Container[int] = ()) -> list[int]:
         """The ranks that have nothing pending, without those whose wait or fault is ``known``."""
-        found = (rank for rank, keys in self.fronts.items() if not keys and rank not in known)
+        found = (rank for rank, held in self.fronts.items() if not held and rank not in known)
         return [rank for rank in found if not self.world.says_nothing(rank)]
+
+    def call(self, rank: int, operation: Operation) -> Entry | None:
+        """A rank's own record of an operation."""
+        if operation.key[0] == "p2p":
+            return operation.entry
+        return self.world.entry(rank, operation.group, operation.number)
+
+    def numbered(self, operation: Operation) -> str:
+        """The group and the number of an operation, for people."""
+        return self.world.group(operation.group).numbered(operation.number)
+
+    def title(self, operation: Operation) -> str:
+        """What was called where, for people."""
+        return self.world.group(operation.group).numbered(operation.number, operation.title)
 
     def outnumber(self, idle: Collection[int], ident: int, seq: int) -> bool:
         """Whether more ``idle`` ranks lack a collective than have it pending: those that have may
         have made one call too many."""
         return len(self.world.members(ident, seq)["pending"]) < len(idle)
 
-    def _evicted(self, rank: int) -> list[Key]:
+    def _evicted(self, rank: int) -> list[Operation]:
         """Pending operations that the ring has lost: older than any entry, and thin evidence.
 
         Taken as pending only where no member is known to have completed them.
@@ -127,7 +141,7 @@ class Waits:
                     result.append(self._add(("collective", group.id, seq, 0), entry))
         return result
 
-    def _vague(self, rank: int) -> list[Key]:
+    def _vague(self, rank: int) -> list[Operation]:
         """Operations of a truncated dump that are pending, without it being known which they
         are."""
         by_pg = self.world.groups.by_pg[rank]
@@ -155,13 +169,10 @@ class Waits:
         assert group is not None
         return bool(self.world.members(group.id, entry.seq)["absent"])
 
-    def _add(self, key: Key, entry: Entry | None) -> Key:
-        known = self.operations.get(key)
-        if known is None:
-            self.operations[key] = Operation(key=key, group=key[1], entry=entry)
-        elif known.entry is None:
-            known.entry = entry
-        return key
+    def _add(self, key: Key, entry: Entry | None) -> Operation:
+        operation = self.operations.setdefault(key, Operation(key=key, group=key[1], entry=entry))
+        operation.entry = operation.entry or entry
+        return operation
 
     def _lead_on(self, operation: Operation) -> None:
         if operation.key[0] == "p2p":
@@ -180,7 +191,12 @@ class Waits:
             if partner.state in ("no-dump", "unknown"):
                 operation.silent.append(partner.rank)
             elif partner.state == "pending":
-                self._lead_to_posted(operation, partner)
+                assert partner.entry is not None
+                posted = self.operations.get(
+                    ("p2p", operation.group, partner.rank, partner.entry.record)
+                )
+                held = posted in self.fronts[partner.rank]
+                (operation.inside if held else operation.elsewhere).append(partner.rank)
             else:
                 operation.absent.append(partner.rank)
         if operation.partners and all(p.state == "done" for p in operation.partners):
@@ -188,49 +204,33 @@ class Waits:
         if operation.absent or operation.elsewhere:
             operation.silent = []
 
-    def _lead_to_posted(self, operation: Operation, partner: Partner) -> None:
-        fronts = self.fronts[partner.rank]
-        assert partner.entry is not None
-        here = ("p2p", operation.group, partner.rank, partner.entry.record)
-        if here in fronts:
-            operation.inside.append(partner.rank)
-        else:
-            operation.elsewhere.append(partner.rank)
-
     def _lead_to_members(self, operation: Operation) -> None:
-        key = operation.key
-        members = self.world.members(key[1], key[2])
+        _, ident, seq, _ = operation.key
+        members = self.world.members(ident, seq)
         operation.absent = [*members["absent"]]
         waiting = [*members["pending"]]
         for rank in members["launching"]:
-            (waiting if key in self.fronts[rank] else operation.absent).append(rank)
-        operation.elsewhere = [r for r in waiting if key not in self.fronts[r] and self.fronts[r]]
+            (waiting if operation in self.fronts[rank] else operation.absent).append(rank)
+        held = [rank for rank in waiting if operation in self.fronts[rank]]
+        others = (r for r in waiting if operation not in self.fronts[r])
+        operation.elsewhere = [rank for rank in others if self.fronts[rank]]
         done = [*members["done"], *members["retired"]]
         silent = [*members["no-dump"], *members["unknown"]]
-        if others := self._called_otherwise(key, waiting, done):
+        made = [self.world.calls(rank, ident) for rank in waiting] if done else []
+        completed = {rank: self.world.calls(rank, ident) for rank in done}
+        if otherwise := contradicting(seq, made, completed):
             # These are different operations: completion there says nothing about those that wait
             # here.
-            operation.inside = [*(r for r in waiting if key in self.fronts[r]), *others]
+            operation.inside = [*held, *otherwise]
         elif done and self._telling(operation, waiting, silent):
             operation.behind = waiting
             operation.elsewhere = []
         elif not operation.absent and not operation.elsewhere:
-            operation.inside = [r for r in waiting if key in self.fronts[r]]
-            if not self._differ(operation):
+            operation.inside = held
+            calls = (self.world.entry(rank, ident, seq) for rank in held)
+            # Calls that differ explain the wait of those inside.
+            if not differ(call for call in calls if call is not None):
                 operation.silent = silent
-
-    def _called_otherwise(self, key: Key, waiting: list[int], done: list[int]) -> list[int]:
-        """Members that have completed an operation with another call than the waiting members
-        made."""
-        _, ident, seq, _ = key
-        made = [self.world.calls(rank, ident) for rank in waiting] if done else []
-        return contradicting(seq, made, {rank: self.world.calls(rank, ident) for rank in done})
-
-    def _differ(self, operation: Operation) -> bool:
-        """Whether the calls of those inside differ, which explains their wait."""
-        _, ident, seq, _ = operation.key
-        calls = (self.world.entry(rank, ident, seq) for rank in operation.inside)
-        return differ(entry for entry in calls if entry is not None)
 
     def _telling(self, operation: Operation, waiting: list[int], silent: list[int]) -> bool:
         """Whether completion elsewhere says that those who wait need nothing from anybody."""
