@@ -234,7 +234,7 @@ class Reasoning:
         if len(ranks) == 1 and self._own_operation(ranks[0], operations):
             return
         verdict = self.circles.judge(ranks, operations)
-        self.findings.mismatch |= verdict.mismatch
+        self.findings.mismatch |= verdict.kind == "collective-mismatch"
         for rank, reason in verdict.culprits.items():
             self.findings.blame(rank, verdict.kind, reason, _CERTAINTY[verdict.kind])
         if not verdict.culprits:
@@ -277,9 +277,8 @@ class Reasoning:
             return
         held = self.told.waited[silent[0]]
         ranks = sorted({rank for operation in held for rank in operation.held})
-        made = self.circles.odd_calls(ranks, held)
-        if made.culprits:
-            for rank, why in made.culprits.items():
+        if made := self.circles.odd_calls(ranks, held):
+            for rank, why in made.items():
                 self.findings.blame(rank, "collective-mismatch", why, _CERTAINTY["no-dump"])
             return
         reason = (

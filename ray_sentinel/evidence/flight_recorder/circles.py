@@ -41,13 +41,12 @@ _ASKED = {
 class CircleJudgement(msgspec.Struct, frozen=True):
     """The judgement on one cycle: who broke it, or why that is unknown."""
 
+    kind: RecorderKind
+    """``collective-mismatch`` if the members' calls differ, whoever made the wrong one."""
     culprits: dict[int, str] = {}
     """Rank → why it is accused."""
-    kind: RecorderKind = "collective-mismatch"
-    """The kind of the culprits' fault."""
-    mismatch: bool = False
-    """The members' calls differ, whoever made the wrong one."""
     remark: str = ""
+    """Why nobody is."""
 
 
 class Circles:
@@ -66,24 +65,31 @@ class Circles:
         remark = ""
         for operation in operations:
             if operation.key[0] == "collective":
-                verdict = self._compare(operation)
-                if verdict.culprits:
-                    return verdict
-                remark = remark or (verdict.remark if verdict.mismatch else "")
-        made = self.odd_calls(ranks, operations)
-        if made.culprits:
-            return made
-        within = set(ranks)
-        odd = [rank for rank in self._contradicting(ranks) if rank in within]
-        if 0 < len(odd) <= half(len(ranks)):
-            return CircleJudgement(self._describe_odd(odd), mismatch=True)
-        if remark:
-            return CircleJudgement(mismatch=True, remark=remark)
+                culprits, unclear = self._compare(operation)
+                if culprits:
+                    return CircleJudgement("collective-mismatch", culprits)
+                remark = remark or unclear
+        culprits = self.odd_calls(ranks, operations) or self._out_of_sequence(ranks)
+        if culprits or remark:
+            return CircleJudgement("collective-mismatch", culprits, remark)
         for operation in operations:
             if late := self._not_started(operation):
-                return CircleJudgement(late, kind="device-stuck")
+                return CircleJudgement("device-stuck", late)
         missing = any(operation.absent for operation in operations)
-        return CircleJudgement(mismatch=missing, remark=self._describe_unclear(ranks, operations))
+        kind: RecorderKind = "collective-mismatch" if missing else "cannot-tell"
+        return CircleJudgement(kind, {}, self._describe_unclear(ranks, operations, missing))
+
+    def _out_of_sequence(self, ranks: Sequence[int]) -> dict[int, str]:
+        """The few of these ranks whose counters contradict those of most of their equals."""
+        odd = set(self._contradicting(ranks)).intersection(ranks)
+        reasons = {}
+        for rank in sorted(odd) if len(odd) <= half(len(ranks)) else ():
+            inside = " and ".join(map(self._waits.numbered, self._waits.fronts.get(rank, ())))
+            reasons[rank] = (
+                f"is in {inside or 'no operation'} though the calls that ranks in the "
+                "same position made before it are missing, or are one too many, here"
+            )
+        return reasons
 
     def _contradicting(self, ranks: Iterable[int]) -> list[int]:
         roles = frozenset(map(self._equals.role, ranks))
@@ -119,15 +125,15 @@ class Circles:
         places = (self._world.place(rank, group.id) for group in self._world.groups.of(rank))
         return any(place.collective.evicted or place.p2p.evicted for place in places)
 
-    def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
-        """Those of ``ranks`` whose call, or whose earlier calls, differ from those of their
-        equals."""
-        differing = self._differs_from_equals(ranks, operations)
-        return differing if differing.culprits else self._strayed(ranks, operations)
+    def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> dict[int, str]:
+        """Those of ``ranks`` whose call, or whose earlier calls, differ from those of their equals,
+        with the reason."""
+        found = self._differs_from_equals(operations)
+        return found if 0 < len(found) <= half(len(ranks)) else self._strayed(ranks, operations)
 
-    def _compare(self, operation: Operation) -> CircleJudgement:
-        """Compare the calls of all members that have this collective pending, or are done with
-        it."""
+    def _compare(self, operation: Operation) -> tuple[dict[int, str], str]:
+        """Whose call differs among all members that have this collective pending, or are done with
+        it, with the reason; or why that cannot be told, if they do not agree."""
         group = self._world.group(operation.group)
         at: Call = (group.kind, False), operation.key[2]
         members = self._world.members(operation.group, operation.key[2])
@@ -154,24 +160,20 @@ class Circles:
 
         calls = _called(made, at)
         if odd := differing(calls, by_equals, by_like_groups):
-            why = {one.process: self._reason(one, made, at) for one in odd}
-            return CircleJudgement(why, mismatch=True)
+            return {one.process: self._reason(one, made, at) for one in odd}, ""
         by_call: dict[Hashable, list[int]] = {}
         for one in calls:
             by_call.setdefault(one.call, []).append(one.process)
         if len(by_call) < 2:
-            return CircleJudgement()
+            return {}, ""
         said = "; ".join(
             f"{some_ranks(ranks)} called {made[ranks[0]].title}" for ranks in by_call.values()
         )
         where = self._waits.numbered(operation)
-        remark = f"mismatch in {where}: {said}; the numbers do not say who is wrong"
-        return CircleJudgement(mismatch=True, remark=remark)
+        return {}, f"mismatch in {where}: {said}; the numbers do not say who is wrong"
 
-    def _differs_from_equals(
-        self, ranks: Sequence[int], operations: Sequence[Operation]
-    ) -> CircleJudgement:
-        """A rank held in another call than its equals made at the same place."""
+    def _differs_from_equals(self, operations: Iterable[Operation]) -> dict[int, str]:
+        """The ranks held in another call than their equals made at the same place."""
         culprits: dict[int, str] = {}
         for operation in operations:
             group = self._world.group(operation.group)
@@ -182,7 +184,7 @@ class Circles:
                 at: Call = (group.kind, entry.p2p), entry.seq
                 odd = self._outvoted(made, at, set(group.members), 2)
                 culprits |= {one.process: self._reason(one, made, at) for one in odd}
-        return CircleJudgement(culprits if len(culprits) <= half(len(ranks)) else {}, mismatch=True)
+        return culprits
 
     def _outvoted(
         self, made: Mapping[int, Entry], at: Call, leave_out: Collection[int], least: int
@@ -212,7 +214,7 @@ class Circles:
         call = self._world.title(one.process, made[one.process])
         return called_otherwise(call, others, due.title if due else "another")
 
-    def _strayed(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
+    def _strayed(self, ranks: Iterable[int], operations: Iterable[Operation]) -> dict[int, str]:
         """Ranks that came to a common call after more, or fewer, other calls than their equals."""
         culprits: dict[int, str] = {}
         within = set(ranks)
@@ -226,7 +228,7 @@ class Circles:
                     "another order"
                 )
                 culprits |= dict.fromkeys(within.intersection(odd), reason)
-        return CircleJudgement(culprits, mismatch=True)
+        return culprits
 
     def _counts(self, operation: Operation) -> Iterable[dict[int, dict[Counter, int]]]:
         """For each role: the members that made this collective, and what they had made before."""
@@ -244,19 +246,11 @@ class Circles:
         votes = set(order_votes(one, other, map(self._equals.sequence, voters[:MOST_VOTERS])))
         return votes.pop() if len(votes) == 1 else None
 
-    def _describe_odd(self, odd: Sequence[int]) -> dict[int, str]:
-        reasons = {}
-        for rank in odd:
-            inside = " and ".join(map(self._waits.numbered, self._waits.fronts.get(rank, ())))
-            reasons[rank] = (
-                f"is in {inside or 'no operation'} though the calls that ranks in the "
-                "same position made before it are missing, or are one too many, here"
-            )
-        return reasons
-
-    def _describe_unclear(self, ranks: Sequence[int], operations: Sequence[Operation]) -> str:
+    def _describe_unclear(
+        self, ranks: Sequence[int], operations: Sequence[Operation], missing: bool
+    ) -> str:
         ranks = ranks or sorted({rank for operation in operations for rank in operation.held})
-        if any(operation.absent for operation in operations):
+        if missing:
             return (
                 f"{some_ranks(ranks)} wait for each other in different operations, and "
                 "nothing says whose order is wrong"
