@@ -86,27 +86,10 @@ class RasOperation:
     """Those that have launched it, and nothing of its kind after it."""
     lead: int
     """How many collectives the ranks farthest behind in the communicator lack, at least."""
-    title: str
-    ahead: int
-    """How many ranks have launched it."""
-    behind: int
-    """How many have not; some of them may lack more than it."""
-    launched: str
-    """How many of its kind those that have not come to it launched, and the furthest."""
-
-    @property
-    def text(self) -> str:
-        """It and its ranks, for people."""
-        return (
-            f"{self.title}: {counted(self.ahead, others=False)} launched it, and "
-            f"{counted(self.behind)} did not ({self.launched})"
-        )
-
-    @property
-    def not_reached(self) -> str:
-        """What is said of those that have not come to it."""
-        held_up = f"which {counted(self.ahead)} launched"
-        return has_not_come(self.title, held_up, f"launched {self.launched}")
+    text: str
+    """It and its ranks, for people."""
+    not_reached: str
+    """What is said of those that have not come to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,11 +163,7 @@ class RasWaits:
         return own + (f" (pid {member.pid} on {member.host})" if member.place is not None else "")
 
     def node(self, look: CommunicatorView, member: Member) -> WaitNode:
-        """The node of a rank of one of ``operations``."""
-        return self._nodes[identity((look, member))]
-
-    def _at(self, look: CommunicatorView, member: Member) -> WaitNode:
-        """The node of a rank, before equal ones are folded."""
+        """The node of a rank of which a fact is known."""
         who = identity((look, member))
         self._ranks.setdefault(who, (look, member))
         return self._node_of(who)
@@ -232,7 +211,7 @@ class RasWaits:
         state = "DEAD" if kind == "rank-dead" else "UNRESPONSIVE"
         for look, member in self._views:
             if member.state == state and member.place is None:
-                self.facts.append(fact(process=self._at(look, member), kind=kind, why=why))
+                self.facts.append(fact(process=self.node(look, member), kind=kind, why=why))
                 self.lines.append(f"{self.who((look, member))} of {look.last.name} {why}")
 
     def _ranks_of(self, process: RasProcess) -> Iterable[Identity]:
@@ -245,17 +224,15 @@ class RasWaits:
 
     def _state_errors(self) -> None:
         failed = [(look, member) for look, member in self._views if member.error]
-        for look, member in failed:
-            node, why = self._at(look, member), f"reports: {member.error}"
+        for place, (look, member) in enumerate(failed):
+            node, why = self.node(look, member), f"reports: {member.error}"
             if member.error != ERRORS[REMOTE_ERROR]:
                 self.facts.append(Broken(process=node, kind="communicator-error", why=why))
-                continue
-            self.facts.append(WaitsFor(who=node, awaited=GONE, how=member.error))
-            self.facts.append(Mute(process=GONE, kind="remote-error", why=GONE.key))
-        self.lines += [
-            f"{self.who((look, member))} reports: {member.error} ({look.last.name})"
-            for look, member in failed[:_MOST_ERRORS]
-        ]
+            else:
+                self.facts.append(WaitsFor(who=node, awaited=GONE, how=member.error))
+                self.facts.append(Mute(process=GONE, kind="remote-error", why=GONE.key))
+            if place < _MOST_ERRORS:
+                self.lines.append(f"{self.who((look, member))} {why} ({look.last.name})")
         if len(failed) > _MOST_ERRORS:
             self.lines.append(f"... and {len(failed) - _MOST_ERRORS} such reports more")
 
@@ -282,7 +259,7 @@ class RasWaits:
             for look, member in odd_ones(counted):
                 if (moved := look.movement(member)) == "moved":
                     continue
-                node, looks = self._at(look, member), None if moved == "unknown" else 2
+                node, looks = self.node(look, member), None if moved == "unknown" else 2
                 kind: FactKind = "collective-mismatch"
                 self.facts.append(Broken(process=node, kind=kind, why=CALLED_ANOTHER, looks=looks))
 
@@ -319,12 +296,12 @@ class RasWaits:
         if by_state["INIT"]:
             absent = by_state["NOCOMM"] if starting else by_state["INIT"]
         why = IN_STARTUP if by_state["INIT"] else LEFT
-        for node in [self._at(look, member) for member in absent] or [operation]:
+        for node in [self.node(look, member) for member in absent] or [operation]:
             yield Elsewhere(process=node, place="", doing=why, kind=kind, looks=looks)
             if node != operation:
                 yield NotReached(process=node, operation=operation)
         for member in by_state["INIT"] if starting and looks > 1 else ():
-            node = self._at(look, member)
+            node = self.node(look, member)
             yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION)
 
     def _state_unlisted(self) -> None:
@@ -343,7 +320,7 @@ class RasWaits:
             known = all(look.before(rank) is not None for rank in look.last.unlisted)
             stays = look.first is not None and look.first.unlisted == look.last.unlisted
             looks = 2 if "unknown" not in moved and (known or stays) else 1
-            for node in [self._at(look, member) for member in absent]:
+            for node in [self.node(look, member) for member in absent]:
                 self.facts.append(
                     Mute(process=node, kind="rank-unlisted", why=UNLISTED, looks=looks)
                 )
@@ -374,15 +351,16 @@ class RasWaits:
     def _waits(self) -> Iterator[WaitFact]:
         """Who is in an operation, who has not come to it, and who goes on."""
         for one in self.operations:
-            for node in [self._at(one.look, member) for member in one.last]:
-                yield WaitsFor(who=node, awaited=one.node, how=IN_OPERATION)
-            for node in [self._at(one.look, member) for member in one.next]:
-                yield NotReached(process=node, operation=one.node)
+            for member in one.last:
+                who = self.node(one.look, member)
+                yield WaitsFor(who=who, awaited=one.node, how=IN_OPERATION)
+            for member in one.next:
+                yield NotReached(process=self.node(one.look, member), operation=one.node)
         for kind, _ in self._kinds:
             for before, after in pairwise(kind):
                 yield WaitsFor(who=after.node, awaited=before.node, how=AFTER)
-        for who in self._moving() & self._ranks.keys():
-            yield Moves(process=self._node_of(who))
+        for moved in self._moving() & self._ranks.keys():
+            yield Moves(process=self._node_of(moved))
         yield from self._of_the_unnamed()
 
     def _fold(self) -> None:
@@ -472,19 +450,20 @@ class RasCounts:
     ) -> list[RasOperation]:
         found, ahead = [], len(self.members)
         for have, more in pairwise(sorted(launched)):
-            before, most = launched[have], max(launched)
-            ahead -= len(before)
+            ahead -= len(launched[have])
+            name = f"{kind} number {have + 1} of {self.look.last.name}"
+            counts = f"launched {have} such calls, and the furthest {max(launched)}"
+            did = f"{counted(ahead, others=False)} launched it"
+            did_not = f"{counted(len(self.members) - ahead)} did not"
             found.append(
                 RasOperation(
                     look=self.look,
                     node=WaitNode("operation", f"{self.look.last.key}:{kind}:{have + 1}"),
-                    next=tuple(before),
+                    next=tuple(launched[have]),
                     last=tuple(launched[more]),
                     lead=lead,
-                    title=f"{kind} number {have + 1} of {self.look.last.name}",
-                    ahead=ahead,
-                    behind=len(self.members) - ahead,
-                    launched=f"{have} such calls, and the furthest {most}",
+                    text=f"{name}: {did}, and {did_not} ({counts.removeprefix('launched ')})",
+                    not_reached=has_not_come(name, f"which {counted(ahead)} launched", counts),
                 )
             )
         return found
