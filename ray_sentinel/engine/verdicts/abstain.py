@@ -11,7 +11,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.judgement import Decision, EvidenceScores, Judgement, unnamed
 from ray_sentinel.evidence.movement import STILL
-from ray_sentinel.model.incident import FaultKind, Finding
+from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
 
@@ -30,48 +30,42 @@ until then, and as looping after that; one that saves, loads or compiles is spar
 
 def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
     """Judge a case in which no rank has enough evidence against it."""
+    decision, kind, summary, why = _nobody_because(case, now)
+    return Judgement(decision=decision, verdict=unnamed(case, scores, kind, summary), why=why)
+
+
+def _nobody_because(case: Case, now: float) -> tuple[Decision, FaultKind, str, str]:
+    """The decision, the kind, the summary and, unless it is confirmed at once, the reason."""
     job = case.job
     proven_echo = case.findings.get("rank.exited")
     if proven_echo is not None:
-        verdict = unnamed(case, scores, proven_echo.kind, proven_echo.summary)
-        return Judgement(decision="confirm", verdict=verdict)
+        return "confirm", proven_echo.kind, proven_echo.summary, ""
     silence, timeout = job.silence(now), job.timeout()
     facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
+    resting = bool(facts) and all_idle(facts)
     unserved = case.findings.get(REQUESTS_RULE)
-    if unserved is not None:
-        return _unserved(case, scores, unserved, facts)
-    if facts and all_idle(facts):
-        verdict = unnamed(case, scores, "unknown", f"{job.job}: its ranks have nothing to do")
-        return Judgement(decision="dismiss", verdict=verdict, why="idle")
+    if unserved is not None:  # whatever the ranks seem to do
+        idle = "; its ranks wait for requests, which nobody hands to them" * resting
+        return "confirm", "stall", unserved.summary + idle, ""
+    if resting:
+        return "dismiss", "unknown", f"{job.job}: its ranks have nothing to do", "idle"
     moving = (v for v in job.live if case.movement(v.rank.process) == "moved")
     slow = [view for view in moving if not _waits(case, view)]
     if slow and silence < EVERYDAY_TIMEOUTS * timeout:
-        verdict = unnamed(case, scores, "slow", f"rank {slow[0].rank.id.rank} is slow")
-        return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
+        summary = f"rank {slow[0].rank.id.rank} is slow"
+        return "wait", "slow", summary, "slow: its stack still changes"
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
     if outside or (facts and not any(fact.waits_for_others for fact in facts)):
         summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
         late = "stall.outside" in case.findings
-        verdict = unnamed(case, scores, "stall", summary)
-        return Judgement(decision="confirm" if late else "wait", verdict=verdict, why="stall")
-    kind, summary = _describe_indistinct(job, facts)
+        return "confirm" if late else "wait", "stall", summary, "stall"
     limit = BLIND_TIMEOUTS * timeout
     if _all_stand(case, facts):
         limit = STANDING_TIMEOUTS * timeout
     elif not job.counts_steps:
         limit = max(limit, BLIND_SECONDS_UNATTACHED)
-    verdict = unnamed(case, scores, kind, summary)
-    decision: Decision = "confirm" if silence >= limit else "wait"
-    return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
-
-
-def _unserved(
-    case: Case, scores: EvidenceScores, finding: Finding, facts: Sequence[StackFact]
-) -> Judgement:
-    """The judgement where requests make no progress, whatever the ranks seem to do."""
-    idle = "; its ranks wait for requests, which nobody hands to them"
-    summary = finding.summary + (idle if facts and all_idle(facts) else "")
-    return Judgement(decision="confirm", verdict=unnamed(case, scores, "stall", summary))
+    kind, summary = _describe_indistinct(job, facts)
+    return "confirm" if silence >= limit else "wait", kind, summary, "cannot tell who"
 
 
 def _describe_indistinct(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
@@ -82,16 +76,14 @@ def _describe_indistinct(job: JobView, facts: Sequence[StackFact]) -> tuple[Faul
     seen = f"{waiting} of {len(job.live)} ranks wait in collectives"
     if not facts:
         seen = "there is no stack of any rank"
-    if gone := sorted(
-        {view.rank.id.rank for key, view in job.ranks.items() if key in job.departed}
-    ):
-        return "unknown", (
-            f"{job.job} hangs: {seen}, and {name_ranks(gone)} left with nodes that were taken away "
-            "as announced"
-        )
+    hangs = f"{job.job} hangs: {seen}"
+    gone = {view.rank.id.rank for key, view in job.ranks.items() if key in job.departed}
+    if gone:
+        left = f"{name_ranks(gone)} left with nodes that were taken away as announced"
+        return "unknown", f"{hangs}, and {left}"
     if not facts:
-        return "unknown", f"{job.job} hangs: {seen}, and nothing else tells them apart"
-    return "unknown", (f"{job.job} hangs: {seen} and nothing tells them apart (device or network)")
+        return "unknown", f"{hangs}, and nothing else tells them apart"
+    return "unknown", f"{hangs} and nothing tells them apart (device or network)"
 
 
 def _not_joined(job: JobView) -> str:

@@ -63,15 +63,18 @@ KILLED = 3
 """The most violent kind of end; see ``violence``."""
 
 
+def has_exception(exit_: Exit) -> bool:
+    """Whether an exception ended it, and is known."""
+    return exit_.last_words is not None and exit_.last_words.kind == "exception"
+
+
 def is_abnormal(exit_: Exit) -> bool:
     """Whether the end was not normal: a signal, a status other than 0, or no last words at all."""
     if exit_.signal is not None:
         return True
     if exit_.code is not None:
         return exit_.code != 0
-    if exit_.last_words is not None:
-        return exit_.last_words.kind == "exception"
-    return exit_.was_attached
+    return has_exception(exit_) or (exit_.was_attached and exit_.last_words is None)
 
 
 def left_by_itself(exit_: Exit) -> bool:
@@ -81,25 +84,14 @@ def left_by_itself(exit_: Exit) -> bool:
     return not is_abnormal(exit_) or (exit_.signal == SIGABRT and said_exit)
 
 
-def is_silent(exit_: Exit) -> bool:
-    """Whether it was killed: an attached rank without last words whose exit status nobody saw."""
-    return exit_.code is None and exit_.signal is None and exit_.last_words is None
-
-
 def violence(exit_: Exit) -> int:
     """How certain it is that the end came from outside. Peers of a dead rank abort or raise, as
     echoes."""
-    if exit_.signal == SIGKILL or is_silent(exit_):
+    # An attached rank without last words whose exit status nobody saw was killed.
+    unseen = exit_.code is None and exit_.signal is None and exit_.last_words is None
+    if exit_.signal == SIGKILL or unseen:
         return KILLED
-    own_words = exit_.last_words is not None and exit_.last_words.kind == "exception"
-    if own_words or exit_.signal not in (None, SIGABRT):
-        return 2
-    return 1
-
-
-def has_exception(exit_: Exit) -> bool:
-    """Whether an exception ended it, and is known."""
-    return exit_.last_words is not None and exit_.last_words.kind == "exception"
+    return 2 if has_exception(exit_) or exit_.signal not in (None, SIGABRT) else 1
 
 
 def is_echo(exit_: Exit) -> bool:
@@ -129,14 +121,9 @@ def is_cause(exit_: Exit) -> bool:
     return not is_echo(exit_) and not is_unclear(exit_)
 
 
-def has_final_words(exit_: Exit) -> bool:
-    """Whether its last words are known."""
-    return bool(final_words(exit_))
-
-
 def final_words(exit_: Exit) -> str:
     """Its last words: the exception, or else the end of its standard error."""
-    if exit_.last_words is not None and exit_.last_words.kind == "exception":
+    if exit_.last_words is not None and has_exception(exit_):
         return exit_.last_words.text
     return closing_lines(exit_.last_output)
 
@@ -176,7 +163,7 @@ def describe_exit(exit_: Exit) -> str:
         return "was killed because memory ran out"
     if exit_.signal is not None:
         return f"was killed by {SIGNAL_NAMES.get(exit_.signal, f'signal {exit_.signal}')}"
-    if words and exit_.last_words is not None and exit_.last_words.kind == "exception":
+    if words and has_exception(exit_):
         return f"ended with {words}"
     if exit_.code is not None:
         return f"exited with status {exit_.code}"

@@ -11,8 +11,8 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.verdicts.exits import (
     ASKED_TO_END,
     KILLED,
+    final_words,
     has_exception,
-    has_final_words,
     is_cause,
     is_echo,
     is_unclear,
@@ -51,10 +51,7 @@ def unannounced(view: ClusterView, job: JobView, exits: Ends, now: float) -> End
     return [
         (at, exit_)
         for at, exit_ in exits
-        if _of_its_own(exit_)
-        or not (
-            _went_with_its_node(view, at, exit_) or any(begin <= at <= end for begin, end in spans)
-        )
+        if _of_its_own(exit_) or not any(begin <= at <= end for begin, end in spans)
     ]
 
 
@@ -157,7 +154,7 @@ def leavers(
     abnormal = [(at, exit_) for at, exit_ in abnormal if not left_by_itself(exit_)]
     if not abnormal:
         return []
-    if any(is_cause(exit_) and has_final_words(exit_) for _, exit_ in abnormal):
+    if any(is_cause(exit_) and final_words(exit_) for _, exit_ in abnormal):
         return []
     if any(violence(exit_) == KILLED for _, exit_ in abnormal):
         return []

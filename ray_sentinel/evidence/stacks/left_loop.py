@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from ray_sentinel import regex as re
+from ray_sentinel.evidence.stacks.compare import shared_depth
 from ray_sentinel.evidence.stacks.frames.blocks import (
     Blocks,
     is_conditional,
@@ -91,7 +92,7 @@ def _behind_a_loop(
         return False
     if mine["code"] != theirs["code"] or int(mine["line"]) <= int(theirs["line"]):
         return False
-    shared = _common(around, its_around)
+    shared = shared_depth(around, its_around)
     if any(map(is_loop, around[:shared])):
         return False
     own, inner = around[shared:], its_around[shared:]
@@ -102,11 +103,3 @@ def _behind_a_loop(
         if is_loop(block) or is_conditional(block):
             return is_loop(block)
     return False
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """How many of the outermost blocks are the same."""
-    for index, (mine, theirs) in enumerate(zip(one, other, strict=False)):
-        if mine != theirs:
-            return index
-    return min(len(one), len(other))
