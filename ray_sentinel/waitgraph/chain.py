@@ -101,17 +101,16 @@ def step_text(step: ChainLink, now: float) -> str:
     time.
     """
     age = "" if step.since is None else f" {max(0.0, now - step.since):.0f} s"
-    if step.how == NOT_REACHED:
-        return f"{step.end} {NOT_REACHED}"
-    if step.how == IN_OPERATION:
-        return f"waits{age} in {step.end}"
-    if step.how == BUILT:
-        return f"waits{age} for {step.end} to be built"
-    if step.how == ANSWER:
-        return f"waits{age} for {ANSWER} {step.end}"
-    if step.how in _OF_CALLS:
-        return f"{step.how} {step.end}"
-    return f"waits{age} in {step.how} for {step.end}"
+    text = "{how} {end}" if step.how in _OF_CALLS else "waits{age} in {how} for {end}"
+    return _TEXTS.get(step.how, text).format(age=age, how=step.how, end=step.end)
+
+
+_TEXTS = {
+    NOT_REACHED: "{end} {how}",
+    IN_OPERATION: "waits{age} in {end}",
+    BUILT: "waits{age} for {end} to be built",
+    ANSWER: "waits{age} for {how} {end}",
+}
 
 
 def edge_label(step: ChainLink, at: float) -> str:

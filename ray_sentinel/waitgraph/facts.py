@@ -14,27 +14,18 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.ras import RasKind
 
-IN_OPERATION = "in"
-"""``WaitsFor.how`` of a process in a collective or a transfer."""
-NOT_REACHED = "has not come to it"
-"""``WaitsFor.how`` of an operation that waits for a missing process."""
-RUNS_IN = "runs in"
-"""``WaitsFor.how`` of a call that waits for the process that executes it."""
-CALLED = "called"
-"""``ChainLink.how`` of a process that has made a call but does not wait for it alone."""
-QUEUED = "is queued at"
-"""``WaitsFor.how`` of a call that its actor has not begun."""
-MAY_COME_FROM = "may come from"
-"""``WaitsFor.how`` of an object about whose creation nothing is known."""
-UNCALLED = "has nothing to do until it is called by"
-"""``WaitsFor.how`` of an actor at rest."""
-BUILT = "is to be built"
-"""``WaitsFor.how`` of a call whose runtime environment does not exist yet."""
-ANSWER = "an answer of"
-"""``WaitsFor.how`` of a process that has sent another one a request over a connection of its
-own."""
-HANDED_TO = "has handed its requests to"
-"""How a chain leads from an actor to the ranks of the inference engine below it."""
+# How something waits (``WaitsFor.how``).
+IN_OPERATION = "in"  # a process in a collective or a transfer
+NOT_REACHED = "has not come to it"  # an operation for a process that is missing
+RUNS_IN = "runs in"  # a call for the process that executes it
+QUEUED = "is queued at"  # a call that its actor has not begun
+BUILT = "is to be built"  # a call whose runtime environment does not exist yet
+MAY_COME_FROM = "may come from"  # an object about whose creation nothing is known
+UNCALLED = "has nothing to do until it is called by"  # an actor at rest
+ANSWER = "an answer of"  # a process that has sent a request over a connection of its own
+# How a step of a chain leads on that is no wait (``ChainLink.how``).
+CALLED = "called"  # from a process that has made a call but does not wait for it alone
+HANDED_TO = "has handed its requests to"  # from an actor to the ranks of the engine below it
 FactKind = FaultKind | RasKind | Literal["", "rank-unlisted", "remote-error"]
 """What a fact proves of a process, for programs; empty if nothing in particular.
 ``rank-unlisted``: an answer about all ranks leaves it out. ``remote-error``: others were told that

@@ -22,11 +22,7 @@ from ray_sentinel.evidence.minority import excepted, half, third, under_half
 from ray_sentinel.evidence.movement import Movement
 from ray_sentinel.evidence.sentences import counted, has_not_come, wait
 from ray_sentinel.evidence.stacks.classify import is_collective_kernel
-from ray_sentinel.evidence.stacks.compare import (
-    PYTHON_ONLY,
-    function_of,
-    movements,
-)
+from ray_sentinel.evidence.stacks.compare import PYTHON_ONLY, function_of, movements
 from ray_sentinel.evidence.stacks.left_loop import past_the_loop
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, place_of, who
 from ray_sentinel.model.identity import ProcessId
@@ -528,15 +524,14 @@ def _newer(old: StackFact | None, new: StackFact) -> StackFact:
     """The new look, with what only the old one knew."""
     if old is None:
         return new
+    of_device = new if new.kernels_listed is not None else old
     return msgspec.structs.replace(
         new,
         rank=new.rank or old.rank,
         helper=new.helper or old.helper,
         command=new.command or old.command,
-        kernels=new.kernels if new.kernels_listed is not None else old.kernels,
-        kernels_listed=(
-            new.kernels_listed if new.kernels_listed is not None else old.kernels_listed
-        ),
+        kernels=of_device.kernels,
+        kernels_listed=of_device.kernels_listed,
     )
 
 
