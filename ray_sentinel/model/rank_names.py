@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+MOST_RUNS = 64
+"""Most runs of ranks in one sentence: every other one of thousands may be meant."""
+
 
 def name_ranks(numbers: Iterable[int]) -> str:
-    """Ranks for people: ``rank 3``, ``ranks 0-2, 5``."""
+    """Ranks for people: ``rank 3``, ``ranks 0-2, 5``; a long list is cut."""
     found = sorted(set(numbers))
-    return f"rank{'s' if len(found) > 1 else ''} {ranges(found)}"
+    texts = runs(found)
+    more = [f"... {len(found)} in all"] if len(texts) > MOST_RUNS else []
+    return f"rank{'s' if len(found) > 1 else ''} {', '.join(texts[:MOST_RUNS] + more)}"
 
 
 def ranges(numbers: Iterable[int]) -> str:

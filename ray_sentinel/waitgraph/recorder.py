@@ -9,13 +9,13 @@ import msgspec
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving, why_too_young
 from ray_sentinel.evidence.flight_recorder.reduced import history, read
 from ray_sentinel.evidence.flight_recorder.signature_mismatch import mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.minority import half, most_odd
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind, RecorderWait
 from ray_sentinel.waitgraph.recorder_culprits import Findings, Reasoning
 
@@ -77,7 +77,7 @@ def _compare(facts: RecorderFacts, moved: list[int]) -> RecorderFacts:
         line = "no rank has gone on since the earlier dumps"
         return msgspec.structs.replace(facts, evidence=(*facts.evidence, line))
     went_on = "have gone on" if len(moved) > 1 else "has gone on"
-    line = f"{some_ranks(moved)} {went_on} since the earlier dumps"
+    line = f"{name_ranks(moved)} {went_on} since the earlier dumps"
     if accused and not accused & set(moved):
         return msgspec.structs.replace(facts, evidence=(*facts.evidence, line))
     return msgspec.structs.replace(
@@ -188,7 +188,7 @@ def _conclude(
     size = len(world.dumps)
     if len(standing) > min(half(size), max(_FEW, most_odd(size))):
         remarks.append(
-            f"{some_ranks(standing)}: waited for, and waiting for nobody; so many at once are "
+            f"{name_ranks(standing)}: waited for, and waiting for nobody; so many at once are "
             "seldom stuck: they may wait for something outside, or the job was running"
         )
         return _acquit_the_standing(world, findings), remarks
@@ -197,7 +197,7 @@ def _conclude(
         line = "gloo does not record sends and receives: who waits in one looks idle"
         remarks.append(line)
         if len(standing) > 1:
-            remarks.append(f"so of {some_ranks(standing)}, any may be the one that is stuck")
+            remarks.append(f"so of {name_ranks(standing)}, any may be the one that is stuck")
             return _acquit_the_standing(world, findings), remarks
     if findings.culprits:
         first = max(findings.culprits.values(), key=lambda c: _WEIGHT.index(c.kind))

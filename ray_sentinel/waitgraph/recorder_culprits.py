@@ -17,10 +17,10 @@ import msgspec
 from ray_sentinel.evidence.alignment import order_votes
 from ray_sentinel.evidence.flight_recorder.circles import Circles
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.peer_roles import MOST_VOTERS, Call, Equals
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.sentences import OWN_CODE, counted, has_not_come, wait
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.waitgraph.recorder_facts import RecorderWaits
 from ray_sentinel.waitgraph.solver import solve
@@ -109,7 +109,7 @@ class Reasoning:
         if alike:
             self.findings.unexplained = True
             self.findings.remarks.append(
-                f"rank {rank} is waited for, but not {some_ranks(alike)} in the same position and "
+                f"rank {rank} is waited for, but not {name_ranks(alike)} in the same position and "
                 "at the same place in the program: they wait for something outside, or the one "
                 "that waits made a call too many"
             )
@@ -146,7 +146,7 @@ class Reasoning:
         held = (operation for rank in ranks for operation in self.waits.fronts[rank])
         what = self._title(min(held, key=lambda operation: operation.key))
         self.findings.remarks.append(
-            f"{some_ranks(ranks)} have not completed {what}, which their peers have: the "
+            f"{name_ranks(ranks)} have not completed {what}, which their peers have: the "
             "device of one of them stopped, or the job was running; it cannot be told which"
         )
 
@@ -154,7 +154,7 @@ class Reasoning:
         if self.outnumbered:
             self.findings.unexplained = True
             self.findings.remarks.append(
-                f"{some_ranks(self.outnumbered)}: waited for, but more idle ranks have not made "
+                f"{name_ranks(self.outnumbered)}: waited for, but more idle ranks have not made "
                 "that call than have made it: those that wait may have made one too many"
             )
 
@@ -220,7 +220,7 @@ class Reasoning:
             beyond = self.equals.stopped_early(rank)
             if beyond and rank in ends:
                 self.findings.remarks.append(
-                    f"rank {rank} waits for the same as {some_ranks(beyond[:4])}, but has issued "
+                    f"rank {rank} waits for the same as {name_ranks(beyond[:4])}, but has issued "
                     "less; the first and the last rank often do so, so it is not accused"
                 )
             elif beyond:
@@ -271,7 +271,7 @@ class Reasoning:
         if others or len(silent) > 1:
             self.findings.unexplained |= not self.findings.culprits
             self.findings.remarks.append(
-                f"{some_ranks(silent)} left no dump that says anything: others wait there, but a "
+                f"{name_ranks(silent)} left no dump that says anything: others wait there, but a "
                 "rank without a dump may itself wait for another"
             )
             return
@@ -318,7 +318,7 @@ class Reasoning:
                         verb = "waits" if len(due.held) == 1 else "wait"
                         self.findings.out_of_turn[rank] = has_not_come(
                             self.waits.numbered(due),
-                            f"in which {some_ranks(due.held)} {verb} for it, and which "
+                            f"in which {name_ranks(due.held)} {verb} for it, and which "
                             f"{len(votes)} other ranks made first",
                             f"is in {self.waits.numbered(made)}",
                         )

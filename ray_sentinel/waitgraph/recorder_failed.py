@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from ray_sentinel.evidence.alignment import had_before, out_of_habit
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Entry
-from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.signature_mismatch import (
     collectives,
     mismatch_facts,
     unlike,
 )
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.waitgraph.recorder import explain, history_of, read_all
 
@@ -87,7 +87,7 @@ def _unusual(world: World, met: Mapping[int, list[_Call]], mute: set[int]) -> di
     if rank not in mute:
         odd = next(call.entry for call in met[rank] if call.usual is False)
         return {rank: f"called {world.title(rank, odd)}, which it never had in that group before"}
-    others = some_ranks(met)
+    others = name_ranks(met)
     return {rank: f"was sent more than it had asked for, and {others} called what they always do"}
 
 

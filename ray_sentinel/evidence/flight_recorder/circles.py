@@ -18,7 +18,6 @@ from ray_sentinel.evidence.alignment import (
     unlike_equals,
 )
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.peer_roles import (
     MOST_VOTERS,
     Call,
@@ -29,6 +28,7 @@ from ray_sentinel.evidence.flight_recorder.peer_roles import (
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.minority import half, most_odd
 from ray_sentinel.evidence.sentences import called_otherwise
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderKind
 
 _ASKED = {
@@ -167,7 +167,7 @@ class Circles:
         if len(by_call) < 2:
             return {}, ""
         said = "; ".join(
-            f"{some_ranks(ranks)} called {made[ranks[0]].title}" for ranks in by_call.values()
+            f"{name_ranks(ranks)} called {made[ranks[0]].title}" for ranks in by_call.values()
         )
         where = self._waits.numbered(operation)
         return {}, f"mismatch in {where}: {said}; the numbers do not say who is wrong"
@@ -252,13 +252,13 @@ class Circles:
         ranks = ranks or sorted({rank for operation in operations for rank in operation.held})
         if missing:
             return (
-                f"{some_ranks(ranks)} wait for each other in different operations, and "
+                f"{name_ranks(ranks)} wait for each other in different operations, and "
                 "nothing says whose order is wrong"
             )
         labels = sorted({self._world.group(op.group).label for op in operations})
         inside = "are all inside the same operation" if len(ranks) > 1 else "is inside an operation"
         return (
-            f"{some_ranks(ranks)} {inside} in "
+            f"{name_ranks(ranks)} {inside} in "
             f"{', '.join(labels[:3])}: the device or the network, or they were just busy with it; "
             "the recorder cannot tell who"
         )

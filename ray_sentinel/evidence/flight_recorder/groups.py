@@ -7,7 +7,7 @@ group: its name and ranks, or its description and ranks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import msgspec
@@ -71,11 +71,6 @@ def format_ranks(ranks: Iterable[int], most: int = 12) -> str:
     ordered = sorted(set(ranks))
     texts = runs(ordered)
     return ",".join(texts[:most]) + (f",... {len(ordered)} in all" if len(texts) > most else "")
-
-
-def some_ranks(ranks: Collection[int]) -> str:
-    """For people: "rank 3", "ranks 0-2"."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
 
 
 class _Intern:

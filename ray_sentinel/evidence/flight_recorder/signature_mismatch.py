@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from ray_sentinel.evidence.alignment import Called, differing
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.evidence.sentences import called_otherwise
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 
 _CONFIDENCE = 0.9
@@ -42,7 +42,7 @@ def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> di
         by_rank = made[ident, seq]
         call = world.group(ident).numbered(seq, by_rank[one.process].title)
         usual = by_rank[one.usual[0]].title
-        found.setdefault(one.process, called_otherwise(call, some_ranks(one.usual), usual))
+        found.setdefault(one.process, called_otherwise(call, name_ranks(one.usual), usual))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.model.rank_names import name_ranks, ranges, runs
+from ray_sentinel.model.rank_names import MOST_RUNS, name_ranks, ranges, runs
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,6 @@ def test_ranks_are_named_once_and_in_order() -> None:
     assert runs([0, 1, 4]) == ["0-1", "4"]
     assert name_ranks([3]) == "rank 3"
     assert name_ranks([5, 1, 0, 2, 1]) == "ranks 0-2, 5"
+    every_other = name_ranks(range(0, 4 * MOST_RUNS, 2))
+    assert every_other.startswith("ranks 0, 2, 4, ")
+    assert every_other.endswith(f", {2 * MOST_RUNS - 2}, ... {2 * MOST_RUNS} in all")

@@ -30,12 +30,12 @@ def dumps(scenario: str, *without: int) -> dict[int, bytes]:
         (
             "gloo_failed_shape",
             2,
-            "called all_reduce of 4096 Float (group 1[0,4,6] number 16), where ranks 0,6 called",
+            "called all_reduce of 4096 Float (group 1[0,4,6] number 16), where ranks 0, 6 called",
         ),
         (
             "gloo_failed_dtype",
             2,
-            "called all_reduce of 2048 Double (group 1[0,4,6] number 16), where ranks 0,6 called",
+            "called all_reduce of 2048 Double (group 1[0,4,6] number 16), where ranks 0, 6 called",
         ),
         ("gloo_failed_small", 4, "was sent more than it had asked for"),
         ("gloo_failed_row", 5, "which it never had in that group before"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import format_ranks, identify, some_ranks
+from ray_sentinel.evidence.flight_recorder.groups import format_ranks, identify
 from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, GroupStatus
 
 
@@ -136,5 +136,3 @@ def test_hashed_names_are_tied_by_ranks_that_created_groups_alike() -> None:
 def test_ranks_are_said_in_runs() -> None:
     assert format_ranks([3, 1, 2, 8]) == "1-3,8"
     assert format_ranks(list(range(0, 60, 2)), most=2) == "0,2,... 30 in all"
-    assert some_ranks([3]) == "rank 3"
-    assert some_ranks({2, 1}) == "ranks 1-2"

@@ -45,7 +45,7 @@ def test_a_wrong_call_counts_though_many_seem_to_stand() -> None:
         (2, "collective-mismatch")
     ]
     assert found.kind == "collective-mismatch"
-    assert "ranks 4-5,7: waited for" in "".join(found.evidence)
+    assert "ranks 4-5, 7: waited for" in "".join(found.evidence)
     assert {wait.rank for wait in found.waits} == {0, 1, 3, 6}
     without = facts("gloo_stage_skips", 6, size=8)
     assert without.culprits == ()
