@@ -16,6 +16,7 @@ from ray_sentinel.actors.coordinator.event_log.replay import (
     Replay,
     ReplayedIncident,
     recorded_logs,
+    straggler_of,
 )
 from ray_sentinel.cli.named_paths import is_folder
 from ray_sentinel.cli.output import Printer, print_json, text_printer
@@ -31,6 +32,7 @@ _EXPECTED = (
     "an incident's folder in a log_dir"
 )
 _SAME_SECONDS = 1e-3
+_NOBODY = "nobody"
 
 
 class _Wanted(NamedTuple):
@@ -248,6 +250,8 @@ def _print_why(one: ReplayedIncident, say: Printer) -> None:
 
 def _rows(one: ReplayedIncident) -> Iterator[tuple[str, str, str]]:
     told = [_words(incident) if incident else {} for incident in (one.then, one.now)]
+    if all(words.get("straggler") in (None, _NOBODY) for words in told):
+        told = [{key: text for key, text in words.items() if key != "straggler"} for words in told]
     for name in told[0] or told[1]:
         yield name, told[0].get(name, ""), told[1].get(name, "")
 
@@ -260,13 +264,21 @@ def _words(incident: Incident) -> dict[str, str]:
     )
     return {
         "kind": incident.kind,
-        "culprits": named or "nobody",
+        "culprits": named or _NOBODY,
         "sentence": incident.summary,
         "confidence": f"{verdict.confidence:.2f}" if verdict else "none",
         "suspected": _moment(incident.suspected_at),
         "confirmed": _moment(incident.confirmed_at),
         "resolved": _moment(incident.resolved_at),
+        "straggler": _straggler(incident),
     }
+
+
+def _straggler(incident: Incident) -> str:
+    if (found := straggler_of(incident)) is None:
+        return _NOBODY
+    _, whom, cost = found
+    return f"{whom} cost {cost:.1f} % of the time before"
 
 
 def _moment(at: float | None) -> str:

@@ -131,6 +131,21 @@ class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):
     facts: StragglerFacts | None
 
 
+class StragglersKept(EngineEvent, frozen=True, tag="stragglers_kept"):
+    """What the last look at stragglers before an incident was judged by. The engine does not read
+    it, but a replay does. Looks that no incident follows are not kept: one takes a thousand times
+    as many bytes as its verdict."""
+
+    incident: str
+    at: float
+    """The time of that look's ``StragglersFound``."""
+    judged_from: KeptEvidence
+
+
+EvidenceEvent = RecorderExplained | RasExplained | StragglersKept
+"""Events that come with what a verdict was made of."""
+
+
 class RayTableTold(EngineEvent, frozen=True, tag="ray_table"):
     """Ray's drivers, living actors or unplaced groups have changed. ``table.calls`` is empty,
     because calls are only requested where something is silent."""
@@ -226,6 +241,7 @@ AnyEvent = (
     | RecorderExplained
     | RasExplained
     | StragglersFound
+    | StragglersKept
     | RayTableTold
     | RayJobLooked
     | EndedCallsTold

@@ -91,16 +91,29 @@ class StragglerWatch(msgspec.Struct, dict=True):
         at, facts = found[-1]
         if now - at > STALE_LOOKS * self._settings.interval_seconds:
             return None
-        return StragglerStatus(
-            kind=facts.kind,
-            ranks=facts.ranks,
-            host=facts.host or next((b.host for b in facts.busy if b.rank in facts.ranks), ""),
-            cost_percent=round(100 * facts.cost, 1),
-            confidence=facts.confidence,
-            at=at,
-            heat=tuple((when, round(100 * old.cost, 1)) for when, old in found),
-            evidence=facts.evidence,
-        )
+        return told_as(facts, at, tuple((when, _percent(old.cost)) for when, old in found[:-1]))
+
+
+def told_as(
+    facts: StragglerFacts, at: float, before: tuple[tuple[float, float], ...] = ()
+) -> StragglerStatus:
+    """What is told of the look at ``at``; ``before`` are the times and the costs (percent) of those
+    before it."""
+    cost = _percent(facts.cost)
+    return StragglerStatus(
+        kind=facts.kind,
+        ranks=facts.ranks,
+        host=facts.host or next((b.host for b in facts.busy if b.rank in facts.ranks), ""),
+        cost_percent=cost,
+        confidence=facts.confidence,
+        at=at,
+        heat=(*before, (at, cost)),
+        evidence=facts.evidence,
+    )
+
+
+def _percent(cost: float) -> float:
+    return round(100 * cost, 1)
 
 
 def _attached(job: JobView) -> int:

@@ -32,6 +32,7 @@ from ray_sentinel.actors.coordinator.gathering.group_book import GroupBook
 from ray_sentinel.actors.coordinator.gathering.job_stacks import gather_look
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import DumpEvidence
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
+from ray_sentinel.actors.coordinator.gathering.straggler_looks import StragglerLooks
 from ray_sentinel.actors.coordinator.gathering.timed_capture import is_timed
 from ray_sentinel.actors.coordinator.ray.calls import ended_calls, running_calls
 from ray_sentinel.actors.messages import (
@@ -67,13 +68,11 @@ from ray_sentinel.engine.events import (
     RayJobLooked,
     RecorderExplained,
     StacksTaken,
-    StragglersFound,
 )
 from ray_sentinel.engine.incidents.asking import capture_seconds, may_be_thorough
 from ray_sentinel.engine.incidents.lifecycle import OPEN
 from ray_sentinel.engine.ray.long_calls import running_since
 from ray_sentinel.errors import UsageError
-from ray_sentinel.evidence import stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import (
@@ -176,6 +175,7 @@ class Executor:
         self._outputs = ClusterOutputs(self._agents)
         self.groups = GroupBook()
         incidents = tuple(incidents)
+        self._stragglers = StragglerLooks(self._dumps, self.groups, self._clock, incidents)
         self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
         timed = config.capture.enabled and config.capture.wait_seconds > 0
         self._backtraces = backtraces_root(storage, config) if timed else None
@@ -249,7 +249,7 @@ class Executor:
             case AskRecorder():
                 self._ask_recorder(action)
             case AskArrivals():
-                self.feed(self._find_stragglers(action))
+                self._stragglers.look(action, self.feed)
             case AskRas():
                 if (answer := self._ras(action)) is not None:
                     self.feed(answer)
@@ -317,18 +317,6 @@ class Executor:
         # The verdict does not wait for it: of thousands of ranks it takes a second.
         if sets:
             self.groups.add(action.ranks, _main(sets), self._clock.now())
-
-    def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
-        sets, _ = self._dumps.reduced(action.ranks)
-        hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
-        facts = None
-        if sets:
-            dumps = _main(sets)
-            self.groups.add(action.ranks, dumps, self._clock.now())
-            facts = stragglers.explain(dumps, hosts=hosts, offsets=action.offsets)
-        return StragglersFound(
-            time=self._clock.now(), job=action.job, attempt=action.attempt, facts=facts
-        )
 
     def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
         answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
@@ -473,6 +461,8 @@ class Executor:
         # People are told within a second or so, even if the disk does not answer.
         named = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
         self._notify(named)
+        if (kept := self._stragglers.kept(incident)) is not None:
+            self.feed(kept)
         self._forget_over()
 
     def _record_sent(self, notice: Notice) -> None:

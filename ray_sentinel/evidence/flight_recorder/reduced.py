@@ -23,7 +23,8 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -48,10 +49,15 @@ Form = Literal["whole", "judged", "brief"]
 when each finished call was made and how long it took; only the operations that ``read`` returns."""
 MAX_UNPACKED = 128 << 20
 """Most bytes of one part once unpacked; a file with a larger one is refused."""
+_PIECE = 1 << 16
+"""Bytes of a part that are unpacked at a time where they are only counted."""
 _MOST_RANKS = MAX_UNPACKED // 8
 """Of all groups in a dump: as many as one part may have written out."""
 _UNKNOWN = -(2**63)
 """What stands in a column where the dump does not tell: no field is as large (``entry.BEYOND``)."""
+
+_RUN_BYTES = 40
+"""Bytes of memory for each rank that the runs of a group are written out to."""
 
 Timed = tuple[Entry, float]
 """An operation, and the milliseconds that its device spent in it; NaN where that was not
@@ -139,6 +145,63 @@ def reduce(data: bytes, form: Form = "whole") -> bytes:
         raise InputError(f"holds what no recorder writes ({error})") from error
 
 
+class SharedDump(bytes):
+    """This form, as several ranks have it: read once, for as long as it lives. Who reads it changes
+    nothing of it, as for the ranks of a group (``_shared_ranks``)."""
+
+    _read: RankDump | str | None = None
+    _history: list[Entry] | str | None = None
+
+    def read(self, rank: int) -> RankDump:
+        """``read`` for one of the ranks. Raises InputError."""
+        if self._read is None:
+            try:
+                self._read = read(rank, bytes(self))
+            except InputError as error:
+                self._read = str(error)
+        if isinstance(self._read, str):
+            raise InputError(self._read)
+        return msgspec.structs.replace(self._read, rank=rank)
+
+    def history(self) -> list[Entry]:
+        """``history`` for any of the ranks. Raises InputError."""
+        if self._history is None:
+            try:
+                self._history = history(bytes(self))
+            except InputError as error:
+                self._history = str(error)
+        if isinstance(self._history, str):
+            raise InputError(self._history)
+        return self._history
+
+
+def shared(dumps: Mapping[int, bytes]) -> dict[int, bytes]:
+    """The same dumps, of which those that several ranks have are read once."""
+    times = Counter(dumps.values())
+    known = {data: SharedDump(data) for data, count in times.items() if count > 1}
+    return {rank: known.get(data, data) for rank, data in dumps.items()}
+
+
+def weight(data: bytes, most: int) -> int:
+    """Bytes of memory that a dump in this form asks for, before any object is made of them: what
+    its parts unpack to, and the ranks that its groups are written out to. Counting ends once there
+    are more than ``most``. Raises InputError."""
+    total = 0
+    for part in _parts(data):
+        unpacking, left = zlib.decompressobj(), part
+        while left and not unpacking.eof and total <= most:
+            try:
+                total += len(unpacking.decompress(left, _PIECE))
+            except zlib.error as error:
+                raise InputError(f"is damaged ({error}); take the dump again") from error
+            left = unpacking.unconsumed_tail
+    if total > most:
+        return total
+    configs = _unpack(_parts(data)[0], _Head).configs
+    runs = (run for *_, ranks in configs if isinstance(ranks, tuple) for run in ranks)
+    return total + sum(_RUN_BYTES * max(count, 0) for *_, count in runs)
+
+
 def without_operations(data: bytes) -> bytes:
     """The same form without the operations that succeeded; the rank's history is then unknown."""
     parts = _parts(data)
@@ -147,6 +210,8 @@ def without_operations(data: bytes) -> bytes:
 
 def read(rank: int, data: bytes) -> RankDump:
     """The content of a dump, from its own bytes or from this form. Raises InputError."""
+    if isinstance(data, SharedDump):
+        return data.read(rank)
     if not is_reduced(data):
         return whole.read(rank, data)
     head = _unpack(_parts(data)[0], _Head)
@@ -172,6 +237,8 @@ def history(data: bytes) -> list[Entry]:
 
     Raises InputError.
     """
+    if isinstance(data, SharedDump):
+        return data.history()
     if not is_reduced(data):
         return whole.history(data)
     part = _parts(data)[1]

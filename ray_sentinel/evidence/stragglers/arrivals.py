@@ -7,6 +7,7 @@ TORCH_NCCL_ENABLE_TIMING=1) it also tells how long the device was in it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -54,9 +55,10 @@ def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Calls, l
     """All collectives that need every rank. The second part says what could not be read."""
     calls: Calls = {}
     problems: list[str] = []
+    known: dict[bytes, dict[str, dict[int, Call]]] = {}
     for rank in sorted(dumps):
         try:
-            found = _calls(dumps[rank])
+            found = _read_once(dumps[rank], known)
         except InputError as error:
             problems.append(f"{names.get(rank, f'dump {rank}')} {error}")
             continue
@@ -69,6 +71,16 @@ def tables(calls: Calls) -> list[ArrivalTable]:
     """Every group with enough collectives in common; the most informative one comes first."""
     found = [table for group, of in calls.items() if (table := _table(group, of)) is not None]
     return sorted(found, key=lambda t: (-len(t.ranks), -len(t.created), t.group))
+
+
+def _read_once(
+    data: bytes, known: dict[bytes, dict[str, dict[int, Call]]]
+) -> dict[str, dict[int, Call]]:
+    """The calls in a dump, by group. Ranks of which a log names one dump share what is in it."""
+    digest = hashlib.sha256(data).digest()
+    if digest not in known:
+        known[digest] = _calls(data)
+    return known[digest]
 
 
 def _calls(data: bytes) -> dict[str, dict[int, Call]]:

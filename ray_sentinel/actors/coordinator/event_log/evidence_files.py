@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.engine.events import AnyEvent, KeptEvidence, RasExplained, RecorderExplained
+from ray_sentinel.engine.events import AnyEvent, EvidenceEvent, KeptEvidence
 from ray_sentinel.errors import InputError
 from ray_sentinel.private_files import opener, read_regular
 
@@ -48,7 +48,7 @@ def too_large(size: int) -> KeptEvidence:
 
 def detached(event: AnyEvent) -> tuple[AnyEvent, KeptEvidence | None]:
     """The event as the log has it, and the evidence that goes into a file; None if none does."""
-    if not isinstance(event, RecorderExplained | RasExplained):
+    if not isinstance(event, EvidenceEvent):
         return event, None
     evidence = event.judged_from
     if evidence is None or not evidence.file:
@@ -63,6 +63,10 @@ def read_evidence(folder: Path, evidence: KeptEvidence) -> bytes:
     if evidence.left_out:
         raise InputError(f"what it was made of was not kept: {evidence.left_out}")
     if not evidence.file:
+        if len(evidence.data) > LARGE:
+            raise InputError(
+                f"it has {len(evidence.data) / 1e6:.0f} MB, more than any that is kept"
+            )
         return evidence.data
     match = _NAME.fullmatch(evidence.file)
     if match is None or match["part"]:

@@ -3,8 +3,9 @@ events.
 
 The engine of this version processes the recorded events again, without the incidents that were
 recorded after them. A recorded answer belongs to the incident that requested it then; if the
-incidents have other numbers now, it goes to the open case of the same job. Flight recorders and
-NCCL RAS are judged again, too, by the evidence that was kept with their answers.
+incidents have other numbers now, it goes to the open case of the same job. Flight recorders, NCCL
+RAS and the last look at stragglers before an incident are judged again, too, by the evidence that
+was kept with them.
 
 It needs neither Ray nor anything of the machine that wrote the log.
 """
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from ray_sentinel.actors.coordinator.engine_loop import handled
-from ray_sentinel.actors.coordinator.event_log.evidence_files import read_evidence
+from ray_sentinel.actors.coordinator.event_log.evidence_process import EvidenceJudge
 from ray_sentinel.actors.coordinator.event_log.log import (
     SegmentHeader,
     salvaged_segment,
@@ -27,7 +28,7 @@ from ray_sentinel.actors.coordinator.event_log.log import (
     unpacked_state,
 )
 from ray_sentinel.actors.coordinator.event_log.recovery import engine_before
-from ray_sentinel.actors.coordinator.gathering.judged_evidence import Explained, judged_anew
+from ray_sentinel.actors.coordinator.gathering.judged_evidence import Explained, with_verdict
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import Publish
 from ray_sentinel.engine.engine import Engine
@@ -39,14 +40,18 @@ from ray_sentinel.engine.events import (
     RasExplained,
     RecorderExplained,
     StacksTaken,
+    StragglersKept,
 )
 from ray_sentinel.engine.incidents.case import OURSELVES
 from ray_sentinel.engine.state import incidents_in
+from ray_sentinel.engine.straggling import told_as
 from ray_sentinel.engine.verdicts.judgement import EvidenceScores
 from ray_sentinel.engine.verdicts.suspects import weigh
 from ray_sentinel.errors import InputError
+from ray_sentinel.masking import mask_record
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.straggler import Busy, StragglerFacts
 
 AFTER = 120.0
 """Seconds after an incident's last report whose events are judged too: today's rules may report it
@@ -73,7 +78,7 @@ class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What differs: "kind", "culprits", "sentence", "confidence", "when"."""
+        """What differs: "kind", "culprits", "sentence", "confidence", "when", "straggler"."""
         then, now = self.then, self.now
         if then is None or now is None:
             return ("told",)
@@ -90,6 +95,7 @@ class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
                     != (after.confidence if after else None),
                 ),
                 ("when", not _same_times(then, now)),
+                ("straggler", straggler_of(then) != straggler_of(now)),
             )
             if differs
         )
@@ -114,6 +120,14 @@ def culprits_of(incident: Incident) -> list[tuple[str, str, int | None]]:
     """The culprits that it names: their names for people, host, pid; in order."""
     culprits = incident.verdict.culprits if incident.verdict is not None else ()
     return sorted((one.label, one.host, one.pid) for one in culprits)
+
+
+def straggler_of(incident: Incident) -> tuple[str, str, float] | None:
+    """Who slowed the job down before: the kind, whom, and the cost in percent; None for nobody."""
+    found = incident.straggler
+    if found is None or not found.whom:
+        return None
+    return found.kind, found.whom, found.cost_percent
 
 
 def _same_times(then: Incident, now: Incident) -> bool:
@@ -270,7 +284,10 @@ class _Run:
         self._now: dict[tuple[str, float], Incident] = {}
         self._scores: dict[tuple[str, float], EvidenceScores] = {}
         """The scores of each incident that is reported now, at the moment of its first report."""
-        self._folder = segment.path.parent
+        self._judge = EvidenceJudge(segment.path.parent)
+        self._slowed: dict[str, tuple[float, StragglerFacts]] = {}
+        """The last look at stragglers before each incident, by its number then: the look's time and
+        what it shows now."""
         self._as_then: dict[str, list[str]] = {}
         """Why answers were not judged again, by the number of their incident then."""
         self.problems: list[str] = []
@@ -291,6 +308,9 @@ class _Run:
         self.events += 1
         if isinstance(event, IncidentTold):
             return  # what was concluded from the events then
+        if isinstance(event, StragglersKept):
+            self._judge_stragglers(event)
+            return
         if isinstance(event, Explained):
             event = self._judged_anew(event)
         if isinstance(event, _OfIncident) and event.incident:
@@ -308,14 +328,42 @@ class _Run:
         if event.judged_from is None:
             return event
         try:
-            return judged_anew(event, read_evidence(self._folder, event.judged_from))
+            return with_verdict(event, self._judge.facts(event))
         except InputError as error:
             what = "flight recorders" if isinstance(event, RecorderExplained) else "NCCL RAS"
-            note = f"{what} could not be judged anew, so the verdict of then is taken over: {error}"
-            notes = self._as_then.setdefault(event.incident, [])
-            if note not in notes:
-                notes.append(note)
+            self._take_over(event.incident, what, error)
             return event
+
+    def _judge_stragglers(self, event: StragglersKept) -> None:
+        if event.incident not in self._told:
+            return
+        try:
+            facts = self._judge.facts(event)
+        except InputError as error:
+            self._take_over(event.incident, "stragglers", error)
+            return
+        if isinstance(facts, StragglerFacts):
+            # Of each rank's times nothing is told: a log may have many incidents.
+            facts = msgspec.structs.replace(mask_record(facts), busy=_named(facts))
+            self._slowed[event.incident] = event.at, facts
+
+    def _take_over(self, incident: str, what: str, error: InputError) -> None:
+        note = f"{what} could not be judged anew, so the verdict of then is taken over: {error}"
+        notes = self._as_then.setdefault(incident, [])
+        if note not in notes:
+            notes.append(note)
+
+    def _with_straggler(self, then: Incident, now: Incident | None) -> Incident | None:
+        """What would be told now, with what the same look shows now. Where another look counts now,
+        or an incident had the same number before, its verdict stays."""
+        at, facts = self._slowed.get(then.id, (0.0, None))
+        told = [one.straggler for one in (then, now) if one is not None and one.straggler]
+        if now is None or facts is None or len(told) < 2:
+            return now
+        if any(abs(one.at - at) >= SAME_SECONDS for one in told):
+            return now
+        status = told_as(facts, told[1].at, told[1].heat[:-1])
+        return msgspec.structs.replace(now, straggler=status)
 
     def _keep(self, number: str) -> None:
         store = self._engine.store
@@ -369,7 +417,10 @@ class _Run:
                 left.remove(one)
             notes = self._notes(then, one)
             scores = self._scores.get(_identity(one)) if one is not None else None
-            found.append(ReplayedIncident(then=then, now=one, notes=tuple(notes), scores=scores))
+            now_told = self._with_straggler(then, one)
+            found.append(
+                ReplayedIncident(then=then, now=now_told, notes=tuple(notes), scores=scores)
+            )
         found += [
             ReplayedIncident(then=None, now=one, scores=self._scores.get(_identity(one)))
             for one in left
@@ -431,6 +482,10 @@ def _identity(incident: Incident) -> tuple[str, float]:
 def _holds(known: dict[str, Incident], incident: Incident) -> bool:
     other = known.get(incident.id)
     return other is not None and _identity(other) == _identity(incident)
+
+
+def _named(facts: StragglerFacts) -> tuple[Busy, ...]:
+    return tuple(one for one in facts.busy if one.rank in facts.ranks)
 
 
 def _begin(one: ReplayedIncident) -> float:
