@@ -107,6 +107,7 @@ class EvidenceJudge:
                     str(self._memory),
                 ),
                 deadline=seconds,
+                crowded=seconds,
                 max_output=MOST_ANSWERS,
                 input=data,
             )
