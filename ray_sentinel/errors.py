@@ -48,3 +48,13 @@ class InvalidTransitionError(SentinelError):
         return f"incident {self.key} cannot go from {self.start} to {self.finish}; so far: " + (
             " → ".join(self.story) or "nothing"
         )
+
+
+def unreached(why: object) -> str:
+    """Why an address was not reached, in words and without the number of the error. ``why`` is the
+    error, or what it gives as its reason."""
+    if isinstance(why, ConnectionRefusedError):
+        return "nothing listens there (connection refused)"
+    if isinstance(why, OSError) and why.strerror:
+        return why.strerror
+    return str(why) or type(why).__name__

@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
 
 MAX_BYTES = 256 << 20
 """Most bytes that are read of one file; what comes after them is ignored."""
+_PIECE = 64 << 10
+"""Bytes of a file that are looked at before all of it is kept."""
 
 
 def load(paths: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
@@ -27,7 +29,7 @@ def load(paths: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
         try:
             regular(path)
             with path.open("rb") as file:
-                found[str(path)] = file.read(MAX_BYTES)
+                found[str(path)] = content(file)
         except InputError as error:
             if named:
                 failed.append(f"{path}: {error}")
@@ -36,6 +38,18 @@ def load(paths: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
     if not found:
         raise InputError("; ".join(failed[:4]) or f"no files in {', '.join(paths)}")
     return found, failed
+
+
+def content(file: IO[bytes]) -> bytes:
+    """The bytes of a file, at most ``MAX_BYTES``, without the zero bytes with which it begins: a
+    crash leaves such a hole, and it may be the whole file. Of that a single zero byte is left."""
+    piece, left = file.read(_PIECE), MAX_BYTES
+    hole = bool(piece)
+    while piece and not piece.strip(b"\0") and (left := left - len(piece)) > 0:
+        piece = file.read(min(_PIECE, left))
+    if not piece or left <= 0:
+        return b"\0" if hole else b""
+    return piece + file.read(left - len(piece))
 
 
 def _files(paths: Sequence[str], failed: list[str]) -> Iterator[tuple[Path, bool]]:
@@ -68,7 +82,11 @@ def rank_table(path: str) -> dict[tuple[str, int], int]:
     Raises InputError if the file cannot be read or has no such table.
     """
     try:
-        data: Any = json.loads(Path(path).read_bytes()[:MAX_BYTES])
+        regular(path)  # opening a FIFO would wait for a writer
+        with open(path, "rb") as file:
+            data: Any = json.loads(file.read(MAX_BYTES))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from ray_sentinel.errors import UnreachableError
+from ray_sentinel.errors import UnreachableError, unreached
 
 MOST_BYTES = 64 << 20
 """Most bytes of an answer, unless the caller says otherwise; a longer one is refused, so that no
@@ -96,7 +96,7 @@ def get(
         why = f"{url}: {error.code} {error.reason}"
         raise RefusedError(why, error.code, _rest(error, most_bytes)) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        why = unreached(getattr(error, "reason", None) or error)
         raise UnreachableError(f"{url} does not answer: {why}") from None
     if len(body) > most_bytes:
         raise UnreachableError(f"{url} answers with more than {most_bytes} bytes")
@@ -138,7 +138,7 @@ def exchange(
                 raise http.client.IncompleteRead(body, int(wanted) - len(body))
             return Exchanged(answer.status, body, answer.headers)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        why = unreached(getattr(error, "reason", None) or error)
         raise UnreachableError(f"{url} does not answer: {why}") from None
 
 

@@ -63,7 +63,9 @@ _SKIPPED = (
 SKIPPED_SUFFIXES = frozenset(f".{suffix}" for suffix in _SKIPPED.split())
 """The suffixes of files that are not logs."""
 _SKIPPED_NAMES = re.compile(
-    r"^(?:events\.out\.tfevents|_dump_(?:others_)?\d+|core\.\d+|LICENSE|README)"
+    r"^(?:events\.out\.tfevents|_dump_(?:others_)?\d+|core\.\d+|LICENSE|README|"
+    # What Ray writes beside ``logs`` about its own ports: numbers and addresses, no lines.
+    r"\w+_port_[0-9a-f]{28,}$|(?:ports_by_node|node_ip_address|prom_metrics_service_discovery)\.json)"
 )
 
 

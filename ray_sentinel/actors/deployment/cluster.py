@@ -19,7 +19,7 @@ from ray_sentinel.actors import DEPENDENCIES, VENDOR
 from ray_sentinel.actors.deployment.environment import forget_identity, runtime_env
 from ray_sentinel.actors.names import NAMESPACE
 from ray_sentinel.actors.raylets import raylet_address, raylets
-from ray_sentinel.errors import UnreachableError
+from ray_sentinel.errors import UnreachableError, unreached
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.proc.process_memory import memory_file
 from ray_sentinel.progress.rank.own_process import raylet_above
@@ -144,7 +144,7 @@ def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
     except TimeoutError:
         return f"nothing answered within {seconds:.0f} s"
     except (OSError, UnicodeError) as error:
-        return str(error)
+        return unreached(error)
     return ""
 
 

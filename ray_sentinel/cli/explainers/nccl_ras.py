@@ -22,7 +22,7 @@ from typing import Any
 from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.ras_files import load, rank_table
+from ray_sentinel.cli.ras_files import content, load, rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.ras import RasCulprit, RasFacts
 
@@ -73,7 +73,7 @@ def _load(paths: list[str]) -> tuple[dict[str, bytes], list[str]]:
     if paths == ["/dev/stdin"] or paths == ["-"]:
         import sys
 
-        return {"standard input": sys.stdin.buffer.read()}, []
+        return {"standard input": content(sys.stdin.buffer)}, []
     return load(paths)
 
 

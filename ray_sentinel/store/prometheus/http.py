@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray_sentinel.backoff import Backoff
-from ray_sentinel.errors import InputError, UnreachableError
+from ray_sentinel.errors import InputError, UnreachableError, unreached
 from ray_sentinel.http.client import address, near
 
 TRIES = 3
@@ -72,9 +72,9 @@ class PrometheusHttp:
             except urllib.error.URLError as error:
                 if isinstance(error.reason, TimeoutError):
                     raise UnreachableError(self._slow(path)) from None
-                problem = str(error.reason)
+                problem = unreached(error.reason)
             except (http.client.HTTPException, ConnectionError, OSError) as error:
-                problem = str(error) or type(error).__name__
+                problem = unreached(error)
             finally:
                 self.seconds_waiting += time.monotonic() - started
         raise UnreachableError(

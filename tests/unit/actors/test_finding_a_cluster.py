@@ -75,6 +75,15 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         pass
 
 
+def test_where_nothing_listens_it_is_said_in_words_with_the_remedy() -> None:
+    with pytest.raises(UnreachableError) as failed, cluster.connect("127.0.0.1:9"):
+        pass
+    said = str(failed.value)
+    assert "127.0.0.1:9 (as asked for): nothing listens there" in said
+    assert "Remedy: start one with `ray start --head`" in said
+    assert "Errno" not in said
+
+
 def test_what_accepts_but_is_not_ray_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import tracemalloc
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from ray_sentinel.cli import ras_files
 from ray_sentinel.cli.main import main
-from ray_sentinel.cli.ras_files import rank_table
+from ray_sentinel.cli.ras_files import content, rank_table
 from ray_sentinel.errors import InputError
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json, as_text
@@ -27,6 +31,45 @@ def test_a_file_of_zero_bytes_is_not_said_to_be_empty(
     code, _, err = run(capsys, str(tmp_path))
     assert code == 2
     assert "poll.txt: holds only zero bytes" in err
+
+
+def test_of_a_file_of_zero_bytes_nothing_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "poll.txt"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    tracemalloc.start()
+    try:
+        code, _, err = run(capsys, str(path))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert code == 2
+    assert "poll.txt: holds only zero bytes" in err
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("hole", [0, 1, 4096, 64 << 10, (64 << 10) + 1, 1 << 20])
+def test_a_hole_at_the_beginning_is_left_out(hole: int) -> None:
+    text = b"Communicators... (1)\0\n"
+    found = content(BytesIO(bytes(hole) + text + bytes(hole)))
+    assert found.strip(b"\0") == text.strip(b"\0")
+    assert len(found) < len(text) + hole + (64 << 10)
+
+
+def test_a_file_is_read_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ras_files, "MAX_BYTES", 100 << 10)
+    assert len(content(BytesIO(b"x" * (1 << 20)))) == 100 << 10
+    assert content(BytesIO(bytes(1 << 20) + b"x")) == b"\0"
+    assert content(BytesIO(bytes(70 << 10) + b"x" * (1 << 20))).count(b"x") == 30 << 10
+    assert content(BytesIO(b"")) == b""
+
+
+def test_a_table_of_ranks_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ranks")
+    with pytest.raises(InputError, match="ranks: is not a regular file"):
+        rank_table(str(tmp_path / "ranks"))
 
 
 @pytest.fixture

@@ -68,6 +68,9 @@ def test_no_hosts(part: str) -> None:
         ("train.log", True), ("train.log.1.gz", True), ("worker.err", True), ("stdout", True),
         ("model.safetensors", False), ("weights.pt.gz", False), ("_dump_3", False),
         ("events.out.tfevents.17.node", False), ("config.yaml", False), ("train.py", False),
+        ("metrics_agent_port_" + "3d" * 28, False), ("gcs_server_port_" + "0a" * 28, False),
+        ("node_ip_address.json", False), ("prom_metrics_service_discovery.json", False),
+        ("free_port_3.log", True), ("report.json", True),
     ],
 )  # fmt: skip
 def test_log_names(name: str, log: bool) -> None:

@@ -43,6 +43,21 @@ def run(*args: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
+def test_a_ranks_logs_are_none_of_the_files_that_ray_keeps_about_its_ports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "session_2026" / "logs"
+    logs.mkdir(parents=True)
+    (logs / f"worker-{'ab' * 28}-01000000-7.out").write_text("RANK=3\nstep 1\n")
+    (tmp_path / "prom_metrics_service_discovery.json").write_text("[]\n")
+    for name in ("metrics_agent", "metrics_export", "runtime_env_agent", "gcs_server"):
+        (logs.parent / f"{name}_port_{'3d' * 28}").write_text("44217")
+    (logs.parent / "node_ip_address.json").write_text("{}")
+    code, out = run(tmp_path, "--rank", 3, "--json", capsys=capsys)
+    assert code == 0
+    assert [row["pid"] for row in json.loads(out)] == [7]
+
+
 def test_listing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(tree, "--json", capsys=capsys)
     rows = {row["file"]: row for row in json.loads(out)}
