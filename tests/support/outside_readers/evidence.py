@@ -47,7 +47,12 @@ def _stacks(parse: Callable[..., Any]) -> Callable[[bytes], object]:
 
 def _reduced(data: bytes) -> object:
     small = reduced.without_operations(reduced.reduce(data))
-    return (reduced.read(0, small), reduced.history(data), list(reduced.operations(data)))
+    return (
+        reduced.read(0, small),
+        reduced.history(data),
+        list(reduced.operations(data)),
+        reduced.weight(small, 1 << 20),
+    )
 
 
 EVIDENCE = (
@@ -216,7 +221,11 @@ EVIDENCE = (
     Reader(
         name="flight recorder: reduced",
         made=reduced_dumps,
-        read=lambda data: (reduced.read(0, data), reduced.history(data)),
+        read=lambda data: (
+            reduced.weight(data, 1 << 20),
+            reduced.read(0, data),
+            reduced.history(data),
+        ),
         front=reduced.MARK,
         words=(b"\x93", b"\xc4\x04abcd"),
     ),

@@ -182,6 +182,20 @@ def test_where_nobody_is_named_nothing_is_printed(
     assert "now:  nobody" in capsys.readouterr().out
 
 
+def test_a_look_that_was_kept_once_is_read_by_every_later_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = RecordedLog(EVENTS / "with_stragglers")
+    (one,) = log.replay(Config()).incidents
+    assert one.notes == ()
+    assert one.now is not None
+    assert one.now.straggler is not None
+    assert one.now.straggler.ranks == (SLOW,)
+    judged_by(other, monkeypatch)
+    (one,) = log.replay(Config()).incidents
+    assert "straggler" in one.differences
+
+
 def test_a_missing_file_is_told_and_the_verdict_of_then_stays(
     beside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
