@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.actors.coordinator import diagnosing
 from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor, limited, raylet_answers
-from ray_sentinel.actors.coordinator.gathering.judged_evidence import judged_anew
+from ray_sentinel.actors.coordinator.gathering.judged_evidence import ArrivalEvidence, judged_anew
 from ray_sentinel.actors.messages import (
     Dump,
     DumpRequest,
@@ -28,9 +28,17 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CaptureConfig as CaptureSettings
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import AskRecorder, Capture, TakeStacks
-from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained, StacksTaken
-from ray_sentinel.evidence.flight_recorder.reduced import reduce
+from ray_sentinel.engine.actions import AskArrivals, AskRecorder, Capture, TakeStacks
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    RecorderExplained,
+    StacksTaken,
+    StragglersFound,
+    StragglersKept,
+)
+from ray_sentinel.engine.straggling import told_as
+from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident, IncidentState, RankLog, RankOutput
 from ray_sentinel.model.stacks import StackFact
@@ -297,10 +305,10 @@ class NodeWithDumps:
     ) -> tuple[dict[str, bytes], list[str]]:
         assert method == "flight_recorder"
         ((node, request),) = requests.items()
-        assert request.judged
+        form: Form = "judged" if request.judged else "whole"
         machine = simulate("tp2dp4", "stop between", 2).machine
         dumps = tuple(
-            Dump(rank=rank, digest=b"d", data=reduce(data, "judged"))
+            Dump(rank=rank, digest=b"d", data=reduce(data, form))
             for rank, data in write(machine, NCCL).items()
         )
         return {node: pack(Dumps(dumps=dumps))}, []
@@ -326,3 +334,30 @@ def test_recorders_that_are_read_in_a_case_tell_the_groups_once_the_verdict_has_
     assert not known_before
     assert event.judged_from is not None
     assert judged_anew(event, event.judged_from.data) == event
+
+
+def test_what_stragglers_were_judged_by_follows_the_incident_that_is_told(tmp_path: Path) -> None:
+    subject = executor(tmp_path, agents=NodeWithDumps())
+    fed: list[AnyEvent] = []
+
+    def feed(event: AnyEvent) -> int:
+        fed.append(event)
+        return len(fed)
+
+    subject.feed = feed
+    ranks = tuple(map(a_rank, range(8)))
+    subject(AskArrivals(job="j", attempt=0, ranks=ranks, offsets={3: 0.5}))
+    (found,) = eventually(lambda: fed, "the look is over")
+    assert isinstance(found, StragglersFound)
+    assert found.facts is not None
+    told = msgspec.structs.replace(
+        incident(1), job="j", attempt=0, straggler=told_as(found.facts, found.time)
+    )
+    publish(subject, told, "confirmed", "explained")
+    (kept,) = fed[1:]
+    assert isinstance(kept, StragglersKept)
+    assert (kept.incident, kept.at) == ("0001", found.time)
+    evidence = ArrivalEvidence.unpacked(kept.judged_from.data)
+    assert evidence.explain() == found.facts
+    assert evidence.hosts == dict.fromkeys(range(8), "h")
+    assert evidence.offsets == {3: 0.5}
