@@ -197,8 +197,8 @@ def weight(data: bytes, most: int) -> int:
             left = unpacking.unconsumed_tail
     if total > most:
         return total
-    configs = _unpack(_parts(data)[0], _Head).configs
-    runs = (run for *_, ranks in configs if isinstance(ranks, tuple) for run in ranks)
+    head: _Head = _unpack(_parts(data)[0], _Head)
+    runs = (run for *_, ranks in head.configs if isinstance(ranks, tuple) for run in ranks)
     return total + sum(_RUN_BYTES * max(count, 0) for *_, count in runs)
 
 

@@ -75,25 +75,25 @@ def told(evidence: KeptEvidence) -> RecorderExplained:
     return RecorderExplained(time=1.0, incident="0001", facts=None, judged_from=evidence)
 
 
-def judge_of(folder: Path, *held: KeptEvidence, **how: int) -> EvidenceJudge:
-    for evidence in held:
-        if evidence.file:
-            EvidenceFiles(folder, 1 << 30).keep(evidence)
-    return EvidenceJudge(folder, **how)
+def judge_of(folder: Path, evidence: KeptEvidence) -> EvidenceJudge:
+    """In the folder of a log that has the evidence."""
+    if evidence.file:
+        EvidenceFiles(folder, 1 << 30).keep(evidence)
+    return EvidenceJudge(folder, memory=SCARCE)
 
 
 def test_a_dump_that_many_ranks_name_is_decoded_once(tmp_path: Path) -> None:
     """It has 50,000 counters, 10 MB of objects: a thousand ranks took 10 GB."""
     evidence = of_all(crafted(counts=50_000), 1000)
     assert SMALL < len(evidence.data) < 200_000
-    facts = judge_of(tmp_path, evidence, memory=SCARCE).facts(told(evidence))
+    facts = judge_of(tmp_path, evidence).facts(told(evidence))
     assert facts.kind == "waiting-outside"
 
 
 def test_what_takes_too_much_memory_all_the_same_is_refused(tmp_path: Path) -> None:
     evidence = of_all(crafted(pending=400_000), 64)
     assert len(evidence.data) < LARGE // 3
-    judge = judge_of(tmp_path, evidence, memory=SCARCE)
+    judge = judge_of(tmp_path, evidence)
     with pytest.raises(InputError, match=TOO_MUCH):
         judge.facts(told(evidence))
 
@@ -118,7 +118,7 @@ def test_a_few_bytes_that_ask_for_much_are_not_judged_here(
         raise AssertionError("judged in this process")
 
     monkeypatch.setattr(judged_evidence, "explain_recorders", here)
-    judge = judge_of(tmp_path, evidence, memory=SCARCE)
+    judge = judge_of(tmp_path, evidence)
     if not refused:
         assert judge.facts(told(evidence)).kind == "waiting-outside"
         return
@@ -131,7 +131,7 @@ def test_answers_of_ras_that_unpack_to_much_are_not_unpacked_here(tmp_path: Path
     assert PollEvidence.weight(packed, 1 << 20) == (1 << 20) + 1
     evidence = kept(packed)
     event = RasExplained(time=1.0, incident="0001", facts=None, judged_from=evidence)
-    judge = judge_of(tmp_path, evidence, memory=SCARCE)
+    judge = judge_of(tmp_path, evidence)
     with pytest.raises(InputError, match="memory"):
         judge.facts(event)
 
