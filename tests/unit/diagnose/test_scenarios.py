@@ -43,9 +43,9 @@ def test_planted_cause_and_culprits_are_named(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_other_playbooks_say_not_this(name: str) -> None:
     world, truth = scenario(name).make(100)
-    found = set()
+    case, found = case_of(world), set()
     for playbook in playbooks():
-        answer = playbook.run(case_of(world))
+        answer = playbook.run(case)
         if answer.outcome == "found" and truth.playbook != playbook.ANALYSIS:
             found.add((truth.playbook, playbook.ANALYSIS))
     assert found <= FACTS_OF_BOTH
