@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import inspect
 
+from ray_sentinel.engine.telemetry.sample_columns import SampleColumns
 from ray_sentinel.model.samples import Floats
 
 Copier = Callable[[Any], Any]
@@ -59,6 +60,8 @@ class _Copiers:
                 return self._of_union(kind)
             case inspect.CustomType(cls=cls) if cls is Floats:
                 return Floats
+            case inspect.CustomType(cls=cls) if cls is SampleColumns:
+                return SampleColumns.copy
             case inspect.AnyType() | inspect.CustomType() | inspect.DataclassType():
                 raise TypeError(f"{kind}: nobody knows whether it can change")
         return None

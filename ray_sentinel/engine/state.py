@@ -23,6 +23,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.telemetry.alerting import AlertBook
+from ray_sentinel.engine.telemetry.sample_columns import Column, SampleColumns
 from ray_sentinel.engine.telemetry.series import NO_SNAPSHOT, HeldNode, NodeTelemetry, Telemetry
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.samples import Floats
@@ -272,20 +273,23 @@ def answers(event: AnyEvent) -> Question | None:
     return None
 
 
-def _packed_floats(value: Any) -> bytes:
-    if isinstance(value, Floats):
+def _packed(value: Any) -> Any:
+    if isinstance(value, Floats | SampleColumns):
         return value.packed()
     raise NotImplementedError
 
 
-def _unpacked_floats(kind: type, value: Any) -> Any:
+def _unpacked(kind: type, value: Any) -> Any:
+    if kind is SampleColumns:
+        columns = msgspec.convert(value, list[Column], dec_hook=_unpacked)
+        return SampleColumns.unpacked(columns)
     if kind is Floats:
         # Earlier versions had some of them as lists.
         return Floats(value) if isinstance(value, list) else Floats.unpacked(value)
     raise NotImplementedError
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_packed_floats)
-_decoder = msgspec.msgpack.Decoder(EngineState, dec_hook=_unpacked_floats)
+_encoder = msgspec.msgpack.Encoder(enc_hook=_packed)
+_decoder = msgspec.msgpack.Decoder(EngineState, dec_hook=_unpacked)
 _incidents = msgspec.msgpack.Decoder(_Incidents)
 _copied = copier(EngineState)

@@ -27,7 +27,7 @@ def gpus_of(rank: Rank, node: NodeTelemetry) -> tuple[tuple[str, ...], bool]:
     there = {
         dict(key).get("gpu", "")
         for name in (INFO, UTILISATION, POWER)
-        for key in node.series.get(name, {})
+        for key in node.of_name(name)
     }
     return _chosen(rank, there, _indices(node) if rank.gpus else {})
 
@@ -50,7 +50,7 @@ def _indices(node: NodeTelemetry) -> dict[str, str]:
     """The index of each GPU by its UUID."""
     found = {}
     for name in (INFO, UTILISATION, POWER):
-        for key in node.series.get(name, {}):
+        for key in node.of_name(name):
             labels = dict(key)
             if "uuid" in labels:
                 found[labels["uuid"]] = labels.get("gpu", "")

@@ -84,8 +84,7 @@ def _steps(rank: RankView, node: NodeTelemetry) -> Iterator[_Plot]:
 
 def _cpu(node: NodeTelemetry) -> Iterator[_Plot]:
     modes = {
-        dict(key).get("mode", ""): dict(series.samples)
-        for key, series in node.series.get(CPU, {}).items()
+        dict(key).get("mode", ""): dict(series.samples) for key, series in node.of_name(CPU).items()
     }
     if not RESTING & modes.keys():
         return
@@ -114,7 +113,7 @@ def _samples(node: NodeTelemetry, name: str, labels: dict[str, str]) -> list[_Sa
     labels."""
     wanted = labels.items()
     alike: list[TelemetrySeries] = [
-        series for key, series in node.series.get(name, {}).items() if wanted <= dict(key).items()
+        series for key, series in node.of_name(name).items() if wanted <= dict(key).items()
     ]
     found = max(alike, key=lambda series: series.at, default=None)
     return found.samples if found is not None else []

@@ -77,7 +77,7 @@ def _by_gpu(node: NodeTelemetry, name: str, kind: str = "") -> dict[str, Telemet
     """The most recent series of a metric for each GPU, of one type if one is requested: a new
     driver may change other labels."""
     found: dict[str, TelemetrySeries] = {}
-    for key, series in node.series.get(name, {}).items():
+    for key, series in node.of_name(name).items():
         labels = dict(key)
         gpu = labels.get("gpu")
         if kind and labels.get("type") != kind:

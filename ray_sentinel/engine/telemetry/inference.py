@@ -123,7 +123,7 @@ def _series(
 ) -> Iterator[tuple[str, str, str, TelemetrySeries]]:
     """Name, job, state and values of every series of a server."""
     for node in view.telemetry.nodes.values():
-        if REQUESTS_METRIC not in node.series:
+        if not node.has(REQUESTS_METRIC):
             continue
         for name in names:
             for labels, series in node.get(name, now):

@@ -51,15 +51,15 @@ def port_map(telemetry: Telemetry, now: float, lock: AbstractContextManager[obje
 
 def _row(node: NodeTelemetry, now: float) -> PortRow:
     found: dict[str, Labels] = {}
-    states = node.series.get(STATE, {})
+    states = node.of_name(STATE)
     for labels, series in states.items():
         if math.isfinite(series.last):
             named = dict(labels)
             found[f"{named.get('device', '')}/{named.get('port', '')}".strip("/")] = labels
     ports = sorted(found, key=by_number)
     mine = [found[port] for port in ports]
-    received, sent = (node.series.get(name, {}) for name in (RECEIVED, SENT))
-    counted = [(node.series.get(name, {}), words) for name, words in ERRORS.items()]
+    received, sent = (node.of_name(name) for name in (RECEIVED, SENT))
+    counted = [(node.of_name(name), words) for name, words in ERRORS.items()]
     return PortRow(
         host=node.host,
         ports=tuple(ports),
@@ -103,11 +103,9 @@ _Sample = tuple[float, float]
 def _ends(series: TelemetrySeries, now: float, seconds: float) -> tuple[_Sample, _Sample] | None:
     """The first and the last sample of the last ``seconds``; None where these are not two."""
     times, values = series.times, series.values
-    begin = max(bisect_left(times, now - seconds), len(times) - len(values))
-    missing = len(times) - len(values)
-    places = range(begin, len(times))
-    first = next((one for one in places if math.isfinite(values[one - missing])), None)
-    last = next((one for one in reversed(places) if math.isfinite(values[one - missing])), None)
+    places = range(bisect_left(times, now - seconds), len(times))
+    first = next((one for one in places if math.isfinite(values[one])), None)
+    last = next((one for one in reversed(places) if math.isfinite(values[one])), None)
     if first is None or last is None or times[last] <= times[first]:
         return None
-    return (times[first], values[first - missing]), (times[last], values[last - missing])
+    return (times[first], values[first]), (times[last], values[last])

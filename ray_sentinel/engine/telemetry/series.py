@@ -1,7 +1,7 @@
 """The series of each node over the last half hour, and the events that its collectors reported.
 
 They are stored once, for the rules and for the embedded history: the samples that a node takes
-together share their times, and each series is an array of numbers. The size of all nodes' series
+together share their times, and are a row of one block of numbers. The size of all nodes' series
 together is bounded in bytes. The absolute value of a counter means nothing (it may date from boot);
 only its rise since it was first seen counts.
 """
@@ -9,27 +9,26 @@ only its rise since it was first seen counts.
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import lru_cache
 from itertools import compress, islice, pairwise
-from typing import NamedTuple
+from math import isfinite
 from weakref import ReferenceType
 
 import msgspec
 
 from ray_sentinel.config import CoordinatorConfig
+from ray_sentinel.engine.telemetry.sample_columns import SampleColumns, SeriesOfName, names_beside
 from ray_sentinel.model.metrics import Event, Labels
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.samples import (
-    ABSENT,
     Floats,
     SampleBatch,
     SeriesKey,
     StreamName,
     TableHeld,
-    is_absent,
 )
 
 MOST_BYTES = CoordinatorConfig().series_bytes
@@ -54,8 +53,6 @@ MOST_EVENTS = 500
 """Most events of one node; of more, the oldest are dropped."""
 ROWS_AT_ONCE = 4
 """How many of a node's rows are handled at once: 2 ms for 400 series."""
-MOST_SHARED = 16_384
-"""Most names of series that are stored once for all nodes."""
 GONE = 60.0
 """Seconds after which a series that is no longer sent counts as gone."""
 NO_SNAPSHOT = (ValueError, TypeError, OverflowError, RecursionError)
@@ -76,52 +73,61 @@ def median(values: list[float]) -> float:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
-class TelemetrySeries(NamedTuple):
-    """One series, oldest sample first. Its values belong to the last of the times. All methods skip
+class TelemetrySeries(msgspec.Struct, gc=False):
+    """One series, oldest sample first, as long as its stream does not change. All methods skip
     samples that are absent or not finite."""
 
     times: Floats
     """When the values were sampled, on the coordinator's clock."""
-    values: Floats
+    numbers: Floats
+    """Rows of numbers, one for each of the times."""
+    newest: int = -1
+    """The place of its newest value in them, counted from the end."""
+    width: int = 1
+    """How many numbers a row has."""
+
+    @property
+    def values(self) -> array[float]:
+        """All of its values."""
+        return self.values_from(-len(self.times))
+
+    def values_from(self, place: int) -> array[float]:
+        """Its values from a place onwards, which counts from the end: -1 is the newest."""
+        return self.numbers[self.newest + (place + 1) * self.width :: self.width]
 
     def newest_first(self) -> Iterator[tuple[float, float]]:
         """(Time, value) of each."""
-        place = len(self.times)
-        for value in reversed(self.values):
-            place -= 1
-            if math.isfinite(value):
-                yield self.times[place], value
+        for at, place in zip(reversed(self.times), self._places, strict=True):
+            if isfinite(value := self.numbers[place]):
+                yield at, value
 
     @property
     def samples(self) -> list[tuple[float, float]]:
         """(Time, value), oldest first."""
-        return list(zip(*self._from(-len(self.values)), strict=True))
+        return list(zip(*self._from(-len(self.times)), strict=True))
 
     @property
     def last(self) -> float:
         """The newest value; NaN if there is none."""
-        values = self.values
-        if values and math.isfinite(values[-1]):
-            return values[-1]  # nearly always
-        place = self._newest()
-        return self.values[place] if place else math.nan
+        if self.times and isfinite(value := self.numbers[self.newest]):
+            return value  # nearly always
+        return next((value for _, value in self.newest_first()), math.nan)
 
     @property
     def at(self) -> float:
         """When the newest value was sampled; -inf without one."""
-        values = self.values
-        if values and math.isfinite(values[-1]):
+        if self.times and isfinite(self.numbers[self.newest]):
             return self.times[-1]
-        place = self._newest()
-        return self.times[place] if place else -math.inf
+        return next((at for at, _ in self.newest_first()), -math.inf)
 
     @property
     def since(self) -> float:
         """When the oldest value was sampled; inf without one."""
-        first = len(self.times) - len(self.values)
-        for place, value in enumerate(self.values, first):
-            if math.isfinite(value):
-                return self.times[place]
+        if self.times and isfinite(self.numbers[self.newest + self.width]):
+            return self.times[0]  # nearly always
+        for at, place in zip(self.times, reversed(self._places), strict=True):
+            if isfinite(self.numbers[place]):
+                return at
         return math.inf
 
     def within(self, now: float, seconds: float) -> list[float]:
@@ -146,7 +152,7 @@ class TelemetrySeries(NamedTuple):
         """How much a counter rose over the last ``seconds``. A fall counts as a restart from 0."""
         begin = self._compared(now, seconds)
         # Nearly all counters nearly always stand still, which shows without reading each value.
-        lately = self.values[begin:] if begin else None
+        lately = self.values_from(begin) if begin else None
         if lately is None or lately.count(lately[-1]) == len(lately):
             return 0.0
         _, values = self._from(begin)
@@ -167,26 +173,24 @@ class TelemetrySeries(NamedTuple):
         rises = (max(0.0, b[1] - a[1]) for a, b in pairwise(older))
         return sum(rises) / (older[-1][0] - older[0][0])
 
-    # Places count from the end, where times and values meet: -1 is the newest, 0 none.
+    @property
+    def _places(self) -> range:
+        """Where its values are among the numbers, the newest first."""
+        return range(self.newest, -len(self.numbers) - 1, -self.width)
 
-    def _newest(self) -> int:
-        """The place of the newest value."""
-        values = self.values
-        for place in range(-1, -len(values) - 1, -1):
-            if math.isfinite(values[place]):
-                return place
-        return 0
+    # Other places count its samples from the end: -1 is the newest, 0 none.
 
     def _begin(self, now: float, seconds: float) -> int:
         """The place of the first sample within the last ``seconds``."""
-        return max(bisect_left(self.times, now - seconds) - len(self.times), -len(self.values))
+        return bisect_left(self.times, now - seconds) - len(self.times)
 
     def _compared(self, now: float, seconds: float) -> int:
         """The place of the first sample within the last ``seconds``, or of the value before it,
         with which the first is compared."""
         begin = self._begin(now, seconds)
-        for place in range(begin - 1, -len(self.values) - 1, -1) if begin else ():
-            if math.isfinite(self.values[place]):
+        first = self.newest + self.width
+        for place in range(begin - 1, -len(self.times) - 1, -1) if begin else ():
+            if isfinite(self.numbers[first + place * self.width]):
                 return place
         return begin
 
@@ -194,54 +198,12 @@ class TelemetrySeries(NamedTuple):
         """Times and values from a place onwards."""
         if not place:
             return [], []
-        times, values = self.times[place:].tolist(), self.values[place:].tolist()
+        times, values = self.times[place:].tolist(), self.values_from(place).tolist()
         # One value that is not finite makes the sum not finite.
-        if not math.isfinite(sum(values)):
-            finite = [math.isfinite(value) for value in values]
+        if not isfinite(sum(values)):
+            finite = [isfinite(value) for value in values]
             times, values = list(compress(times, finite)), list(compress(values, finite))
         return times, values
-
-
-_Lookup = tuple[str, Labels]
-"""The name and some labels by which a series is looked up."""
-
-
-# A thousand nodes have the same series, so their names are stored once.
-
-
-@lru_cache(maxsize=MOST_SHARED)
-def _shared(key: SeriesKey) -> SeriesKey:
-    return key
-
-
-@lru_cache(maxsize=MOST_SHARED)
-def _in_order(labels: Labels) -> Labels:
-    return tuple(sorted(labels))
-
-
-@lru_cache(maxsize=MOST_SHARED)
-def _by_name(labels: Labels) -> Mapping[str, str]:
-    return dict(labels)
-
-
-@lru_cache(maxsize=MOST_SHARED)
-def _all_by_name(labels: tuple[Labels, ...]) -> tuple[Mapping[str, str], ...]:
-    return tuple(map(_by_name, labels))
-
-
-@lru_cache(maxsize=MOST_SHARED)
-def _same_lookup(key: _Lookup) -> _Lookup:
-    return key
-
-
-class Column(msgspec.Struct):
-    """One series of a stream; its values belong to the last of the stream's times."""
-
-    key: SeriesKey
-    values: Floats = msgspec.field(default_factory=Floats)
-
-    def __post_init__(self) -> None:
-        self.key = _shared(self.key)
 
 
 class SampleStream(msgspec.Struct):
@@ -253,15 +215,19 @@ class SampleStream(msgspec.Struct):
     table: int = 0
     size: int = 0
     """How many keys the sender's table has: they are those of the first columns."""
-    columns: list[Column] = []
+    columns: SampleColumns = msgspec.field(default_factory=SampleColumns)
     times: Floats = msgspec.field(default_factory=Floats)
     thinned_until: float = 0.0
     """Samples before this time are ``THIN_SECONDS`` apart."""
 
+    def __post_init__(self) -> None:
+        # In what earlier versions packed, a series begins with its first value.
+        self.columns.lengthen(len(self.times))
+
     @property
     def size_bytes(self) -> int:
         """The most bytes that its samples take."""
-        return 8 * len(self.times) * (1 + len(self.columns))
+        return 8 * len(self.times) * (1 + self.columns.width)
 
     @property
     def held(self) -> TableHeld:
@@ -284,30 +250,18 @@ class SampleStream(msgspec.Struct):
         changed = False
         # Nearly all batches have the same keys as the one before.
         if batch.keys or batch.known < self.size:
-            keys = [*(column.key for column in self.columns[: batch.known]), *batch.keys]
-            changed = keys != [column.key for column in self.columns[: self.size]]
+            keys = (*self.columns.keys[: batch.known], *batch.keys)
+            changed = keys != self.columns.keys[: self.size]
             if changed:
-                self._arrange(keys)
+                self.columns.arrange(keys, len(self.times))
+                self.size = len(keys)
         self.sender, self.number, self.table = batch.sender, batch.number, batch.table
         # The clock of another agent may be behind.
         at = max(at, self.times[-1]) if self.times else at
-        self._append(at, Floats.unpacked(batch.values))
-        return changed
-
-    def _arrange(self, keys: list[SeriesKey]) -> None:
-        """Move the columns of these keys to the front, in the order of the keys."""
-        there = {column.key: column for column in reversed(self.columns)}
-        first = [there.pop(key) if key in there else Column(key) for key in keys]
-        self.columns = [*first, *reversed(there.values())]
-        self.size = len(first)
-
-    def _append(self, at: float, values: Floats) -> None:
         self.times.append(at)
-        for column, value in zip(self.columns, values, strict=False):
-            column.values.append(value)
-        for column in self.columns[len(values) :]:
-            column.values.append(ABSENT)
+        self.columns.append(Floats.unpacked(batch.values))
         self.expire(at)
+        return changed
 
     def expire(self, now: float) -> None:
         """Drop samples that are too old, even if no new ones arrive."""
@@ -322,8 +276,7 @@ class SampleStream(msgspec.Struct):
     def drop(self, number: int) -> None:
         """Drop the oldest ``number`` samples of every series."""
         del self.times[:number]
-        for column in self.columns:
-            del column.values[: max(0, len(column.values) - len(self.times))]
+        self.columns.drop(number)
 
     def thin(self, now: float) -> None:
         """Keep only one old sample in every ``THIN_SECONDS``."""
@@ -338,21 +291,18 @@ class SampleStream(msgspec.Struct):
         if every < 2 or end == begin:
             return
         self.thinned_until = math.nextafter(self.times[end - 1], math.inf)
-        length = len(self.times)
-        for column in self.columns:
-            missing = length - len(column.values)
-            first = max(begin, begin + math.ceil((missing - begin) / every) * every)
-            there = slice(max(begin - missing, 0), max(end - missing, 0))
-            column.values[there] = column.values[first - missing : there.stop : every]
+        self.columns.thin(begin, end, every)
         self.times[begin:end] = self.times[begin:end:every]
 
-    def tidy(self) -> int:
+    def series(self, column: int) -> TelemetrySeries:
+        """The series of a column."""
+        width = self.columns.width
+        return TelemetrySeries(self.times, self.columns.numbers, column - width, width)
+
+    def tidy(self) -> bool:
         """Drop series that are no longer sent and have no samples: network devices and mounts come
-        and go with containers. Returns how many."""
-        rest = self.columns[self.size :]
-        kept = [column for column in rest if not all(map(math.isnan, column.values))]
-        self.columns[self.size :] = kept
-        return len(rest) - len(kept)
+        and go with containers. Returns whether there were any."""
+        return self.columns.drop_empty(self.size, len(self.times))
 
     def row(self, at: float) -> dict[SeriesKey, float]:
         """The values at one moment; where samples were thinned, the last ones before it, because
@@ -362,11 +312,10 @@ class SampleStream(msgspec.Struct):
             place -= 1
             if place < 0 or at >= self.thinned_until or self.times[place] <= at - THIN_SECONDS:
                 return {}
-        place -= len(self.times)
-        there = [column for column in self.columns if len(column.values) >= -place]
-        return {
-            column.key: value for column in there if not is_absent(value := column.values[place])
-        }
+        return self.columns.row(place)
+
+
+_Parts = list[tuple[Mapping[str, SeriesOfName], SampleStream]]
 
 
 class NodeTelemetry(msgspec.Struct, dict=True):
@@ -381,10 +330,8 @@ class NodeTelemetry(msgspec.Struct, dict=True):
     """Times and messages of the events that were received: they are sent again."""
 
     def __post_init__(self) -> None:
-        self._named: dict[str, dict[Labels, TelemetrySeries]] | None = None
-        self._labelled: dict[str, tuple[Mapping[str, str], ...]] = {}
-        self._matching: dict[_Lookup, list[TelemetrySeries]] = {}
         self._held: list[ReferenceType[HeldNode]] = []
+        self._known: _Parts | None = None
 
     def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> HeldNode:
         """The current series, which ``pack`` packs on request or before they change; never if
@@ -406,50 +353,61 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         return sum(stream.size_bytes for stream in self.streams.values())
 
     @property
-    def series(self) -> dict[str, dict[Labels, TelemetrySeries]]:
-        """All series, by the metric's name and the labels."""
-        if self._named is None:
-            self._named = {}
-            for stream in filter(None, map(self.streams.get, STREAMS)):
-                for column in stream.columns:
-                    of_name = self._named.setdefault(column.key.name, {})
-                    labels = _in_order(column.key.labels)
-                    of_name.setdefault(labels, TelemetrySeries(stream.times, column.values))
-        return self._named
+    def _parts(self) -> _Parts:
+        """The streams, in the order in which series are looked up, and their series by name. A
+        series that is in both is that of the first."""
+        if self._known is None:
+            streams = [self.streams[name] for name in STREAMS if name in self.streams]
+            self._known = [(stream.columns.layout.names, stream) for stream in streams]
+            if len(streams) > 1:
+                first, second = streams
+                self._known[1] = names_beside(first.columns.layout, second.columns.layout), second
+        return self._known
+
+    def has(self, name: str) -> bool:
+        """Whether it has series of a metric."""
+        return any(name in names for names, _ in self._parts)
+
+    def of_name(self, name: str) -> dict[Labels, TelemetrySeries]:
+        """All series of a metric, by their labels."""
+        return {
+            labels: stream.series(column)
+            for names, stream in self._parts
+            if (named := names.get(name)) is not None
+            for labels, column in zip(named.labels, named.columns, strict=True)
+        }
 
     def get(self, name: str, now: float) -> Iterator[tuple[Mapping[str, str], TelemetrySeries]]:
         """The series of a metric that are still sent, with their labels."""
-        of_name = self.series.get(name)
-        if of_name is None:
-            return
-        found = self._labelled.get(name)
-        if found is None:
-            found = self._labelled[name] = _all_by_name(tuple(of_name))
-        for labels, series in zip(found, of_name.values(), strict=True):
-            if now - series.at <= GONE:
-                yield labels, series
+        for names, stream in self._known or self._parts:
+            named = names.get(name)
+            if named is None or not stream.times or now - stream.times[-1] > GONE:
+                continue
+            times, numbers, width = stream.times, stream.columns.numbers, stream.columns.width
+            for labels, column in zip(named.by_name, named.columns, strict=True):
+                series = TelemetrySeries(times, numbers, column - width, width)
+                if isfinite(numbers[column - width]) or now - series.at <= GONE:
+                    yield labels, series
 
     def one(self, name: str, now: float, **labels: str) -> TelemetrySeries | None:
         """The first series that is still sent and has these labels; None if there is none."""
-        key = (name, tuple(labels.items()))
-        found = self._matching.get(key)
-        if found is None:
-            of_name, wanted = self.series.get(name, {}), set(labels.items())
-            found = [series for known, series in of_name.items() if wanted <= set(known)]
-            self._matching[_same_lookup(key)] = found
-        for series in found:
-            if now - series.at <= GONE:
-                return series
+        for names, stream in self._known or self._parts:
+            if (named := names.get(name)) is not None:
+                numbers, width = stream.columns.numbers, stream.columns.layout.width
+                for column in named.matching(tuple(labels.items())):
+                    series = TelemetrySeries(stream.times, numbers, column - width, width)
+                    if now - series.at <= GONE:
+                        return series
         return None
 
     def add(self, batch: SampleBatch, at: float) -> None:
         """Store what the node sampled of one stream at ``at``."""
         if self.streams.setdefault(batch.stream, SampleStream()).add(batch, at):
-            self.forget_lookups()
+            self._known = None
         if at - self.tidied_at >= GONE:
             self.tidied_at = at
             if sum(stream.tidy() for stream in self.streams.values()):
-                self.forget_lookups()
+                self._known = None
 
     def expire(self, now: float) -> None:
         """Drop samples that are too old, even if no new ones arrive."""
@@ -457,12 +415,6 @@ class NodeTelemetry(msgspec.Struct, dict=True):
             if stream.expired(now):
                 self.before_change()
                 stream.expire(now)
-
-    def forget_lookups(self) -> None:
-        """Discard cached lookups, because series were added, removed or moved."""
-        self._named = None
-        self._labelled.clear()
-        self._matching.clear()
 
     def rows(self, after: float, seconds: float) -> Iterator[Row]:
         """The samples after ``after``, about every ``seconds``, oldest first. Samples of several
@@ -475,22 +427,6 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 after = at
                 rows = (stream.row(at) for stream in streams)
                 yield at, {key: value for row in rows for key, value in row.items()}
-
-
-def _move_together(streams: list[SampleStream]) -> None:
-    """Allocate all arrays of numbers again. An array that has become shorter keeps its place, so
-    many small ones keep nearly all pages of what they had before."""
-    columns = [column for stream in streams for column in stream.columns]
-    numbers = bytearray()
-    ends: list[int] = []
-    for column in columns:
-        numbers += column.values.packed()
-        ends.append(len(numbers))
-        column.values = Floats()
-    begin = 0
-    for column, end in zip(columns, ends, strict=True):
-        column.values = Floats.unpacked(bytes(numbers[begin:end]))
-        begin = end
 
 
 class HeldNode:
@@ -507,8 +443,7 @@ class HeldNode:
         """The least bytes that they take when packed."""
         if self._node is None:
             return len(self._data)
-        streams = self._node.streams.values()
-        return sum(8 * len(column.values) for stream in streams for column in stream.columns)
+        return sum(8 * len(one.columns.numbers) for one in self._node.streams.values())
 
     def packed(self) -> bytes:
         """The packed series of that moment. Raises what packing them raised."""
@@ -600,8 +535,6 @@ class Telemetry(msgspec.Struct):
         for node, stream, number in old:
             node.before_change()
             stream.drop(number)
-            node.forget_lookups()
-        _move_together([stream for _, stream, _ in old])
         return True
 
     def hold(self, pack: Callable[[NodeTelemetry], bytes]) -> dict[str, HeldNode]:

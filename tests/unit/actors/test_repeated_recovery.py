@@ -7,6 +7,7 @@ import math
 import shutil
 import threading
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 
 import msgspec
@@ -31,7 +32,6 @@ from ray_sentinel.engine.events import AnyEvent, IncidentTold, Tick
 from ray_sentinel.engine.state import EngineState, StateCut, unpacked
 from ray_sentinel.engine.telemetry.series import HeldNode, NodeTelemetry
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.samples import Floats
 from tests.support.engine_sim import ATTACHED, Sim
 from tests.support.samples import sampled
 
@@ -463,7 +463,7 @@ def test_series_that_have_no_place_beside_the_ranks_are_not_packed_to_learn_it()
         return set(msgspec.msgpack.decode(state)["cluster"]["telemetry"]["nodes"])
 
     def encode(value: object) -> bytes:
-        return msgspec.msgpack.encode(value, enc_hook=Floats.packed)
+        return msgspec.msgpack.encode(value, enc_hook=methodcaller("packed"))
 
     whole = len(encode(series.nodes))
     least = sum(Watched(node, encode).least_bytes for node in series.nodes.values())

@@ -38,10 +38,9 @@ class Pair:
         self.sampling.accept(Receipt(history=self.history, tables=self.telemetry.held("n")))
 
     def values(self) -> dict[str, list[float]]:
-        series = self.telemetry.of("n").series
-        return {
-            name: [v for s in found.values() for v in s.values] for name, found in series.items()
-        }
+        node = self.telemetry.of("n")
+        names = {key.name for stream in node.streams.values() for key in stream.columns.keys}
+        return {name: [v for s in node.of_name(name).values() for v in s.values] for name in names}
 
 
 def test_a_series_is_sent_once_and_when_it_is_due() -> None:

@@ -209,6 +209,6 @@ def test_series_that_are_no_longer_sent_are_forgotten() -> None:
         )
         sim.feed(SnapshotReceived(time=sim.now, snapshot=seen))
         sim.feed(Tick(time=sim.now))
-    series = sim.engine.view.telemetry.of("n0").series
-    assert len(series["hw_net_tx_bytes_total"]) <= kept + SLACK + 16
-    assert len(series["hw_load1"]) == 1
+    node = sim.engine.view.telemetry.of("n0")
+    assert len(node.of_name("hw_net_tx_bytes_total")) <= kept + SLACK + 16
+    assert len(node.of_name("hw_load1")) == 1

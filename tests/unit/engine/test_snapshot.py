@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,6 @@ from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.engine.incidents.store import IncidentStore
 from ray_sentinel.engine.scalars import Track
 from ray_sentinel.engine.state import STATE_VERSION, unpacked
-from ray_sentinel.model.samples import Floats
 from tests.support.engine_events import stories
 from tests.support.engine_sim import Sim
 from tests.support.restarts import goes_on_alike
@@ -80,7 +80,7 @@ def test_what_a_newer_version_adds_and_an_older_one_lacks_is_no_problem() -> Non
     sim.run(20)
     known = sim.engine.state
     other = Other(now=known.now, cluster=known.cluster, store=known.store)
-    state, problem = unpacked(msgspec.msgpack.encode(other, enc_hook=Floats.packed))
+    state, problem = unpacked(msgspec.msgpack.encode(other, enc_hook=methodcaller("packed")))
     assert problem == ""
     engine = Engine(state=state)
     assert engine.incidents() == sim.incidents() != ()

@@ -64,8 +64,10 @@ class Plain:
 def test_a_series_says_the_same_as_the_list_of_its_numbers(
     values: list[float], gaps: list[int], earlier: int, age: int
 ) -> None:
-    times = [START + gap for gap in itertools.accumulate(gaps[: len(values) + earlier])]
-    series, plain = TelemetrySeries(Floats(times), Floats(values)), Plain(times, values)
+    values = [ABSENT] * earlier + values
+    times = [START + gap for gap in itertools.accumulate(gaps[: len(values)])]
+    block = Floats(itertools.chain.from_iterable(zip(values, reversed(values), strict=True)))
+    series, plain = TelemetrySeries(Floats(times), block, -2, 2), Plain(times, values)
     now, seconds = START + 60.0, float(age)
     assert series.samples == plain.samples == list(series.newest_first())[::-1]
     found = plain.within(now, seconds)
