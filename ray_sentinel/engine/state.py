@@ -281,8 +281,7 @@ def _packed(value: Any) -> Any:
 
 def _unpacked(kind: type, value: Any) -> Any:
     if kind is SampleColumns:
-        columns = msgspec.convert(value, list[Column], dec_hook=_unpacked)
-        return SampleColumns.unpacked(columns)
+        return SampleColumns.unpacked(msgspec.convert(value, list[Column]))
     if kind is Floats:
         # Earlier versions had some of them as lists.
         return Floats(value) if isinstance(value, list) else Floats.unpacked(value)

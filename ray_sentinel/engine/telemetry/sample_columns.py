@@ -28,10 +28,11 @@ MOST_LOOKUPS = 1024
 
 
 class Column(msgspec.Struct):
-    """One series as it is packed; its values belong to the last of the stream's times."""
+    """One series as it is packed."""
 
     key: SeriesKey
-    values: Floats = msgspec.field(default_factory=Floats)
+    values: bytes = b""
+    """Its numbers (``Floats.packed``); they belong to the last of the stream's times."""
 
 
 @lru_cache(maxsize=MOST_SHARED)
@@ -140,24 +141,20 @@ class SampleColumns:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __iter__(self) -> Iterator[Column]:
-        width = self.width
-        for place, key in enumerate(self.keys):
-            yield Column(key, Floats(self.numbers[place::width]))
-
     def packed(self) -> list[Column]:
         """What ``unpacked`` accepts."""
-        return list(self)
+        width, block = self.width, Floats(self.numbers.packed())
+        return [Column(key, block[place::width].tobytes()) for place, key in enumerate(self.keys)]
 
     @classmethod
     def unpacked(cls, columns: Sequence[Column]) -> SampleColumns:
-        """The columns of a snapshot, whose last values belong to the same moment."""
-        rows = max((len(column.values) for column in columns), default=0)
-        width = len(columns)
+        """The columns of a snapshot, whose last values belong to the same moment. Raises ValueError
+        if those of one are no numbers."""
+        found = [Floats.unpacked(column.values) for column in columns]
+        rows, width = max(map(len, found), default=0), len(found)
         numbers = _absent(rows * width)
-        for place, column in enumerate(columns):
-            missing = rows - len(column.values)
-            numbers[place + missing * width :: width] = column.values
+        for place, values in enumerate(found):
+            numbers[place + (rows - len(values)) * width :: width] = values
         return cls((column.key for column in columns), numbers)
 
     def copy(self) -> SampleColumns:
