@@ -199,8 +199,8 @@ def test_a_series_that_is_in_both_streams_is_that_of_the_rules(first: str) -> No
         "rules": SampleSender("rules", "s").batch({A: 1.0, B: 2.0}, None, 5.0),
         "history": SampleSender("history", "s").batch({D: 4.0, B: 9.0, E: 3.0}, None, 5.0),
     }
-    node.add(batches.pop(first), 5.0)
-    node.add(*batches.values(), 5.0)
+    for _, batch in sorted(batches.items(), reverse=first == "rules"):
+        node.add(batch, 5.0)
     assert {labels: one.last for labels, one in node.of_name("hw_m").items()} == {
         A.labels: 1.0, B.labels: 2.0, D.labels: 4.0,
     }  # fmt: skip
