@@ -18,10 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from drawn_stories import engine_actors, engine_ranks, logs_made  # noqa: E402
-from samples_of_verdicts import Sample, by_witness  # noqa: E402
+from samples_of_verdicts import Sample  # noqa: E402
 from stacks_of_jobs import NOBODYS, looks_at  # noqa: E402
 
 from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged  # noqa: E402
+from ray_sentinel.engine.verdicts.confidence import by_witness  # noqa: E402
 from ray_sentinel.model.ras import RasFacts  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
 from ray_sentinel.waitgraph import ras, recorder, stacks  # noqa: E402

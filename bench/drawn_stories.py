@@ -14,8 +14,9 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from samples_of_verdicts import Sample, by_witness  # noqa: E402
+from samples_of_verdicts import Sample  # noqa: E402
 
+from ray_sentinel.engine.verdicts.confidence import by_witness  # noqa: E402
 from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.incident import Incident  # noqa: E402

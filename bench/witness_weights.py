@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from samples_of_verdicts import KNOWN_PLACE, UNKNOWN_PLACE, Sample
+from samples_of_verdicts import Sample
+
+from ray_sentinel.engine.verdicts.confidence import KNOWN_PLACE, UNKNOWN_PLACE
 
 WITNESSES = ("flight-recorder", KNOWN_PLACE, UNKNOWN_PLACE, "nccl-ras", "process", "exit")
 NOT_DRAWN = 0.45

@@ -17,7 +17,9 @@ from ray_sentinel.demo.actor_trial import ActorTrial, ActorTrialOutcome
 from ray_sentinel.demo.cluster import Machines
 from ray_sentinel.demo.plan import MODES
 from ray_sentinel.demo.stage import Stage
+from ray_sentinel.engine.verdicts.confidence import by_witness
 from ray_sentinel.errors import SentinelError, UsageError
+from ray_sentinel.model.incident import Verdict
 
 
 class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", tag_field="family"):
@@ -48,6 +50,10 @@ class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", 
     wrong: str
     broken: str
     summary: str = ""
+    confidence: float = 0.0
+    """The confidence (0..1) that the first incident states."""
+    witnesses: dict[str, float] = {}
+    """The weights by witness of the culprit that has least; empty if nothing was weighed."""
 
 
 def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
@@ -60,6 +66,8 @@ def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
     kind = str(first["kind"]) if first else ""
     limit, silent_is_right = plan.limit, plan.clock == "slow" and first is None
     guilty = frozenset().union(*plan.accused)
+    told = (first or {}).get("verdict")
+    verdict = msgspec.convert(told, Verdict) if told else None
     return ActorTrialResult(
         fault=plan.fault,
         layout=plan.layout,
@@ -81,10 +89,12 @@ def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
         innocents=sorted(set(outcome.named) - guilty),
         false_alarms=len(incidents) if healthy else len(early),
         well=outcome.well,
-        chain=list(((first or {}).get("verdict") or {}).get("chain", [])),
+        chain=list((told or {}).get("chain", [])),
         wrong=outcome.wrong,
         broken=outcome.broken,
         summary=str(first["summary"]) if first else "",
+        confidence=verdict.confidence if verdict else 0.0,
+        witnesses=by_witness(verdict) if verdict else {},
     )
 
 

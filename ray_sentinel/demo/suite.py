@@ -35,6 +35,7 @@ from ray_sentinel.demo.plan import MODES, TrialPlan, draw
 from ray_sentinel.demo.stage import Stage
 from ray_sentinel.demo.story import watched_machines
 from ray_sentinel.demo.trial import TrialOutcome, play
+from ray_sentinel.engine.verdicts.confidence import by_witness
 from ray_sentinel.errors import SentinelError
 
 
@@ -67,6 +68,10 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str
     broken: str
     summary: str = ""
+    confidence: float = 0.0
+    """The confidence (0..1) that the first incident states."""
+    witnesses: dict[str, float] = {}
+    """The weights by witness of the culprit that has least; empty if nothing was weighed."""
 
 
 def result_of(outcome: TrialOutcome) -> TrialResult:
@@ -76,6 +81,7 @@ def result_of(outcome: TrialOutcome) -> TrialResult:
     early = [i for i in outcome.incidents if (i.confirmed_at or 0.0) < (outcome.began or 0.0)]
     kind = outcome.incident.kind if outcome.incident else ""
     limit = LIMITS.get(row.clock)
+    verdict = outcome.incident.verdict if outcome.incident else None
     return TrialResult(
         fault=plan.fault,
         layout=plan.layout,
@@ -99,6 +105,8 @@ def result_of(outcome: TrialOutcome) -> TrialResult:
         wrong=outcome.wrong,
         broken=outcome.broken,
         summary=outcome.incident.summary if outcome.incident else "",
+        confidence=verdict.confidence if verdict else 0.0,
+        witnesses=by_witness(verdict) if verdict else {},
     )
 
 

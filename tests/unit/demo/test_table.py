@@ -15,7 +15,10 @@ from ray_sentinel.demo.plan import TrialPlan, draw
 from ray_sentinel.demo.suite import plans, result_of
 from ray_sentinel.demo.table import main, markdown, missed
 from ray_sentinel.demo.trial import TrialOutcome, conclude
-from ray_sentinel.model.incident import Culprit, FaultKind, Incident, Verdict
+from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Incident, Verdict
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.report.contract import incident_dict
 from tests.support.incidents import an_incident
 
 BEGAN = 1_000.0
@@ -32,6 +35,21 @@ def incident(named: list[int], kind: FaultKind, at: float) -> Incident:
     )
 
 
+def weighed(one: Incident) -> Incident:
+    """The same, with the stack of its first culprit and what was weighed."""
+    assert one.verdict is not None
+    number = one.verdict.culprits[0].rank
+    process = ProcessId("h", number or 0)
+    fact = StackFact(process=process, rank=RankId("job", 0, number or 0), waits_for_others=False)
+    items = (
+        EvidenceItem(source="stacks", text="is elsewhere", rank=number, weight=3.0),
+        EvidenceItem(source="flight-recorder", text="is behind", rank=number, weight=4.75),
+        EvidenceItem(source="stacks", text="waits", rank=0, weight=-2.0),
+    )
+    verdict = msgspec.structs.replace(one.verdict, confidence=0.9, evidence=items, stacks=(fact,))
+    return msgspec.structs.replace(one, verdict=verdict)
+
+
 def outcome(plan: TrialPlan, *incidents: Incident) -> TrialOutcome:
     return conclude(plan, list(incidents), BEGAN)
 
@@ -43,6 +61,23 @@ def test_the_right_name_in_time() -> None:
     assert told.wrong == ""
     assert missed([told]) == ""
     assert "| `sleep` | 1 | 1 | 1 | 1 | 1 | 13.0, 13.0 | 0, 0 |" in markdown([told])
+
+
+def test_who_testified_is_kept() -> None:
+    plan = draw("sleep", rank=3, seed=1)
+    told = result_of(outcome(plan, weighed(incident([3], "host-stuck", BEGAN + 13))))
+    assert told.confidence == 0.9
+    assert told.witnesses == {"known place": 3.0, "flight-recorder": 4.75}
+
+
+def test_what_a_command_printed_says_who_testified() -> None:
+    printed = msgspec.json.decode(
+        msgspec.json.encode(incident_dict(weighed(incident([3], "host-stuck", BEGAN + 13))))
+    )
+    drawn = draw_actors("sleep", 1)
+    told = actor_result_of(ActorTrialOutcome(plan=drawn, incidents=(printed,), began=BEGAN))
+    assert told.confidence == 0.9
+    assert told.witnesses == {"known place": 3.0, "flight-recorder": 4.75}
 
 
 def test_an_innocent_beside_the_culprit_is_seen() -> None:
