@@ -22,10 +22,10 @@ from samples_of_verdicts import Sample  # noqa: E402
 from stacks_of_jobs import NOBODYS, looks_at  # noqa: E402
 
 from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged  # noqa: E402
-from ray_sentinel.engine.verdicts.confidence import by_witness  # noqa: E402
 from ray_sentinel.model.ras import RasFacts  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
 from ray_sentinel.waitgraph import ras, recorder, stacks  # noqa: E402
+from ray_sentinel.waitgraph.confidence import testified  # noqa: E402
 from tests.support.ras_sim.faults import PERSISTENT  # noqa: E402
 from tests.support.ras_sim.job import Job as RasJob  # noqa: E402
 from tests.support.ras_sim.render import as_json, as_text  # noqa: E402
@@ -192,7 +192,7 @@ def _weighed(
         truth=tuple(sorted(map(str, truth))),
         kind=verdict.kind,
         confidence=verdict.confidence,
-        witnesses=by_witness(verdict),
+        witnesses=testified(verdict),
     )
 
 

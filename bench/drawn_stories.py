@@ -16,11 +16,11 @@ sys.path.insert(0, str(ROOT))
 
 from samples_of_verdicts import Sample  # noqa: E402
 
-from ray_sentinel.engine.verdicts.confidence import by_witness  # noqa: E402
 from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.incident import Incident  # noqa: E402
 from ray_sentinel.model.stacks import StackFact  # noqa: E402
+from ray_sentinel.waitgraph.confidence import testified  # noqa: E402
 from tests.support import ray_stories, ray_story  # noqa: E402
 from tests.support.engine_sim import Sim, SimRank  # noqa: E402
 from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS  # noqa: E402
@@ -169,7 +169,7 @@ def _of_engine(
             truth=tuple(sorted(truth)),
             kind=one.kind if one is not None else "none",
             confidence=verdict.confidence if verdict else 0.0,
-            witnesses=by_witness(verdict) if verdict else {},
+            witnesses=testified(verdict) if verdict else {},
         )
 
 

@@ -17,9 +17,9 @@ from ray_sentinel.demo.actor_trial import ActorTrial, ActorTrialOutcome
 from ray_sentinel.demo.cluster import Machines
 from ray_sentinel.demo.plan import MODES
 from ray_sentinel.demo.stage import Stage
-from ray_sentinel.engine.verdicts.confidence import by_witness
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.model.incident import Verdict
+from ray_sentinel.waitgraph.confidence import testified
 
 
 class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", tag_field="family"):
@@ -94,7 +94,7 @@ def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
         broken=outcome.broken,
         summary=str(first["summary"]) if first else "",
         confidence=verdict.confidence if verdict else 0.0,
-        witnesses=by_witness(verdict) if verdict else {},
+        witnesses=testified(verdict) if verdict else {},
     )
 
 

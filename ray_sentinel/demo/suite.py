@@ -35,8 +35,8 @@ from ray_sentinel.demo.plan import MODES, TrialPlan, draw
 from ray_sentinel.demo.stage import Stage
 from ray_sentinel.demo.story import watched_machines
 from ray_sentinel.demo.trial import TrialOutcome, play
-from ray_sentinel.engine.verdicts.confidence import by_witness
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.waitgraph.confidence import testified
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ def result_of(outcome: TrialOutcome) -> TrialResult:
         broken=outcome.broken,
         summary=outcome.incident.summary if outcome.incident else "",
         confidence=verdict.confidence if verdict else 0.0,
-        witnesses=by_witness(verdict) if verdict else {},
+        witnesses=testified(verdict) if verdict else {},
     )
 
 

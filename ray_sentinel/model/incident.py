@@ -99,6 +99,9 @@ class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
     """How much it counts against the rank; a negative weight speaks for the rank, and 0 is context.
     """
     at: float | None = None
+    proof: tuple[str, ...] = ()
+    """By what the source names the rank, such as "elsewhere" or "no-dump", then what weakens it;
+    empty where the source has one kind of proof only."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ def incident_dict(incident: Incident, diagnosis: Diagnosis | None = None) -> dic
     ``culprits`` are ``{"rank", "host", "pid", "reason"}``; those of jobs of actors have ``role``,
     ``actor`` and ``method`` too, and ``rank`` only where there is one. ``chain`` are ``{"from",
     "to", "how", "since", "witness"}``, ``confidence`` is 0..1 (None before there is a verdict),
-    ``evidence`` are ``{"source", "text", "rank", "weight", "at"}``; times are Unix seconds.
+    ``evidence`` are ``{"source", "text", "rank", "weight", "at", "proof"}``; times are Unix
+    seconds.
     """
     plain: dict[str, Any] = msgspec.to_builtins(incident)
     verdict = plain.get("verdict") or {}

@@ -76,6 +76,10 @@ _OUTNUMBERED, _MOVING = 0.15, 0.1
 if they move."""
 
 
+SEEN_ONCE, OUTNUMBERED = "seen once", "outnumbered"
+"""What weakens a proof."""
+
+
 class _Supposition(NamedTuple):
     weight: str
     inside: Sequence[Stand]
@@ -98,6 +102,8 @@ class StacksJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of each culprit."""
     told: tuple[str, ...] = ()
     """What is said of each culprit, as a predicate."""
+    proofs: tuple[tuple[str, ...], ...] = ()
+    """By what each culprit is named: the supposition, then what weakens it."""
 
 
 def judge(ranks: Iterable[StackFact], moved: Mapping[ProcessId, Movement]) -> StacksJudgement:
@@ -256,10 +262,14 @@ class _StacksVerdict:
         if not found or (moving and not self._waits and not proof):
             return None
         seen = found if self._waits or proof else (*found, *inside)
-        confidence = weight.twice if all(stand.still for stand in seen) else weight.once
+        still = all(stand.still for stand in seen)
+        weak = [] if still else [SEEN_ONCE]
+        confidence = weight.twice if still else weight.once
         if supposed.weight in ("elsewhere", "unknown code"):
             several = sum(len(stand.ranks) for stand in found if not stand.gone)
-            confidence -= _OUTNUMBERED * (several > half(_count(self._waits))) + _MOVING * moving
+            outnumbered = several > half(_count(self._waits))
+            confidence -= _OUTNUMBERED * outnumbered + _MOVING * moving
+            weak += [OUTNUMBERED] * outnumbered
         stands = {fact.process: stand for stand in found for fact in stand.ranks}
         culprits = tuple(fact for fact in self._ranks if fact.process in stands)
         each = tuple(weight.kind or stands[fact.process].kind for fact in culprits)
@@ -273,6 +283,7 @@ class _StacksVerdict:
             culprits=culprits,
             kinds=each,
             told=tuple(told[stands[fact.process].node] for fact in culprits),
+            proofs=tuple((_proof(stands[fact.process], supposed), *weak) for fact in culprits),
         )
 
     def nobody(self) -> StacksJudgement:
@@ -455,6 +466,14 @@ def _told(stand: Stand, supposed: _Supposition, why: str) -> str:
         return f"{does}, while {wait(_count(waiting))}"
     call = names.pop() if len(names) == 1 else "a collective"
     return has_not_come(call, f"in which {wait(_count(waiting))}", does)
+
+
+def _proof(stand: Stand, supposed: _Supposition) -> str:
+    """By what ranks are named. Of several that are elsewhere, some may be in unknown code."""
+    if supposed.weight in ("elsewhere", "unknown code"):
+        known = stand.fact.waits_for_others is False and not stand.gone
+        return "elsewhere" if known else "unknown code"
+    return supposed.weight
 
 
 def _moves(stand: Stand) -> str:

@@ -39,10 +39,16 @@ class EvidenceScores:
         self._lines: dict[ProcessId | None, list[EvidenceItem]] = {}
 
     def add(
-        self, process: ProcessId | None, source: str, text: str, weight: float, rank: int | None
+        self,
+        process: ProcessId | None,
+        source: str,
+        text: str,
+        weight: float,
+        rank: int | None,
+        proof: tuple[str, ...] = (),
     ) -> None:
         """Add one line. ``process`` is None for context that concerns no process in particular."""
-        item = EvidenceItem(source=source, text=text, rank=rank, weight=weight)
+        item = EvidenceItem(source=source, text=text, rank=rank, weight=weight, proof=proof)
         self.put(process, item)
 
     def put(self, process: ProcessId | None, item: EvidenceItem) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -102,6 +103,8 @@ SURE = 0.6
 """The confidence from which stacks count in full; the least confidence that names a rank is 0.5."""
 MOVED = -2.0
 WAITS = -2.0
+WAITING, MOVING = ("waits",), ("moves",)
+"""What speaks for a rank."""
 LEFT_BEFORE = 2.0
 """Seconds before the last movement in which a leaving rank may still be what is waited for."""
 JOIN = "init_process_group ("
@@ -193,15 +196,18 @@ def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, Ran
         return
     weight = RECORDER_WEIGHT * max(facts.confidence, 0.5)
     blamed = {culprit.rank for culprit in recorded(case)}
-    said: dict[int, tuple[str, float]] = {}
+    said: dict[int, _Said] = {}
     for culprit in facts.culprits:
         hidden = f"{culprit.reason}; but it is in a transfer, which its recorder does not show"
         is_blamed = culprit.rank in blamed
-        said[culprit.rank] = (culprit.reason, weight) if is_blamed else (hidden, 0.0)
+        told = _Said(culprit.reason, weight, (culprit.kind,))
+        said[culprit.rank] = told if is_blamed else _Said(hidden, 0.0)
     for wait in facts.waits:
         if wait.rank not in blamed:
             whom = ", ".join(map(str, wait.waits_for)) or "its peers"
-            said[wait.rank] = f"waits for {whom} in {wait.operation}", RECORDER_WAITS
+            said[wait.rank] = _Said(
+                f"waits for {whom} in {wait.operation}", RECORDER_WAITS, WAITING
+            )
     context = () if facts.culprits else facts.evidence
     _from_a_tool("flight-recorder", said, context, scores, by_rank)
 
@@ -213,23 +219,39 @@ def _from_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView
     if facts is None:
         return
     waits = facts.waits if facts.culprits else ()
-    said = {rank: (f"is ahead in {wait.text}", RAS_WAITS) for wait in waits for rank in wait.ranks}
+    said = {
+        rank: _Said(f"is ahead in {wait.text}", RAS_WAITS, WAITING)
+        for wait in waits
+        for rank in wait.ranks
+    }
     weight = RAS_WEIGHT * facts.confidence
-    said |= {one.rank: (one.reason, weight) for one in facts.culprits if one.rank is not None}
+    said |= {
+        one.rank: _Said(one.reason, weight, (one.kind,))
+        for one in facts.culprits
+        if one.rank is not None
+    }
     _from_a_tool(RAS, said, () if facts.culprits else facts.evidence, scores, by_rank)
+
+
+class _Said(NamedTuple):
+    """What a tool says of one rank: a predicate, its weight, and by what it is proven."""
+
+    text: str
+    weight: float
+    proof: tuple[str, ...] = ()
 
 
 def _from_a_tool(
     source: str,
-    said: Mapping[int, tuple[str, float]],
+    said: Mapping[int, _Said],
     context: Sequence[str],
     scores: EvidenceScores,
     by_rank: Mapping[int, RankView],
 ) -> None:
-    """Weigh what a tool has ``said``: for each rank a predicate and its weight."""
-    for rank, (text, weight) in said.items():
+    """Weigh what a tool has ``said`` of each rank."""
+    for rank, (text, weight, proof) in said.items():
         if (view := by_rank.get(rank)) is not None:
-            scores.add(view.rank.process, source, f"rank {rank} {text}", weight, rank)
+            scores.add(view.rank.process, source, f"rank {rank} {text}", weight, rank, proof)
     if context:
         scores.add(None, source, "; ".join(context[:2]), 0.0, None)
 
@@ -251,17 +273,20 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
         for reason in judgement.reasons:
             scores.add(None, "stacks", reason, 0.0, None)
     weight = AWAY * min(1.0, judgement.confidence / SURE)
-    for fact, told in zip(judgement.culprits, judgement.told, strict=True):
+    each = zip(judgement.culprits, judgement.told, judgement.proofs, strict=True)
+    for fact, told, proof in each:
         number = case.job.ranks[fact.process].rank.id.rank
-        scores.add(fact.process, "stacks", f"rank {number} {told}", weight, number)
+        scores.add(fact.process, "stacks", f"rank {number} {told}", weight, number, proof)
         if case.movement(fact.process) == "moved":
-            scores.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
+            text = f"rank {number} moves: slow"
+            scores.add(fact.process, "stacks", text, MOVED, number, MOVING)
     called = recorder_kinds(case)
     for fact in waiting:
         number = case.job.ranks[fact.process].rank.id.rank
         # A rank that called another collective than its peers waits too, for them.
         if fact.process not in accused and called.get(number) != "collective-mismatch":
-            scores.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
+            text = f"rank {number} waits: {fact.label}"
+            scores.add(fact.process, "stacks", text, WAITS, number, WAITING)
     _from_unreadable(case, scores, facts, [fact.process for fact in waiting])
 
 
@@ -293,7 +318,7 @@ def _from_unreadable(
         return
     number = mute[0].rank.id.rank
     text = f"rank {number} gives no stacks, and every other rank waits"
-    scores.add(mute[0].rank.process, "stacks", text, 2.0, number)
+    scores.add(mute[0].rank.process, "stacks", text, 2.0, number, ("no stack",))
 
 
 def _from_steps(case: Case, scores: EvidenceScores) -> None:

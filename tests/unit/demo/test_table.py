@@ -15,9 +15,7 @@ from ray_sentinel.demo.plan import TrialPlan, draw
 from ray_sentinel.demo.suite import plans, result_of
 from ray_sentinel.demo.table import main, markdown, missed
 from ray_sentinel.demo.trial import TrialOutcome, conclude
-from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Incident, Verdict
-from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report.contract import incident_dict
 from tests.support.incidents import an_incident
 
@@ -36,17 +34,15 @@ def incident(named: list[int], kind: FaultKind, at: float) -> Incident:
 
 
 def weighed(one: Incident) -> Incident:
-    """The same, with the stack of its first culprit and what was weighed."""
+    """The same, with what was weighed of its first culprit."""
     assert one.verdict is not None
-    number = one.verdict.culprits[0].rank
-    process = ProcessId("h", number or 0)
-    fact = StackFact(process=process, rank=RankId("job", 0, number or 0), waits_for_others=False)
+    rank = one.verdict.culprits[0].rank
     items = (
-        EvidenceItem(source="stacks", text="is elsewhere", rank=number, weight=3.0),
-        EvidenceItem(source="flight-recorder", text="is behind", rank=number, weight=4.75),
-        EvidenceItem(source="stacks", text="waits", rank=0, weight=-2.0),
+        EvidenceItem(source="stacks", text="", rank=rank, weight=3.0, proof=("elsewhere",)),
+        EvidenceItem(source="exit", text="is behind", rank=rank, weight=3.0),
+        EvidenceItem(source="stacks", text="waits", rank=0, weight=-2.0, proof=("waits",)),
     )
-    verdict = msgspec.structs.replace(one.verdict, confidence=0.9, evidence=items, stacks=(fact,))
+    verdict = msgspec.structs.replace(one.verdict, confidence=0.9, evidence=items)
     return msgspec.structs.replace(one, verdict=verdict)
 
 
@@ -67,7 +63,7 @@ def test_who_testified_is_kept() -> None:
     plan = draw("sleep", rank=3, seed=1)
     told = result_of(outcome(plan, weighed(incident([3], "host-stuck", BEGAN + 13))))
     assert told.confidence == 0.9
-    assert told.witnesses == {"known place": 3.0, "flight-recorder": 4.75}
+    assert told.witnesses == {"stacks: elsewhere": 3.0, "exit": 3.0}
 
 
 def test_what_a_command_printed_says_who_testified() -> None:
@@ -77,7 +73,7 @@ def test_what_a_command_printed_says_who_testified() -> None:
     drawn = draw_actors("sleep", 1)
     told = actor_result_of(ActorTrialOutcome(plan=drawn, incidents=(printed,), began=BEGAN))
     assert told.confidence == 0.9
-    assert told.witnesses == {"known place": 3.0, "flight-recorder": 4.75}
+    assert told.witnesses == {"stacks: elsewhere": 3.0, "exit": 3.0}
 
 
 def test_an_innocent_beside_the_culprit_is_seen() -> None:
