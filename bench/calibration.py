@@ -1,16 +1,20 @@
 """How often verdicts are right that claim to be sure: stated confidence beside drawn truth.
 
     python bench/calibration.py [--samples 400] [--only weighed-both ...] [--misses 20]
-        [--save FILE | --from FILE] [--plot docs/confidence.svg]
+        [--save FILE | --from FILE] [--incidents FILE ...] [--write] [--plot docs/confidence.svg]
 
 Jobs with a known culprit are drawn, and their evidence is harmed as in real life
 (``drawn_evidence``). A verdict that names somebody is right if it accuses no innocent.
 Printed for each source: its verdicts in bins of 5 % of stated confidence, how many of them are
-right with a 95 % interval (Wilson), the Brier score, and how many drawn faults nobody was named
-for. A monotone map from stated to observed (isotonic regression by pooling adjacent violators) is
-fitted on the samples of even numbers and tried on those of odd ones; "others" is the same map
-fitted on all other sources, which shows whether it holds for what it has not seen. The same is done
-with weights of witnesses (``witness_weights``). The plot is of the half that was held out.
+right with a 95 % interval (Wilson), and how many drawn faults nobody was named for.
+
+The factors of the witnesses (``witness_weights``) are fitted on the jobs of even numbers.
+``--write`` writes them to ``ray_sentinel/waitgraph/fitted_weights.py``, with how well they do on
+the jobs of odd numbers, and on ``--incidents``: lines of the fault suite
+(``ray_sentinel.demo.suite``), which are real jobs and never fitted on. Tables and plot are of what
+was held out. "others" is what the factors that are fitted without a source say of it; "with map" is
+what a monotone map of the confidence, fitted on even numbers, would make of it (isotonic
+regression).
 """
 
 from __future__ import annotations
@@ -19,16 +23,23 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from drawn_evidence import SOURCES, drawn
-from reliability import BIN, bins, brier, calibrated, gap, isotonic, wilson
+from reliability import BIN, bins, brier, calibrated, isotonic, wilson
 from reliability_plot import Point, draw
 from samples_of_verdicts import Sample
-from witness_weights import fit, sure
+from witness_weights import fit, module, quality, restated
+
+from ray_sentinel.waitgraph.confidence import FACTORS
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "ray_sentinel/waitgraph/fitted_weights.py"
+"""What ``--write`` writes."""
 
 COSTLY = {"logs": 25, "engine-ranks": 2, "engine-actors": 4}
 """Of these sources so many times fewer are drawn: they take longest.
@@ -36,6 +47,8 @@ COSTLY = {"logs": 25, "engine-ranks": 2, "engine-actors": 4}
 LEAST_SHOWN = 8
 """Fewest verdicts in a bin that is drawn."""
 WEIGHED = "verdicts that weigh evidence"
+REAL = "real incidents of the fault suite"
+REAL_RANKS, REAL_ACTORS = "real: ranks", "real: actors"
 GROUPS: dict[str, tuple[str, ...]] = {
     "what one kind of evidence says by itself": (
         "recorder: listed",
@@ -52,6 +65,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "engine: ranks",
         "engine: actors",
     ),
+    REAL: (REAL_RANKS, REAL_ACTORS),
 }
 """Sources by the panel of the plot that shows them."""
 
@@ -93,74 +107,60 @@ def tables(found: Sequence[Numbered]) -> Iterator[str]:
                 f"{first:>6}-{first + BIN:<3}{block.count:>10}{block.stated:>8.0%}"
                 f"{block.observed:>8.0%}{low:>12.0%} -{high:>4.0%}{mark}"
             )
-    yield ""
-    yield from _scores(found, sources)
-    yield ""
-    yield from _witnesses(found)
 
 
-def _scores(found: Sequence[Numbered], sources: Sequence[str]) -> Iterator[str]:
+def scores(found: Sequence[Numbered], factors: Mapping[str, float]) -> Iterator[str]:
+    """How well the factors do for each source where they were not fitted."""
     told = [one for one in found if one.sample.named]
-    overall = calibrated(isotonic(one.sample for one in told if one.is_fitted))
-    head = ("fitted", "held out", "with map", "others", "gap")
-    yield f"{'Brier score':<20}" + "".join(f"{title:>10}" for title in head)
-    for source in (*sources, "all"):
+    overall = calibrated(isotonic(_stated(told, factors, fitted=True)))
+    head = ("verdicts", "right", "stated", "Brier", "gap", "with map", "others")
+    yield f"{'held out':<20}" + "".join(f"{title:>10}" for title in head)
+    for source in (*dict.fromkeys(one.sample.source for one in told), "all"):
         mine = [one for one in told if source in (one.sample.source, "all")]
-        halves = [[o.sample for o in mine if o.is_fitted is half] for half in (True, False)]
-        if not all(halves):
+        held = _stated(mine, factors, fitted=False)
+        if not held:
             continue
-        rest = [one.sample for one in told if one.is_fitted and one.sample.source != source]
-        unseen = calibrated(isotonic(rest))
-        values = (
-            brier(halves[0]),
-            brier(halves[1]),
-            brier(halves[1], overall),
-            brier(halves[1], unseen),
-            gap(halves[1]),
+        rest = [one for one in told if one.sample.source != source]
+        others = fit(_fitted_on(rest)) if _fitted_on(rest) else factors
+        row = quality(held)
+        yield (
+            f"{source:<20}{row['verdicts']:>10.0f}{row['right']:>10.3f}{row['stated']:>10.3f}"
+            f"{row['brier']:>10.3f}{row['gap']:>10.3f}{brier(held, overall):>10.3f}"
+            f"{brier(_stated(mine, others, fitted=False)):>10.3f}"
         )
-        yield f"{source:<20}" + "".join(f"{value:>10.3f}" for value in values)
 
 
-def _witnesses(found: Sequence[Numbered]) -> Iterator[str]:
-    """The weights of witnesses, and how well they do where they were not fitted."""
-    told = weighed(found)
-    if not told:
-        return
-    weights = fit([one.sample for one in told if one.is_fitted])
-    yield "log-odds: " + ", ".join(f"{name} {value:.2f}" for name, value in weights.items())
-    yield f"{'Brier, held out':<20}" + "".join(f"{t:>10}" for t in ("stated", "fitted", "others"))
-    for source in dict.fromkeys(one.sample.source for one in told):
-        mine = [one.sample for one in told if one.sample.source == source and not one.is_fitted]
-        rest = [one.sample for one in told if one.sample.source != source and one.is_fitted]
-        if mine and rest:
-            values = (
-                brier(mine),
-                brier(_as_fitted(mine, weights)),
-                brier(_as_fitted(mine, fit(rest))),
-            )
-            yield f"{source:<20}" + "".join(f"{value:>10.3f}" for value in values)
-    yield _held_out(found, weights)
+def _fitted_on(found: Iterable[Numbered]) -> list[Sample]:
+    return [o.sample for o in found if o.is_fitted and o.sample.named and o.sample.witnesses]
 
 
-def weighed(found: Sequence[Numbered]) -> list[Numbered]:
-    """Those verdicts that name somebody because of what was weighed."""
-    return [one for one in found if one.sample.named and one.sample.witnesses]
+def _stated(
+    found: Iterable[Numbered], factors: Mapping[str, float], *, fitted: bool
+) -> list[Sample]:
+    """The verdicts of one half, with the confidence that factors give. Where no witness is known,
+    as of logs, it is what was stated."""
+    half = [one.sample for one in found if one.is_fitted is fitted]
+    known = iter(restated([one for one in half if one.witnesses], factors))
+    return [next(known) if one.witnesses else one for one in half]
 
 
-def _as_fitted(samples: Sequence[Sample], weights: Mapping[str, float]) -> list[Sample]:
-    return [msgspec.structs.replace(one, confidence=sure(one, weights)) for one in samples]
-
-
-def _held_out(found: Sequence[Numbered], weights: Mapping[str, float]) -> str:
-    """How well weights do on the half that they were not fitted on."""
-    held = [one.sample for one in weighed(found) if not one.is_fitted]
-    told = _as_fitted(held, weights)
-    some = [one for one in told if 0.85 <= one.confidence < 0.95]
-    near = sum(one.is_right for one in some)
-    return (
-        f"{len(held)} verdicts held out: Brier score {brier(told):.3f}, off by {gap(told):.1%} on "
-        f"average; of {len(some)} with 85 to 95 %, {near} are right"
-    )
+def made_from(
+    found: Sequence[Numbered], factors: Mapping[str, float], command: str
+) -> dict[str, object]:
+    """What the file of weights says of its making."""
+    told = [one for one in found if one.sample.named]
+    real = [one for one in told if one.sample.source in GROUPS[REAL]]
+    drawn_ = [one for one in told if one.sample.witnesses and one.sample.source not in GROUPS[REAL]]
+    corpora = Counter(one.sample.source for one in drawn_ if one.is_fitted)
+    held = _stated(drawn_, factors, fitted=False)
+    near = [one for one in held if 0.85 <= one.confidence < 0.95]
+    return {
+        "command": command,
+        "fitted on": dict(corpora),
+        "held out": quality(held),
+        "held out, stated 85 to 95 %": quality(near),
+        "real incidents": quality(_stated(real, factors, fitted=False)) if real else {},
+    }
 
 
 def misses(found: Sequence[Numbered], most: int) -> Iterator[str]:
@@ -181,19 +181,12 @@ def misses(found: Sequence[Numbered], most: int) -> Iterator[str]:
         )
 
 
-FITTED = "the same, by fitted weights"
-
-
-def panels(found: Sequence[Numbered]) -> dict[str, dict[str, list[Point]]]:
+def panels(
+    found: Sequence[Numbered], factors: Mapping[str, float]
+) -> dict[str, dict[str, list[Point]]]:
     """What the plot shows: the points of each source, of the half on which nothing was fitted."""
-    shown: dict[str, dict[str, list[Point]]] = {}
-    held = [one.sample for one in found if one.sample.named and not one.is_fitted]
-    for title, sources in GROUPS.items():
-        shown[title] = _series(held, sources)
-    if told := weighed(found):
-        weights = fit([one.sample for one in told if one.is_fitted])
-        again = _as_fitted([one for one in held if one.witnesses], weights)
-        shown[FITTED] = _series(again, GROUPS[WEIGHED])
+    held = _stated([one for one in found if one.sample.named], factors, fitted=False)
+    shown = {title: _series(held, sources) for title, sources in GROUPS.items()}
     return {title: series for title, series in shown.items() if series}
 
 
@@ -226,6 +219,41 @@ def sampled(sources: Sequence[str], count: int, workers: int) -> list[Numbered]:
     return found
 
 
+class _Trial(msgspec.Struct):
+    """What is read of a line of the fault suite."""
+
+    fault: str
+    expected: list[Any]
+    named: list[Any]
+    kind: str
+    layout: str = ""
+    family: str = "ranks"
+    confidence: float = 0.0
+    witnesses: dict[str, float] = {}
+
+
+def incidents(paths: Iterable[Path]) -> Iterator[Numbered]:
+    """Verdicts of the fault suite on real jobs; they count as held out. Lines of older versions,
+    which state no confidence, are left out."""
+    for path in paths:
+        for line in path.read_bytes().splitlines():
+            told = msgspec.json.decode(line, type=_Trial)
+            if told.named and not told.confidence:
+                continue
+            # Of actors, any of several sets of members is right.
+            sets = [[one] if told.family == "ranks" else one for one in told.expected]
+            yield Numbered(1, Sample(
+                source=REAL_RANKS if told.family == "ranks" else REAL_ACTORS,
+                case=told.fault,
+                harm=told.layout,
+                named=tuple(map(str, told.named)),
+                truth=tuple(sorted({str(who) for members in sets for who in members})),
+                kind=told.kind,
+                confidence=told.confidence,
+                witnesses=told.witnesses,
+            ))  # fmt: skip
+
+
 def main() -> None:
     """Draw, print, and write what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -235,19 +263,33 @@ def main() -> None:
     parser.add_argument("--misses", type=int, default=0, help="groups of wrong verdicts to print")
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--from", dest="given", type=Path, metavar="FILE", help="saved samples")
+    parser.add_argument("--incidents", nargs="+", type=Path, default=[], metavar="FILE")
+    parser.add_argument("--write", action="store_true", help=f"write {FILE.relative_to(ROOT)}")
     parser.add_argument("--plot", type=Path, metavar="FILE")
     args = parser.parse_args()
     if args.given:
         found = msgspec.json.decode(args.given.read_bytes(), type=list[Numbered])
     else:
         found = sampled(args.only, args.samples, args.workers)
-    print("\n".join(tables(found)))
-    if args.misses:
-        print("\nwrong:", *misses(found, args.misses), sep="\n")
     if args.save:
         args.save.write_bytes(msgspec.json.encode(found))
+    found += incidents(args.incidents)
+    factors = fit(_fitted_on(found)) if args.write else FACTORS
+    numbers = [one for one in found if not one.is_fitted]
+    again = _stated(numbers, factors, fitted=False)
+    print("\n".join(tables([Numbered(1, one) for one in again])), end="\n\n")
+    print("\n".join(scores(found, factors)))
+    if args.misses:
+        print("\nwrong:", *misses(found, args.misses), sep="\n")
     if args.plot:
-        draw(args.plot, panels(found))
+        draw(args.plot, panels(found, factors))
+    if args.write:
+        drawn_ = f"--samples {args.samples}"
+        command = f"python bench/calibration.py {drawn_} --incidents SUITE.jsonl --write"
+        FILE.write_text(module(factors, made_from(found, factors, command)))
+        print(
+            f"\n{FILE.relative_to(ROOT)}:", *map("{0[0]} {0[1]}".format, factors.items()), sep="\n"
+        )
 
 
 if __name__ == "__main__":

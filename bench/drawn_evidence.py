@@ -25,7 +25,14 @@ from ray_sentinel.engine.incidents.evidence_case import FolderEvidence, judged  
 from ray_sentinel.model.ras import RasFacts  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
 from ray_sentinel.waitgraph import ras, recorder, stacks  # noqa: E402
-from ray_sentinel.waitgraph.confidence import testified  # noqa: E402
+from ray_sentinel.waitgraph.confidence import (  # noqa: E402
+    by_ras,
+    by_recorder,
+    of_ras,
+    of_recorder,
+    put_on_culprit,
+    weakest,
+)
 from tests.support.ras_sim.faults import PERSISTENT  # noqa: E402
 from tests.support.ras_sim.job import Job as RasJob  # noqa: E402
 from tests.support.ras_sim.render import as_json, as_text  # noqa: E402
@@ -85,7 +92,8 @@ def _of_recorders(facts: RecorderFacts) -> dict[str, Any]:
     return {
         "named": tuple(sorted(str(one.rank) for one in facts.culprits)),
         "kind": facts.kind,
-        "confidence": facts.confidence,
+        "confidence": of_recorder(facts),
+        "witnesses": dict(weakest(told)) if (told := by_recorder(facts)) else {},
     }
 
 
@@ -176,6 +184,7 @@ def stacks_made(number: int) -> Sample:
         truth=tuple(sorted(map(str, case.culprits))),
         kind=found.kind,
         confidence=found.confidence,
+        witnesses=dict(found.testimony),
     )
 
 
@@ -192,7 +201,7 @@ def _weighed(
         truth=tuple(sorted(map(str, truth))),
         kind=verdict.kind,
         confidence=verdict.confidence,
-        witnesses=testified(verdict),
+        witnesses=dict(put_on_culprit(verdict)),
     )
 
 
@@ -280,7 +289,8 @@ def ras_made(number: int) -> Sample:
         named=tuple(sorted(str(one.rank) for one in facts.culprits)),
         truth=tuple(sorted(map(str, truth))),
         kind=facts.kind,
-        confidence=facts.confidence,
+        confidence=of_ras(facts),
+        witnesses=dict(weakest(told)) if (told := by_ras(facts)) else {},
     )
 
 

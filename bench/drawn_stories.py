@@ -20,7 +20,7 @@ from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.incident import Incident  # noqa: E402
 from ray_sentinel.model.stacks import StackFact  # noqa: E402
-from ray_sentinel.waitgraph.confidence import testified  # noqa: E402
+from ray_sentinel.waitgraph.confidence import put_on_culprit  # noqa: E402
 from tests.support import ray_stories, ray_story  # noqa: E402
 from tests.support.engine_sim import Sim, SimRank  # noqa: E402
 from tests.support.log_corpus.layouts import LAYOUTS as LOG_LAYOUTS  # noqa: E402
@@ -169,7 +169,7 @@ def _of_engine(
             truth=tuple(sorted(truth)),
             kind=one.kind if one is not None else "none",
             confidence=verdict.confidence if verdict else 0.0,
-            witnesses=testified(verdict) if verdict else {},
+            witnesses=dict(put_on_culprit(verdict)) if verdict else {},
         )
 
 

@@ -1,7 +1,7 @@
 """What every judge says about every case in the repository, and what a change of a judge changes.
 
     python bench/judges.py [--seeds 2] [--only recorder ray] [--save FILE] [--against FILE]
-                           [--without-text]
+                           [--without-text | --names-only]
 
 Sets are recorder dumps (of real jobs, listed and drawn), stacks, answers of NCCL RAS, logs, stories
 of jobs of ranks and of Ray jobs played through the engine, and recorded event logs. Printed for
@@ -38,9 +38,11 @@ from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.identity import ProcessId  # noqa: E402
 from ray_sentinel.model.incident import Culprit, Incident  # noqa: E402
+from ray_sentinel.model.ras import RasFacts  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
 from ray_sentinel.waitgraph import ras, recorder  # noqa: E402
 from ray_sentinel.waitgraph import stacks as judge_of_stacks  # noqa: E402
+from ray_sentinel.waitgraph.confidence import of_ras, of_recorder  # noqa: E402
 from ray_sentinel.waitgraph.recorder_failed import explain_failed  # noqa: E402
 from tests.support import log_cases, ray_stories  # noqa: E402
 from tests.support.engine_sim import Sim  # noqa: E402
@@ -77,6 +79,11 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
         """What must not change, with or without reasons and next steps."""
         return self.named, self.kind, self.confidence, self.text if text else []
 
+    @property
+    def who(self) -> tuple[list[str], str]:
+        """Whom it names, and for what."""
+        return self.named, self.kind
+
 
 def _of_recorders(
     corpus: str, name: str, facts: RecorderFacts, truth: Collection[int] | None, kind: str = ""
@@ -86,7 +93,7 @@ def _of_recorders(
         name=name,
         named=sorted(str(one.rank) for one in facts.culprits),
         kind=facts.kind,
-        confidence=facts.confidence,
+        confidence=of_recorder(facts),
         text=[*(f"{one.kind}: {one.reason}" for one in facts.culprits), *facts.evidence],
         truth=None if truth is None else sorted(map(str, truth)),
         kinds=[kind] if kind else None,
@@ -202,7 +209,7 @@ def _of_processes(
         name=name,
         named=sorted(str(one.pid) for one in found.culprits),
         kind=found.kind,
-        confidence=found.confidence,
+        confidence=of_ras(found) if isinstance(found, RasFacts) else found.confidence,
         text=text,
         truth=truth,
         kinds=kinds,
@@ -487,9 +494,12 @@ def table(said: list[Said]) -> Iterator[str]:
         yield f"{corpus:<18}" + "".join(f"{value:>11}" for value in row)
 
 
-def changes(before: list[Said], now: list[Said], *, text: bool = True) -> Iterator[str]:
+def changes(
+    before: list[Said], now: list[Said], *, text: bool = True, names_only: bool = False
+) -> Iterator[str]:
     """The verdicts that are different, missing or new; name by name. ``text``: also those of which
-    only reasons or next steps are different."""
+    only reasons or next steps are different. ``names_only``: only those with other names or kinds.
+    """
     old = {(one.corpus, one.name): one for one in before}
     new = {(one.corpus, one.name): one for one in now}
     for key in {**old, **new}:
@@ -497,7 +507,9 @@ def changes(before: list[Said], now: list[Said], *, text: bool = True) -> Iterat
         title = ", ".join(key)
         if was is None or is_ is None:
             yield f"{title}: {'is new' if was is None else 'is no more'}"
-        elif was.answer(text=text) != is_.answer(text=text):
+        elif was.who == is_.who if names_only else was.answer(text=text) == is_.answer(text=text):
+            continue
+        else:
             truth = "" if is_.truth is None else f" (true: {','.join(is_.truth) or 'nobody'})"
             yield f"{title}: {_short(was)} -> {_short(is_)}{truth}"
             yield from (f"    - {line}" for line in was.text if line not in is_.text)
@@ -516,6 +528,7 @@ def main() -> int:
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--against", type=Path, metavar="FILE")
     parser.add_argument("--without-text", action="store_true", help="compare no sentences")
+    parser.add_argument("--names-only", action="store_true", help="compare names and kinds only")
     parser.add_argument("--wrong", action="store_true", help="print the sets that are not right")
     args = parser.parse_args()
     said: list[Said] = []
@@ -538,7 +551,7 @@ def main() -> int:
     before = msgspec.json.decode(args.against.read_bytes(), type=list[Said])
     asked = {one.corpus for one in said}
     before = [one for one in before if one.corpus in asked]
-    different = list(changes(before, said, text=not args.without_text))
+    different = list(changes(before, said, text=not args.without_text, names_only=args.names_only))
     print("\n".join(different) or f"nothing is said otherwise than in {args.against}")
     return 1 if different else 0
 

@@ -18,8 +18,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     confidence: float
     witnesses: dict[str, float] = {}
-    """The weights that each source of evidence puts on the named one that has least, where evidence
-    was weighed."""
+    """What each witness puts on the culprit of whom the verdict is least sure."""
 
     @property
     def is_right(self) -> bool:

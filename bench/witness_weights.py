@@ -1,21 +1,28 @@
 """Weights of witnesses, fitted: the log-odds with which a name is right, by who gives it.
 
-The live judge adds up what witnesses put on a rank (stacks, recorder, RAS, processes, exits), and
-names whoever has enough. Here a factor for each witness, a constant, and one if several are named
-are fitted to drawn jobs by logistic regression.
+Judges add up what witnesses put on a rank, and name whoever has enough. Here the factor of each
+witness in the log-odds of being right is fitted to verdicts on jobs with a known culprit by
+logistic regression (``ray_sentinel/waitgraph/confidence.py``, which states it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
+from reliability import brier, gap
 from samples_of_verdicts import Sample
 
-NOT_DRAWN = 0.45
-"""The factor of a witness that no drawn job has, and to which the others are held."""
-CONSTANT = -0.65
-"""With that, what held before anything was fitted: 0.62 for a score of 2.5, 0.9 for 6."""
+from ray_sentinel.waitgraph.confidence import CONSTANT, NOT_DRAWN, SEVERAL, STACKS, stated
+from ray_sentinel.waitgraph.stacks import OUTNUMBERED, SEEN_ONCE
+
+PRIOR = 0.45
+"""The factor of a witness that no job has, and to which the others are held."""
+ODDS = -0.65
+"""The constant. With that factor, a score of 2.5 is 0.62, and one of 6 is 0.9."""
+WEAKENING = (SEVERAL, f"{STACKS}: {SEEN_ONCE}", f"{STACKS}: {OUTNUMBERED}")
+"""What never makes a name surer; all others never make it less sure."""
 RIDGE = 0.5
 """How strongly factors are held to that."""
 DOUBT = 0.02
@@ -23,31 +30,93 @@ DOUBT = 0.02
 ROUNDS = 50
 
 
-def features(sample: Sample, witnesses: Sequence[str]) -> list[float]:
-    """What the log-odds are a sum of."""
-    return [1.0, float(len(sample.named) > 1), *(sample.witnesses.get(w, 0.0) for w in witnesses)]
-
-
 def fit(samples: Sequence[Sample]) -> dict[str, float]:
-    """The constant, what several culprits add, and the factor of each witness."""
-    witnesses = sorted({witness for one in samples for witness in one.witnesses})
-    rows = np.array([features(one, witnesses) for one in samples])
+    """The factors of all witnesses, the constant, and that of a witness that was never seen."""
+    free = sorted({*WEAKENING, *(witness for one in samples for witness in one.witnesses)})
+    held: dict[str, float] = {}
+    while True:
+        found = _fit(samples, [witness for witness in free if witness not in held])
+        wrong = {who: 0.0 for who, factor in found.items() if (factor > 0) == (who in WEAKENING)}
+        wrong = {who: 0.0 for who in wrong if found[who]}
+        if not wrong:
+            break
+        held |= wrong
+    factors = {who: round(factor, 3) for who, factor in sorted((found | held).items())}
+    return {CONSTANT: ODDS, NOT_DRAWN: PRIOR, **factors}
+
+
+def _fit(samples: Sequence[Sample], witnesses: Sequence[str]) -> dict[str, float]:
+    rows = np.array([[one.witnesses.get(who, 0.0) for who in witnesses] for one in samples])
     right = np.array([(1.0 - DOUBT) * one.is_right for one in samples])
-    prior = np.array([CONSTANT, 0.0, *(NOT_DRAWN for _ in witnesses)])
-    hold, weights = RIDGE * np.eye(rows.shape[1]), prior
+    prior = np.array([0.0 if who in WEAKENING else PRIOR for who in witnesses])
+    hold, factors = RIDGE * np.eye(len(witnesses)), prior
     for _ in range(ROUNDS):
-        told = 1 / (1 + np.exp(-rows @ weights))
-        slope = rows.T @ (right - told) - hold @ (weights - prior)
+        told = 1 / (1 + np.exp(-ODDS - rows @ factors))
+        slope = rows.T @ (right - told) - hold @ (factors - prior)
         curve = (rows.T * (told * (1 - told))) @ rows + hold
         step = np.linalg.solve(curve, slope)
-        weights = weights + step
+        factors = factors + step
         if abs(step).max() < 1e-6:
             break
-    rounded = (round(float(weight), 2) for weight in weights)
-    return dict(zip(("constant", "several", *witnesses), rounded, strict=True))
+    return dict(zip(witnesses, map(float, factors), strict=True))
 
 
-def sure(sample: Sample, weights: Mapping[str, float]) -> float:
-    """The share of such verdicts that is right."""
-    values = zip(features(sample, [*weights][2:]), weights.values(), strict=True)
-    return float(1 / (1 + np.exp(-sum(value * weight for value, weight in values))))
+def restated(samples: Sequence[Sample], factors: Mapping[str, float]) -> list[Sample]:
+    """The verdicts with the confidence that these factors give."""
+    return [
+        msgspec.structs.replace(one, confidence=stated(one.witnesses, factors)) for one in samples
+    ]
+
+
+def quality(samples: Sequence[Sample]) -> dict[str, float]:
+    """How well the confidence of some verdicts fits: their number, the share that is right, the
+    mean confidence, the Brier score, and by how much the confidence is off on average."""
+    count = len(samples)
+    return {
+        "verdicts": count,
+        "right": round(sum(one.is_right for one in samples) / count, 3),
+        "stated": round(sum(one.confidence for one in samples) / count, 3),
+        "brier": round(brier(samples), 4),
+        "gap": round(gap(samples), 4),
+    }
+
+
+def module(factors: Mapping[str, float], made: Mapping[str, object]) -> str:
+    """The file of weights."""
+    return "\n".join((
+        '"""Factors of witnesses, fitted to jobs with a known culprit; ``confidence`` uses them.',
+        "",
+        "Written by ``bench/calibration.py --write``, never by hand. ``MADE`` says from what, and",
+        "how well the numbers do on the half of the jobs on which nothing was fitted, and on real",
+        "ones.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from collections.abc import Mapping",
+        "from typing import Any",
+        "",
+        "FACTORS: Mapping[str, float] = {",
+        *_lines(factors),
+        "}",
+        "",
+        "MADE: Mapping[str, Any] = {",
+        *_lines(made),
+        "}",
+        "",
+    ))  # fmt: skip
+
+
+def _lines(given: Mapping[str, object], depth: int = 1) -> Iterator[str]:
+    indent = "    " * depth
+    for name, value in given.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{_quoted(name)}: {{"
+            yield from _lines(value, depth + 1)
+            yield f"{indent}}},"
+        else:
+            yield f"{indent}{_quoted(name)}: {_quoted(value)},"
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -183,6 +183,7 @@ def _as_dict(results: list[Replay], problems: list[str], *, why: bool) -> dict[s
                         "job": _either(one).job,
                         "same": not one.differences and not one.notes,
                         "differs": one.differences,
+                        "fitted_anew": one.is_fitted_anew,
                         "notes": one.notes,
                         "then": incident_dict(one.then) if one.then else None,
                         "now": incident_dict(one.now) if one.now else None,
@@ -233,7 +234,9 @@ def _print_one(one: ReplayedIncident, say: Printer) -> None:
             say(f"  {name:<11}the same: {then}")
         else:
             say(f"  {name:<11}then: {then}")
-            say(f"  {'':<11}now:  {now}", "yellow")
+            fitted = one.is_fitted_anew and name == "confidence"
+            why = ", on the same evidence: how often that is right was fitted anew" * fitted
+            say(f"  {'':<11}now:  {now}{why}", "" if fitted else "yellow")
     for note in one.notes:
         say(f"  note: {note}", "yellow")
 

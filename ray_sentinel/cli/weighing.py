@@ -10,6 +10,7 @@ from ray_sentinel.cli.output import Printer
 from ray_sentinel.engine.verdicts.judgement import NAMED, EvidenceScores
 from ray_sentinel.model.incident import EvidenceItem
 from ray_sentinel.model.rank_names import name_ranks
+from ray_sentinel.waitgraph.confidence import parts, put_on_rank, stated, together
 
 MOST_SHOWN = 12
 """Most groups of ranks that are printed; the JSON output has them all."""
@@ -23,6 +24,10 @@ class WeighedRanks(msgspec.Struct, frozen=True, kw_only=True):
     is_named: bool
     evidence: tuple[EvidenceItem, ...]
     """The evidence, worded for the first of these ranks."""
+    log_odds: dict[str, float] = {}
+    """For ranks that are named, what the log-odds of being right are the sum of."""
+    confidence: float | None = None
+    """The confidence that follows from that sum; None if they are not named."""
 
 
 class Weighing(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,19 +51,25 @@ def weighing(scores: EvidenceScores | None, named: Collection[int | None]) -> We
         if rank is not None:
             alike = (rank in named, *((item.source, item.weight) for item in items))
             groups.setdefault(alike, []).append((rank, score, items))
-    return Weighing(
-        named_from=NAMED,
-        ranks=tuple(
-            WeighedRanks(
-                ranks=tuple(sorted(rank for rank, _, _ in group)),
-                score=group[0][1],
-                is_named=group[0][0] in named,
-                evidence=min(group)[2],
-            )
-            for group in groups.values()
-        ),
-        context=scores.context(),
+    told = [_of_group(group, named) for group in groups.values()]
+    return Weighing(named_from=NAMED, ranks=tuple(told), context=scores.context())
+
+
+def _of_group(
+    group: list[tuple[int, float, tuple[EvidenceItem, ...]]], named: Collection[int | None]
+) -> WeighedRanks:
+    (rank, score, items), *_ = group
+    found = WeighedRanks(
+        ranks=tuple(sorted(rank for rank, _, _ in group)),
+        score=score,
+        is_named=rank in named,
+        evidence=min(group)[2],
     )
+    if not found.is_named:
+        return found
+    known = together(put_on_rank(items), len(named))
+    odds = {witness: round(part, 2) for witness, part in parts(known).items()}
+    return msgspec.structs.replace(found, log_odds=odds, confidence=stated(known))
 
 
 def print_weighing(why: Weighing, say: Printer) -> None:
@@ -70,6 +81,9 @@ def print_weighing(why: Weighing, say: Printer) -> None:
         say(f"  {group.score:+6.2f}  {name_ranks(list(group.ranks))}{named}", style)
         for item in group.evidence:
             say(f"    {item.weight:+6.2f}  {item.source}: {item.text}")
+        if group.confidence is not None:
+            sum_ = ", ".join(f"{witness} {part:+.2f}" for witness, part in group.log_odds.items())
+            say(f"    {group.confidence:6.2f}  is the confidence; its log-odds: {sum_}")
     if len(why.ranks) > MOST_SHOWN:
         say(f"  ... and {len(why.ranks) - MOST_SHOWN} groups of ranks more: --json has them all")
     for item in why.context:

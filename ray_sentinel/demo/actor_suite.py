@@ -19,7 +19,7 @@ from ray_sentinel.demo.plan import MODES
 from ray_sentinel.demo.stage import Stage
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.model.incident import Verdict
-from ray_sentinel.waitgraph.confidence import testified
+from ray_sentinel.waitgraph.confidence import put_on_culprit
 
 
 class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", tag_field="family"):
@@ -53,7 +53,7 @@ class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", 
     confidence: float = 0.0
     """The confidence (0..1) that the first incident states."""
     witnesses: dict[str, float] = {}
-    """The weights by witness of the culprit that has least; empty if nothing was weighed."""
+    """What each witness puts on the culprit of whom it is least sure."""
 
 
 def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
@@ -94,7 +94,7 @@ def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
         broken=outcome.broken,
         summary=str(first["summary"]) if first else "",
         confidence=verdict.confidence if verdict else 0.0,
-        witnesses=testified(verdict) if verdict else {},
+        witnesses=dict(put_on_culprit(verdict)) if verdict else {},
     )
 
 

@@ -36,7 +36,7 @@ from ray_sentinel.demo.stage import Stage
 from ray_sentinel.demo.story import watched_machines
 from ray_sentinel.demo.trial import TrialOutcome, play
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.waitgraph.confidence import testified
+from ray_sentinel.waitgraph.confidence import put_on_culprit
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = 0.0
     """The confidence (0..1) that the first incident states."""
     witnesses: dict[str, float] = {}
-    """The weights by witness of the culprit that has least; empty if nothing was weighed."""
+    """What each witness puts on the culprit of whom it is least sure."""
 
 
 def result_of(outcome: TrialOutcome) -> TrialResult:
@@ -106,7 +106,7 @@ def result_of(outcome: TrialOutcome) -> TrialResult:
         broken=outcome.broken,
         summary=outcome.incident.summary if outcome.incident else "",
         confidence=verdict.confidence if verdict else 0.0,
-        witnesses=testified(verdict) if verdict else {},
+        witnesses=dict(put_on_culprit(verdict)) if verdict else {},
     )
 
 

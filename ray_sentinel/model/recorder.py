@@ -39,8 +39,9 @@ class RecorderFacts(msgspec.Struct, frozen=True, kw_only=True):
     kind: RecorderKind
     culprits: tuple[RecorderCulprit, ...] = ()
     waits: tuple[RecorderWait, ...] = ()
-    confidence: float = 0.0
-    """From 0 to 1."""
+    strength: float = msgspec.field(default=0.0, name="confidence")
+    """How strong the proof is by the judge's own rules, from 0 to 1; decides what it weighs. How
+    often such an answer is right, ``waitgraph.confidence`` tells."""
     evidence: tuple[str, ...] = ()
     """Sentences, one a line, in the order of the reasoning."""
     problems: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Who hangs a job, from answers of NCCL's RAS service: the roots of the graph of their facts.
 
-The evidence at a root decides the kind and the confidence. Of several findings the hardest proof
+The evidence at a root decides the kind and the strength. Of several findings the hardest proof
 decides, because the others may be its echoes: a process that is gone, an error, a rank that is
 behind, one that is outside of its communicator. Nobody is named if those found are no exception
 among their equals.
@@ -94,7 +94,7 @@ def reason(
     names = Names(ordered, ranks)
     waits = RasWaits(ordered, found, names)
     verdict = _RasVerdict(waits)
-    kind, confidence = verdict.conclude(len(ordered) > 1)
+    kind, strength = verdict.conclude(len(ordered) > 1)
     evidence = [*waits.lines, *verdict.lines]
     if names.note and (verdict.culprits or waits.waits):
         evidence.append(names.note)
@@ -103,7 +103,7 @@ def reason(
         kind=kind,
         culprits=verdict.culprits,
         waits=tuple(waits.waits),
-        confidence=round(confidence * (0.8 if any(poll.cut for poll in ordered) else 1.0), 2),
+        strength=round(strength * (0.8 if any(poll.cut for poll in ordered) else 1.0), 2),
         evidence=tuple(evidence),
         problems=tuple(told),
         version=next((poll.version for poll in reversed(ordered) if poll.version), ""),
@@ -139,7 +139,7 @@ class _RasVerdict:
         return tuple(sorted(accused, key=lambda one: (one.rank is None, one.rank or 0)))
 
     def conclude(self, again: bool) -> tuple[RasKind, float]:
-        """The kind and the confidence. ``again``: there was a poll before the last one."""
+        """The kind and the strength. ``again``: there was a poll before the last one."""
         roots, young = self._roots()
         stuck = [root for root in roots["not-enqueued"] if root.kind != "works"]
         settled = False

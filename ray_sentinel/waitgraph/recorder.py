@@ -81,7 +81,7 @@ def _compare(facts: RecorderFacts, moved: list[int]) -> RecorderFacts:
     if accused and not accused & set(moved):
         return msgspec.structs.replace(facts, evidence=(*facts.evidence, line))
     return msgspec.structs.replace(
-        facts, kind="running", culprits=(), confidence=0.95, evidence=(line,)
+        facts, kind="running", culprits=(), strength=0.95, evidence=(line,)
     )
 
 
@@ -111,7 +111,7 @@ def reason(
             return mismatch_facts(world, odd, list(problems))
         return RecorderFacts(
             kind="running",
-            confidence=0.8,
+            strength=0.8,
             evidence=(
                 moved,
                 "the dumps show the job at different moments: it was moving, or it had failed",
@@ -127,7 +127,7 @@ def reason(
         kind=kind,
         culprits=culprits,
         waits=_told(waits, set(findings.culprits)),
-        confidence=round(_confidence(world, findings, kind), 2),
+        strength=round(_strength(world, findings, kind), 2),
         evidence=tuple(evidence),
         problems=tuple(problems),
         ranks=tuple(world.dumps),
@@ -193,7 +193,7 @@ def _conclude(
         )
         return _acquit_the_standing(world, findings), remarks
     if standing and world.unrecorded_p2p:
-        findings.confidence = min(findings.confidence, _BLIND)
+        findings.strength = min(findings.strength, _BLIND)
         line = "gloo does not record sends and receives: who waits in one looks idle"
         remarks.append(line)
         if len(standing) > 1:
@@ -235,13 +235,13 @@ _WEIGHT: tuple[RecorderKind, ...] = (
 )
 
 
-def _confidence(world: World, findings: Findings, kind: RecorderKind) -> float:
+def _strength(world: World, findings: Findings, kind: RecorderKind) -> float:
     if not findings.culprits:
         return 0.7 if kind == "waiting-outside" else 0.3
     missing = len(world.groups.world) - len(world.dumps)
-    confidence = findings.confidence
+    strength = findings.strength
     if findings.unexplained:
-        confidence *= 0.8
+        strength *= 0.8
     if missing and kind != "no-dump":
-        confidence *= 0.9
-    return confidence
+        strength *= 0.9
+    return strength

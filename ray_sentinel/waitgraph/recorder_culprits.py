@@ -25,7 +25,7 @@ from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.waitgraph.recorder_facts import RecorderWaits
 from ray_sentinel.waitgraph.solver import solve
 
-_CERTAINTY: dict[RecorderKind, float] = {
+_STRENGTH: dict[RecorderKind, float] = {
     "not-enqueued": 0.95,
     "device-stuck": 0.9,
     "collective-mismatch": 0.85,
@@ -45,7 +45,7 @@ class Findings(msgspec.Struct):
     """The result of the reasoning."""
 
     culprits: dict[int, RecorderCulprit] = {}
-    confidence: float = 1.0
+    strength: float = 1.0
     remarks: list[str] = []
     """Sentences on what cannot be told, and on what weakens the rest."""
     mismatch: bool = False
@@ -55,12 +55,12 @@ class Findings(msgspec.Struct):
     unexplained: bool = False
     """Some rank waits, and nothing that was found explains why."""
 
-    def blame(self, rank: int, kind: RecorderKind, reason: str, certainty: float) -> None:
-        """Name a culprit, unless it is already named. ``certainty`` (0..1) limits the confidence of
-        the whole."""
+    def blame(self, rank: int, kind: RecorderKind, reason: str, strength: float) -> None:
+        """Name a culprit, unless it is already named. The whole is at most of this ``strength``
+        (0..1)."""
         if rank not in self.culprits:
             self.culprits[rank] = RecorderCulprit(rank=rank, kind=kind, reason=reason)
-            self.confidence = min(self.confidence, certainty)
+            self.strength = min(self.strength, strength)
 
 
 class Reasoning:
@@ -122,7 +122,7 @@ class Reasoning:
         reason = f"is waited for by {counted(waiting)} in {first}; it {doing}"
         if rank in self.told.absent_somewhere:
             reason = has_not_come(first, f"in which {wait(waiting)}", f"{doing}: {OWN_CODE}")
-        self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
+        self.findings.blame(rank, "not-enqueued", reason, _STRENGTH["not-enqueued"])
 
     def _device_stopped(self, rank: int) -> bool:
         """Name a rank that has not completed what its peers have; False if it is none.
@@ -137,7 +137,7 @@ class Reasoning:
             f"has not completed {self._title(operation)}, which its peers have completed: its "
             "device, or the watchdog that looks at it, stopped"
         )
-        self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
+        self.findings.blame(rank, "device-stuck", reason, _STRENGTH["device-stuck"])
         return True
 
     def _lag_together(self, ranks: list[int]) -> None:
@@ -236,7 +236,7 @@ class Reasoning:
         verdict = self.circles.judge(ranks, operations)
         self.findings.mismatch |= verdict.kind == "collective-mismatch"
         for rank, reason in verdict.culprits.items():
-            self.findings.blame(rank, verdict.kind, reason, _CERTAINTY[verdict.kind])
+            self.findings.blame(rank, verdict.kind, reason, _STRENGTH[verdict.kind])
         if not verdict.culprits:
             self.findings.unexplained = True
             self.findings.remarks.append(verdict.remark)
@@ -248,7 +248,7 @@ class Reasoning:
         if not alone or not others or any(map(self._may_have_others, operations)):
             return False
         reason = f"is stuck in an operation of its own, {self._title(operations[0])}"
-        self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
+        self.findings.blame(rank, "device-stuck", reason, _STRENGTH["device-stuck"])
         return True
 
     def _may_have_others(self, operation: Operation) -> bool:
@@ -279,13 +279,13 @@ class Reasoning:
         ranks = sorted({rank for operation in held for rank in operation.held})
         if made := self.circles.odd_calls(ranks, held):
             for rank, why in made.items():
-                self.findings.blame(rank, "collective-mismatch", why, _CERTAINTY["no-dump"])
+                self.findings.blame(rank, "collective-mismatch", why, _STRENGTH["no-dump"])
             return
         reason = (
             "left no dump that says anything, and nothing else explains why "
             f"{wait(sum(len(op.held) for op in held), others=False)} in {self._title(held[0])}"
         )
-        self.findings.blame(silent[0], "no-dump", reason, _CERTAINTY["no-dump"])
+        self.findings.blame(silent[0], "no-dump", reason, _STRENGTH["no-dump"])
 
     def _idle(self) -> list[int]:
         """Ranks that have nothing pending and that nobody with a dump waits for."""

@@ -28,10 +28,18 @@ from ray_sentinel.evidence.stacks.tree import StackClass, classes, place_of, who
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.confidence import (
+    MOVED,
+    MOVES,
+    STACKS,
+    Testimony,
+    stacks_weight,
+    stated,
+    weakest,
+    witnesses,
+)
 from ray_sentinel.waitgraph.solver import solve
 from ray_sentinel.waitgraph.stack_facts import TRANSFERS, Stand, doing, facts_if, stands
-
-SOURCE = "stacks"
 
 
 class _Weight(NamedTuple):
@@ -40,9 +48,9 @@ class _Weight(NamedTuple):
     most: Callable[[int], int]
     """How many can be the exception among so many ranks."""
     once: float
-    """The confidence if those it rests on were seen once."""
+    """Its strength if those it rests on were seen once."""
     twice: float
-    """The confidence if they stood still in two looks."""
+    """Its strength if they stood still in two looks."""
     kind: FaultKind | None = None
     """The kind of fault, if it does not depend on what the culprit does."""
 
@@ -72,7 +80,7 @@ WEIGHTS: Mapping[str, _Weight] = {
     "crowd": _Weight(third, 0.45, 0.55),
 }
 _OUTNUMBERED, _MOVING = 0.15, 0.1
-"""What is taken off the confidence if those elsewhere are more than half of those seen waiting, and
+"""What is taken off the strength if those elsewhere are more than half of those seen waiting, and
 if they move."""
 
 
@@ -94,7 +102,8 @@ class StacksJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """What the stacks of ranks show."""
 
     kind: FaultKind
-    confidence: float
+    strength: float
+    """How strong the proof is, from 0 to 1."""
     reasons: tuple[str, ...] = ()
     """The reasons as sentences, in the order of the reasoning."""
     culprits: tuple[StackFact, ...] = ()
@@ -264,11 +273,11 @@ class _StacksVerdict:
         seen = found if self._waits or proof else (*found, *inside)
         still = all(stand.still for stand in seen)
         weak = [] if still else [SEEN_ONCE]
-        confidence = weight.twice if still else weight.once
+        strength = weight.twice if still else weight.once
         if supposed.weight in ("elsewhere", "unknown code"):
             several = sum(len(stand.ranks) for stand in found if not stand.gone)
             outnumbered = several > half(_count(self._waits))
-            confidence -= _OUTNUMBERED * outnumbered + _MOVING * moving
+            strength -= _OUTNUMBERED * outnumbered + _MOVING * moving
             weak += [OUTNUMBERED] * outnumbered
         stands = {fact.process: stand for stand in found for fact in stand.ranks}
         culprits = tuple(fact for fact in self._ranks if fact.process in stands)
@@ -278,7 +287,7 @@ class _StacksVerdict:
         also = f"{_who(*rest)}: elsewhere too, but moved between the looks: not stuck"
         return StacksJudgement(
             kind=Counter(each).most_common(1)[0][0],
-            confidence=round(confidence, 2),
+            strength=round(strength, 2),
             reasons=(*supposed.told, *[also] * bool(rest)),
             culprits=culprits,
             kinds=each,
@@ -390,8 +399,8 @@ _ANYTHING = {"unknown", "compute", "device-wait", "idle"}
 """Activities below which anything may be done."""
 
 
-def _nobody(kind: FaultKind, confidence: float, *reasons: str) -> StacksJudgement:
-    return StacksJudgement(kind=kind, confidence=confidence, reasons=reasons)
+def _nobody(kind: FaultKind, strength: float, *reasons: str) -> StacksJudgement:
+    return StacksJudgement(kind=kind, strength=strength, reasons=reasons)
 
 
 def _other_kernel(fact: StackFact) -> str:
@@ -494,7 +503,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: FaultKind
     confidence: float
-    """The confidence, from 0 to 1."""
+    """How often such an answer is right, from 0 to 1; where nobody is named, the strength of the
+    reason for that."""
+    testimony: Testimony = {}
+    """What is put on the culprit of whom it is least sure."""
     culprits: tuple[Culprit, ...] = ()
     processes: tuple[ProcessId, ...] = ()
     """The culprits' processes, in the order of ``culprits``."""
@@ -523,10 +535,12 @@ def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
     ranks = [fact for fact in last.values() if not _is_helper(fact)]
     moved = movements(rounds)
     judgement = judge(ranks, moved)
+    told = _testimony(judgement, moved)
     found = classes(ranks)
     return Explanation(
         kind=judgement.kind,
-        confidence=judgement.confidence,
+        confidence=stated(told) if told else judgement.strength,
+        testimony=told,
         culprits=tuple(map(_culprit, judgement.culprits, judgement.told)),
         processes=tuple(fact.process for fact in judgement.culprits),
         evidence=_evidence(ranks, judgement, helpers),
@@ -537,6 +551,19 @@ def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
         helpers=helpers,
         movements=moved,
     )
+
+
+def _testimony(judgement: StacksJudgement, moved: Mapping[ProcessId, Movement]) -> Testimony:
+    """What the stacks by themselves put on whom they name, as the live judge would."""
+    weight = stacks_weight(judgement.strength)
+    told = [
+        {
+            **dict.fromkeys(witnesses(STACKS, proof), weight),
+            **dict.fromkeys(witnesses(STACKS, MOVES), MOVED * (moved[fact.process] == "moved")),
+        }
+        for fact, proof in zip(judgement.culprits, judgement.proofs, strict=True)
+    ]
+    return weakest(told) if told else {}
 
 
 def _newer(old: StackFact | None, new: StackFact) -> StackFact:
@@ -573,26 +600,26 @@ def _culprit(fact: StackFact, told: str) -> Culprit:
 def _evidence(
     ranks: Iterable[StackFact], judgement: StacksJudgement, helpers: Sequence[StackFact]
 ) -> tuple[EvidenceItem, ...]:
-    items = [EvidenceItem(source=SOURCE, text=text) for text in judgement.reasons]
+    items = [EvidenceItem(source=STACKS, text=text) for text in judgement.reasons]
     for fact, told in zip(judgement.culprits, judgement.told, strict=True):
         innermost = " < ".join(reversed(fact.signature[-4:]))
         place = f"; its innermost calls: {innermost}" if innermost else ""
         items.append(
             EvidenceItem(
-                source=SOURCE,
+                source=STACKS,
                 text=f"{who([fact])} {told}{place}"[:600],
                 rank=fact.rank.rank if fact.rank else None,
-                weight=judgement.confidence,
+                weight=judgement.strength,
                 at=fact.at or None,
             )
         )
     items.extend(
-        EvidenceItem(source=SOURCE, text=f"{who([fact])}: {fact.error or 'no stack'}")
+        EvidenceItem(source=STACKS, text=f"{who([fact])}: {fact.error or 'no stack'}")
         for fact in ranks
         if not fact.signature and not fact.kernels
     )
     if helpers:
         kinds = sorted({fact.helper or "idle" for fact in helpers})
         text = f"left out as no ranks: {len(helpers)} processes ({', '.join(kinds)})"
-        items.append(EvidenceItem(source=SOURCE, text=text))
+        items.append(EvidenceItem(source=STACKS, text=text))
     return tuple(items)

@@ -175,14 +175,14 @@ class Story:
         self.sim.recorder = (
             None
             if number == 0
-            else RecorderFacts(kind="not-enqueued", culprits=(culprit,), confidence=0.8)
+            else RecorderFacts(kind="not-enqueued", culprits=(culprit,), strength=0.8)
         )
 
     def ras(self, number: int) -> None:
         culprit = RasCulprit(
             rank=number, host="host0", pid=1000, kind="not-enqueued", reason="is behind"
         )
-        facts = RasFacts(kind="not-enqueued", culprits=(culprit,), confidence=0.7)
+        facts = RasFacts(kind="not-enqueued", culprits=(culprit,), strength=0.7)
         self.feed(RasExplained(time=self.sim.now, incident=f"000{number}", facts=facts))
 
     def straggler(self, number: int) -> None:

@@ -25,6 +25,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.libraries import combine, library
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderFacts, RecorderWait
+from ray_sentinel.waitgraph.confidence import of_recorder
 from ray_sentinel.waitgraph.recorder import explain
 
 HELP = "explain PyTorch flight-recorder dumps"
@@ -83,7 +84,7 @@ def as_dict(facts: RecorderFacts, files: RecorderFiles) -> dict[str, Any]:
         "culprit_ranks": [culprit.rank for culprit in facts.culprits],
         "culprits": facts.culprits,
         "kind": facts.kind,
-        "confidence": facts.confidence,
+        "confidence": of_recorder(facts),
         "evidence": facts.evidence,
         "waits": facts.waits,
         "problems": facts.problems,
@@ -98,7 +99,7 @@ def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
     headline = f"{facts.kind}: {name_ranks(ranks) if ranks else 'nobody is named'}"
     dumps = f"{len(facts.ranks)} dump{'' if len(facts.ranks) == 1 else 's'} read"
     say(
-        f"{headline}, confidence {facts.confidence:.2f}, {dumps}",
+        f"{headline}, confidence {of_recorder(facts):.2f}, {dumps}",
         "bold red" if ranks else "bold",
     )
     for line in facts.evidence:

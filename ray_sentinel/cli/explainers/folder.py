@@ -36,6 +36,7 @@ from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.triage import Triage
+from ray_sentinel.waitgraph.confidence import of_ras, of_recorder
 from ray_sentinel.waitgraph.stacks import Explanation
 
 HELP = "explain everything in a folder together (what `explain DIR` means)"
@@ -217,7 +218,7 @@ def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator
             yield FolderWitness(
                 source=source,
                 kind=explained.kind,
-                confidence=explained.confidence,
+                confidence=_confidence(explained),
                 ranks=tuple(one.rank for one in explained.culprits if one.rank is not None),
                 text=_describe(explained),
                 files=count[source],
@@ -234,6 +235,12 @@ def _witnesses(found: FolderFiles, recorded: Sequence[EvidenceItem]) -> Iterator
             text="as recorded: " + "; ".join(item.text for item in items[:2]),
             files=1,
         )
+
+
+def _confidence(explained: Explained) -> float:
+    if isinstance(explained, RecorderFacts):
+        return of_recorder(explained)
+    return of_ras(explained) if isinstance(explained, RasFacts) else explained.confidence
 
 
 def _describe(explained: Explained) -> str:

@@ -25,6 +25,7 @@ from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.ras_files import content, load, rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.ras import RasCulprit, RasFacts
+from ray_sentinel.waitgraph.confidence import of_ras
 
 HELP = "explain answers of NCCL RAS: ncclras, or STATUS on port 28028"
 
@@ -83,7 +84,7 @@ def as_dict(facts: RasFacts) -> dict[str, Any]:
         "culprit_ranks": sorted({c.rank for c in facts.culprits if c.rank is not None}),
         "culprits": facts.culprits,
         "kind": facts.kind,
-        "confidence": facts.confidence,
+        "confidence": of_ras(facts),
         "evidence": facts.evidence,
         "waits": facts.waits,
         "problems": facts.problems,
@@ -98,7 +99,7 @@ def _print(facts: RasFacts) -> None:
     say = text_printer()
     names = "; ".join(map(_name, facts.culprits)) or "nobody is named"
     say(
-        f"{facts.kind}: {names}, confidence {facts.confidence:.2f}",
+        f"{facts.kind}: {names}, confidence {of_ras(facts):.2f}",
         "bold red" if facts.culprits else "bold",
     )
     version = f"{facts.library} {facts.version}, " if facts.version else ""

@@ -17,7 +17,6 @@ from ray_sentinel.engine.incidents.case import OURSELVES, Case
 from ray_sentinel.engine.jobs import LEARNING_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.verdicts.judgement import Judgement
-from ray_sentinel.engine.verdicts.suspects import RAS
 from ray_sentinel.engine.verdicts.verdict import judge
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import EvidenceItem, Finding, Incident
@@ -25,11 +24,8 @@ from ray_sentinel.model.progress import ProcessState, RankSnapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.waitgraph.stacks import SOURCE as STACKS
+from ray_sentinel.waitgraph.confidence import PROOF, RAS, RECORDER, STACKS
 
-RECORDER = "flight-recorder"
-PROOF = 6.0
-"""The weight of proof, as in ``judgement``."""
 JOB = "the job"
 _NOWHERE = "an unknown host"
 _APART = 60.0

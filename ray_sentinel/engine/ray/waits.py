@@ -41,6 +41,7 @@ from ray_sentinel.model.incident import (
 )
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.chain import GOES_ON
+from ray_sentinel.waitgraph.confidence import CALLS, by_calls, confidence
 from ray_sentinel.waitgraph.engine_work import SERVER
 from ray_sentinel.waitgraph.facts import ANSWER, CALLED, HANDED_TO
 from ray_sentinel.waitgraph.picture import RootMember, WaitRoot
@@ -48,8 +49,9 @@ from ray_sentinel.waitgraph.ray_calls import OWN_WAIT
 from ray_sentinel.waitgraph.unmet import NO_NODE
 
 RULE = "ray.waits"
-SURE = {"circle": 0.95, "broken": 0.95, "unheld": 0.9, "standing": 0.85, "works": 0.8, "mute": 0.3}
-"""The confidence by kind of root."""
+NOBODY = 0.3
+"""The confidence of an answer that names nobody, because nothing can be learned of whom all wait
+for."""
 BROKEN: tuple[FaultKind, ...] = ("rank-stopped", "gil-held", "kernel-blocked")
 """Kinds of fault that are proven of a process by itself."""
 OUTSIDE = frozenset({"circle", "broken", "standing", "unheld", "mute"})
@@ -424,11 +426,11 @@ def _verdict(view: ClusterView, job: RayJobView, root: WaitRoot, kind: FaultKind
         culprits=tuple(_culprit(view, member, root, kind) for member in root.processes)
         if kind != "unknown"
         else (),
-        confidence=SURE["mute"] if kind == "unknown" else SURE.get(root.kind, 0.5),
+        confidence=NOBODY if kind == "unknown" else confidence([by_calls(root.kind)]),
         evidence=(
-            EvidenceItem(source="ray", text=root.sentence),
-            *(EvidenceItem(source="ray", text=text) for text in job.failed_before(root)),
-            *(EvidenceItem(source="ray", text=note) for note in job.notes),
+            EvidenceItem(source=CALLS, text=root.sentence, proof=(root.kind,)),
+            *(EvidenceItem(source=CALLS, text=text) for text in job.failed_before(root)),
+            *(EvidenceItem(source=CALLS, text=note) for note in job.notes),
         ),
         chain=root.chain,
         stacks=_stacks(job, root),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Literal
@@ -15,18 +14,10 @@ from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Verdict
 from ray_sentinel.model.rank_names import name_ranks, ranges
 from ray_sentinel.model.stacks import StackFact
-
-# Evidence for and against each rank, weighed and added up.
-#
-# Weights are on one scale: 2.5 is enough to name a rank, 6 and more is proof. The confidence of a
-# name is ``1 - 0.5 ** (score / 1.8)``: 0.62 at 2.5, 0.9 at 6, 0.95 at 8.
+from ray_sentinel.waitgraph.confidence import Testimony, put_on_rank
 
 NAMED = 2.5
-"""The score from which a rank is named."""
-HALF = 1.8
-"""The score that halves the doubt."""
-MOST = 0.99
-"""Highest confidence: evidence from outside is never certain."""
+"""The score from which a rank is named; see ``waitgraph.confidence``, which has the weights."""
 MOST_OTHERS = 8
 """Most lines about innocent ranks that a verdict keeps: there may be thousands, and they are alike.
 """
@@ -59,6 +50,10 @@ class EvidenceScores:
         """The sum of the weights for a process."""
         return sum((item.weight for item in self._lines.get(process, ())), 0.0)
 
+    def testimony(self, process: ProcessId) -> Testimony:
+        """What each witness puts on a process."""
+        return put_on_rank(self._lines.get(process, ()))
+
     def named(self) -> list[ProcessId]:
         """The processes with enough evidence against them, the worst first."""
         accused = [p for p in self._lines if p is not None and self.score(p) >= NAMED]
@@ -80,11 +75,6 @@ class EvidenceScores:
         rest = sorted(p for p in self._lines if p is not None and p not in order)
         others = [item for process in rest for item in self._lines[process]]
         return (*told, *others[:MOST_OTHERS])
-
-
-def confidence(score: float) -> float:
-    """The confidence (0..1) that a score justifies."""
-    return round(min(MOST, 1.0 - math.pow(0.5, max(score, 0.0) / HALF)), 3)
 
 
 MOST_STACKS = 12

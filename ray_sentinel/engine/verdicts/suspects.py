@@ -24,19 +24,21 @@ from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.confidence import (
+    AWAY,
+    MOVED,
+    MOVES,
+    RAS,
+    RAS_WAITS,
+    RECORDER,
+    RECORDER_WAITS,
+    STACKS,
+    ras_weight,
+    recorder_weight,
+    stacks_weight,
+)
 from ray_sentinel.waitgraph.stack_facts import TRANSFERS, kind_of
 from ray_sentinel.waitgraph.stacks import judge
-
-RAS = "nccl-ras"
-RECORDER_WEIGHT = 5.0
-"""The weight of what recorders show, as a multiple of their confidence."""
-RECORDER_WAITS = -4.0
-"""The score of a rank that waits for others according to the recorders."""
-RAS_WEIGHT = 6.0
-"""The weight of what RAS shows, as a multiple of its confidence. A lag that lasts over two polls
-outweighs a stack that looks like waiting; one that was seen once does not."""
-RAS_WAITS = -2.0
-"""The score of a rank that waits for others according to RAS."""
 
 
 def ras_mismatches(case: Case) -> set[int]:
@@ -97,14 +99,10 @@ def _keeps_gil(view: RankView, fact: StackFact | None, movement: Movement) -> bo
     return view.process.interpreter in ("unknown", "gil-held")
 
 
-AWAY = 3.0
-"""The score of a rank that is outside of what the others wait in, as surely as stacks can tell."""
-SURE = 0.6
-"""The confidence from which stacks count in full; the least confidence that names a rank is 0.5."""
-MOVED = -2.0
 WAITS = -2.0
-WAITING, MOVING = ("waits",), ("moves",)
-"""What speaks for a rank."""
+"""The score of a rank that waits for others according to its stack."""
+WAITING = ("waits",)
+"""What is said of it."""
 LEFT_BEFORE = 2.0
 """Seconds before the last movement in which a leaving rank may still be what is waited for."""
 JOIN = "init_process_group ("
@@ -194,7 +192,7 @@ def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, Ran
     facts = case.recorder
     if facts is None:
         return
-    weight = RECORDER_WEIGHT * max(facts.confidence, 0.5)
+    weight = recorder_weight(facts)
     blamed = {culprit.rank for culprit in recorded(case)}
     said: dict[int, _Said] = {}
     for culprit in facts.culprits:
@@ -209,7 +207,7 @@ def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, Ran
                 f"waits for {whom} in {wait.operation}", RECORDER_WAITS, WAITING
             )
     context = () if facts.culprits else facts.evidence
-    _from_a_tool("flight-recorder", said, context, scores, by_rank)
+    _from_a_tool(RECORDER, said, context, scores, by_rank)
 
 
 def _from_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
@@ -224,7 +222,7 @@ def _from_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView
         for wait in waits
         for rank in wait.ranks
     }
-    weight = RAS_WEIGHT * facts.confidence
+    weight = ras_weight(facts)
     said |= {
         one.rank: _Said(one.reason, weight, (one.kind,))
         for one in facts.culprits
@@ -271,22 +269,22 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     # To accuse a rank that waits takes more evidence than the place where it stands.
     if not accused or any(fact.waits_for_others for fact in judgement.culprits):
         for reason in judgement.reasons:
-            scores.add(None, "stacks", reason, 0.0, None)
-    weight = AWAY * min(1.0, judgement.confidence / SURE)
+            scores.add(None, STACKS, reason, 0.0, None)
+    weight = stacks_weight(judgement.strength)
     each = zip(judgement.culprits, judgement.told, judgement.proofs, strict=True)
     for fact, told, proof in each:
         number = case.job.ranks[fact.process].rank.id.rank
-        scores.add(fact.process, "stacks", f"rank {number} {told}", weight, number, proof)
+        scores.add(fact.process, STACKS, f"rank {number} {told}", weight, number, proof)
         if case.movement(fact.process) == "moved":
             text = f"rank {number} moves: slow"
-            scores.add(fact.process, "stacks", text, MOVED, number, MOVING)
+            scores.add(fact.process, STACKS, text, MOVED, number, MOVES)
     called = recorder_kinds(case)
     for fact in waiting:
         number = case.job.ranks[fact.process].rank.id.rank
         # A rank that called another collective than its peers waits too, for them.
         if fact.process not in accused and called.get(number) != "collective-mismatch":
             text = f"rank {number} waits: {fact.label}"
-            scores.add(fact.process, "stacks", text, WAITS, number, WAITING)
+            scores.add(fact.process, STACKS, text, WAITS, number, WAITING)
     _from_unreadable(case, scores, facts, [fact.process for fact in waiting])
 
 
@@ -318,7 +316,7 @@ def _from_unreadable(
         return
     number = mute[0].rank.id.rank
     text = f"rank {number} gives no stacks, and every other rank waits"
-    scores.add(mute[0].rank.process, "stacks", text, 2.0, number, ("no stack",))
+    scores.add(mute[0].rank.process, STACKS, text, 2.0, number, ("no stack",))
 
 
 def _from_steps(case: Case, scores: EvidenceScores) -> None:

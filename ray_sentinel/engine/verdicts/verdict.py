@@ -15,7 +15,6 @@ from ray_sentinel.engine.verdicts.exits import describe_exit
 from ray_sentinel.engine.verdicts.judgement import (
     EvidenceScores,
     Judgement,
-    confidence,
     supporting_stacks,
     waiting_lines,
 )
@@ -24,6 +23,7 @@ from ray_sentinel.evidence.movement import too_young
 from ray_sentinel.model.fault_kinds import KINDS
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
+from ray_sentinel.waitgraph.confidence import confidence
 
 MOMENTARY = frozenset({"rank.gil-held", "rank.gil-seen", "rank.blocked", "hang.silent"})
 """Rules whose proof is of a moment, and may be everyday work that ends."""
@@ -122,14 +122,13 @@ def _named(
         )
         for view, kind in zip(views, kinds, strict=True)
     )
-    least = min(scores.score(process) for process in named)
     phrases = [_phrase(view, kind) for view, kind in zip(views, kinds, strict=True)]
     told = _describe(culprits, phrases)
     return Verdict(
         kind=kinds[0],
         summary=f"{told}; {_others(case, len(culprits))}",
         culprits=culprits,
-        confidence=confidence(least),
+        confidence=confidence([scores.testimony(process) for process in named]),
         evidence=scores.lines(named),
         waiting=waiting_lines(case, set(named)),
         next_steps=KINDS[kinds[0]].next_steps,

@@ -54,5 +54,5 @@ def combine(facts: Sequence[RecorderFacts]) -> RecorderFacts:
 def _unnamed(facts: Sequence[RecorderFacts], cleared: bool) -> RecorderFacts:
     """If nobody can be named: the explanation that still says most."""
     if cleared:
-        return msgspec.structs.replace(facts[0], kind="cannot-tell", culprits=(), confidence=0.3)
+        return msgspec.structs.replace(facts[0], kind="cannot-tell", culprits=(), strength=0.3)
     return next((one for one in facts if one.kind == "cannot-tell"), facts[0])

@@ -15,7 +15,7 @@ from ray_sentinel.evidence.sentences import called_otherwise
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 
-_CONFIDENCE = 0.9
+_STRENGTH = 0.9
 
 
 def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> dict[int, str]:
@@ -61,7 +61,7 @@ def mismatch_facts(world: World, found: dict[int, str], problems: list[str]) -> 
     return RecorderFacts(
         kind="collective-mismatch",
         culprits=culprits,
-        confidence=_CONFIDENCE,
+        strength=_STRENGTH,
         evidence=tuple(f"rank {culprit.rank} {culprit.reason}" for culprit in culprits),
         problems=tuple(problems),
         ranks=tuple(world.dumps),

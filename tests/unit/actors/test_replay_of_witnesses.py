@@ -113,11 +113,11 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def timid_recorders(*_: object, **__: object) -> RecorderFacts:
-    return RecorderFacts(kind="cannot-tell", confidence=0.3, ranks=tuple(range(8)))
+    return RecorderFacts(kind="cannot-tell", strength=0.3, ranks=tuple(range(8)))
 
 
 def timid_ras(*_: object, **__: object) -> RasFacts:
-    return RasFacts(kind="cannot-tell", confidence=0.3, polls=2)
+    return RasFacts(kind="cannot-tell", strength=0.3, polls=2)
 
 
 def test_the_same_version_judges_the_same(folder: Path) -> None:

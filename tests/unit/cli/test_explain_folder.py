@@ -248,7 +248,7 @@ def test_the_same_evidence_gives_the_same_answer_as_live(with_recorder: bool) ->
         waits=tuple(
             RecorderWait(rank=rank, operation="all_reduce", waits_for=(4,)) for rank in (0, 1)
         ),
-        confidence=0.9,
+        strength=0.9,
         ranks=(0, 1, 2, 3, 4, 5),
     )
     incident, evidence = live(recorder if with_recorder else None)

@@ -198,7 +198,7 @@ def test_a_rank_in_a_transfer_that_its_recorder_does_not_show_is_innocent() -> N
         culprits=tuple(
             RecorderCulprit(rank=rank, kind="not-enqueued", reason=reason) for rank in (0, 1)
         ),
-        confidence=0.95,
+        strength=0.95,
     )
     sim.run(20)
     (incident,) = sim.incidents()
@@ -223,7 +223,7 @@ def test_recorders_that_come_late_are_waited_for_but_not_for_ever(
     sim.recorder = RecorderFacts(
         kind="collective-mismatch",
         culprits=(RecorderCulprit(rank=1, kind="collective-mismatch", reason=reason),),
-        confidence=0.9,
+        strength=0.9,
     )
     sim.recorder_seconds = seconds
     began = sim.now
@@ -343,7 +343,7 @@ def test_the_flight_recorder_outweighs_the_stacks(sure: float) -> None:
     sim.recorder = RecorderFacts(
         kind="collective-mismatch",
         culprits=(RecorderCulprit(rank=4, kind="collective-mismatch", reason="in reduce"),),
-        confidence=sure,
+        strength=sure,
     )
     sim.run(20)
     (incident,) = sim.incidents()

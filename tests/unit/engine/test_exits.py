@@ -98,7 +98,7 @@ def test_the_recorders_that_the_dead_left_tell_whose_call_was_wrong() -> None:
     sim = Sim()
     sim.recorder = RecorderFacts(
         kind="collective-mismatch",
-        confidence=0.85,
+        strength=0.85,
         culprits=(RecorderCulprit(rank=3, kind="collective-mismatch", reason="another size"),),
     )
     sim.run(30)

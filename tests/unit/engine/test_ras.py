@@ -23,12 +23,12 @@ class RasSim(Sim):
         super().answer(action)
 
 
-def behind(rank: int, confidence: float, kind: RasKind = "not-enqueued") -> RasFacts:
+def behind(rank: int, strength: float, kind: RasKind = "not-enqueued") -> RasFacts:
     return RasFacts(
         kind=kind,
         culprits=(RasCulprit(rank=rank, host="host1", pid=1000 + rank, kind=kind, reason="lags"),),
         waits=(RasWait(ranks=tuple({*range(6)} - {rank}), communicator="c", text="1 of 6"),),
-        confidence=confidence,
+        strength=strength,
         polls=1,
     )
 

@@ -62,7 +62,7 @@ def test_a_file_s_name_tells_nothing_of_how_whole_it_is() -> None:
     job = job_of_eight()
     job.world.launch("AllReduce", 9, but=(2,))
     text = as_json(job, "2.28.9", broken=True).encode()
-    assert explain({"what is cut.json": text}).confidence == explain({"a": text}).confidence
+    assert explain({"what is cut.json": text}).strength == explain({"a": text}).strength
 
 
 def test_thousands_of_ranks_that_have_all_launched_something_else_are_judged_at_once() -> None:

@@ -50,7 +50,7 @@ from ray_sentinel.engine.verdicts.suspects import weigh
 from ray_sentinel.errors import InputError
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.straggler import Busy, StragglerFacts
 
 AFTER = 120.0
@@ -78,27 +78,33 @@ class ReplayedIncident(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What differs: "kind", "culprits", "sentence", "confidence", "when", "straggler"."""
+        """What differs: "kind", "culprits", "sentence", "confidence", "when", "straggler". A number
+        that was fitted anew is no difference: see ``is_fitted_anew``."""
         then, now = self.then, self.now
         if then is None or now is None:
             return ("told",)
-        before, after = then.verdict, now.verdict
         return tuple(
             name
             for name, differs in (
                 ("kind", then.kind != now.kind),
                 ("culprits", culprits_of(then) != culprits_of(now)),
                 ("sentence", then.summary != now.summary),
-                (
-                    "confidence",
-                    (before.confidence if before else None)
-                    != (after.confidence if after else None),
-                ),
+                ("confidence", _sure(then) != _sure(now) and not self.is_fitted_anew),
                 ("when", not _same_times(then, now)),
                 ("straggler", straggler_of(then) != straggler_of(now)),
             )
             if differs
         )
+
+    @property
+    def is_fitted_anew(self) -> bool:
+        """Whether only the number of the confidence differs, on the same evidence: how often such
+        evidence is right was fitted anew since then."""
+        then = self.then.verdict if self.then is not None else None
+        now = self.now.verdict if self.now is not None else None
+        if then is None or now is None or then.confidence == now.confidence:
+            return False
+        return bool(now.culprits) and _against_culprits(then) == _against_culprits(now)
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +134,17 @@ def straggler_of(incident: Incident) -> tuple[str, str, float] | None:
     if found is None or not found.whom:
         return None
     return found.kind, found.whom, found.cost_percent
+
+
+def _sure(incident: Incident) -> float | None:
+    return incident.verdict.confidence if incident.verdict is not None else None
+
+
+def _against_culprits(verdict: Verdict) -> list[tuple[int, str, float]]:
+    """What each source puts on each rank that is named."""
+    named = {one.rank for one in verdict.culprits}
+    lines = ((i.rank, i.source, round(i.weight, 3)) for i in verdict.evidence if i.rank in named)
+    return sorted(line for line in lines if line[0] is not None and line[2])
 
 
 def _same_times(then: Incident, now: Incident) -> bool:

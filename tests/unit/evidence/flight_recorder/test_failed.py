@@ -53,7 +53,7 @@ def test_the_wrong_call_is_named(scenario: str, overrun: int, reason: str) -> No
         "collective-mismatch",
     )
     assert reason in culprit.reason
-    assert found.confidence > 0.5
+    assert found.strength > 0.5
 
 
 @pytest.mark.parametrize("scenario", ["gloo_failed_shape", "gloo_failed_dtype"])

@@ -75,7 +75,7 @@ def test_the_culprit_without_a_dump_is_named_where_nothing_else_explains_the_wai
     found = facts("gloo_sleeper", 2)
     assert {culprit.rank for culprit in found.culprits} == {2}
     assert found.kind == "no-dump"
-    assert found.confidence < facts("gloo_sleeper").confidence
+    assert found.strength < facts("gloo_sleeper").strength
 
 
 def test_an_innocent_without_a_dump_is_not_named() -> None:

@@ -111,7 +111,7 @@ def test_who_is_left_behind_while_others_go_on_is_named_though_others_moved() ->
     job.world.launch("AllReduce", 6, but=(5,))
     facts = explain({"1": first, "2": as_json(job).encode()})
     assert named(facts) == {5}
-    assert facts.confidence >= 0.8
+    assert facts.strength >= 0.8
 
 
 def test_no_mismatch_is_not_called_health() -> None:

@@ -34,7 +34,7 @@ def polls(go_on: Callable[[Job], object]) -> tuple[str, str]:
 def test_a_rank_missing_from_two_answers_of_a_job_that_stands_still_is_named() -> None:
     first, second = polls(lambda job: None)
     facts = explain({"1": without(ABSENT, first), "2": without(ABSENT, second)})
-    assert (facts.kind, facts.confidence) == ("rank-unresponsive", 0.6)
+    assert (facts.kind, facts.strength) == ("rank-unresponsive", 0.6)
     assert [culprit.rank for culprit in facts.culprits] == [ABSENT]
 
 
