@@ -1,7 +1,7 @@
 """How often verdicts are right that claim to be sure: stated confidence beside drawn truth.
 
     python bench/calibration.py [--samples 400] [--only weighed-both ...] [--misses 20]
-        [--save FILE | --from FILE] [--incidents FILE ...] [--write] [--plot docs/confidence.svg]
+        [--save FILE | --from FILE ...] [--incidents FILE ...] [--write] [--plot docs/confidence.svg]
 
 Jobs with a known culprit are drawn, and their evidence is harmed as in real life
 (``drawn_evidence``). A verdict that names somebody is right if it accuses no innocent.
@@ -262,13 +262,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--misses", type=int, default=0, help="groups of wrong verdicts to print")
     parser.add_argument("--save", type=Path, metavar="FILE")
-    parser.add_argument("--from", dest="given", type=Path, metavar="FILE", help="saved samples")
+    parser.add_argument("--from", dest="given", nargs="+", type=Path, default=[], metavar="FILE",
+                        help="saved samples")  # fmt: skip
     parser.add_argument("--incidents", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--write", action="store_true", help=f"write {FILE.relative_to(ROOT)}")
     parser.add_argument("--plot", type=Path, metavar="FILE")
     args = parser.parse_args()
     if args.given:
-        found = msgspec.json.decode(args.given.read_bytes(), type=list[Numbered])
+        read = (msgspec.json.decode(one.read_bytes(), type=list[Numbered]) for one in args.given)
+        found = [one for some in read for one in some]
     else:
         found = sampled(args.only, args.samples, args.workers)
     if args.save:

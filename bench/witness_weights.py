@@ -21,8 +21,9 @@ PRIOR = 0.45
 """The factor of a witness that no job has, and to which the others are held."""
 ODDS = -0.65
 """The constant. With that factor, a score of 2.5 is 0.62, and one of 6 is 0.9."""
-WEAKENING = (SEVERAL, f"{STACKS}: {SEEN_ONCE}", f"{STACKS}: {OUTNUMBERED}")
-"""What never makes a name surer; all others never make it less sure."""
+WEAKENING = {SEVERAL: 0.0, f"{STACKS}: {SEEN_ONCE}": -0.2, f"{STACKS}: {OUTNUMBERED}": -0.3}
+"""What never makes a name surer, with the factor to which it is held: what the strengths of the
+judge take off. All others never make it less sure."""
 RIDGE = 0.5
 """How strongly factors are held to that."""
 DOUBT = 0.02
@@ -48,7 +49,7 @@ def fit(samples: Sequence[Sample]) -> dict[str, float]:
 def _fit(samples: Sequence[Sample], witnesses: Sequence[str]) -> dict[str, float]:
     rows = np.array([[one.witnesses.get(who, 0.0) for who in witnesses] for one in samples])
     right = np.array([(1.0 - DOUBT) * one.is_right for one in samples])
-    prior = np.array([0.0 if who in WEAKENING else PRIOR for who in witnesses])
+    prior = np.array([WEAKENING.get(who, PRIOR) for who in witnesses])
     hold, factors = RIDGE * np.eye(len(witnesses)), prior
     for _ in range(ROUNDS):
         told = 1 / (1 + np.exp(-ODDS - rows @ factors))

@@ -25,8 +25,8 @@ elsewhere``; what weakens a proof is one more: ``stacks: seen once``."""
 RECORDER, RAS, STACKS, CALLS = "flight-recorder", "nccl-ras", "stacks", "ray"
 CONSTANT, SEVERAL, NOT_DRAWN = "constant", "several", "any other"
 """Names of the factors that are no witness's; the last one holds for those that no job had."""
-MOST = 0.99
-"""Highest confidence: evidence from outside is never certain."""
+MOST = 0.98
+"""Highest confidence: two of a hundred verdicts may be wrong for reasons of which nobody thought."""
 
 # What each source puts on a rank. On one scale: 2.5 is enough to name it, 6 and more is proof.
 

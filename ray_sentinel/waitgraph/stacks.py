@@ -556,10 +556,11 @@ def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
 def _testimony(judgement: StacksJudgement, moved: Mapping[ProcessId, Movement]) -> Testimony:
     """What the stacks by themselves put on whom they name, as the live judge would."""
     weight = stacks_weight(judgement.strength)
+    slow = dict.fromkeys(witnesses(STACKS, MOVES), MOVED)
     told = [
         {
             **dict.fromkeys(witnesses(STACKS, proof), weight),
-            **dict.fromkeys(witnesses(STACKS, MOVES), MOVED * (moved[fact.process] == "moved")),
+            **(slow if moved.get(fact.process) == "moved" else {}),
         }
         for fact, proof in zip(judgement.culprits, judgement.proofs, strict=True)
     ]

@@ -198,6 +198,23 @@ def test_logs_of_older_versions_are_judged(name: str) -> None:
     assert set(one.differences) <= {"sentence"}
 
 
+def test_a_number_that_was_fitted_anew_is_no_other_verdict() -> None:
+    (one,) = RecordedLog(EVENTS / "before_told").replay(Config()).incidents
+    assert one.then is not None
+    assert one.then.verdict is not None
+    older = msgspec.structs.replace(one.then.verdict, confidence=0.123)
+    then = msgspec.structs.replace(one.then, verdict=older)
+    restated = msgspec.structs.replace(one, then=then)
+    assert restated.is_fitted_anew
+    assert "confidence" not in restated.differences
+    # If a source puts something else on the culprit, it is another verdict.
+    items = tuple(msgspec.structs.replace(i, weight=i.weight * 0.5) for i in older.evidence)
+    then = msgspec.structs.replace(then, verdict=msgspec.structs.replace(older, evidence=items))
+    other = msgspec.structs.replace(one, then=then)
+    assert not other.is_fitted_anew
+    assert "confidence" in other.differences
+
+
 def test_logs_are_found_in_a_log_dir(folder: Path) -> None:
     assert recorded_logs(folder) == [folder]
     assert recorded_logs(folder.parent) == [folder]

@@ -41,6 +41,16 @@ def test_a_log_dir_is_judged_whole(log_dir: Path, capsys: pytest.CaptureFixture[
     assert first["then"]["culprits"] == first["now"]["culprits"]
 
 
+def test_a_number_that_was_fitted_anew_is_said_to_be_that(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["incidents", "replay", str(log_dir / "events/first")]) == 0
+    out = capsys.readouterr().out
+    assert "incident 0001 of job: the same" in out
+    assert "confidence then: 0.69\n" in out
+    assert ", on the same evidence: how often that is right was fitted anew" in out
+
+
 def test_an_incidents_folder_finds_its_deployments_events(
     log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
