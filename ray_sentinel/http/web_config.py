@@ -12,7 +12,6 @@ used is reported, and the last usable settings stay in use.
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,8 +22,6 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
-
-log = logging.getLogger(__name__)
 
 MOST_BYTES = 1 << 20
 """Most bytes of each file; a longer one is refused."""

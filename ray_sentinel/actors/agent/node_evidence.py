@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -35,8 +34,6 @@ from ray_sentinel.progress.ask import (
     request_stacks,
 )
 from ray_sentinel.progress.record_view import RecordView
-
-log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
 """Seconds that the harmless tools have to look at all requested ranks."""

@@ -22,7 +22,6 @@ that one that is half removed is known for what it is. No symbolic link is ever 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shutil
 import stat
@@ -40,8 +39,6 @@ from ray_sentinel.actors.lease import DEPLOYMENT, Lease, LeaseWatch
 from ray_sentinel.clock import Clock
 from ray_sentinel.private_files import read_regular
 from ray_sentinel.store.history.file import HISTORY_NAME, owner_of, remove_history
-
-log = logging.getLogger(__name__)
 
 _BUNDLE = r"\d{8}T\d{6}Z-[a-z]+(?:-[a-z]+)*-\d{4,9}(?:-\d{1,3})?"
 BUNDLE_NAME = re.compile(_BUNDLE, re.ASCII)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +28,6 @@ from ray_sentinel.actors.names import (
     relay_name,
 )
 from ray_sentinel.actors.ray_api import actor_called, our_actors
-
-log = logging.getLogger(__name__)
 
 NODE_SHARE = 0.001
 """How much we take of the resource ``node:<address>``, of which each node has 1. It takes no CPU,
