@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from ray_sentinel.config import Config
+from ray_sentinel.engine import events
 from ray_sentinel.engine.actions import (
     AnyAction,
     AskEndedCalls,
@@ -19,30 +20,7 @@ from ray_sentinel.engine.actions import (
     Publish,
 )
 from ray_sentinel.engine.cluster import ClusterView, NodeState
-from ray_sentinel.engine.events import (
-    AnyEvent,
-    CaptureDone,
-    DumpAsked,
-    EndedCallsTold,
-    IncidentTold,
-    MemoryShort,
-    NodeDraining,
-    NodeJoined,
-    NodeLeft,
-    NodeProbed,
-    NoticeSent,
-    PhasesRecalled,
-    RasExplained,
-    RayDeathsTold,
-    RayJobLooked,
-    RayTableTold,
-    RecorderExplained,
-    Resumed,
-    SnapshotReceived,
-    StacksTaken,
-    StragglersFound,
-    Tick,
-)
+from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.incidents import asking, milestones
 from ray_sentinel.engine.incidents.lifecycle import ROUND_OVERDUE, IncidentLifecycle
@@ -120,31 +98,31 @@ class Engine:
 
     def _handle(self, event: AnyEvent, now: float) -> list[AnyAction]:
         match event:
-            case RayTableTold():
+            case events.RayTableTold():
                 self.view.ray.apply_table(event.table, now)
                 self.view.deaths.apply_table(event.table)
-            case RayDeathsTold():
+            case events.RayDeathsTold():
                 self.view.deaths.record_deaths(event.deaths, now)
-            case RayJobLooked():
+            case events.RayJobLooked():
                 self._apply_ray_look(event, now)
-            case EndedCallsTold():
+            case events.EndedCallsTold():
                 if (job := self.view.ray.jobs.get(event.ray_job)) is not None:
                     job.record_times(event.ended, event.changes, now)
                     if event.running is not None:
                         job.long_calls.apply(event.running, now)
-            case SnapshotReceived():
+            case events.SnapshotReceived():
                 self.view.apply(event.snapshot, now)
                 self.failures.run(
                     "alerts", lambda: self.state.alerts.continue_round(self.view, self.failures)
                 )
                 # Exits are hard evidence and come at once: do not wait for the next tick.
                 return self._early_tick(now) if event.snapshot.exits else []
-            case Tick():
+            case events.Tick():
                 return self._tick(now)
-            case NodeJoined():
+            case events.NodeJoined():
                 node = NodeState(node=event.node, joined_at=now)
                 self.view.nodes.setdefault(event.node.id, node).join()
-            case NodeLeft() | NodeProbed() | NodeDraining():
+            case events.NodeLeft() | events.NodeProbed() | events.NodeDraining():
                 self._node_changed(event, now)
             case _:
                 return self._answered(event, now)
@@ -153,34 +131,34 @@ class Engine:
     def _answered(self, event: AnyEvent, now: float) -> list[AnyAction]:
         """Process what tools, people and other parts of the coordinator report."""
         match event:
-            case StacksTaken():
+            case events.StacksTaken():
                 return self._stacks(event, now)
-            case RecorderExplained() | RasExplained():
+            case events.RecorderExplained() | events.RasExplained():
                 self._lifecycle.explained(event, now)
-            case StragglersFound():
+            case events.StragglersFound():
                 self.state.stragglers.record(event, now)
-            case CaptureDone():
+            case events.CaptureDone():
                 return self._lifecycle.captured(event, now)
-            case DumpAsked():
+            case events.DumpAsked():
                 return self._lifecycle.dump_asked(event, now)
-            case PhasesRecalled():
+            case events.PhasesRecalled():
                 self.view.relearn(event.phases)
-            case NoticeSent():
+            case events.NoticeSent():
                 self.store.note(event.incident, notified(now, event.state))
-            case IncidentTold():
+            case events.IncidentTold():
                 self.store.adopt(event.incident, now)
-            case MemoryShort():
+            case events.MemoryShort():
                 drop_oldest(self.state, now)
-            case Resumed():
+            case events.Resumed():
                 self.state.held_until = now + HOLD_SECONDS
                 self.view.listen(now)
         return []
 
-    def events_of(self, actions: Iterable[AnyAction]) -> list[IncidentTold]:
+    def events_of(self, actions: Iterable[AnyAction]) -> list[events.IncidentTold]:
         """The actions of the last event as events that follow it in the log."""
         ids = dict.fromkeys(one.incident.id for one in actions if isinstance(one, Publish))
         known = [self.store.incidents[key] for key in ids if key in self.store.incidents]
-        return [IncidentTold(time=self.now, incident=incident) for incident in known]
+        return [events.IncidentTold(time=self.now, incident=incident) for incident in known]
 
     def unanswered(self) -> list[AnyAction]:
         """Requests that are not answered yet and still wanted."""
@@ -205,13 +183,15 @@ class Engine:
         """The current alerts of telemetry rules, the oldest first."""
         return self.state.alerts.all()
 
-    def _node_changed(self, event: NodeLeft | NodeProbed | NodeDraining, now: float) -> None:
+    def _node_changed(
+        self, event: events.NodeLeft | events.NodeProbed | events.NodeDraining, now: float
+    ) -> None:
         node = self.view.nodes.get(event.node_id)
         if node is None:
             return
-        if isinstance(event, NodeProbed):
+        if isinstance(event, events.NodeProbed):
             node.alive = event.alive
-        elif isinstance(event, NodeDraining):
+        elif isinstance(event, events.NodeDraining):
             node.drain(now)
         else:
             node.leave(now, event.reason, expected=event.expected)
@@ -337,7 +317,7 @@ class Engine:
             *(AskEndedCalls(ray_job=job.id, running=True) for job in unwatched),
         ]
 
-    def _apply_ray_look(self, event: RayJobLooked, now: float) -> None:
+    def _apply_ray_look(self, event: events.RayJobLooked, now: float) -> None:
         job = self.view.ray.jobs.get(event.ray_job)
         if job is None:
             return
@@ -350,7 +330,7 @@ class Engine:
     def _jobs_with_cases(self) -> set[tuple[str, int]]:
         return {case.job.key for case in self.store.cases.values()}
 
-    def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
+    def _stacks(self, event: events.StacksTaken, now: float) -> list[AnyAction]:
         facts = self._timed(event, now)
         self._apply_stacks(facts)
         case = self.store.cases.get(event.incident)
@@ -366,7 +346,7 @@ class Engine:
             self.store.note(event.incident, step)
         return self._early_tick(now)
 
-    def _timed(self, event: StacksTaken, now: float) -> tuple[StackFact, ...]:
+    def _timed(self, event: events.StacksTaken, now: float) -> tuple[StackFact, ...]:
         """The facts with the moments at which they were seen, on our clock: a late answer describes
         a moment long ago, and what the rank did since counts more.
 

@@ -46,29 +46,9 @@ from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import (
-    AnyAction,
-    AskArrivals,
-    AskEndedCalls,
-    AskRas,
-    AskRecorder,
-    Capture,
-    LookAtRayJob,
-    ProbeNode,
-    Publish,
-    TakeStacks,
-)
-from ray_sentinel.engine.events import (
-    AnyEvent,
-    CaptureDone,
-    EndedCallsTold,
-    NodeLeft,
-    NodeProbed,
-    NoticeSent,
-    RayJobLooked,
-    RecorderExplained,
-    StacksTaken,
-)
+from ray_sentinel.engine import actions, events
+from ray_sentinel.engine.actions import AnyAction
+from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.engine.incidents.asking import capture_seconds, may_be_thorough
 from ray_sentinel.engine.incidents.lifecycle import OPEN
 from ray_sentinel.engine.ray.long_calls import running_since
@@ -220,10 +200,10 @@ class Executor:
 
     def __call__(self, action: AnyAction) -> None:
         pools = {
-            Capture: self._captures,
-            Publish: self._reports,
-            LookAtRayJob: self._looks,
-            AskEndedCalls: self._looks,
+            actions.Capture: self._captures,
+            actions.Publish: self._reports,
+            actions.LookAtRayJob: self._looks,
+            actions.AskEndedCalls: self._looks,
         }
         pools.get(type(action), self._pool).submit(self._guarded, action)
 
@@ -232,39 +212,39 @@ class Executor:
             self._do(action)
         except Exception as error:  # an action that fails must not end the watch
             log.exception("%s failed", type(action).__name__)
-            if isinstance(action, Capture):
+            if isinstance(action, actions.Capture):
                 # The engine waits for a capture's end; it can do without the results of other
                 # actions.
                 why = f"the capture failed: {type(error).__name__}: {error}"
-                done = CaptureDone(
+                done = events.CaptureDone(
                     time=self._clock.now(), incident=action.incident.id, bundle="", problems=(why,)
                 )
                 self.feed(done)
 
     def _do(self, action: AnyAction) -> None:
         match action:
-            case TakeStacks():
+            case actions.TakeStacks():
                 for _ in range(action.looks):
                     self.feed(self._take_stacks(action))
-            case AskRecorder():
+            case actions.AskRecorder():
                 self._ask_recorder(action)
-            case AskArrivals():
+            case actions.AskArrivals():
                 self._stragglers.look(action, self.feed)
-            case AskRas():
+            case actions.AskRas():
                 if (answer := self._ras(action)) is not None:
                     self.feed(answer)
-            case ProbeNode():
+            case actions.ProbeNode():
                 self.feed(self._probe(action))
-            case LookAtRayJob():
+            case actions.LookAtRayJob():
                 self.feed(self._look_at_ray_job(action))
-            case AskEndedCalls():
+            case actions.AskEndedCalls():
                 self.feed(self._ask_ended_calls(action))
-            case Capture():
+            case actions.Capture():
                 self.feed(self._capture(action))
-            case Publish():
+            case actions.Publish():
                 self.publish(action.incident)
 
-    def _take_stacks(self, action: TakeStacks) -> StacksTaken:
+    def _take_stacks(self, action: actions.TakeStacks) -> events.StacksTaken:
         asked_at = self._clock.now()
 
         def late(data: bytes) -> None:
@@ -272,7 +252,7 @@ class Executor:
 
         answers, problems = self._agents.ask_about("sample", action.ranks, SAMPLE_SECONDS, late)
         sampled = [unpack(data, Sampled) for data in answers.values()]
-        return StacksTaken(
+        return events.StacksTaken(
             time=self._clock.now(),
             incident=action.incident,
             round=action.round,
@@ -280,7 +260,7 @@ class Executor:
             problems=(*problems, *(line for answer in sampled for line in answer.problems)),
         )
 
-    def _feed_late(self, action: TakeStacks, data: bytes, asked_at: float) -> None:
+    def _feed_late(self, action: actions.TakeStacks, data: bytes, asked_at: float) -> None:
         """Take one node's part of a round that was reported without it: on a busy machine all are
         late."""
         now = self._clock.now()
@@ -288,7 +268,7 @@ class Executor:
             return
         sampled = unpack(data, Sampled)
         self.feed(
-            StacksTaken(
+            events.StacksTaken(
                 time=now,
                 incident=action.incident,
                 round=action.round,
@@ -302,11 +282,11 @@ class Executor:
         """What a rank wrote last, or why that cannot be had. Blocks, as its node is asked."""
         return self._outputs.of(writer_of(rank))
 
-    def _ask_recorder(self, action: AskRecorder) -> None:
+    def _ask_recorder(self, action: actions.AskRecorder) -> None:
         sets, problems = self._dumps.judged(action.ranks)
         evidence = DumpEvidence.of(action, sets) if sets else None
         self.feed(
-            RecorderExplained(
+            events.RecorderExplained(
                 time=self._clock.now(),
                 incident=action.incident,
                 facts=evidence.explain() if evidence is not None else None,
@@ -318,11 +298,23 @@ class Executor:
         if sets:
             self.groups.add(action.ranks, _main(sets), self._clock.now())
 
+    def _find_stragglers(self, action: actions.AskArrivals) -> events.StragglersFound:
+        sets, _ = self._dumps.reduced(action.ranks)
+        hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
+        facts = None
+        if sets:
+            dumps = _main(sets)
+            self.groups.add(action.ranks, dumps, self._clock.now())
+            facts = stragglers.explain(dumps, hosts=hosts, offsets=action.offsets)
+        return events.StragglersFound(
+            time=self._clock.now(), job=action.job, attempt=action.attempt, facts=facts
+        )
+
     def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
         answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
         return list(answers.values()), problems
 
-    def _look_at_ray_job(self, action: LookAtRayJob) -> RayJobLooked:
+    def _look_at_ray_job(self, action: actions.LookAtRayJob) -> events.RayJobLooked:
         """Look at a Ray job. There is always an answer, because while one is awaited the job is not
         looked at again."""
         try:
@@ -331,32 +323,34 @@ class Executor:
         except (ray.exceptions.RayError, RuntimeError, OSError) as error:
             log.warning("job %s could not be looked at: %s", action.ray_job, error)
             look = RayLook(calls=RayCalls(), notes=(f"it could not be looked at: {error}",))
-        return RayJobLooked(time=self._clock.now(), ray_job=action.ray_job, look=look)
+        return events.RayJobLooked(time=self._clock.now(), ray_job=action.ray_job, look=look)
 
-    def _ask_ended_calls(self, action: AskEndedCalls) -> EndedCallsTold:
+    def _ask_ended_calls(self, action: actions.AskEndedCalls) -> events.EndedCallsTold:
         address = ray.get_runtime_context().gcs_address
         if action.running:
             running = running_since(running_calls(address, action.ray_job))
-            return EndedCallsTold(time=self._clock.now(), ray_job=action.ray_job, running=running)
+            return events.EndedCallsTold(
+                time=self._clock.now(), ray_job=action.ray_job, running=running
+            )
         ended, changes = ended_calls(address, action.ray_job)
-        return EndedCallsTold(
+        return events.EndedCallsTold(
             time=self._clock.now(), ray_job=action.ray_job, ended=ended, changes=changes
         )
 
-    def _probe(self, action: ProbeNode) -> NodeProbed | NodeLeft:
+    def _probe(self, action: actions.ProbeNode) -> events.NodeProbed | events.NodeLeft:
         node = self._fleet.nodes().get(action.node_id)
         if node is None:
             now = self._clock.now()
             detail = "Ray lists it as dead"
-            return self._fleet.departed(action.node_id, now) or NodeProbed(
+            return self._fleet.departed(action.node_id, now) or events.NodeProbed(
                 time=now, node_id=action.node_id, alive=False, detail=detail
             )
         alive, detail = raylet_answers(node.address, node.port)
-        return NodeProbed(
+        return events.NodeProbed(
             time=self._clock.now(), node_id=action.node_id, alive=alive, detail=detail
         )
 
-    def _capture(self, action: Capture) -> CaptureDone:
+    def _capture(self, action: actions.Capture) -> events.CaptureDone:
         settings = self._config.capture
         number = self._next_capture(action.incident)
         harvest = self._harvests.submit(self._harvest, action, number)
@@ -389,7 +383,7 @@ class Executor:
         if folder is not None:
             lost = [*lost, *self._linked(action.incident, folder)]
             self.diagnose(action.incident)
-        return CaptureDone(
+        return events.CaptureDone(
             time=self._clock.now(),
             incident=action.incident.id,
             bundle=str(folder) if folder else "",
@@ -417,7 +411,7 @@ class Executor:
             self.captures_begun[incident.id] = number
         return number
 
-    def _harvest(self, action: Capture, number: int) -> Harvested:
+    def _harvest(self, action: actions.Capture, number: int) -> Harvested:
         """The last lines of the ranks concerned, stored as soon as they have come."""
         files, logs = self._outputs.gather(action, number)
         if not files:
@@ -428,7 +422,7 @@ class Executor:
         root = self._backtraces if is_timed(incident) else None
         return link_backtraces(folder, root) if root is not None else []
 
-    def _recorder_files(self, action: Capture) -> tuple[dict[str, bytes], list[str]]:
+    def _recorder_files(self, action: actions.Capture) -> tuple[dict[str, bytes], list[str]]:
         """The recorders of suspects and waiters as they wrote them, and those of all other ranks in
         reduced form: together, the bundle explains what the complete ones would."""
         dumps, problems = self._dumps.raw((*action.suspects, *action.waiters))
@@ -450,7 +444,7 @@ class Executor:
             log.warning("incident %s: %s", incident.id, problem)
         with self._lock:
             latest = self.latest.get(incident.id, incident)
-        self(Publish(incident=latest))
+        self(actions.Publish(incident=latest))
 
     def publish(self, incident: Incident) -> None:
         """Write the incident and its report, and send its notice."""
@@ -468,7 +462,9 @@ class Executor:
     def _record_sent(self, notice: Notice) -> None:
         incident = str(notice.details.get("id", ""))
         try:
-            self.feed(NoticeSent(time=self._clock.now(), incident=incident, state=notice.event))
+            self.feed(
+                events.NoticeSent(time=self._clock.now(), incident=incident, state=notice.event)
+            )
         except Exception:  # what is only for the timeline must not end the sending
             log.exception("incident %s: that it was told is not in its timeline", incident)
 
@@ -477,7 +473,9 @@ class Executor:
         log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
         lost = tuple(self._linked(incident, folder))
         now = self._clock.now()
-        self.feed(CaptureDone(time=now, incident=incident.id, bundle=str(folder), problems=lost))
+        self.feed(
+            events.CaptureDone(time=now, incident=incident.id, bundle=str(folder), problems=lost)
+        )
         self.diagnose(incident)
 
     @property
@@ -526,11 +524,11 @@ def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: 
     except UsageError as error:
         log.error("nobody will be notified: %s", error)
         settings = NotifierSettings()
-    events = settings.events or STATES
-    return Notifier(msgspec.structs.replace(settings, events=events), sent=sent)
+    settings = msgspec.structs.replace(settings, events=settings.events or STATES)
+    return Notifier(settings, sent=sent)
 
 
-def limited(action: Capture, most: int) -> Capture:
+def limited(action: actions.Capture, most: int) -> actions.Capture:
     """The capture with a limited number of paused processes in the whole cluster, suspects
     first."""
     paused = (*action.suspects, *action.waiters)[:most]
