@@ -23,23 +23,10 @@ import msgspec
 
 from ray_sentinel import signals
 from ray_sentinel.api import Absent, Collector, NoData, Skip
+from ray_sentinel.collect import protocol
 from ray_sentinel.collect.descent import Adopted, kill_below
 from ray_sentinel.collect.gather import Gathering, declared
 from ray_sentinel.collect.loading import make, module_of
-from ray_sentinel.collect.protocol import (
-    Ask,
-    Frames,
-    FromChild,
-    Happened,
-    Hello,
-    Outcome,
-    ProgramStarted,
-    RunAnswer,
-    Setup,
-    StopCollector,
-    ToChild,
-    encode,
-)
 from ray_sentinel.errors import ConfigError, SentinelError
 
 LONGEST_PAUSE = 86_400.0
@@ -59,21 +46,21 @@ class Channel:
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
         self._lock = threading.Lock()
-        self.inbox: SimpleQueue[ToChild] = SimpleQueue()
+        self.inbox: SimpleQueue[protocol.ToChild] = SimpleQueue()
 
     def start(self) -> None:
         """Begin to receive."""
         threading.Thread(target=self._receive, name="receive", daemon=True).start()
 
-    def send(self, message: FromChild) -> None:
+    def send(self, message: protocol.FromChild) -> None:
         """Send one whole message."""
-        data = memoryview(encode(message))
+        data = memoryview(protocol.encode(message))
         with self._lock:
             while data:
                 data = data[os.write(self._sink, data) :]
 
     def _receive(self) -> None:
-        frames: Frames[ToChild] = Frames(ToChild)
+        frames: protocol.Frames[protocol.ToChild] = protocol.Frames(protocol.ToChild)
         try:
             while data := os.read(self._source, 1 << 16):
                 for message in frames.feed(data):
@@ -158,24 +145,24 @@ class CollectorLoop:
     """The collector and its runs."""
 
     def __init__(
-        self, channel: Channel, setup: Setup, collector: Collector, warnings: _Warnings
+        self, channel: Channel, setup: protocol.Setup, collector: Collector, warnings: _Warnings
     ) -> None:
         self._channel, self._setup, self._collector = channel, setup, collector
         self._metrics = declared(collector.metrics, module_of(collector))
         self._warnings = warnings
         if hasattr(collector, "on_start"):
-            collector.on_start = lambda pid: channel.send(ProgramStarted(pid))
+            collector.on_start = lambda pid: channel.send(protocol.ProgramStarted(pid))
 
-    def hello(self) -> Hello:
+    def hello(self) -> protocol.Hello:
         """What the runner must know about the collector."""
-        return Hello(
+        return protocol.Hello(
             interval=float(self._collector.interval),
             deadline=float(self._collector.deadline),
             metrics=tuple(metric.name for metric in self._collector.metrics),
             wants_cluster=bool(self._collector.wants_cluster),
         )
 
-    def run(self, ask: Ask) -> RunAnswer:
+    def run(self, ask: protocol.Ask) -> protocol.RunAnswer:
         """Run one collection, and catch whatever it raises."""
         collector = self._collector
         collector.context = msgspec.structs.replace(
@@ -184,14 +171,14 @@ class CollectorLoop:
         gathering = Gathering(
             self._metrics,
             self._setup.limits,
-            lambda event: self._channel.send(Happened((event,))),
+            lambda event: self._channel.send(protocol.Happened((event,))),
         )
         collector.pause_seconds = 0.0
         outcome, message = self._collect(gathering, ask.deadline)
         for text in (*_problems_of(collector), *self._warnings.texts):
             gathering.problem(text)
         self._warnings.texts.clear()
-        return RunAnswer(
+        return protocol.RunAnswer(
             sequence=ask.sequence,
             outcome=outcome,
             message=message,
@@ -200,7 +187,7 @@ class CollectorLoop:
             pause=_seconds(collector.pause_seconds),
         )
 
-    def _collect(self, gathering: Gathering, deadline: float) -> tuple[Outcome, str]:
+    def _collect(self, gathering: Gathering, deadline: float) -> tuple[protocol.Outcome, str]:
         faulthandler.dump_traceback_later(deadline, exit=True)
         try:
             items = self._collector.collect()
@@ -238,7 +225,7 @@ def _problems_of(collector: Collector) -> list[str]:
     return [str(problem) for problem in held] if isinstance(held, (list, tuple, set)) else []
 
 
-def _made(channel: Channel, setup: Setup) -> CollectorLoop | None:
+def _made(channel: Channel, setup: protocol.Setup) -> CollectorLoop | None:
     """The worker; None if the collector could not be made, which is reported to the runner."""
     warnings = _Warnings()
     logging.getLogger().addHandler(warnings)
@@ -247,18 +234,22 @@ def _made(channel: Channel, setup: Setup) -> CollectorLoop | None:
     except Skip as error:
         # It may have asked for it because it could not read what it looked for.
         message, problems = str(error) or "it asked for it", tuple(warnings.texts)
-        channel.send(RunAnswer(sequence=0, outcome="skip", message=message, problems=problems))
+        channel.send(
+            protocol.RunAnswer(sequence=0, outcome="skip", message=message, problems=problems)
+        )
     except ConfigError as error:
         logging.getLogger(__name__).error("%s", error)
-        channel.send(RunAnswer(sequence=0, outcome="error", message=str(error), misconfigured=True))
+        channel.send(
+            protocol.RunAnswer(sequence=0, outcome="error", message=str(error), misconfigured=True)
+        )
     except (Exception, SystemExit) as error:  # so may its import
         logging.getLogger(__name__).exception("the collector cannot be made")
-        channel.send(RunAnswer(sequence=0, outcome="error", message=_explain(error)))
+        channel.send(protocol.RunAnswer(sequence=0, outcome="error", message=_explain(error)))
     return None
 
 
-def _messages(inbox: SimpleQueue[ToChild]) -> Iterator[ToChild]:
-    while not isinstance(message := inbox.get(), StopCollector):
+def _messages(inbox: SimpleQueue[protocol.ToChild]) -> Iterator[protocol.ToChild]:
+    while not isinstance(message := inbox.get(), protocol.StopCollector):
         yield message
 
 
@@ -275,14 +266,14 @@ def main() -> int:
     channel.start()
     worker: CollectorLoop | None = None
     for message in _messages(channel.inbox):
-        if isinstance(message, Setup):
+        if isinstance(message, protocol.Setup):
             if message.live:
                 _lower_priority()
             worker = _made(channel, message)
             if worker is None:
                 return 1
             channel.send(worker.hello())
-        elif isinstance(message, Ask) and worker is not None:
+        elif isinstance(message, protocol.Ask) and worker is not None:
             answer = worker.run(message)
             channel.send(answer)
             adopted.reap()

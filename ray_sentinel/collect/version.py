@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import math
 
+from ray_sentinel.collect import protocol
 from ray_sentinel.collect.child_registry import ChildRecord, remaining
-from ray_sentinel.collect.protocol import (
-    Ask,
-    CollectorSource,
-    FromChild,
-    Happened,
-    Hello,
-    Outcome,
-    RunAnswer,
-    StopCollector,
-)
 from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
 from ray_sentinel.collect.schedule import Schedule, ScheduleStep, Timing
 from ray_sentinel.collect.worker import CollectorProcess
@@ -44,13 +35,13 @@ class LastResult:
         """What the last run raised."""
         self.misconfigured = False
         """Whether the last run failed because of its settings."""
-        self.outcome: Outcome | None = None
+        self.outcome: protocol.Outcome | None = None
         """The outcome of the last run that was answered."""
         self._last_families: tuple[Family, ...] = ()
         """The last families: "nothing new" means that they still hold."""
         self._fresh_at = 0.0
 
-    def answered(self, answer: RunAnswer, now: float, wall: float) -> None:
+    def answered(self, answer: protocol.RunAnswer, now: float, wall: float) -> None:
         """A run ended by itself, at ``now`` (monotonic) or ``wall`` (Unix seconds)."""
         self.tried, self.misconfigured = True, answer.misconfigured
         self.outcome, self.problems = answer.outcome, answer.problems
@@ -101,7 +92,7 @@ class Version:
 
     def __init__(
         self,
-        source: CollectorSource,
+        source: protocol.CollectorSource,
         settings: CollectorConfig,
         around: RunnerContext,
         leftovers: tuple[ChildRecord, ...] = (),
@@ -200,7 +191,7 @@ class Version:
         self.schedule.retire(now)
         if self._worker is not None and in_peace:
             self._patience_until = now + CLOSE_GRACE
-            self._worker.send(StopCollector())
+            self._worker.send(protocol.StopCollector())
         else:
             self._kill()
 
@@ -234,7 +225,7 @@ class Version:
         self._asked_at = now
         deadline = self.schedule.timing.deadline
         self._worker.send(
-            Ask(
+            protocol.Ask(
                 sequence=self._sequence,
                 deadline=deadline,
                 ranks=self._around.ranks,
@@ -262,17 +253,17 @@ class Version:
         if self._worker is not None:
             self._worker.kill()
 
-    def _on_message(self, message: FromChild) -> None:
+    def _on_message(self, message: protocol.FromChild) -> None:
         phase, before = self.schedule.phase, self.last.gist
-        if isinstance(message, Happened):
+        if isinstance(message, protocol.Happened):
             if self.held_events is not None:
                 self.held_events.extend(message.events)
             else:
                 self._around.on_events(message.events)
-        elif isinstance(message, Hello) and phase == "starting":
+        elif isinstance(message, protocol.Hello) and phase == "starting":
             self._wants_cluster = message.wants_cluster
             self.schedule.hello(self._around.clock.monotonic(), self._timing(message))
-        elif isinstance(message, RunAnswer) and message.sequence == self._expected(phase):
+        elif isinstance(message, protocol.RunAnswer) and message.sequence == self._expected(phase):
             self._on_answer(message)
         # One that is asked each second answers the same for days: that need not be served again.
         quiet = phase == "running" and self.last.success and self.last.gist == before
@@ -281,7 +272,7 @@ class Version:
     def _expected(self, phase: str) -> int | None:
         return {"starting": 0, "running": self._sequence}.get(phase)
 
-    def _on_answer(self, answer: RunAnswer) -> None:
+    def _on_answer(self, answer: protocol.RunAnswer) -> None:
         now = self._around.clock.monotonic()
         if answer.sequence:
             self.last.seconds = now - self._asked_at
@@ -311,7 +302,7 @@ class Version:
     def _log_failure(self, why: str) -> None:
         self.log(f"[runner] failed: {why or 'its process has ended'}")
 
-    def _timing(self, hello: Hello) -> Timing:
+    def _timing(self, hello: protocol.Hello) -> Timing:
         return Timing(
             interval=_sane(hello.interval, 10.0),
             deadline=_sane(hello.deadline, 5.0),

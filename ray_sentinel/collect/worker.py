@@ -12,6 +12,7 @@ from typing import IO
 
 from ray_sentinel import process
 from ray_sentinel import regex as re
+from ray_sentinel.collect import protocol
 from ray_sentinel.collect.child_registry import (
     FAMILY_VARIABLE,
     ChildRegistry,
@@ -19,15 +20,6 @@ from ray_sentinel.collect.child_registry import (
     group_of,
     kill,
     members,
-)
-from ray_sentinel.collect.protocol import (
-    FrameError,
-    Frames,
-    FromChild,
-    ProgramStarted,
-    Setup,
-    ToChild,
-    encode,
 )
 from ray_sentinel.progress.discovery.environment import IDENTITY_VARIABLES, ROLE_VARIABLE
 
@@ -169,9 +161,9 @@ class CollectorProcess:
 
     def __init__(
         self,
-        setup: Setup,
+        setup: protocol.Setup,
         *,
-        on_message: Callable[[FromChild], None],
+        on_message: Callable[[protocol.FromChild], None],
         on_closed: Callable[[str], None],
         log: Callable[[str], None],
         selector: selectors.BaseSelector,
@@ -185,7 +177,7 @@ class CollectorProcess:
         """
         self._name, self._children = setup.source.name, children
         self._on_message, self._on_closed = on_message, on_closed
-        self._frames: Frames[FromChild] = Frames(FromChild)
+        self._frames: protocol.Frames[protocol.FromChild] = protocol.Frames(protocol.FromChild)
         self._outbox = bytearray()
         family = uuid.uuid4().hex
         self._child = process.spawn(
@@ -213,9 +205,9 @@ class CollectorProcess:
         """Process id."""
         return self._child.pid
 
-    def send(self, message: ToChild) -> None:
+    def send(self, message: protocol.ToChild) -> None:
         """Send a message, now or when the pipe has room."""
-        self._outbox += encode(message)
+        self._outbox += protocol.encode(message)
         self._log.refill()
         self._write()
 
@@ -262,11 +254,11 @@ class CollectorProcess:
         why = ""
         try:
             for message in self._frames.feed(data):
-                if isinstance(message, ProgramStarted):
+                if isinstance(message, protocol.ProgramStarted):
                     self._note_group(message.pid)
                 else:
                     self._on_message(message)
-        except FrameError as error:
+        except protocol.FrameError as error:
             why = str(error)
         if why or not data:
             # Its last output is in the log by now: its stderr closes after, or with, its stdout.
