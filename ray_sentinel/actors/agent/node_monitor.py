@@ -32,7 +32,7 @@ from ray_sentinel.collect.runner import Runner, RunnerSettings
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
-from ray_sentinel.model.identity import Node, ProcessId
+from ray_sentinel.model.identity import Node
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, RayExit, RayProcess, Snapshot
 from ray_sentinel.model.ray_cluster import RayCluster
@@ -150,8 +150,6 @@ class NodeMonitor:
         self._raylets_due = 0.0
         self._loop: Loop | None = None
         self._clustering: Loop | None = None
-        self._reporting: Newest[RanksSeen] | None = None
-        self._noting: Newest[tuple[ProcessId, ...]] | None = None
         self._closing = threading.Lock()
         self._closed = False
         missing = missing_tracer()
@@ -168,6 +166,9 @@ class NodeMonitor:
         self.wall = WallHistory()
         self.evidence = Evidence(node.host, config, self.watch.record, self.wall)
         self.environments = RuntimeEnvironments(node.host, self._raylet, runtime_env_agent)
+        self._reporting = Newest(self._report, name="ray-sentinel-report")
+        # Their output may lie on a file system that hangs.
+        self._noting = Newest(self.evidence.outputs.note, name="ray-sentinel-outputs")
         self._servers = ServerPoll(ray_metrics)
         self.exporting = Exporting(config, node.host, node.address)
         self.exporting.add_route("/sd", "application/json", self._service_discovery)
@@ -193,9 +194,6 @@ class NodeMonitor:
         """Begin to collect and to report."""
         self.runner.start()
         interval = self.config.agent.snapshot_interval
-        self._reporting = Newest(self._report, name="ray-sentinel-report")
-        # Their output may lie on a file system that hangs.
-        self._noting = Newest(self.evidence.outputs.note, name="ray-sentinel-outputs")
         self._loop = Loop(interval, self._cycle, name="ray-sentinel-watch")
         if (ask := self._ask_cluster) is not None:
             tell = self.runner.set_cluster
@@ -223,11 +221,9 @@ class NodeMonitor:
         if self._clustering is not None:
             self._clustering.stop()
         ended = self._loop is None or self._loop.stop(2.0)
-        if self._reporting is not None:
-            # It may wait for Ray. What it does then touches nothing that is closed here.
-            self._reporting.stop(1.0)
-        if self._noting is not None:
-            self._noting.stop()
+        # It may wait for Ray. What it does then touches nothing that is closed here.
+        self._reporting.stop(1.0)
+        self._noting.stop()
         self.evidence.close()
         self._servers.close()
         self.runner.stop()
@@ -253,28 +249,24 @@ class NodeMonitor:
         self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
         of_ray = self.watch.ray_processes()
-        if self._noting is not None:
-            # Ray keeps what its workers write, and where, but not its drivers'.
-            drivers = (one.process for one in of_ray if not one.title)
-            self._noting.offer((*(found.rank.process for found in ranks), *drivers))
+        # Ray keeps what its workers write, and where, but not its drivers'.
+        drivers = (one.process for one in of_ray if not one.title)
+        self._noting.offer((*(found.rank.process for found in ranks), *drivers))
         ray_exits = self.watch.ray_exits()
         owes = bool(ray_exits) or self._outbox.owes
-        due = self._pace.due(ranks, of_ray, time.monotonic(), owes=owes)
-        if self._reporting is not None and due:
+        if self._pace.due(ranks, of_ray, time.monotonic(), owes=owes):
             self._reporting.offer(RanksSeen(ranks, of_ray, ray_exits, now))
 
     def _note_problems(self) -> None:
-        self._note_refused(self.runner.refused_plugins())
-        for problem in self.watch.problems:
-            if problem not in self._problems:
-                log.warning("%s", problem)
-                self._problems = (*self._problems, problem)[-MOST_PROBLEMS:]
-
-    def _note_refused(self, refused: tuple[str, ...]) -> None:
+        refused = self.runner.refused_plugins()
         for problem in refused:
             if problem not in self._refused:
                 log.warning("%s", problem)
         self._refused = refused
+        for problem in self.watch.problems:
+            if problem not in self._problems:
+                log.warning("%s", problem)
+                self._problems = (*self._problems, problem)[-MOST_PROBLEMS:]
 
     def _find_raylets(self) -> None:
         """Update whose processes are whose. That changes with the Ray nodes on this machine, and so
