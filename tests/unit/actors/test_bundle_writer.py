@@ -6,7 +6,8 @@ import json
 import threading
 from pathlib import Path
 
-from ray_sentinel.actors.bundles.index import Bundles, Written
+from ray_sentinel.actors.bundles.bundle import Written
+from ray_sentinel.actors.bundles.index import Bundles
 from ray_sentinel.actors.bundles.writer import BundleWriter
 from ray_sentinel.model.incident import Incident
 from tests.support.incidents import an_incident
