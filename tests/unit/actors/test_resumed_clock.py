@@ -17,7 +17,8 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.incident import EvidenceItem, Incident, Transition, Verdict
+from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.last_hour import JobPulse, PulseMark, PulsePhase, PulseReport
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus
 from ray_sentinel.model.straggler import StragglerStatus
@@ -101,6 +102,7 @@ def an_incident() -> Incident:
             stacks=(StackFact(process=process, at=START), StackFact(process=process)),
         ),
         history=(Transition(START, "suspected"),),
+        milestones=(Milestone(START + 3, "notified", ""),),
         straggler=StragglerStatus(kind="slow-rank", at=START, heat=((START, 3.0),)),
     )
 
@@ -115,6 +117,8 @@ def test_all_times_of_an_incident_are_the_wall_clocks() -> None:
     assert told.confirmed_at == START + 3602
     assert told.resolved_at == START + 3609
     assert told.history[0].at == START + 3600
+    assert told.milestones[0].at == START + 3603
+    assert told.clock_shift == 3600
     assert [item.at for item in told.verdict.evidence] == [START + 3600, None]
     assert [stack.at for stack in told.verdict.stacks] == [START + 3600, 0.0]
     assert (told.straggler.at, told.straggler.heat) == (START + 3600, ((START + 3600, 3.0),))
@@ -129,6 +133,17 @@ def test_all_times_of_a_jobs_lines_are_the_wall_clocks() -> None:
     told = shown(job, -60.0)
     assert told.alerts[0].since == START - 60
     assert told.step_age_seconds == 2.0
+
+
+def test_all_times_of_the_pulse_are_the_wall_clocks() -> None:
+    phases = (PulsePhase(phase="a", start=START, end=START + 1), PulsePhase(phase="b", start=START))
+    mark = PulseMark(at=START, about="gpu", host="n1", text="")
+    job = JobPulse(job="job", attempt=0, counts="steps", phases=phases, marks=(mark,))
+    told = shown(PulseReport(begin=START, width=10.0, places=360, jobs=(job,)), 60.0)
+    assert (told.begin, told.width) == (START + 60, 10.0)
+    times = [(phase.start, phase.end) for phase in told.jobs[0].phases]
+    assert times == [(START + 60, START + 61), (START + 60, None)]
+    assert told.jobs[0].marks[0].at == START + 60
 
 
 @STEPS
