@@ -226,11 +226,13 @@ def _all_wait_for(job: RayJobView, seen: SeenRoot, now: float) -> bool:
     if job.picture is None or called_at is None or not seen.is_sure():
         return False
     usual = [p for name in member.does if (p := job.round_timeout_in(name)) is not None]
-    longest = job.longest_call_of(member.does)
-    if not usual or longest is None:
+    if not usual:
         return False
-    still = root.moves is not None and is_sure_after(seen.last_at - seen.unmoved_since, longest)
-    timeout = call_timeout(longest) if still else max(UNKNOWN_TIMEOUT, *usual)
+    longest = job.longest_call_of(member.does)
+    timeout = max(UNKNOWN_TIMEOUT, *usual)
+    if root.moves is not None and longest is not None:
+        still = is_sure_after(seen.last_at - seen.unmoved_since, longest)
+        timeout = call_timeout(longest) if still else timeout
     if min(now - called_at, job.silence(now)) <= timeout:
         return False
     held_up = {(one.host, one.pid) for one in (*root.waiting, member.process)}
