@@ -424,7 +424,10 @@ class RayFacts:
         if not known.actor or self._given.get(node) or driver is None or self._works(node):
             return None
         fact = self._stacks.get(driver)
-        return driver if fact is not None and fact.signature and not ray_wait(fact) else None
+        if fact is None or not fact.signature or ray_wait(fact):
+            return None
+        in_loop = fact.activity == "idle" or _waits_for_threads(fact)
+        return None if in_loop and self._made(driver) else driver
 
     def _in_transit(self, node: WaitNode) -> bool:
         """Whether all calls of an idle process are so young that it may just have ended them, or be

@@ -234,6 +234,20 @@ def test_what_an_async_actor_calls_is_found_by_its_creation() -> None:
     assert "waits 40 s in await for Engine.generate at Engine 0" in root.sentence
 
 
+def test_an_idle_actor_waits_for_no_driver_that_awaits_others_in_its_event_loop() -> None:
+    loop = ("main (rl.py:9)", "run_until_complete (asyncio/base_events.py:640)")
+    cluster = Cluster()
+    driver = cluster.started["10.0.0.1", 1]
+    cluster.stacks[driver] = msgspec.structs.replace(
+        cluster.stacks[driver], signature=loop, activity="idle", label="idle", users_code=True
+    )
+    cluster.actor("Grader")
+    cluster.call(asleep(cluster, "Grader"), "Grader.grade")
+    (root,) = cluster.roots()
+    assert (root.who, root.waiters) == (("Grader 1",), 1)
+    assert root.sentence.startswith("driver waits 40 s in await for Grader.grade at Grader 1")
+
+
 def test_an_object_that_was_handed_over_leads_to_the_call_that_makes_it() -> None:
     cluster = Cluster()
     producer = asleep(cluster, "Producer")
