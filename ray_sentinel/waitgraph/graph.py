@@ -56,7 +56,7 @@ def build(facts: Iterable[WaitFact]) -> WaitGraph:
     for edge in filter(None, map(_edge, facts)):
         if edge.who not in broken and edge.who not in moving and edge.who != edge.awaited:
             edges.setdefault(edge.who, {}).setdefault(edge.awaited, edge)
-    known = {**mute, **elsewhere, **broken}
+    known: dict[WaitNode, Broken | Elsewhere | Mute] = {**mute, **elsewhere, **broken}
     awaited = (node for found in edges.values() for node in found)
     return WaitGraph(
         edges={node: tuple(found.values()) for node, found in edges.items()},
