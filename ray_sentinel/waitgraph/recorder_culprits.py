@@ -62,6 +62,11 @@ class Findings(msgspec.Struct):
             self.culprits[rank] = RecorderCulprit(rank=rank, kind=kind, reason=reason)
             self.strength = min(self.strength, strength)
 
+    def leave_open(self, remark: str) -> None:
+        """Note a wait that nothing explains."""
+        self.unexplained = True
+        self.remarks.append(remark)
+
 
 class Reasoning:
     """One pass over one set of dumps."""
@@ -107,8 +112,7 @@ class Reasoning:
             return
         alike = self.equals.stand_alike(rank, self._idle())
         if alike:
-            self.findings.unexplained = True
-            self.findings.remarks.append(
+            self.findings.leave_open(
                 f"rank {rank} is waited for, but not {name_ranks(alike)} in the same position and "
                 "at the same place in the program: they wait for something outside, or the one "
                 "that waits made a call too many"
@@ -142,18 +146,16 @@ class Reasoning:
 
     def _lag_together(self, ranks: list[int]) -> None:
         """Too many laggards in one operation, and nothing tells them apart."""
-        self.findings.unexplained = True
         held = (operation for rank in ranks for operation in self.waits.fronts[rank])
         what = self._title(min(held, key=lambda operation: operation.key))
-        self.findings.remarks.append(
+        self.findings.leave_open(
             f"{name_ranks(ranks)} have not completed {what}, which their peers have: the "
             "device of one of them stopped, or the job was running; it cannot be told which"
         )
 
     def _note_outnumbered(self) -> None:
         if self.outnumbered:
-            self.findings.unexplained = True
-            self.findings.remarks.append(
+            self.findings.leave_open(
                 f"{name_ranks(self.outnumbered)}: waited for, but more idle ranks have not made "
                 "that call than have made it: those that wait may have made one too many"
             )
@@ -238,8 +240,7 @@ class Reasoning:
         for rank, reason in verdict.culprits.items():
             self.findings.blame(rank, verdict.kind, reason, _STRENGTH[verdict.kind])
         if not verdict.culprits:
-            self.findings.unexplained = True
-            self.findings.remarks.append(verdict.remark)
+            self.findings.leave_open(verdict.remark)
 
     def _own_operation(self, rank: int, operations: list[Operation]) -> bool:
         """A rank in an operation that involves nobody else, while others wait for it."""

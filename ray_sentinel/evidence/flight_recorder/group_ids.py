@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
-from ray_sentinel.evidence.flight_recorder.order import creation_order
 
 Kind = tuple[str, int, int]
 """What groups of one role have in common on different ranks: description, id of the gaps between
@@ -21,6 +20,11 @@ Local = dict[tuple[str, str], int]
 
 Ties = dict[int, dict[int, int]]
 """Rank → its own number of a group → group id."""
+
+
+def creation_order(name: str) -> tuple[int, int, str]:
+    """Sort key: names that are counters in numerical order, then names that are hashes."""
+    return (0, int(name), "") if name.isdecimal() and len(name) < 18 else (1, 0, name)
 
 
 def find(local: Local, group: tuple[str, str]) -> int | None:

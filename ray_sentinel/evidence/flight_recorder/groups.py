@@ -17,10 +17,10 @@ from ray_sentinel.evidence.flight_recorder.group_ids import (
     Kind,
     Local,
     Ties,
+    creation_order,
     find,
     tie,
 )
-from ray_sentinel.evidence.flight_recorder.order import creation_order
 from ray_sentinel.evidence.flight_recorder.tables import GroupConfig
 from ray_sentinel.model.rank_names import runs
 
