@@ -82,11 +82,8 @@ def rank_table(path: str) -> dict[tuple[str, int], int]:
     Raises InputError if the file cannot be read or has no such table.
     """
     try:
-        regular(path)  # opening a FIFO would wait for a writer
         with open(path, "rb") as file:
             data: Any = json.loads(file.read(MAX_BYTES))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tracemalloc
 from io import BytesIO
 from pathlib import Path
@@ -64,12 +63,6 @@ def test_a_file_is_read_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None
     assert content(BytesIO(bytes(1 << 20) + b"x")) == b"\0"
     assert content(BytesIO(bytes(70 << 10) + b"x" * (1 << 20))).count(b"x") == 30 << 10
     assert content(BytesIO(b"")) == b""
-
-
-def test_a_table_of_ranks_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "ranks")
-    with pytest.raises(InputError, match="ranks: is not a regular file"):
-        rank_table(str(tmp_path / "ranks"))
 
 
 @pytest.fixture

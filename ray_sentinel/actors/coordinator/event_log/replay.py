@@ -502,7 +502,8 @@ def _holds(known: dict[str, Incident], incident: Incident) -> bool:
 
 
 def _named(facts: StragglerFacts) -> tuple[Busy, ...]:
-    return tuple(one for one in facts.busy if one.rank in facts.ranks)
+    ranks = frozenset(facts.ranks)
+    return tuple(one for one in facts.busy if one.rank in ranks)
 
 
 def _begin(one: ReplayedIncident) -> float:
