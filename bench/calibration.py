@@ -1,7 +1,7 @@
 """How often verdicts are right that claim to be sure: stated confidence beside drawn truth.
 
     python bench/calibration.py [--samples 400] [--only weighed-both ...] [--misses 20]
-        [--save FILE | --from FILE ...] [--incidents FILE ...] [--write] [--plot docs/confidence.svg]
+        [--save FILE | --from FILE ...] [--write] [--plot docs/confidence.svg]
 
 Jobs with a known culprit are drawn, and their evidence is harmed as in real life
 (``drawn_evidence``). A verdict that names somebody is right if it accuses no innocent.
@@ -10,9 +10,8 @@ right with a 95 % interval (Wilson), and how many drawn faults nobody was named 
 
 The factors of the witnesses (``witness_weights``) are fitted on the jobs of even numbers.
 ``--write`` writes them to ``ray_sentinel/waitgraph/fitted_weights.py``, with how well they do on
-the jobs of odd numbers, and on ``--incidents``: lines of the fault suite
-(``ray_sentinel.demo.suite``), which are real jobs and never fitted on. Tables and plot are of what
-was held out. "others" is what the factors that are fitted without a source say of it; "with map" is
+the jobs of odd numbers and on real incidents (``real_incidents``). Tables and plot are of what was
+held out. "others" is what the factors that are fitted without a source say of it; "with map" is
 what a monotone map of the confidence, fitted on even numbers, would make of it (isotonic
 regression).
 """
@@ -26,10 +25,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from drawn_evidence import SOURCES, drawn
+from real_incidents import REAL_ACTORS, REAL_RANKS
 from reliability import BIN, bins, brier, calibrated, isotonic, wilson
 from reliability_plot import Point, draw
 from samples_of_verdicts import Sample
@@ -40,6 +39,8 @@ from ray_sentinel.waitgraph.confidence import FACTORS
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "ray_sentinel/waitgraph/fitted_weights.py"
 """What ``--write`` writes."""
+INCIDENTS = ROOT / "bench/real_incidents.json"
+"""What ``real_incidents`` printed."""
 
 COSTLY = {"logs": 25, "engine-ranks": 2, "engine-actors": 4}
 """Of these sources so many times fewer are drawn: they take longest.
@@ -48,7 +49,6 @@ LEAST_SHOWN = 8
 """Fewest verdicts in a bin that is drawn."""
 WEIGHED = "verdicts that weigh evidence"
 REAL = "real incidents of the fault suite"
-REAL_RANKS, REAL_ACTORS = "real: ranks", "real: actors"
 GROUPS: dict[str, tuple[str, ...]] = {
     "what one kind of evidence says by itself": (
         "recorder: listed",
@@ -144,9 +144,7 @@ def _stated(
     return [next(known) if one.witnesses else one for one in half]
 
 
-def made_from(
-    found: Sequence[Numbered], factors: Mapping[str, float], command: str
-) -> dict[str, object]:
+def made_from(found: Sequence[Numbered], factors: Mapping[str, float]) -> dict[str, object]:
     """What the file of weights says of its making."""
     told = [one for one in found if one.sample.named]
     real = [one for one in told if one.sample.source in GROUPS[REAL]]
@@ -155,7 +153,7 @@ def made_from(
     held = _stated(drawn_, factors, fitted=False)
     near = [one for one in held if 0.85 <= one.confidence < 0.95]
     return {
-        "command": command,
+        "command": "python bench/calibration.py --write",
         "fitted on": dict(corpora),
         "held out": quality(held),
         "held out, stated 85 to 95 %": quality(near),
@@ -219,39 +217,10 @@ def sampled(sources: Sequence[str], count: int, workers: int) -> list[Numbered]:
     return found
 
 
-class _Trial(msgspec.Struct):
-    """What is read of a line of the fault suite."""
-
-    fault: str
-    expected: list[Any]
-    named: list[Any]
-    kind: str
-    layout: str = ""
-    family: str = "ranks"
-    confidence: float = 0.0
-    witnesses: dict[str, float] = {}
-
-
-def incidents(paths: Iterable[Path]) -> Iterator[Numbered]:
-    """Verdicts of the fault suite on real jobs; they count as held out. Lines of older versions,
-    which state no confidence, are left out."""
-    for path in paths:
-        for line in path.read_bytes().splitlines():
-            told = msgspec.json.decode(line, type=_Trial)
-            if told.named and not told.confidence:
-                continue
-            # Of actors, any of several sets of members is right.
-            sets = [[one] if told.family == "ranks" else one for one in told.expected]
-            yield Numbered(1, Sample(
-                source=REAL_RANKS if told.family == "ranks" else REAL_ACTORS,
-                case=told.fault,
-                harm=told.layout,
-                named=tuple(map(str, told.named)),
-                truth=tuple(sorted({str(who) for members in sets for who in members})),
-                kind=told.kind,
-                confidence=told.confidence,
-                witnesses=told.witnesses,
-            ))  # fmt: skip
+def incidents() -> list[Numbered]:
+    """Verdicts on real jobs (``real_incidents``); nothing is ever fitted on them."""
+    found = msgspec.json.decode(INCIDENTS.read_bytes(), type=list[Sample])
+    return [Numbered(1, one) for one in found]
 
 
 def main() -> None:
@@ -264,7 +233,6 @@ def main() -> None:
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--from", dest="given", nargs="+", type=Path, default=[], metavar="FILE",
                         help="saved samples")  # fmt: skip
-    parser.add_argument("--incidents", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--write", action="store_true", help=f"write {FILE.relative_to(ROOT)}")
     parser.add_argument("--plot", type=Path, metavar="FILE")
     args = parser.parse_args()
@@ -275,7 +243,7 @@ def main() -> None:
         found = sampled(args.only, args.samples, args.workers)
     if args.save:
         args.save.write_bytes(msgspec.json.encode(found))
-    found += incidents(args.incidents)
+    found += incidents()
     factors = fit(_fitted_on(found)) if args.write else FACTORS
     numbers = [one for one in found if not one.is_fitted]
     again = _stated(numbers, factors, fitted=False)
@@ -286,9 +254,7 @@ def main() -> None:
     if args.plot:
         draw(args.plot, panels(found, factors))
     if args.write:
-        drawn_ = f"--samples {args.samples}"
-        command = f"python bench/calibration.py {drawn_} --incidents SUITE.jsonl --write"
-        FILE.write_text(module(factors, made_from(found, factors, command)))
+        FILE.write_text(module(factors, made_from(found, factors)))
         print(
             f"\n{FILE.relative_to(ROOT)}:", *map("{0[0]} {0[1]}".format, factors.items()), sep="\n"
         )

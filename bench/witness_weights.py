@@ -24,7 +24,7 @@ ODDS = -0.65
 WEAKENING = {SEVERAL: 0.0, f"{STACKS}: {SEEN_ONCE}": -0.2, f"{STACKS}: {OUTNUMBERED}": -0.3}
 """What never makes a name surer, with the factor to which it is held: what the strengths of the
 judge take off. All others never make it less sure."""
-RIDGE = 0.5
+RIDGE = 1.0
 """How strongly factors are held to that."""
 DOUBT = 0.02
 """So many verdicts are taken to be wrong for reasons that nobody thought to draw."""
