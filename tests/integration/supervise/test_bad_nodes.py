@@ -38,6 +38,8 @@ cat "$FOLDER/end$a"
 test ! -s "$FOLDER/end$a"
 """
 SECONDS = 60.0
+DRAINED = "127.0.0.8"
+"""A node more than the cluster has for all."""
 
 
 @pytest.fixture
@@ -182,39 +184,40 @@ def test_a_killed_supervisor_still_knows_and_a_new_run_begins_without(
                 one.communicate(timeout=SECONDS)
 
 
-def test_a_drained_ray_node_leaves_the_cluster_and_the_head_is_spared() -> None:
-    cluster = RayCluster()
+def test_a_drained_ray_node_leaves_the_cluster_and_the_head_is_spared(
+    ray_cluster: RayCluster,
+) -> None:
+    def drain(host: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ray_sentinel.actors.deployment.draining", host, "Xid 79"],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=ray_cluster.environ(),
+            check=False,
+        )
+
+    def living() -> set[str]:
+        with ray_cluster.connected() as ray:
+            return {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+
+    ray_cluster.add(DRAINED)
     try:
-        with cluster.connected() as ray:
+        with ray_cluster.connected() as ray:
             (head,) = (
                 node["NodeManagerAddress"]
                 for node in ray.nodes()
                 if "node:__internal_head__" in node["Resources"]
             )
-
-        def drain(host: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [sys.executable, "-m", "ray_sentinel.actors.deployment.draining", host, "Xid 79"],
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                env=cluster.environ(),
-                check=False,
-            )
-
-        done = drain("127.0.0.3")
+        done = drain(DRAINED)
         assert done.returncode == 0, done.stderr
         spared = drain(head)
         assert spared.returncode == 1
         assert "is the head" in spared.stderr
         assert "no living node" in drain("192.0.2.9").stderr
-
-        def living() -> set[str]:
-            with cluster.connected() as ray:
-                return {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
-
         # Nothing runs there, so its raylet ends.
-        eventually(lambda: "127.0.0.3" not in living(), "the drained node leaves", 90.0)
+        eventually(lambda: DRAINED not in living(), "the drained node leaves", 90.0)
         assert "127.0.0.2" in living()
     finally:
-        cluster.stop()
+        ray_cluster.remove(DRAINED)
+        eventually(lambda: DRAINED not in living(), "Ray takes it for dead", 60.0)
