@@ -22,6 +22,10 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # Else each node starts as many workers as it has CPUs before anybody asks for one, and few of them
 # are ever used: what has a runtime environment, as all of ours has, gets workers of its own.
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
+# Else Ray's agent on each node opens the event file of every process that ever was there each two
+# seconds, for a dashboard that is not there, and looks at all processes each five.
+os.environ.setdefault("SCAN_EVENT_DIR_INTERVAL_SECONDS", "60")
+os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "60000")
 
 
 def pytest_configure(config: pytest.Config) -> None:
