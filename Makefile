@@ -70,7 +70,7 @@ test: $(VENV)/.dev ## lint, types, contracts and all tests, as CI runs them
 rewritten: $(VENV)/.dev
 	@$(PYTEST) --collect-only -qq >/dev/null || true
 
-faults: $(VENV)/.dev deps ## every fault on a real training, attached and not (an hour)
+faults: $(VENV)/.dev deps ## every fault on a real training, attached and not (about an hour)
 	@FAULTS=all $(PYTEST) tests/faults $(ARGS)
 
 generated: $(VENV)/.dev ## make the shipped alert rules and dashboards (docs/dashboards/)
