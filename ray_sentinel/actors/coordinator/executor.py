@@ -298,18 +298,6 @@ class Executor:
         if sets:
             self.groups.add(action.ranks, _main(sets), self._clock.now())
 
-    def _find_stragglers(self, action: actions.AskArrivals) -> events.StragglersFound:
-        sets, _ = self._dumps.reduced(action.ranks)
-        hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
-        facts = None
-        if sets:
-            dumps = _main(sets)
-            self.groups.add(action.ranks, dumps, self._clock.now())
-            facts = stragglers.explain(dumps, hosts=hosts, offsets=action.offsets)
-        return events.StragglersFound(
-            time=self._clock.now(), job=action.job, attempt=action.attempt, facts=facts
-        )
-
     def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
         answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
         return list(answers.values()), problems
