@@ -53,8 +53,9 @@ the milliseconds since data was last sent or received, or since the connection e
 _BYTES = struct.Struct("=120xQQ")
 """Where a ``tcp_info`` has ``tcpi_bytes_acked``, which counts a client's first packet as one, and
 ``tcpi_bytes_received``."""
-_OF_RAY = ("raylet", "gcs_server", "ray-dashboard", "ray::")
-"""What the kernel's names of Ray's own processes begin with: what these do, a job does not."""
+_OF_RAY = ("raylet", "gcs_server", "ray-dashboard")
+"""What the kernel's names of Ray's own processes begin with: what these do, a job does not. Workers
+are below a raylet, and what they have forked has their names."""
 _MOST_ABOVE = 64
 """Most ancestors of a process that are gone through."""
 

@@ -549,8 +549,10 @@ class RayFacts:
 
 
 def _waits_for_threads(fact: StackFact) -> bool:
-    """Whether a process may wait for calls that threads or coroutines of its own have made."""
-    return not fact.waits_for_others and (fact.rests or fact.activity == "lock-wait")
+    """Whether a process may wait for calls that threads or coroutines of its own have made; the
+    batches of Ray Data come from such calls."""
+    fed = fact.activity == "input-wait" and "(ray/data/" in "".join(fact.signature[-1:])
+    return not fact.waits_for_others and (fact.rests or fed or fact.activity == "lock-wait")
 
 
 def _made_at(call: RayCall) -> float:

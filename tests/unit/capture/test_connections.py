@@ -19,6 +19,7 @@ from tests.support.waiting import eventually
 
 SERVER = """
 import socket, sys
+open("/proc/self/comm", "w").write("ray::Engine")
 server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 ends = [server.accept()[0] for _ in range(2)]
@@ -37,7 +38,8 @@ def process_of(pid: int) -> ProcessId:
 
 
 class Asked:
-    """A server below a shell, and two connections to it."""
+    """A server below a shell, and two connections to it. It has the name of a worker of Ray, as
+    what such a worker forks has."""
 
     def __init__(self) -> None:
         # The shell stays: it has another command to run.

@@ -248,6 +248,19 @@ def test_an_idle_actor_waits_for_no_driver_that_awaits_others_in_its_event_loop(
     assert root.sentence.startswith("driver waits 40 s in await for Grader.grade at Grader 1")
 
 
+def test_who_reads_the_batches_of_ray_data_waits_for_the_calls_that_make_them() -> None:
+    cluster = Cluster()
+    driver = cluster.started["10.0.0.1", 1]
+    reads = ("main (rl.py:9)", "iter_threaded (ray/data/_internal/block_batching/util.py:151)")
+    cluster.stacks[driver] = msgspec.structs.replace(
+        cluster.stacks[driver], signature=reads, activity="input-wait", label="waiting for data"
+    )
+    cluster.call(asleep(cluster, "MapWorker"), "MapWorker.submit")
+    (root,) = cluster.roots()
+    assert (root.who, root.waiters) == (("MapWorker 0",), 1)
+    assert root.sentence.startswith("driver waits 40 s in await for MapWorker.submit at MapWorker")
+
+
 def test_an_object_that_was_handed_over_leads_to_the_call_that_makes_it() -> None:
     cluster = Cluster()
     producer = asleep(cluster, "Producer")

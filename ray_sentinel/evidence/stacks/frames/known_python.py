@@ -138,7 +138,9 @@ PYTHON: tuple[FramePattern, ...] = (
         r".*",
         r"(^|/)(torch/utils/data/(_utils/(fetch|pin_memory|collate)|datapipes/.+"
         r"|dataset|sampler)\.py$|torchdata/|webdataset/|streaming/base/|datasets/(arrow_dataset"
-        r"|iterable_dataset|formatting|table|load|builder)|ray/data/(iterator|_internal)|petastorm/|fairseq/data/"
+        r"|iterable_dataset|formatting|table|load|builder)|petastorm/|fairseq/data/"
+        # What reads a data set of Ray Data; the user's functions run below its ``execution``.
+        r"|ray/data/(iterator|_internal/(iterator|block_batching))"
         r"|megatron/core/datasets/"
         r"|nvidia/dali/|ffcv/|grain/|tensorflow/python/data/|tensorflow_datasets/|litdata/|dali/)",
     ),

@@ -162,3 +162,20 @@ def test_of_an_actor_whose_coroutines_wait_its_event_loop_tells() -> None:
     assert fact([main, of_c, method], follows=True).tid == 11
     driver = thread("run_forever asyncio/base_events.py:608", "<module> a.py:1", main=True)
     assert fact([driver, of_c], follows=True).thread == "MainThread"
+
+
+def test_what_a_worker_of_ray_data_does_tells_the_thread_of_the_users_function() -> None:
+    data = "ray/data/_internal/execution"
+    main = thread("wait threading.py:327", "result concurrent/futures/_base.py:451",
+                  f"__call__ {data}/util.py:123",
+                  f"__call__ {data}/operators/map_transformer.py:200",
+                  f"submit {data}/operators/actor_pool_map_operator.py:760", main=True)  # fmt: skip
+    function = thread("embed job.py:10", "__call__ job.py:9", "run concurrent/futures/thread.py:58",
+                      "_worker concurrent/futures/thread.py:83",
+                      name="ThreadPoolExecutor-0_0", tid=9)  # fmt: skip
+    found = fact([main, function], follows=True)
+    assert (found.tid, found.signature[-1]) == (9, "embed (job.py:10)")
+    reads = thread("wait threading.py:331", "get queue.py:180",
+                   "iter_threaded ray/data/_internal/block_batching/util.py:151",
+                   "<module> job.py:20", main=True)  # fmt: skip
+    assert fact([reads], follows=True).activity == "input-wait"
