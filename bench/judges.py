@@ -379,6 +379,8 @@ RAY_STORIES: dict[str, tuple[list[str], str]] = {
     "thread_stands": (["Rollout 0"], "actor-stuck"),
     "thread_stands_beside_others": (["Rollout 0"], "actor-stuck"),
     "no_worker": ([], "none"),
+    "asked_meanwhile": (["Rollout 0"], "actor-stuck"),
+    "event_loop_rests": (["Rollout 0"], "actor-stuck"),
     "group_full": (["Rollout 0"], "actor-stuck"),
     "library_function": (["ImplicitFunc 0"], "actor-stuck"),
     "served": (["ServeReplica:app:Model 0"], "actor-stuck"),
