@@ -1,12 +1,13 @@
 """What a node's metrics cost on their way to the coordinator, and there.
 
-    python bench/samples.py [--series 300] [--nodes 20] [--minutes 30]
+    python bench/samples.py [--series 300] [--nodes 20] [--minutes 30] [--bounded 0]
 
 Prints, for a node with ``--series`` series and 12 collectors, with eight ranks that train and with
 none, and for reports that contain everything and that contain what has changed: the bytes of a
 report, one a second; the CPU of the agent for it, and of the coordinator (reading it, the engine,
 its line of the event log); and what the coordinator's memory grows by, for each node, in
-``--minutes`` of 400 series.
+``--minutes`` of 400 series. With ``--bounded``, instead: what the samples of so many nodes with 131
+series take where each has the room that it has among a thousand, and rules have looked at them.
 """
 
 from __future__ import annotations
@@ -14,20 +15,25 @@ from __future__ import annotations
 import argparse
 import gc
 import time
+from itertools import product
 from pathlib import Path
 
 from msgspec.structs import replace
-from nodes import PER_NODE, START, SimulatedNode, devices
+from nodes import NAMES, OF_GPU, PER_NODE, START, SimulatedNode, devices, hardware
 
 from ray_sentinel.actors.coordinator.event_log.log import encoded
+from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks, return_free_memory
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.messages import HistoryRequest, Receipt
-from ray_sentinel.config import Config
+from ray_sentinel.config import Config, CoordinatorConfig
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived
+from ray_sentinel.engine.telemetry.series import Telemetry
 from ray_sentinel.model.metrics import CollectorStatus
 
 COLLECTORS = 12
+STEP = 6
+"""Seconds between two samples of each node where there are many."""
 
 
 def collectors(second: int) -> tuple[CollectorStatus, ...]:
@@ -142,13 +148,46 @@ def remembering(nodes: int, minutes: int) -> None:
     )
 
 
+def bounded(nodes: int, minutes: int) -> None:
+    """Memory of the samples of many nodes, within the bound of a thousand."""
+    fix_large_blocks()
+    most = CoordinatorConfig().series_bytes * nodes // 1000
+    wanted = HistoryRequest(series=600, seconds=STEP)
+    known, senders = Telemetry(), [SimulatedNode(n, nodes * PER_NODE) for n in range(nodes)]
+    before = resident()
+    for second in range(STEP, 60 * minutes, STEP):
+        families = hardware(second)
+        for node in senders:
+            snapshot = node.snapshot(second, families, ranks=False)
+            known.add(snapshot, START + second, 0.0, most)
+            tables = known.held(node.node.id)
+            node.accept(Receipt(history=wanted, tables=tables, interval=1.0))
+        if second % 300 == 0:
+            for one in known.nodes.values():
+                for name in NAMES:
+                    list(one.get(name, START + second))
+                for name, gpu in product(OF_GPU, range(PER_NODE)):
+                    one.one(name, START + second, gpu=str(gpu))
+    taken = resident() - before
+    return_free_memory()
+    print(
+        f"131 series of {nodes} nodes, {minutes} min: {taken / 2**20:.1f} MiB, "
+        f"{(resident() - before) / 2**20:.1f} once the allocator gives back, "
+        f"counted {known.size / 2**20:.1f}"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--minutes", type=int, default=30)
+    parser.add_argument("--bounded", type=int, default=0)
     asked = parser.parse_args()
+    if asked.bounded:
+        bounded(asked.bounded, asked.minutes)
+        return
     reporting(asked.nodes, asked.series)
     remembering(asked.nodes, asked.minutes)
 
