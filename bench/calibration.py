@@ -154,6 +154,7 @@ def made_from(found: Sequence[Numbered], factors: Mapping[str, float]) -> dict[s
     near = [one for one in held if 0.85 <= one.confidence < 0.95]
     return {
         "command": "python bench/calibration.py --write",
+        "drawn": dict(Counter(one.sample.source for one in found if one not in real)),
         "fitted on": dict(corpora),
         "held out": quality(held),
         "held out, stated 85 to 95 %": quality(near),
