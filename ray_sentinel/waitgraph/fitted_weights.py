@@ -49,6 +49,18 @@ FACTORS: Mapping[str, float] = {
 
 MADE: Mapping[str, Any] = {
     "command": "python bench/calibration.py --write",
+    "drawn": {
+        "RAS": 500,
+        "weighed: RAS": 500,
+        "stacks: made": 500,
+        "weighed: stacks": 500,
+        "weighed: both": 400,
+        "recorder: listed": 500,
+        "weighed: recorder": 300,
+        "engine: ranks": 200,
+        "engine: actors": 125,
+        "recorder: drawn": 240,
+    },
     "fitted on": {
         "RAS": 113,
         "weighed: RAS": 101,
