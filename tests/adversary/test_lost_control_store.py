@@ -37,6 +37,9 @@ pytestmark = pytest.mark.integration
 
 GIVES_UP = 20
 """Seconds after which Ray's processes end that cannot reach the store; 60 where nobody says so."""
+LOOKS = 5
+"""Seconds after which a raylet asks the store again whether its node is known. Where nobody says so
+it goes on for most of a minute, and all processes of Ray compute meanwhile."""
 OURS = (b"ray::Coordinator", b"ray::Agent", b"ray_sentinel.collect.")
 WAITS = "while ! test -e {folder}/fails-$RAY_SENTINEL_ATTEMPT; do sleep 0.1; done; exit 3"
 
@@ -119,6 +122,7 @@ class Scene:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     with monkeypatch.context() as patch:
         patch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", str(GIVES_UP))
+        patch.setenv("RAY_raylet_liveness_self_check_interval_ms", str(1000 * LOOKS))
         cluster = RayCluster(addresses=("127.0.0.2",))
     made: Scene | None = None
     try:
