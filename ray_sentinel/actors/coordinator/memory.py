@@ -61,7 +61,7 @@ def collect_everything() -> None:
 #
 # glibc's allocator gives a large block pages of its own, which go back when it is freed. What
 # counts as large grows with each such block that is freed, up to 32 MiB. Packed states would then
-# lie among the small arrays of series, and what they leave would be refilled here and there, so
+# lie among the arrays of series, and what they leave would be refilled here and there, so
 # that hardly a page of it went back: 15 MiB were held for 6 MiB of blocks. So the limit is fixed.
 
 log = logging.getLogger(__name__)
