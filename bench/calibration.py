@@ -185,20 +185,23 @@ def panels(
 ) -> dict[str, dict[str, list[Point]]]:
     """What the plot shows: the points of each source, of the half on which nothing was fitted."""
     held = _stated([one for one in found if one.sample.named], factors, fitted=False)
-    shown = {title: _series(held, sources) for title, sources in GROUPS.items()}
+    drawn_ = [one for one in held if one.source not in GROUPS[REAL]]
+    shown = {"all verdicts on drawn jobs": {"all kinds of evidence": _points(drawn_)}}
+    shown |= {title: _series(held, sources) for title, sources in GROUPS.items()}
     return {title: series for title, series in shown.items() if series}
 
 
 def _series(samples: Sequence[Sample], sources: Sequence[str]) -> dict[str, list[Point]]:
-    drawn_ = {}
-    for source in sources:
-        blocks = bins(one for one in samples if one.source == source)
-        drawn_[source] = [
-            Point(block.stated, block.observed, *wilson(block.right, block.count), block.count)
-            for block in blocks
-            if block.count >= LEAST_SHOWN
-        ]
-    return {source: points for source, points in drawn_.items() if points}
+    told = {name: _points([one for one in samples if one.source == name]) for name in sources}
+    return {name: points for name, points in told.items() if points}
+
+
+def _points(samples: Sequence[Sample]) -> list[Point]:
+    return [
+        Point(block.stated, block.observed, *wilson(block.right, block.count), block.count)
+        for block in bins(samples)
+        if block.count >= LEAST_SHOWN
+    ]
 
 
 def sampled(sources: Sequence[str], count: int, workers: int) -> list[Numbered]:

@@ -26,7 +26,7 @@ RECORDER, RAS, STACKS, CALLS = "flight-recorder", "nccl-ras", "stacks", "ray"
 CONSTANT, SEVERAL, NOT_DRAWN = "constant", "several", "any other"
 """Names of the factors that are no witness's; the last one holds for those that no job had."""
 MOST = 0.98
-"""Highest confidence: two of a hundred verdicts may be wrong for reasons of which nobody thought."""
+"""Highest confidence: two of a hundred verdicts may be wrong for reasons that nobody thought of."""
 
 # What each source puts on a rank. On one scale: 2.5 is enough to name it, 6 and more is proof.
 
@@ -104,7 +104,9 @@ def put_on_culprit(verdict: Verdict) -> Testimony:
     """What was put on the culprit of whom a verdict is least sure; empty if nothing was."""
     whole = [item for item in verdict.evidence if item.proof and not item.weight]
     ranks = [one.rank for one in verdict.culprits if one.rank is not None]
-    found = [put_on_rank(item for item in verdict.evidence if item.rank == rank) for rank in ranks]
+    found: list[Testimony] = [
+        put_on_rank(item for item in verdict.evidence if item.rank == rank) for rank in ranks
+    ]
     if not any(found):
         found = [by_calls(kind) for item in whole[:1] for kind in item.proof if verdict.culprits]
     return weakest(found) if found else {}

@@ -143,8 +143,11 @@ def _sure(incident: Incident) -> float | None:
 def _against_culprits(verdict: Verdict) -> list[tuple[int, str, float]]:
     """What each source puts on each rank that is named."""
     named = {one.rank for one in verdict.culprits}
-    lines = ((i.rank, i.source, round(i.weight, 3)) for i in verdict.evidence if i.rank in named)
-    return sorted(line for line in lines if line[0] is not None and line[2])
+    return sorted(
+        (item.rank, item.source, round(item.weight, 3))
+        for item in verdict.evidence
+        if item.rank is not None and item.rank in named and item.weight
+    )
 
 
 def _same_times(then: Incident, now: Incident) -> bool:
