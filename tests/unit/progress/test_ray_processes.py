@@ -60,6 +60,13 @@ def line_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal (SigCgt of proc_pid_status(5))."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 class Agent:
     """Looks at real processes, at times that the test chooses."""
 
@@ -163,6 +170,8 @@ def test_a_title_that_changes_begins_anew(raylet: Raylet, agent: Agent) -> None:
     pid = raylet.start("ray::Rollout", f"exec -a {{title}} bash -c '{begins}; {WAKES}'")
     first = agent.sees(pid)
     assert first.title == "Rollout"
+    # It has its title before its shell has read the trap.
+    eventually(lambda: catches(pid, signal.SIGUSR1), "the signal is caught")
     os.kill(pid, signal.SIGUSR1)
 
     def begun() -> RayProcess | None:
