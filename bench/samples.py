@@ -20,9 +20,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 from nodes import NAMES, OF_GPU, PER_NODE, START, SimulatedNode, devices, hardware
-from ray_sentinel.actors.coordinator.memory_guard import fix_large_blocks, return_free_memory
 
 from ray_sentinel.actors.coordinator.event_log.log import encoded
+from ray_sentinel.actors.coordinator.memory import fix_large_blocks, return_free_memory
 from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.messages import HistoryRequest, Receipt
 from ray_sentinel.config import Config, CoordinatorConfig
