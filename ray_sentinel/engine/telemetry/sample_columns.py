@@ -19,6 +19,9 @@ import msgspec
 from ray_sentinel.model.metrics import Labels
 from ray_sentinel.model.samples import ABSENT, Floats, SeriesKey, is_absent
 
+MOST_NUMBERS = 4 << 20
+"""Most numbers of one block: half an hour of 10,000 series. A few rows and a few columns that come
+one after the other would otherwise become a block of gigabytes."""
 MOST_SHARED = 16_384
 """Most names of series that are stored once for all nodes."""
 MOST_LAYOUTS = 64
@@ -112,6 +115,11 @@ def names_beside(first: ColumnLayout, second: ColumnLayout) -> Mapping[str, Seri
     return found
 
 
+def most_rows(width: int) -> int:
+    """Most rows of a block of so many columns."""
+    return max(1, MOST_NUMBERS // max(1, width))
+
+
 class SampleColumns:
     """A row for each moment, the oldest first, and a column for each series. Where a series has no
     value there is ``ABSENT``."""
@@ -148,10 +156,12 @@ class SampleColumns:
 
     @classmethod
     def unpacked(cls, columns: Sequence[Column]) -> SampleColumns:
-        """The columns of a snapshot, whose last values belong to the same moment. Raises ValueError
-        if those of one are no numbers."""
-        found = [Floats.unpacked(column.values) for column in columns]
-        rows, width = max(map(len, found), default=0), len(found)
+        """The columns of a snapshot, whose last values belong to the same moment; of more rows than
+        ``most_rows``, the newest. Raises ValueError if those of one are no numbers."""
+        width = len(columns)
+        most = most_rows(width)
+        found = [Floats.unpacked(column.values)[-most:] for column in columns]
+        rows = max(map(len, found), default=0)
         numbers = _absent(rows * width)
         for place, values in enumerate(found):
             numbers[place + (rows - len(values)) * width :: width] = values

@@ -20,7 +20,12 @@ from weakref import ReferenceType
 import msgspec
 
 from ray_sentinel.config import CoordinatorConfig
-from ray_sentinel.engine.telemetry.sample_columns import SampleColumns, SeriesOfName, names_beside
+from ray_sentinel.engine.telemetry.sample_columns import (
+    SampleColumns,
+    SeriesOfName,
+    most_rows,
+    names_beside,
+)
 from ray_sentinel.model.metrics import Event, Labels
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.samples import (
@@ -221,6 +226,7 @@ class SampleStream(msgspec.Struct):
     """Samples before this time are ``THIN_SECONDS`` apart."""
 
     def __post_init__(self) -> None:
+        del self.times[: max(0, len(self.times) - most_rows(self.columns.width))]
         # In what earlier versions packed, a series begins with its first value.
         self.columns.lengthen(len(self.times))
 
@@ -253,15 +259,22 @@ class SampleStream(msgspec.Struct):
             keys = (*self.columns.keys[: batch.known], *batch.keys)
             changed = keys != self.columns.keys[: self.size]
             if changed:
+                self._make_room(self.columns.width + len(keys))
                 self.columns.arrange(keys, len(self.times))
                 self.size = len(keys)
         self.sender, self.number, self.table = batch.sender, batch.number, batch.table
         # The clock of another agent may be behind.
         at = max(at, self.times[-1]) if self.times else at
         self.times.append(at)
+        self._make_room(self.columns.width)
         self.columns.append(Floats.unpacked(batch.values))
         self.expire(at)
         return changed
+
+    def _make_room(self, width: int) -> None:
+        """Drop the oldest samples of which there would be too many with so many series."""
+        if (excess := len(self.times) - most_rows(width)) > 0:
+            self.drop(excess)
 
     def expire(self, now: float) -> None:
         """Drop samples that are too old, even if no new ones arrive."""

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_sentinel.engine.state import EngineState, unpacked
+from ray_sentinel.engine.telemetry import sample_columns
 from ray_sentinel.engine.telemetry.series import (
     CLOSE_SECONDS,
     GONE,
@@ -27,7 +28,7 @@ from ray_sentinel.engine.telemetry.series import (
 )
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
-from ray_sentinel.model.samples import ABSENT_BYTES, SampleSender, SeriesKey
+from ray_sentinel.model.samples import ABSENT_BYTES, Floats, SampleSender, SeriesKey
 
 A, B, C, D = (SeriesKey("hw_m", (("device", name),)) for name in "abcd")
 E = SeriesKey("hw_n")
@@ -190,6 +191,52 @@ def test_a_snapshot_with_more_values_than_times_is_not_read() -> None:
         msgspec.msgpack.encode({"version": 1, "cluster": {"telemetry": {"nodes": nodes}}})
     )
     assert "more values than times" in problem
+
+
+def moments_then_keys(stream: SampleStream, moments: int, keys: list[SeriesKey]) -> None:
+    """As many moments of one series, and then one of as many others."""
+    sender, again = SampleSender("rules", "s"), SampleSender("rules", "t")
+    for number in range(moments):
+        stream.add(sender.batch({A: float(number)}, stream.held, 5.0), 5.0)
+    stream.add(again.batch(dict.fromkeys(keys, 1.0), None, 6.0), 6.0)
+
+
+def test_many_moments_and_then_many_series_take_no_more_than_they_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sample_columns, "MOST_NUMBERS", 1000)
+    stream, keys = SampleStream(), [SeriesKey(f"hw_m{number}") for number in range(99)]
+    moments_then_keys(stream, 200, keys)
+    # A hundred columns.
+    assert 5 <= len(stream.times) <= 10
+    assert len(stream.columns.numbers) == len(stream.times) * 100
+    assert stream.row(6.0) == dict.fromkeys(keys, 1.0)
+    assert stream.columns.row(len(stream.times) - 2) == {A: 199.0}
+    sender = SampleSender("rules", "u")
+    for number in range(20):
+        at = 7.0 + number
+        stream.add(sender.batch(dict.fromkeys(keys, at), stream.held, at), at)
+    assert list(stream.times) == [17.0 + number for number in range(10)]
+    assert stream.row(20.0) == dict.fromkeys(keys, 20.0)
+    moments_then_keys(stream, 0, [SeriesKey(f"hw_n{number}") for number in range(3000)])
+    assert list(stream.times) == [26.0], "the newest stays, however many series there are"
+
+
+def test_of_a_snapshot_too_no_more_moments_are_taken_than_there_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, width = 1000, 100
+    one = {"key": ["hw_m", [["device", "a"]]], "values": Floats(range(rows)).packed()}
+    others = [{"key": [f"hw_m{number}", []], "values": b""} for number in range(width - 1)]
+    told = {"times": Floats(range(rows)).packed(), "columns": [one, *others]}
+    nodes = {"n": {"streams": {"rules": told}}}
+    packed = msgspec.msgpack.encode({"version": 1, "cluster": {"telemetry": {"nodes": nodes}}})
+    monkeypatch.setattr(sample_columns, "MOST_NUMBERS", 1000)
+    state, problem = unpacked(packed)
+    stream = state.cluster.telemetry.nodes["n"].streams["rules"]
+    assert (problem, list(stream.times)) == ("", [990.0 + number for number in range(10)])
+    assert [stream.row(at) for at in stream.times] == [{A: at} for at in stream.times]
+    assert len(stream.columns.numbers) == 1000
 
 
 @pytest.mark.parametrize("first", ["rules", "history"])
