@@ -124,7 +124,9 @@ def train_families(
         if key not in latest or _age_order(found) > _age_order(latest[key]):
             latest[key] = found
     gone = {(exit.rank.id.job, exit.rank.id.rank) for exit in ended} - latest.keys()
-    worlds = {found.rank.id.job: found.rank.world_size for found in latest.values()}
+    # Of a rank that was found from outside the size may not be known.
+    sizes = ((found.rank.id.job, found.rank.world_size) for found in latest.values())
+    worlds = {job: size for job, size in sizes if size is not None}
     return families_of(
         [
             *(row for found in latest.values() for row in _rank_rows(found, now)),

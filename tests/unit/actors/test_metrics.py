@@ -62,6 +62,15 @@ def test_what_is_not_known_is_absent() -> None:
     assert set(series(metrics.train_families([seen(0)], [], now=1.0))) == set(found)
 
 
+def test_the_size_of_a_job_is_told_though_one_of_its_ranks_does_not_know_it() -> None:
+    other = seen(1)
+    unsure = msgspec.structs.replace(
+        other, rank=msgspec.structs.replace(other.rank, world_size=None)
+    )
+    found = series(metrics.train_families([seen(0), unsure], [], now=1.0))
+    assert found['train_world_size{job="j"}'] == 4.0
+
+
 def test_an_ended_rank_is_not_alive_unless_its_next_attempt_is() -> None:
     gone = Exit(rank=rank(1), at=5.0, order=1)
     assert series(metrics.train_families([], [gone], now=6.0)) == {
