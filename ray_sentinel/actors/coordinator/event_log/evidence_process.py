@@ -59,6 +59,7 @@ class EvidenceJudge:
         self._answers: dict[tuple[str, bytes], bytes | str] = {}
         """Packed verdicts, or why there is none, by kind and digest of the evidence; those that
         were wanted longest ago first."""
+        self._size = 0
 
     def facts(self, event: Explained | StragglersKept) -> Facts:
         """What this version makes of an event's evidence. Raises InputError if it has none, or none
@@ -71,18 +72,16 @@ class EvidenceJudge:
         answer = self._answers.pop(key, None)
         if answer is None:
             answer = self._judged(tag, data)
-        self._remember(key, answer)
+            self._size += len(answer)
+        self._answers[key] = answer
+        self._forget()
         if isinstance(answer, str):
             raise InputError(answer)
         return msgspec.msgpack.decode(answer, type=FACTS[tag])
 
-    def _remember(self, key: tuple[str, bytes], answer: bytes | str) -> None:
-        self._answers[key] = answer
-        size = sum(map(len, self._answers.values()))
-        for old in [*self._answers]:
-            if size <= MOST_ANSWERS:
-                break
-            size -= len(self._answers.pop(old))
+    def _forget(self) -> None:
+        while self._size > MOST_ANSWERS:
+            self._size -= len(self._answers.pop(next(iter(self._answers))))
 
     def _judged(self, tag: str, data: bytes) -> bytes | str:
         if self._seconds <= 0:
