@@ -14,7 +14,11 @@ import pytest
 
 from ray_sentinel.actors.coordinator import diagnosing
 from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor, limited, raylet_answers
-from ray_sentinel.actors.coordinator.gathering.judged_evidence import ArrivalEvidence, judged_anew
+from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
+    ArrivalEvidence,
+    DumpEvidence,
+    with_verdict,
+)
 from ray_sentinel.actors.messages import (
     Dump,
     DumpRequest,
@@ -333,7 +337,8 @@ def test_recorders_that_are_read_in_a_case_tell_the_groups_once_the_verdict_has_
     assert event.facts is not None
     assert not known_before
     assert event.judged_from is not None
-    assert judged_anew(event, event.judged_from.data) == event
+    facts = DumpEvidence.unpacked(event.judged_from.data).explain()
+    assert with_verdict(event, facts) == event
 
 
 def test_what_stragglers_were_judged_by_follows_the_incident_that_is_told(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from ray_sentinel.actors.coordinator.event_log.log import read, segments
 from ray_sentinel.actors.coordinator.event_log.replay import RecordedLog
 from ray_sentinel.actors.coordinator.gathering import judged_evidence
 from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
+    EVIDENCE,
     MOST_ANSWERS,
     MOST_RANKS,
     DumpEvidence,
     PollEvidence,
-    judged_anew,
+    tag_of,
+    with_verdict,
 )
 from ray_sentinel.actors.coordinator.gathering.ras_witness import RasWitness
 from ray_sentinel.actors.messages import pack
@@ -232,7 +234,7 @@ def test_real_dumps_are_judged_the_same_after_they_were_kept(
     event = RecorderExplained(
         time=1.0, incident="0001", facts=None, judged_from=kept(evidence.packed())
     )
-    again = judged_anew(event, evidence.packed())
+    again = with_verdict(event, DumpEvidence.unpacked(evidence.packed()).explain())
     assert again.facts == evidence.explain()
     assert [one.rank for one in evidence.explain().culprits] == [culprit]
 
@@ -269,7 +271,7 @@ def test_torn_evidence_is_none(
         whole = PollEvidence(polls=(bytes(range(200)),)).packed()
     event = kind(time=1.0, incident="0001", facts=None, judged_from=KeptEvidence())
     with pytest.raises(InputError):
-        judged_anew(event, whole[:cut])
+        EVIDENCE[tag_of(event)].unpacked(whole[:cut]).explain()
 
 
 def test_text_that_is_no_utf_8_is_named_not_raised() -> None:

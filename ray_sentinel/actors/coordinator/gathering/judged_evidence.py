@@ -309,9 +309,3 @@ def with_verdict(event: Explained, facts: Facts) -> Explained:
     if isinstance(facts, RasFacts) and not facts.polls:
         return mask_record(msgspec.structs.replace(event, facts=None))
     return mask_record(msgspec.structs.replace(event, facts=facts))
-
-
-def judged_anew(event: Explained, data: bytes) -> Explained:
-    """A recorded answer with the verdict of this version; ``data`` is its packed evidence. Raises
-    InputError."""
-    return with_verdict(event, EVIDENCE[tag_of(event)].unpacked(data).explain())
