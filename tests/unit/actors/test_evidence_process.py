@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ray_sentinel import process
 from ray_sentinel.actors.coordinator.event_log import evidence_process
 from ray_sentinel.actors.coordinator.event_log.evidence_files import (
     LARGE,
@@ -156,6 +157,29 @@ def test_a_process_of_its_own_judges_the_same(
         ),
     ):
         assert judge.facts(event) == evidence.explain()
+
+
+@pytest.mark.parametrize(
+    ("does", "refused"),
+    [
+        ("kill -9 $$", "ended with status -9"),
+        ("exit 3", "ended with status 3"),
+        ("echo >&2; exit 1", "ended with status 1"),
+        ("echo so it is >&2; exit 1", "^so it is$"),
+        ("true", "cannot be read"),
+        ("echo no verdict", "cannot be read"),
+    ],
+)
+def test_a_process_that_gives_no_verdict_is_told_of(
+    does: str, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence_process, "LIGHT", 0)
+    monkeypatch.setattr(process, "python_module", lambda *_: ["sh", "-c", does])
+    judge = EvidenceJudge(tmp_path)
+    event = told(DumpEvidence(sets=(dumps(),)).kept())
+    for _ in range(2):
+        with pytest.raises(InputError, match=refused):
+            judge.facts(event)
 
 
 def test_what_several_events_name_is_judged_once(

@@ -77,7 +77,10 @@ class EvidenceJudge:
         self._forget()
         if isinstance(answer, str):
             raise InputError(answer)
-        return msgspec.msgpack.decode(answer, type=FACTS[tag])
+        try:
+            return msgspec.msgpack.decode(answer, type=FACTS[tag])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"the verdict on it cannot be read: {error}") from None
 
     def _forget(self) -> None:
         while self._size > MOST_ANSWERS:
@@ -116,9 +119,8 @@ class EvidenceJudge:
             raise InputError(f"{what} was not judged within {seconds:.0f} s")
         if done.truncated:
             raise InputError(f"{what} gives a verdict of more than {MOST_ANSWERS >> 20} MiB")
-        if done.returncode == 1 and done.stderr:
-            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1]
-            raise InputError(last[:300])
+        if done.returncode == 1 and (said := done.stderr.decode("utf-8", "replace").strip()):
+            raise InputError(said.splitlines()[-1][:300])
         if not done.ok:
             # A library that gets no memory may end the process itself.
             may = f"it may have {self._memory >> 20} MiB of memory"
