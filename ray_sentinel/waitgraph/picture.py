@@ -110,9 +110,9 @@ class StandingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """What it does, and where, such as "sleeping in score (reward.py:88)"."""
     called_by: str = ""
     """The name of the process that made the call."""
-    began: float | None = None
-    """Unix time at which the call began according to Ray, or since when its answer has been
-    awaited; for several calls, the latest."""
+    begun: tuple[float, ...] = ()
+    """Unix times at which its calls began according to Ray, and since when its answer has been
+    awaited."""
     round_in: StackFact | None = None
     """The place in which it goes round."""
     at_device: bool = False
@@ -292,7 +292,7 @@ def _standing(
                 member=_member(fact.process, translated),
                 place=fact.why,
                 called_by=translated.maker(runs[0]) if runs else translated.asker(fact.process),
-                began=max(filter(None, (*(call.since for call in runs), asked)), default=None),
+                begun=tuple(filter(None, (*(call.since for call in runs), asked))),
                 round_in=goes_round,
                 at_device=translated.waits_for_device(fact.process),
                 switches=translated.thread_switches(fact.process),

@@ -208,6 +208,24 @@ def asked_meanwhile() -> RayStory:
     return story
 
 
+def background_thread_rests() -> RayStory:
+    """A thread of an actor sleeps beside its calls, which are short and run elsewhere; every look
+    shows one that has just begun."""
+    story, main, (first, _) = rollouts()
+    story.ended = {"Rollout.run": EndedCalls(count=20, longest=0.9)}
+    first.stack = msgspec.structs.replace(SLEEPS, tid=99, switches=7, users_code=True)
+
+    def second() -> None:
+        main.works(story.now)
+        first.works(story.now)
+        story.calls.clear()
+        story.call(main, first, "run")
+        story.calls[-1] = msgspec.structs.replace(story.calls[-1], since=story.now - 0.2)
+
+    story.run(180, second)
+    return story
+
+
 def group_full() -> RayStory:
     """A call sleeps in a concurrency group of one; the next one of that group is queued behind it,
     and the driver waits for that."""

@@ -353,10 +353,13 @@ class RayJobView(msgspec.Struct, kw_only=True):
         # A call that Ray does not list yet may have begun when the last one ended, or just now if
         # nobody asked when that was.
         latest = (self.changed_at if calls.ended else now) if self.tells_times else None
-        looks = (_first_look(one, latest, calls.at, now) for one in picture.standing)
         self.standing = {
-            new.member.process: _standing(new, self.standing.get(new.member.process))
-            for new in looks
+            one.member.process: _standing(
+                _first_look(one, latest, calls.at, now),
+                self.standing.get(one.member.process),
+                one.begun,
+            )
+            for one in picture.standing
         }
         shown = {one.process for root in picture.roots for one in root.processes}
         shown |= {process for root in picture.roots for process in root.waiting[:1]}
@@ -451,8 +454,8 @@ def _first_look(
         member=one.member,
         place=one.place,
         called_by=one.called_by,
-        began=one.began if one.began is not None else latest,
-        listed=one.began is not None or latest is None,
+        began=max(one.begun, default=latest),
+        listed=bool(one.begun) or latest is None,
         round_in=fact,
         at_device=one.at_device,
         keeps_gil=fact is not None and fact.holds_gil is True,
@@ -465,8 +468,11 @@ def _first_look(
     )
 
 
-def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember:
-    """A standing process, as this look and those before it show it."""
+def _standing(
+    new: StandingMember, old: StandingMember | None, begun: Sequence[float]
+) -> StandingMember:
+    """A standing process, as this look and those before it show it. ``begun`` is when the calls
+    began that Ray lists of it."""
     if old is None:
         return new
     fact, before = new.round_in, old.round_in
@@ -475,7 +481,7 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
             return new
         if old.switches != new.switches or new.switches is None:
             return msgspec.structs.replace(new, first_at=old.first_at)
-        return _standing_thread(new, old)
+        return _standing_thread(new, old, begun)
     # At a device, another line is another wait.
     moved = settled(movement((before, fact)), may_loop=not new.at_device)
     driver = new.member.role == "driver"
@@ -494,16 +500,18 @@ def _standing(new: StandingMember, old: StandingMember | None) -> StandingMember
     )
 
 
-def _standing_thread(new: StandingMember, old: StandingMember) -> StandingMember:
-    """A thread that has not run between two looks. It stands in a call that both showed: what the
-    process has begun since runs elsewhere."""
+def _standing_thread(
+    new: StandingMember, old: StandingMember, begun: Sequence[float]
+) -> StandingMember:
+    """A thread that has not run between two looks. It stands in a call that had begun by then: what
+    the process has begun since runs elsewhere. If all its calls began later, it stands in none."""
     methods = tuple(name for name in new.member.methods if name in old.member.methods)
     still_since = old.thread_still_since
-    later = new.began is not None and still_since is not None and new.began > still_since
+    by_then = [at for at in begun if still_since is not None and at <= still_since]
     return msgspec.structs.replace(
         new,
         member=msgspec.structs.replace(new.member, methods=methods or new.member.methods),
-        began=old.began if later else new.began,
+        began=max(by_then) if by_then else min(begun, default=new.began),
         first_at=old.first_at,
         thread_still_since=still_since,
     )

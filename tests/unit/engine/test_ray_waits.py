@@ -21,6 +21,7 @@ from tests.support.ray_stories import (
     awaits,
     awaits_after_a_failure,
     awaits_another,
+    background_thread_rests,
     blocked,
     circle,
     circle_with_a_rank,
@@ -497,6 +498,11 @@ class TestNoIncident:
 
     def test_a_thread_that_runs_now_and_then(self) -> None:
         assert thread_stands(runs=True).engine.incidents(everything=True) == ()
+
+    def test_a_thread_that_sleeps_beside_the_calls_of_its_actor(self) -> None:
+        story = background_thread_rests()
+        assert story.looks > 4
+        assert story.engine.incidents(everything=True) == ()
 
     def test_a_thread_of_a_librarys_function_that_works_in_small_steps(self) -> None:
         assert library_function(runs=True).engine.incidents(everything=True) == ()
