@@ -14,8 +14,15 @@ import numpy as np
 from reliability import brier, gap
 from samples_of_verdicts import Sample
 
-from ray_sentinel.waitgraph.confidence import CONSTANT, NOT_DRAWN, SEVERAL, STACKS, stated
-from ray_sentinel.waitgraph.stacks import OUTNUMBERED, SEEN_ONCE
+from ray_sentinel.waitgraph.confidence import (
+    CONSTANT,
+    NOT_DRAWN,
+    OUTNUMBERED,
+    SEEN_ONCE,
+    SEVERAL,
+    STACKS,
+    stated,
+)
 
 PRIOR = 0.45
 """The factor of a witness that no job has, and to which the others are held."""
@@ -37,8 +44,8 @@ def fit(samples: Sequence[Sample]) -> dict[str, float]:
     held: dict[str, float] = {}
     while True:
         found = _fit(samples, [witness for witness in free if witness not in held])
-        wrong = {who: 0.0 for who, factor in found.items() if (factor > 0) == (who in WEAKENING)}
-        wrong = {who: 0.0 for who in wrong if found[who]}
+        signs = {who: -factor if who in WEAKENING else factor for who, factor in found.items()}
+        wrong = {who: 0.0 for who, sign in signs.items() if sign < 0.0}
         if not wrong:
             break
         held |= wrong

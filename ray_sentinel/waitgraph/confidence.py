@@ -23,6 +23,9 @@ Testimony = Mapping[str, float]
 elsewhere``; what weakens a proof is one more: ``stacks: seen once``."""
 
 RECORDER, RAS, STACKS, CALLS = "flight-recorder", "nccl-ras", "stacks", "ray"
+SEEN_ONCE, OUTNUMBERED = "seen once", "outnumbered"
+"""What weakens a proof by stacks."""
+WEAKENING = (f"{STACKS}: {SEEN_ONCE}", f"{STACKS}: {OUTNUMBERED}")
 CONSTANT, SEVERAL, NOT_DRAWN = "constant", "several", "any other"
 """Names of the factors that are no witness's; the last one holds for those that no job had."""
 MOST = 0.98
@@ -128,12 +131,18 @@ def parts(one: Testimony, factors: Mapping[str, float] = FACTORS) -> dict[str, f
     """What the log-odds that a culprit is rightly named are the sum of."""
     other = factors[NOT_DRAWN]
     told = {who: factors.get(who, other) * weight for who, weight in one.items()}
+    # What weakens a proof takes off no more than the proof gives: without it one is no surer.
+    doubts = {who for who in WEAKENING if told.get(who, 0.0) < 0.0}
+    proof = sum(max(part, 0.0) for who, part in told.items() if who.startswith(f"{STACKS}: "))
+    share = min(1.0, proof / -sum(told[who] for who in doubts)) if doubts else 1.0
+    told |= {who: share * told[who] for who in doubts}
     return {CONSTANT: factors[CONSTANT], **told}
 
 
 def stated(one: Testimony, factors: Mapping[str, float] = FACTORS) -> float:
     """The confidence (0..1) for what is put on the weakest culprit."""
-    return round(min(MOST, 1.0 / (1.0 + math.exp(-sum(parts(one, factors).values())))), 3)
+    odds = sum(parts(one, factors).values())
+    return round(min(MOST, 0.5 + 0.5 * math.tanh(0.5 * odds)), 3)
 
 
 def confidence(culprits: Sequence[Testimony]) -> float:

@@ -31,6 +31,8 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.waitgraph.confidence import (
     MOVED,
     MOVES,
+    OUTNUMBERED,
+    SEEN_ONCE,
     STACKS,
     Testimony,
     stacks_weight,
@@ -82,10 +84,6 @@ WEIGHTS: Mapping[str, _Weight] = {
 _OUTNUMBERED, _MOVING = 0.15, 0.1
 """What is taken off the strength if those elsewhere are more than half of those seen waiting, and
 if they move."""
-
-
-SEEN_ONCE, OUTNUMBERED = "seen once", "outnumbered"
-"""What weakens a proof."""
 
 
 class _Supposition(NamedTuple):

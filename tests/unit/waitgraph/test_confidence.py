@@ -13,9 +13,12 @@ from ray_sentinel.waitgraph.confidence import (
     CONSTANT,
     MOST,
     NOT_DRAWN,
+    OUTNUMBERED,
     PROOF,
+    SEEN_ONCE,
     SEVERAL,
     STACKS,
+    WEAKENING,
     by_calls,
     by_recorder,
     confidence,
@@ -27,9 +30,8 @@ from ray_sentinel.waitgraph.confidence import (
     stated,
 )
 from ray_sentinel.waitgraph.fitted_weights import FACTORS, MADE
-from ray_sentinel.waitgraph.stacks import OUTNUMBERED, SEEN_ONCE, WEIGHTS
+from ray_sentinel.waitgraph.stacks import WEIGHTS
 
-WEAKENING = (f"{STACKS}: {SEEN_ONCE}", f"{STACKS}: {OUTNUMBERED}")
 SOURCES = ("flight-recorder", "stacks", "nccl-ras", "ray", "process", "exit", "progress")
 WITNESSES = [who for who in FACTORS if who not in (CONSTANT, SEVERAL, NOT_DRAWN, *WEAKENING)]
 
@@ -66,11 +68,17 @@ def test_more_evidence_never_makes_it_less_sure(witness: str) -> None:
         assert told == sorted(told)
 
 
-def test_what_weakens_a_proof_never_makes_it_surer() -> None:
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("weak", [(SEEN_ONCE,), (OUTNUMBERED,), (SEEN_ONCE, OUTNUMBERED)])
+@pytest.mark.parametrize("other", [{}, {"flight-recorder: not-enqueued": 2.5}, {SEVERAL: 1.0}])
+def test_a_weak_proof_is_no_surer_than_a_strong_one_and_no_worse_than_none(
+    kind: str, weak: tuple[str, ...], other: dict[str, float]
+) -> None:
     assert FACTORS[SEVERAL] <= 0
-    for kind in ("elsewhere", "unknown code"):
-        once = {f"{STACKS}: {kind}": 3.0, f"{STACKS}: {SEEN_ONCE}": 3.0}
-        assert stated({}) <= stated(once) <= stated({f"{STACKS}: {kind}": 3.0})
+    strong = {**other, f"{STACKS}: {kind}": 3.0}
+    weakened = strong | {f"{STACKS}: {one}": 3.0 for one in weak}
+    assert stated(other) <= stated(weakened) <= stated(strong)
+    assert sum(parts(weakened).values()) >= sum(parts(other).values()) - 1e-9
 
 
 def test_it_is_the_sum_of_the_parts_and_never_certain() -> None:
@@ -79,6 +87,8 @@ def test_it_is_the_sum_of_the_parts_and_never_certain() -> None:
     assert sum(parts(known).values()) == pytest.approx(odds)
     assert stated(known) == pytest.approx(min(MOST, 1 / (1 + math.exp(-odds))), abs=5e-4)
     assert stated({"process": 100.0}) == MOST
+    assert stated({"process": 1e6}) == MOST
+    assert stated({"process": -1e6}) == 0.0
 
 
 def test_a_witness_that_no_job_had_counts_as_before_anything_was_fitted() -> None:
