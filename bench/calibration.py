@@ -6,7 +6,8 @@
 Jobs with a known culprit are drawn, and their evidence is harmed as in real life
 (``drawn_evidence``). A verdict that names somebody is right if it accuses no innocent.
 Printed for each source: its verdicts in bins of 5 % of stated confidence, how many of them are
-right with a 95 % interval (Wilson), and how many drawn faults nobody was named for.
+right with a 95 % interval (Wilson), and how many drawn faults nobody was named for; then the table
+of docs/verdict.md.
 
 The factors of the witnesses (``witness_weights``) are fitted on the jobs of even numbers.
 ``--write`` writes them to ``ray_sentinel/waitgraph/fitted_weights.py``, with how well they do on
@@ -32,7 +33,7 @@ from real_incidents import REAL_ACTORS, REAL_RANKS
 from reliability import BIN, bins, brier, calibrated, isotonic, wilson
 from reliability_plot import Point, draw
 from samples_of_verdicts import Sample
-from witness_weights import fit, module, quality, restated
+from witness_weights import by_score, fit, module, quality, restated
 
 from ray_sentinel.waitgraph.confidence import FACTORS
 
@@ -128,6 +129,56 @@ def scores(found: Sequence[Numbered], factors: Mapping[str, float]) -> Iterator[
             f"{row['brier']:>10.3f}{row['gap']:>10.3f}{brier(held, overall):>10.3f}"
             f"{brier(_stated(mine, others, fitted=False)):>10.3f}"
         )
+
+
+NAMES = {
+    "recorder: listed": "recorders, listed layouts",
+    "recorder: drawn": "recorders, drawn layouts",
+    "stacks: made": "stacks",
+    "RAS": "RAS",
+    "weighed: recorder": "the live judge on recorders",
+    "weighed: stacks": "the live judge on stacks",
+    "weighed: both": "the live judge on both",
+    "weighed: RAS": "the live judge on RAS",
+    "engine: ranks": "the engine on played jobs of ranks",
+    "engine: actors": "the engine on played jobs of actors",
+}
+"""What docs/verdict.md calls the sources."""
+
+
+def overview(found: Sequence[Numbered], factors: Mapping[str, float]) -> Iterator[str]:
+    """The table of docs/verdict.md, and its comparison with a number that follows from the score
+    alone."""
+    drawn_ = [one for one in found if one.sample.source in NAMES]
+    for source in (*NAMES, "all"):
+        mine = [one.sample for one in drawn_ if source in (one.sample.source, "all")]
+        faulty = [one for one in mine if one.truth]
+        if not faulty:
+            continue
+        named = (o for o in drawn_ if o.sample.named and source in (o.sample.source, "all"))
+        held = _stated(named, factors, fitted=False)
+        parts = [[one for one in held if low <= one.confidence < high] for low, high in COARSE]
+        silent = f"{sum(not one.named for one in faulty) / len(faulty):.0%}" * (source != "all")
+        yield f"| {' | '.join((NAMES.get(source, source), *map(_cell, parts), silent))} |"
+    live = [o for o in drawn_ if o.sample.source in GROUPS[WEIGHED] and o.sample.named]
+    held = _stated(live, factors, fitted=False)
+    if held:
+        yield f"the live judge: {quality(held)}"
+        yield f"by its score alone: {quality(by_score(held))}"
+
+
+COARSE = ((0.0, 0.75), (0.75, 0.9), (0.9, 1.01))
+"""From and below which confidence the columns are."""
+
+
+def _cell(some: Sequence[Sample]) -> str:
+    """Stated on average → right, with the 95 % interval and the number of verdicts."""
+    if not some:
+        return ""
+    right, count = sum(one.is_right for one in some), len(some)
+    stated = sum(one.confidence for one in some) / count
+    shares = (stated, right / count, *wilson(right, count))
+    return "{:.0f} → {:.0f} % ({:.0f} to {:.0f}; {})".format(*(100 * o for o in shares), count)
 
 
 def _fitted_on(found: Iterable[Numbered]) -> list[Sample]:
@@ -252,7 +303,8 @@ def main() -> None:
     numbers = [one for one in found if not one.is_fitted]
     again = _stated(numbers, factors, fitted=False)
     print("\n".join(tables([Numbered(1, one) for one in again])), end="\n\n")
-    print("\n".join(scores(found, factors)))
+    print("\n".join(scores(found, factors)), end="\n\n")
+    print("\n".join(overview(found, factors)))
     if args.misses:
         print("\nwrong:", *misses(found, args.misses), sep="\n")
     if args.plot:

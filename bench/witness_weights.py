@@ -76,6 +76,12 @@ def restated(samples: Sequence[Sample], factors: Mapping[str, float]) -> list[Sa
     ]
 
 
+def by_score(samples: Sequence[Sample]) -> list[Sample]:
+    """The verdicts with the confidence that held before anything was fitted: of the score alone."""
+    alone = {CONSTANT: ODDS, NOT_DRAWN: PRIOR, **dict.fromkeys(WEAKENING, 0.0)}
+    return restated(samples, alone)
+
+
 def quality(samples: Sequence[Sample]) -> dict[str, float]:
     """How well the confidence of some verdicts fits: their number, the share that is right, the
     mean confidence, the Brier score, and by how much the confidence is off on average."""
