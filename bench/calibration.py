@@ -158,7 +158,8 @@ def overview(found: Sequence[Numbered], factors: Mapping[str, float]) -> Iterato
         named = (o for o in drawn_ if o.sample.named and source in (o.sample.source, "all"))
         held = _stated(named, factors, fitted=False)
         parts = [[one for one in held if low <= one.confidence < high] for low, high in COARSE]
-        silent = f"{sum(not one.named for one in faulty) / len(faulty):.0%}" * (source != "all")
+        share = 100 * sum(not one.named for one in faulty) / len(faulty)
+        silent = f"{share:.0f} %" if source in NAMES else ""
         yield f"| {' | '.join((NAMES.get(source, source), *map(_cell, parts), silent))} |"
     live = [o for o in drawn_ if o.sample.source in GROUPS[WEIGHED] and o.sample.named]
     held = _stated(live, factors, fitted=False)
@@ -204,7 +205,7 @@ def made_from(found: Sequence[Numbered], factors: Mapping[str, float]) -> dict[s
     held = _stated(drawn_, factors, fitted=False)
     near = [one for one in held if 0.85 <= one.confidence < 0.95]
     return {
-        "command": "python bench/calibration.py --write",
+        "command": "python bench/calibration.py [--from FILE ...] --write",
         "drawn": dict(Counter(one.sample.source for one in found if one not in real)),
         "fitted on": dict(corpora),
         "held out": quality(held),
