@@ -139,6 +139,9 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     users_place: str = ""
     """The innermost frame of the user's code in that thread, in the form of the signature's; empty
     if there is none, or the tool shows none."""
+    users_code_beside: bool = False
+    """Whether another thread than the main and the telling one is in the user's code. Told of the
+    processes of jobs of Ray actors only."""
     rests: bool = False
     """Whether its main thread rests, and the telling thread was not seen to run a call of Ray's: it
     may be a thread of the process's own."""

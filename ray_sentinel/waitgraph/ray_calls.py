@@ -265,16 +265,23 @@ class RayFacts:
             return self._unmet.moves(node)
         if fact.activity != "idle" or not self._works(node):
             return None
-        # What they await may be made by a call elsewhere, or brought by a thread of another actor.
+        # What they await may be made by a call elsewhere, or brought by some thread of the job.
         another = self._handed_on(node) or self.processes.known[node].job in self._jobs_at_work
         return None if another else self.thread_switches(node)
 
     @functools.cached_property
     def _jobs_at_work(self) -> frozenset[str]:
-        """The jobs in which an actor runs user code although no call of it is known."""
+        """The jobs in which user code runs that no known call shows: in an actor without a call,
+        or in a further thread of any process."""
         return frozenset(
-            known.job for node, known in self.processes.known.items() if self.works_untold(node)
+            known.job
+            for node, known in self.processes.known.items()
+            if self.works_untold(node) or self._works_beside(node)
         )
+
+    def _works_beside(self, node: WaitNode) -> bool:
+        fact = self._stacks.get(node)
+        return fact is not None and fact.users_code_beside
 
     def thread_switches(self, node: WaitNode) -> int | None:
         """How often the thread that a process's facts are from has been put on a CPU; None if

@@ -85,10 +85,13 @@ def awaits() -> RayStory:
     return story
 
 
-def event_loop_rests(*, runs: bool = False, given: bool = False, beside: bool = False) -> RayStory:
+def event_loop_rests(
+    *, runs: bool = False, given: bool = False, beside: bool = False, feeds: bool = False
+) -> RayStory:
     """The same, and the event loop of the coroutine is seen to run no more, or with ``runs`` now
     and then. With ``given`` it awaits the object of a call that another actor has not begun;
-    ``beside`` it, a thread of another actor, which runs no call, is at work."""
+    ``beside`` it, a thread of another actor, which runs no call, is at work; with ``feeds`` a
+    second thread of the driver is."""
     story, main, (first, second) = rollouts()
     story.ended = {"Rollout.generate": EndedCalls(count=60, longest=1.0)}
     if given:
@@ -98,6 +101,9 @@ def event_loop_rests(*, runs: bool = False, given: bool = False, beside: bool = 
     first.wakes = runs
     if beside:
         second.stack = msgspec.structs.replace(SLEEPS, tid=98, switches=3, users_code=True)
+    if feeds:
+        assert main.stack is not None
+        main.stack = msgspec.structs.replace(main.stack, users_code_beside=True)
     story.run(180)
     return story
 

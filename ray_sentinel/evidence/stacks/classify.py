@@ -17,7 +17,12 @@ from ray_sentinel.evidence.stacks.frames.informative_threads import (
     training_tid,
 )
 from ray_sentinel.evidence.stacks.frames.names import is_eval_loop
-from ray_sentinel.evidence.stacks.frames.roles import helper_process, runs_method, trains
+from ray_sentinel.evidence.stacks.frames.roles import (
+    helper_process,
+    is_helper,
+    runs_method,
+    trains,
+)
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import OVER, STOPPED
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
@@ -118,7 +123,23 @@ def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = 
             error="",
         )
     fact = facts[0] if len(facts) == 1 else _combined(ordered, facts, reader, tid)
-    return _of_event_loop(fact, ordered, reader) if reader.follows else fact
+    if not reader.follows:
+        return fact
+    return _with_others(_of_event_loop(fact, ordered, reader), ordered)
+
+
+def _with_others(fact: StackFact, traces: Iterable[StackTrace]) -> StackFact:
+    """The fact with whether the user's code runs in other threads than the telling one, too: they
+    may bring what another process awaits."""
+    # If it is not the main thread that tells, that waits for the one that does.
+    others = (
+        thread
+        for trace in traces
+        for thread in trace.threads
+        if not thread.main and thread.tid != fact.tid and not is_helper(thread)
+    )
+    beside = any(rd.runs_users_code(thread.frames) for thread in others)
+    return msgspec.structs.replace(fact, users_code_beside=beside) if beside else fact
 
 
 def _of_event_loop(fact: StackFact, traces: Iterable[StackTrace], reader: StackReader) -> StackFact:

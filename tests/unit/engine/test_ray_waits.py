@@ -267,8 +267,9 @@ class TestNamed:
             (lambda: event_loop_rests(runs=True), 120.0, 160.0),
             (lambda: event_loop_rests(given=True), 120.0, 160.0),
             (lambda: event_loop_rests(beside=True), 120.0, 160.0),
+            (lambda: event_loop_rests(feeds=True), 120.0, 160.0),
         ],
-        ids=["rests", "runs", "given", "beside"],
+        ids=["rests", "runs", "given", "beside", "feeds"],
     )
     def test_one_whose_event_loop_tells(
         self, story: Callable[[], RayStory], least: float, most: float

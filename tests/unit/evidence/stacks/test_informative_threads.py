@@ -179,3 +179,17 @@ def test_what_a_worker_of_ray_data_does_tells_the_thread_of_the_users_function()
                    "iter_threaded ray/data/_internal/block_batching/util.py:151",
                    "<module> job.py:20", main=True)  # fmt: skip
     assert fact([reads], follows=True).activity == "input-wait"
+
+
+def test_a_further_thread_in_the_users_code_is_noticed() -> None:
+    main = thread("get ray/_private/worker.py:2822", "main train.py:9", main=True, tid=7)
+    feeder = thread("sleep time.py:1", "feed train.py:4", "run threading.py:982", tid=8)
+    library = thread("wait threading.py:327", "run tensorboard/summary/writer.py:3", tid=9)
+    assert fact([main, feeder, library], follows=True).users_code_beside
+    assert not fact([main, library], follows=True).users_code_beside
+    in_pool = thread("result concurrent/futures/_base.py:451", "main train.py:9", main=True, tid=7)
+    asks = thread(
+        "get ray/_private/worker.py:2822", "ask train.py:5", "run threading.py:982", tid=8
+    )
+    found = fact([in_pool, asks], follows=True)
+    assert (found.tid, found.users_code_beside) == (8, False), "the main thread waits for this one"
