@@ -22,6 +22,8 @@ from ray_sentinel.text import clean
 
 COLOURS = {"healthy": "green", "slow": "yellow", "stalled": "yellow", "hung": "red"}
 SHOWN_FRAMES = 8
+SHOWN_LINES = 4
+"""Most lines that say why somebody is named, and most about where the others wait."""
 
 
 def progress(status: Status | None, note: str) -> RenderableType:
@@ -98,8 +100,10 @@ def _sentence(incident: Incident, verdict: Verdict, outcome: TrialOutcome) -> Te
     text.append(f"kind {incident.kind}, confidence {percent(verdict.confidence)}", style="dim")
     if outcome.seconds is not None:
         text.append(f", named {outcome.seconds:.1f} s after it began", style="dim")
-    for item in verdict.evidence[:6]:
-        text.append(f"\n  {clean(item.text)}", style="default")
+    why = [item.text for item in verdict.evidence if item.weight >= 0]
+    waiting = [f"waiting: {line}" for line in verdict.waiting]
+    for line in (*why[:SHOWN_LINES], *waiting[:SHOWN_LINES]):
+        text.append(f"\n  {clean(line)}", style="default")
     return text
 
 
