@@ -37,9 +37,6 @@ class RayCluster:
         """With ``client_port`` the head also serves Ray Client there."""
         self.port = 20_000 + os.getpid() % 10_000
         head: dict[str, Any] = {"num_cpus": head_cpus, "include_dashboard": False}
-        # It reads all that Ray ever wrote ten times a second, only to show drivers their workers'
-        # output, which no test asks for: after some minutes a fiftieth of a core.
-        head["include_log_monitor"] = False
         if client_port:
             head["ray_client_server_port"] = client_port
         for attempts_left in reversed(range(STARTS)):
