@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.progress.proc.mounts import MountTable
 
 PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _patient_with_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which file system a folder of records is on is found by a thread. On a machine whose CPUs
+    others have, it may get none for longer than an agent waits before it looks again."""
+    patient = partial(MountTable, patience=PATIENCE)
+    monkeypatch.setattr("ray_sentinel.progress.reader.MountTable", patient)
 
 
 @pytest.fixture
