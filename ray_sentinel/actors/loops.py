@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
@@ -36,7 +37,7 @@ class Complaints:
         return True
 
 
-class _Thread:
+class _Thread(ABC):
     """A daemon thread of our own that outlives the exceptions of its steps."""
 
     def __init__(self, name: str) -> None:
@@ -57,8 +58,9 @@ class _Thread:
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """Take steps until ``_stop``."""
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:

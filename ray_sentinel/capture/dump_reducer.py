@@ -24,6 +24,7 @@ import time
 from ray_sentinel import process as programs
 from ray_sentinel.errors import InputError, SentinelError
 from ray_sentinel.evidence.flight_recorder.reduced import Form, reduce
+from ray_sentinel.process.memory_limit import address_space
 from ray_sentinel.progress.ask import MAX_ANSWER
 from ray_sentinel.progress.discovery.environment import ROLE_VARIABLE
 
@@ -169,9 +170,7 @@ def main(memory: int) -> None:
 
 def _limit(memory: int, more: int) -> None:
     """Let the process take ``more`` bytes than it has, ``memory`` in all at most."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        has = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (min(memory, has + more), memory))
+    resource.setrlimit(resource.RLIMIT_AS, (min(memory, address_space() + more), memory))
 
 
 if __name__ == "__main__":

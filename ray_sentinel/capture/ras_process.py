@@ -8,7 +8,6 @@ stdout, both as MessagePack.
 
 from __future__ import annotations
 
-import resource
 import sys
 from collections.abc import Mapping
 
@@ -17,6 +16,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.ras import RasFacts
+from ray_sentinel.process.memory_limit import limit_address_space
 from ray_sentinel.waitgraph import ras
 
 SMALL = 128 << 10
@@ -75,9 +75,7 @@ def explain_in_process(
 
 def main() -> int:
     """Explain what comes on stdin."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    limit_address_space(MEMORY)
     try:
         asked = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Asked)
         ranks = {(host, pid): rank for host, pid, rank in asked.ranks}

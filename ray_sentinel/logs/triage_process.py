@@ -9,7 +9,6 @@ reason for its absence to stderr.
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ray_sentinel.errors import InputError, SentinelError
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
+from ray_sentinel.process.memory_limit import limit_address_space
 
 MEMORY = 2 << 30
 """Most bytes of address space that the reading process may have."""
@@ -71,10 +71,7 @@ def _failed(root: Path, done: process.Completed, seconds: float, memory: int) ->
 
 def main() -> int:
     """Read the path that is the first argument, within the bytes of memory that are the second."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = int(sys.argv[2])
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    most = limit_address_space(int(sys.argv[2]))
     try:
         answer = msgspec.msgpack.encode(triage_path(Path(sys.argv[1]), load_catalogue()))
     except SentinelError as error:

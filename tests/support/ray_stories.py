@@ -207,8 +207,7 @@ def asked_meanwhile() -> RayStory:
         first.works(story.now)
         story.calls[:] = held
         if story.looks % 3 == 2:
-            story.call(main, first, "is_done")
-            story.calls[-1] = msgspec.structs.replace(story.calls[-1], since=story.now - 0.1)
+            story.call(main, first, "is_done", ago=0.1)
 
     story.run(180, second)
     return story
@@ -225,8 +224,7 @@ def background_thread_rests() -> RayStory:
         main.works(story.now)
         first.works(story.now)
         story.calls.clear()
-        story.call(main, first, "run")
-        story.calls[-1] = msgspec.structs.replace(story.calls[-1], since=story.now - 0.2)
+        story.call(main, first, "run", ago=0.2)
 
     story.run(180, second)
     return story

@@ -367,9 +367,10 @@ class RayStory:
         method: str,
         state: CallState = "running",
         kind: CallKind = "actor-task",
+        ago: float = 0.0,
     ) -> None:
-        """A process has called an actor; what it runs itself is the call that was made last to
-        it."""
+        """A process has called an actor, so many seconds ``ago``; what it runs itself is the call
+        that was made last to it."""
         runs = [c for c in self.calls if c.pid == caller.pid and c.state == "running"]
         self.calls.append(
             RayCall(
@@ -382,7 +383,7 @@ class RayStory:
                 name=f"{actor.kind}.{method}",
                 actor=actor.actor,
                 state=state,
-                since=self.now,
+                since=self.now - ago,
                 made=self.now,
                 node=NODE.id if state == "running" else "",
                 pid=actor.pid if state == "running" else 0,

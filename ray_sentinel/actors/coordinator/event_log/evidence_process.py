@@ -10,7 +10,6 @@ judged once, and all evidence of one replay has a bound in seconds.
 from __future__ import annotations
 
 import hashlib
-import resource
 import sys
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from ray_sentinel.actors.coordinator.gathering.judged_evidence import (
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.engine.events import StragglersKept
 from ray_sentinel.errors import InputError
+from ray_sentinel.process.memory_limit import address_space, limit_address_space
 
 LIGHT = 1 << 20
 """Bytes that evidence may ask for to be judged in this process; objects take some 50 times that."""
@@ -142,12 +142,7 @@ def _judged_here(tag: str, data: bytes) -> bytes | None:
 def main() -> int:
     """Judge what comes on stdin: the kind is the first argument, the bytes of memory the second."""
     tag, memory = sys.argv[1], int(sys.argv[2])
-    with open("/proc/self/statm", encoding="ascii") as file:
-        most = memory + int(file.read().split()[0]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(
-        resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
-    )
+    limit_address_space(address_space() + memory)
     try:
         facts = EVIDENCE[tag].unpacked(sys.stdin.buffer.read()).explain()
         answer = msgspec.msgpack.encode(facts)
