@@ -27,6 +27,7 @@ from ray_sentinel.engine.last_hour.lanes import HOUR, Lanes
 from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
 from ray_sentinel.engine.last_hour.pulse import Pulse
 from ray_sentinel.engine.last_hour.pulse_report import PulsePicture
+from ray_sentinel.engine.status import StatusPicture
 from ray_sentinel.http.server import Request
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.status import Status
@@ -112,7 +113,8 @@ def main() -> None:
         print(f"  its file of Ray's own targets: {costs(lambda: ray_targets_file(hosts))}")
         print(f"  /sd: {costs(discovered)}")
         print(f"  status, for a command: {costs(coordinator.status)}")
-        print(f"    of it the engine is held for {timed(lambda: engine.picture(now))[1]:.1f} ms")
+        held = timed(lambda: StatusPicture(engine.state, now))[1]
+        print(f"    of it the engine is held for {held:.1f} ms")
         print(f"  the pulse: {costs(lambda: msgspec.json.encode(loop.pulse()))}")
         held = timed(lambda: PulsePicture(view, now, engine.alerts()))[1]
         print(f"    of it the engine is held for {held:.1f} ms")

@@ -167,17 +167,11 @@ class Engine:
 
     def incidents(self, *, everything: bool = False) -> tuple[Incident, ...]:
         """All confirmed incidents, the newest last; with ``everything`` also suspicions."""
-        told = self.store.incidents.values()
-        return tuple(i for i in told if everything or i.confirmed_at is not None)
+        return tuple(self.store.incidents.values()) if everything else self.store.confirmed()
 
     def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The overall state, its one-sentence summary, and the lines of each job."""
-        return self.picture(now).summary()
-
-    def picture(self, now: float) -> StatusPicture:
-        """What ``status`` is made of, which no later event changes."""
-        state = self.state
-        return StatusPicture(self.view, self.incidents(), state.stragglers, state.alerts, now)
+        return StatusPicture(self.state, now).summary()
 
     def alerts(self) -> tuple[Alert, ...]:
         """The current alerts of telemetry rules, the oldest first."""

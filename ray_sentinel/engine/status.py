@@ -13,8 +13,7 @@ from ray_sentinel.engine.incidents.lifecycle import CONFIRMED
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import JOINING, format_duration
 from ray_sentinel.engine.ray.status import incidents_beside, ray_jobs
-from ray_sentinel.engine.straggling import StragglerWatch
-from ray_sentinel.engine.telemetry.alerting import AlertBook
+from ray_sentinel.engine.state import EngineState
 from ray_sentinel.engine.telemetry.inference import Load, loads
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
@@ -41,21 +40,15 @@ class StatusPicture:
     """The state of all jobs at one moment, from which the lines are made while the engine goes on:
     those of 8,192 ranks take longer than anything else should wait."""
 
-    def __init__(
-        self,
-        view: ClusterView,
-        incidents: tuple[Incident, ...],
-        stragglers: StragglerWatch,
-        alerts: AlertBook,
-        now: float,
-    ) -> None:
+    def __init__(self, state: EngineState, now: float) -> None:
+        view, incidents = state.cluster, state.store.confirmed()
         open_ones, served = _open(incidents), loads(view, now)
         self._jobs: list[tuple[JobStatus, list[RankSeen]]] = [
             (
                 msgspec.structs.replace(
                     _job(view, job, open_ones, served.get(job.job), now),
-                    straggler=stragglers.status(job.key, now),
-                    alerts=alerts.of(view, job),
+                    straggler=state.stragglers.status(job.key, now),
+                    alerts=state.alerts.of(view, job),
                 ),
                 _seen(job),
             )

@@ -162,7 +162,12 @@ class CoordinatorLink:
         return receipt
 
     def _receipt(self, data: bytes, *, urgent: bool) -> Receipt:
-        return unpack(self._by_relay(data, urgent=urgent) or self._directly(data), Receipt)
+        answer = self._by_relay(data, urgent=urgent)
+        if not answer:
+            if self._handle is None:
+                self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
+            answer = ray.get(self._handle.report.remote(data), timeout=ANSWER_SECONDS)
+        return unpack(answer, Receipt)
 
     def _by_relay(self, data: bytes, *, urgent: bool) -> bytes:
         """The receipt; empty if there is no relay, or none that answers. Raises RayTaskError if the
@@ -180,12 +185,6 @@ class CoordinatorLink:
             log.warning("the relay does not answer: %s", last_line(error))
             self._relay, self._relay_at = None, time.monotonic() + RELAY_AGAIN_SECONDS
             return b""
-        return answer
-
-    def _directly(self, data: bytes) -> bytes:
-        if self._handle is None:
-            self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-        answer: bytes = ray.get(self._handle.report.remote(data), timeout=ANSWER_SECONDS)
         return answer
 
 

@@ -36,6 +36,7 @@ from ray_sentinel.engine.last_hour.lanes_report import LanesPicture
 from ray_sentinel.engine.last_hour.pulse_report import PulsePicture
 from ray_sentinel.engine.last_hour.rank_gpus import rank_gpus
 from ray_sentinel.engine.last_hour.rank_series import find_rank, rank_series
+from ray_sentinel.engine.status import StatusPicture
 from ray_sentinel.engine.telemetry.gpu_map import gpu_map
 from ray_sentinel.engine.telemetry.port_map import port_map
 from ray_sentinel.engine.telemetry.series import HostRow
@@ -181,7 +182,7 @@ class EngineLoop:
     def status(self) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The state, its one-sentence summary, and the jobs."""
         with self._lock:
-            picture = self._engine.picture(self._clock.now())
+            picture = StatusPicture(self._engine.state, self._clock.now())
         return shown(picture.summary(), self._clock.shift)
 
     def pulse(self) -> PulseReport:

@@ -65,6 +65,10 @@ class IncidentStore(msgspec.Struct, kw_only=True):
         """Replace the record of an incident that has changed."""
         self.incidents[incident.id] = incident
 
+    def confirmed(self) -> tuple[Incident, ...]:
+        """All but suspicions, the newest last."""
+        return tuple(one for one in self.incidents.values() if one.confirmed_at is not None)
+
     def note(self, incident: str, step: Milestone) -> None:
         """Add a step to an incident's timeline, even if it is over. A published incident shows it
         at once."""

@@ -25,7 +25,7 @@ def test_what_happens_after_a_picture_was_taken_is_not_in_it(attached: bool) -> 
     sim.ranks[1].state = "T"
     sim.run(3)
     engine = sim.engine
-    picture, told = engine.picture(sim.now), engine.status(sim.now)
+    picture, told = StatusPicture(engine.state, sim.now), engine.status(sim.now)
     (job,) = told[2]
     assert [rank.rank for rank in job.ranks] == list(range(6))
     assert job.ranks[1].state == "stopped"
