@@ -5,8 +5,7 @@ A file is what its reader can read: its name is asked only where two readers cou
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,8 +14,8 @@ from ray_sentinel import regex as re
 from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.cli import recorder_files, stack_files
 from ray_sentinel.cli.commands.explain import WHOLE, kinds_of_evidence
-from ray_sentinel.cli.named_paths import is_folder, regular
-from ray_sentinel.cli.ras_files import rank_table
+from ray_sentinel.cli.named_paths import files_below, is_folder
+from ray_sentinel.cli.rank_table import rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.reduced import is_reduced
 from ray_sentinel.logs.catalogue import load_catalogue
@@ -32,10 +31,6 @@ from ray_sentinel.waitgraph.recorder import explain as explain_recorder
 from ray_sentinel.waitgraph.stacks import Explanation
 from ray_sentinel.waitgraph.stacks import explain as explain_stacks
 
-MAX_FILES = 100_000
-"""Most files of one folder that are looked at; the rest is left out, and a problem says so."""
-MAX_DEPTH = 6
-"""Most levels of folders below the one that was named."""
 _HEAD = 64 << 10
 _MAX_RAS = 16 << 20
 """Most bytes that are read of a file that may be an answer of NCCL RAS."""
@@ -82,7 +77,7 @@ def read_folder(name: str) -> FolderFiles:
             f"where KIND is one of {kinds}; a log is read by: ray-sentinel triage {name}"
         )
     found = FolderFiles(folder=name)
-    paths = list(_walk(Path(name), found.problems))
+    paths = list(files_below(Path(name), lambda path, why: found.problems.append(f"{path}: {why}")))
     _add_incident(found, paths)
     _add_recorder(found, [path for path in paths if _free(found, path)])
     _add_ras(found, [path for path in paths if _free(found, path)])
@@ -108,27 +103,6 @@ def _nothing(found: FolderFiles) -> str:
 
 def _free(found: FolderFiles, path: Path) -> bool:
     return str(path) not in found.kinds
-
-
-def _walk(top: Path, problems: list[str]) -> Iterator[Path]:
-    """Regular files in natural order, not through links to folders."""
-    count = 0
-    for where, folders, names in os.walk(top):
-        depth = len(Path(where).relative_to(top).parts)
-        folders[:] = sorted(folders, key=stack_files.natural) if depth < MAX_DEPTH else []
-        for name in sorted(names, key=stack_files.natural):
-            path = Path(where, name)
-            if name.startswith("."):
-                continue
-            try:
-                regular(path)
-            except InputError as error:
-                problems.append(f"{path}: {error}")
-                continue
-            if (count := count + 1) > MAX_FILES:
-                problems.append(f"{top}: only its first {MAX_FILES} files were looked at")
-                return
-            yield path
 
 
 def _read(path: Path, most: int, problems: list[str]) -> bytes:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.cli.output import print_error
 from ray_sentinel.errors import InputError
+
+MAX_FILES = 100_000
+"""Most files of one folder; the rest is not looked at, as somebody may name / by mistake."""
+MAX_DEPTH = 6
+"""Most levels of folders below the one that was named."""
 
 
 def is_folder(name: str) -> bool:
@@ -39,6 +46,36 @@ def regular(path: str | os.PathLike[str]) -> None:
         raise InputError(f"cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(mode):
         raise InputError("is not a regular file")
+
+
+def files_below(
+    top: Path, left_out: Callable[[Path, str], None] = lambda path, why: None
+) -> Iterator[Path]:
+    """The regular files below a folder in natural order, without hidden ones and those behind links
+    to folders. ``left_out`` is called with what else is there, and why it is not given."""
+    count = 0
+    for where, folders, names in os.walk(top):
+        depth = len(Path(where).relative_to(top).parts)
+        folders[:] = sorted(folders, key=natural) if depth < MAX_DEPTH else []
+        for name in sorted(names, key=natural):
+            path = Path(where, name)
+            if name.startswith("."):
+                continue
+            try:
+                regular(path)
+            except InputError as error:
+                left_out(path, str(error))
+                continue
+            if (count := count + 1) > MAX_FILES:
+                left_out(top, f"only its first {MAX_FILES} files were looked at")
+                return
+            yield path
+
+
+def natural(name: str) -> list[tuple[int, int | str]]:
+    """``round10`` after ``round9``."""
+    parts = re.split(r"(\d+)", name)
+    return [(0, int(p)) if p.isdecimal() and p.isascii() else (1, p) for p in parts if p]
 
 
 def exit_code(code: int, failed: Sequence[str]) -> int:

@@ -1,14 +1,12 @@
-"""Outputs of the RAS service on disk, and the table that joins processes to ranks."""
+"""Outputs of the RAS service on disk."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from ray_sentinel.cli.named_paths import is_folder, regular
+from ray_sentinel.cli.named_paths import files_below, is_folder, regular
 from ray_sentinel.errors import InputError
 
 MAX_BYTES = 256 << 20
@@ -63,55 +61,7 @@ def _files(paths: Sequence[str], failed: list[str]) -> Iterator[tuple[Path, bool
             failed.append(str(error))
             continue
         if folder:
-            yield from ((file, False) for file in _inside(path))
+            yield from ((file, False) for file in files_below(path))
         elif path.resolve() not in seen:
             seen.add(path.resolve())
             yield path, True
-
-
-def _inside(top: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(top):
-        folders.sort()
-        yield from (Path(folder) / name for name in sorted(names) if not name.startswith("."))
-
-
-def rank_table(path: str) -> dict[tuple[str, int], int]:
-    """(host, pid) → world rank, from ``ray-sentinel status --json``, an incident's
-    ``incident.json``, or a list of objects with ``host``, ``pid`` and ``rank``.
-
-    Raises InputError if the file cannot be read or has no such table.
-    """
-    try:
-        with open(path, "rb") as file:
-            data: Any = json.loads(file.read(MAX_BYTES))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}") from None
-    table: dict[tuple[str, int], int] = {}
-    for row in _rows(data):
-        host, pid, rank = row.get("host"), row.get("pid"), row.get("rank")
-        if isinstance(host, str) and isinstance(pid, int) and str(rank).isdecimal():
-            table[host, pid] = int(str(rank))
-    if not table:
-        raise InputError(
-            f"{path}: no ranks in it: the output of `ray-sentinel status --json`, or a list of "
-            '{"host", "pid", "rank"}, is meant'
-        )
-    return table
-
-
-def _rows(data: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(data, list):
-        yield from (row for row in data if isinstance(row, dict))
-    if not isinstance(data, dict):
-        return
-    processes = data.get("processes")
-    if isinstance(processes, dict):
-        for rank, process in processes.items():
-            if isinstance(process, dict):
-                yield {**process, "rank": rank}
-    for key in ("jobs", "ranks"):
-        for item in data[key] if isinstance(data.get(key), list) else ():
-            if isinstance(item, dict):
-                yield from _rows(item) if key == "jobs" else (item,)

@@ -13,7 +13,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.capture.dump_reducer import DumpReducer
-from ray_sentinel.cli.named_paths import is_folder, regular
+from ray_sentinel.cli.named_paths import files_below, is_folder, regular
 from ray_sentinel.cli.output import clean
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.reduced import is_reduced
@@ -179,10 +179,14 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
 
 def _candidates(paths: Sequence[str], ignored: list[str], failed: list[str]) -> Iterator[Path]:
     """The regular files; for each other one, the reason is noted."""
+
+    def left_out(path: Path, why: str) -> None:
+        ignored.append(f"{path.name}: {why}")
+
     for text in paths:
         try:
             if is_folder(text):
-                yield from _walk(Path(text), ignored)
+                yield from files_below(Path(text), left_out)
             else:
                 yield _file(text)
         except InputError as error:
@@ -195,19 +199,6 @@ def _file(name: str) -> Path:
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     return Path(name)
-
-
-def _walk(top: Path, ignored: list[str]) -> Iterator[Path]:
-    for folder, folders, names in os.walk(top):
-        folders.sort()
-        for name in sorted(name for name in names if name[:1] != "."):
-            path = Path(folder, name)
-            try:
-                regular(path)
-            except InputError as error:
-                ignored.append(f"{path.name}: {error}")
-                continue
-            yield path
 
 
 def _add(ranks: dict[int, Path], rank: int, path: Path) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from ray_sentinel import regex as re
-from ray_sentinel.cli.named_paths import is_folder, regular
+from ray_sentinel.cli.named_paths import files_below, is_folder, regular
+from ray_sentinel.cli.rank_table import rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stacks import StackReader, by_process, classify_process
 from ray_sentinel.evidence.stacks.readers import kernel
@@ -34,8 +33,6 @@ from ray_sentinel.model.stacks import StackFact, StackTrace
 MAX_BYTES = 64 << 20
 """Most bytes of one file; the rest is not read, and the output says so."""
 
-MAX_FILES = 100_000
-"""Most files of one folder; the rest is not looked at, as somebody may name / by mistake."""
 _NEVER = (".md", ".html", ".gz", ".zst", ".tar", ".zip", ".png", ".pickle", ".pkl", ".pt")
 _OURS = frozenset({"incident.json", "ranks.json", "report.json", "bundle.json"})
 
@@ -144,9 +141,10 @@ def _candidates(
 
 
 def _inside(folder: Path, files: StackFiles, ranks: dict[tuple[str, int], int]) -> list[Path]:
-    found = list(_walk(folder))
+    found = list(files_below(folder))
     for table in (item for item in found if item.name in ("ranks.json", "incident.json")):
-        ranks.update(_rank_table(table))
+        with suppress(InputError):  # a capture is read without it
+            ranks.update(rank_table(table))
     layout = [item for item in found if from_path(str(item)).host]
     # A folder in our layout also holds reports and logs, which quote stacks.
     if layout and len(layout) < len(found):
@@ -159,28 +157,6 @@ def _inside(folder: Path, files: StackFiles, ranks: dict[tuple[str, int], int]) 
 
 def _ours(path: str) -> bool:
     return os.path.basename(path) in _OURS or path.endswith(_NEVER)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Regular files under ``folder`` in natural order, not through links, six folders deep."""
-    count = 0
-    for where, folders, names in os.walk(folder):
-        depth = len(Path(where).relative_to(folder).parts)
-        folders[:] = sorted(folders, key=natural) if depth < 6 else []
-        for name in sorted(names, key=natural):
-            path = Path(where, name)
-            if name.startswith(".") or not os.path.isfile(path):
-                continue
-            count += 1
-            if count > MAX_FILES:
-                return
-            yield path
-
-
-def natural(name: str) -> list[tuple[int, int | str]]:
-    """``round10`` after ``round9``."""
-    parts = re.split(r"(\d+)", name)
-    return [(0, int(p)) if p.isdecimal() and p.isascii() else (1, p) for p in parts if p]
 
 
 def _read(
@@ -323,24 +299,3 @@ def _numbered(trace: StackTrace, rank: int | None) -> StackTrace:
     if trace.rank is not None or rank is None:
         return trace
     return msgspec.structs.replace(trace, rank=RankId("", 0, rank))
-
-
-def _rank_table(path: Path) -> dict[tuple[str, int], int]:
-    """(host, pid) → rank from ``ranks.json`` (a list of objects) or from an incident."""
-    try:
-        data: Any = json.loads(path.read_bytes()[:MAX_BYTES])
-    except (OSError, ValueError, RecursionError):
-        return {}
-    rows = data if isinstance(data, list) else []
-    if isinstance(data, dict) and isinstance(data.get("processes"), dict):
-        rows = [
-            {**process, "rank": rank}
-            for rank, process in data["processes"].items()
-            if isinstance(process, dict)
-        ]
-    table: dict[tuple[str, int], int] = {}
-    for row in rows:
-        values = (row.get("host"), row.get("pid"), row.get("rank")) if isinstance(row, dict) else ()
-        if len(values) == 3 and str(values[1]).isdecimal() and str(values[2]).isdecimal():
-            table[(str(values[0]), int(str(values[1])))] = int(str(values[2]))
-    return table

@@ -18,7 +18,7 @@ from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.capture.ras_process import SMALL, explain_in_process
 from ray_sentinel.cli.commands.collect import settings
-from ray_sentinel.cli.ras_files import rank_table
+from ray_sentinel.cli.rank_table import rank_table
 from ray_sentinel.collect.protocol import FrameError, Frames
 from ray_sentinel.config import load
 from ray_sentinel.doctor import yaml_text

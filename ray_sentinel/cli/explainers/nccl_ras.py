@@ -22,7 +22,8 @@ from typing import Any
 from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.ras_files import content, load, rank_table
+from ray_sentinel.cli.rank_table import rank_table
+from ray_sentinel.cli.ras_files import content, load
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.ras import RasCulprit, RasFacts
 from ray_sentinel.waitgraph.confidence import of_ras

@@ -19,7 +19,7 @@ from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.ras_files import rank_table
+from ray_sentinel.cli.rank_table import rank_table
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stragglers import explain

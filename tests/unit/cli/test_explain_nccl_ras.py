@@ -11,7 +11,8 @@ import pytest
 
 from ray_sentinel.cli import ras_files
 from ray_sentinel.cli.main import main
-from ray_sentinel.cli.ras_files import content, rank_table
+from ray_sentinel.cli.rank_table import rank_table
+from ray_sentinel.cli.ras_files import content
 from ray_sentinel.errors import InputError
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json, as_text
