@@ -21,7 +21,6 @@ import msgspec
 from ray_sentinel import signals
 from ray_sentinel.capture.guarded import Watched
 from ray_sentinel.capture.states import (
-    read_stat,
     read_state,
     runs,
     same_process,
@@ -33,6 +32,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import STOPPED
 from ray_sentinel.model.stacks import StackTrace, Tool
 from ray_sentinel.progress.proc.pidfd import open_pidfd
+from ray_sentinel.progress.proc.proc_stat import read_stat
 
 SETTLE = 2.0
 """Seconds that a traced process has to run again; after that, nothing more is tried."""

@@ -33,7 +33,8 @@ from ray_sentinel.evidence_file import open_descriptor, open_evidence, uid_of
 from ray_sentinel.masking import mask, mask_record, mask_tail
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import RankLog, RankOutput, Writer
-from ray_sentinel.progress.proc.proc_stat import TICK, Key, parse_stat
+from ray_sentinel.progress.proc.pidfd import has_ended
+from ray_sentinel.progress.proc.proc_stat import TICK, Key
 from ray_sentinel.text import clean
 
 MOST_LINES = 200
@@ -183,11 +184,7 @@ class RankOutputs:
             return None
 
     def _lives(self, key: Key) -> bool:
-        try:
-            found = parse_stat(Path(f"{self._proc}/{key[0]}/stat").read_bytes())
-        except (OSError, ValueError):
-            return False
-        return found.start == key[1] and found.state not in ("Z", "X")
+        return not has_ended(*key, Path(self._proc))
 
     def gather(self, writers: Iterable[Writer], most_bytes: int) -> tuple[RankOutput, ...]:
         """The last lines of each process, or why there are none, within ``most_bytes`` in total. A

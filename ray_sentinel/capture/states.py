@@ -7,17 +7,7 @@ import signal
 
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.progress import STOPPED
-from ray_sentinel.progress.proc.proc_stat import SchedStat, Stat, parse_schedstat, parse_stat
-
-
-def read_stat(pid: int, tid: int | None = None) -> Stat | None:
-    """The stat of a process or of one of its tasks; None if it does not exist."""
-    where = f"/proc/{pid}/stat" if tid is None else f"/proc/{pid}/task/{tid}/stat"
-    try:
-        with open(where, "rb") as file:
-            return parse_stat(file.read())
-    except (OSError, ValueError):
-        return None
+from ray_sentinel.progress.proc.proc_stat import SchedStat, parse_schedstat, read_stat
 
 
 def read_state(pid: int, tid: int | None = None) -> str:

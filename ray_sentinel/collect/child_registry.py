@@ -23,7 +23,7 @@ from ray_sentinel import signals
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.collect.descent import below, key_of, kill_all
 from ray_sentinel.kernel_files import boot_id
-from ray_sentinel.progress.proc.proc_stat import Key, Stat, all_stats, parse_stat
+from ray_sentinel.progress.proc.proc_stat import Key, Stat, all_stats, read_stat
 from ray_sentinel.progress.proc.process_memory import read_file
 from ray_sentinel.whole_file import write_whole
 
@@ -112,7 +112,7 @@ class ChildRegistry:
 
 def group_of(pid: int, family: str = "") -> SpawnedGroup:
     """The group led by the living process ``pid``."""
-    stat = _stat(pid)
+    stat = read_stat(pid)
     return SpawnedGroup(pid, stat.start if stat is not None else 0, family)
 
 
@@ -214,11 +214,3 @@ def kill(group: SpawnedGroup) -> None:
     kill_all(lambda: [key for key in members(group) if key[0] != group.pid])
     with contextlib.suppress(PermissionError):
         signals.send(group.pid, group.start, signal.SIGKILL)
-
-
-def _stat(pid: int) -> Stat | None:
-    """The ``stat`` of a process; None if there is no such process."""
-    try:
-        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
-    except (OSError, ValueError):
-        return None

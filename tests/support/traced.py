@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 from ray_sentinel.capture import guard
-from ray_sentinel.capture.states import read_stat, read_state
+from ray_sentinel.capture.states import read_state
 from ray_sentinel.capture.tracer import Traced, all_tracers
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.waiting import eventually
 
 SOURCES = {

@@ -19,7 +19,6 @@ from ray_sentinel.capture.connections import MOST_CONNECTIONS, connections_of
 from ray_sentinel.capture.rank_output import RankOutputs
 from ray_sentinel.capture.ras import RasPolls, poll_ranks
 from ray_sentinel.capture.recorder_dumps import Recorders
-from ray_sentinel.capture.states import read_stat
 from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.clock import WallHistory
 from ray_sentinel.config import Config, safe_name
@@ -33,6 +32,7 @@ from ray_sentinel.progress.ask import (
     held_stacks,
     request_stacks,
 )
+from ray_sentinel.progress.proc.proc_stat import read_stat
 from ray_sentinel.progress.record_view import RecordView
 
 SAMPLE_SECONDS = 2.0

@@ -24,7 +24,7 @@ from ray_sentinel.actors.deployment.environment import helper_variables
 from ray_sentinel.actors.ray_api import address_of, client_of
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.progress.rank.own_process import start_ticks
+from ray_sentinel.progress.proc.proc_stat import read_stat
 from ray_sentinel.trusted_path import claim_private_folder
 
 log = logging.getLogger("ray_sentinel")
@@ -119,19 +119,12 @@ class NodeLock:
         words = os.pread(self._file, 64, 0).decode("ascii", "replace").split()
         if len(words) != 2 or not all(word.isdigit() for word in words):
             return False
-        return started_at(int(words[0])) == int(words[1])
+        stat = read_stat(int(words[0]))
+        return stat is not None and stat.start == int(words[1])
 
     def note(self, witness: int) -> None:
         """Store the witness for later processes; 0 if no agent could be seen from here."""
         if self._file >= 0:
-            start = started_at(witness) if witness else None
+            stat = read_stat(witness) if witness else None
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{witness} {start}".encode() if start else b"", 0)
-
-
-def started_at(pid: int) -> int | None:
-    """Clock ticks from boot to the process's start; None if there is no such process."""
-    try:
-        return start_ticks(pid)
-    except (OSError, ValueError):
-        return None
+            os.pwrite(self._file, f"{witness} {stat.start}".encode() if stat else b"", 0)

@@ -11,11 +11,11 @@ import os
 import time
 from collections.abc import Collection
 
-from ray_sentinel.capture.states import read_stat
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks import parse
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace
+from ray_sentinel.progress.proc.proc_stat import read_stat
 
 MAX_TASKS = 1024
 """Most threads of one process that are looked at; the others are left out."""

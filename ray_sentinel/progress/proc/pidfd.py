@@ -14,7 +14,7 @@ import os
 import struct
 from pathlib import Path
 
-from ray_sentinel.progress.proc.proc_stat import parse_stat
+from ray_sentinel.progress.proc.proc_stat import parse_stat, read_stat
 
 # struct pidfd_info, its first published version: mask, cgroupid, then pid, tgid, ppid, eight user
 # and group ids, exit_code.
@@ -55,11 +55,8 @@ def has_ended(pid: int, start: int, proc: Path = Path("/proc")) -> bool:
 
 
 def _state(pid: int, start: int, proc: Path) -> str | None:
-    try:
-        stat = parse_stat((proc / str(pid) / "stat").read_bytes())
-    except (OSError, ValueError):
-        return None
-    return stat.state if stat.start == start else None
+    stat = read_stat(pid, proc=proc)
+    return stat.state if stat is not None and stat.start == start else None
 
 
 def exit_status(handle: int) -> int | None:

@@ -59,17 +59,22 @@ def parse_stat(data: bytes) -> Stat:
     )
 
 
+def read_stat(
+    pid: int, tid: int | None = None, proc: str | os.PathLike[str] = "/proc"
+) -> Stat | None:
+    """The stat of a process or of one of its tasks; None if it does not exist."""
+    task = "" if tid is None else f"/task/{tid}"
+    try:
+        with open(f"{os.fspath(proc)}/{pid}{task}/stat", "rb") as file:
+            return parse_stat(file.read())
+    except (OSError, ValueError):
+        return None
+
+
 def all_stats(proc: Path = Path("/proc")) -> dict[int, Stat]:
     """Every process that is there now, by its pid."""
-    found = {}
-    for path in proc.iterdir():
-        if path.name.isdigit():
-            try:
-                stat = parse_stat((path / "stat").read_bytes())
-            except (OSError, ValueError):
-                continue  # it has ended
-            found[stat.pid] = stat
-    return found
+    pids = (int(path.name) for path in proc.iterdir() if path.name.isdigit())
+    return {stat.pid: stat for pid in pids if (stat := read_stat(pid, proc=proc)) is not None}
 
 
 def resident_bytes() -> int:

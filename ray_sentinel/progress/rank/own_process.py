@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ray_sentinel.kernel_files import boot_id
-from ray_sentinel.progress.proc.proc_stat import parse_stat
+from ray_sentinel.progress.proc.proc_stat import parse_stat, read_stat
 
 MAX_DEPTH = 64
 """Most ancestors that are looked at; deeper chains do not occur."""
@@ -39,12 +39,9 @@ def pid_namespace(proc: Path = Path("/proc")) -> int:
 def raylet_above(pid: int, proc: Path = Path("/proc")) -> int:
     """The pid of the raylet that the process descends from; 0 if it descends from none."""
     for _ in range(MAX_DEPTH):
-        try:
-            stat = parse_stat((proc / str(pid) / "stat").read_bytes())
-        except (OSError, ValueError):
-            return 0
-        if stat.command == "raylet":
-            return pid
+        stat = read_stat(pid, proc=proc)
+        if stat is None or stat.command == "raylet":
+            return 0 if stat is None else pid
         if stat.parent <= 1:
             return 0
         pid = stat.parent

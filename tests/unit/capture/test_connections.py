@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from ray_sentinel.capture.connections import connections_of
-from ray_sentinel.capture.states import read_stat
 from ray_sentinel.model.connections import Connection
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.waiting import eventually
 
 SERVER = """

@@ -16,9 +16,10 @@ import pytest
 
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.guarded import Watched, readable
-from ray_sentinel.capture.states import read_stat, read_state
+from ray_sentinel.capture.states import read_state
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.progress.proc.proc_stat import read_stat
 from tests.support.parts import lacking
 from tests.support.waiting import eventually
 

@@ -14,11 +14,11 @@ import pytest
 
 from ray_sentinel.capture import program_text
 from ray_sentinel.capture.program_text import ProgramFile, ProgramText, read_program
-from ray_sentinel.capture.states import read_stat
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks.frames.blocks import PythonSource
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
+from ray_sentinel.progress.proc.proc_stat import read_stat
 
 TEXT = "def train():\n    for step in range(9):\n        work(step)\n    finish()\n"
 WORK, FINISH = "train (job.py:3)", "train (job.py:4)"
