@@ -100,25 +100,21 @@ def read_trusted(
     return TrustedFile(data, info.st_mode)
 
 
-def check_trusted_folder(
-    path: str | os.PathLike[str], *, uids: Collection[int] | None = None
-) -> None:
+def check_trusted_folder(path: str | os.PathLike[str]) -> None:
     """Check a folder of programs: nobody else may write into it, nor into any above it.
 
     Raises UntrustedPathError; OSError where it cannot be looked at.
     """
-    os.close(_Walk(_rule(uids), in_closed_folder=True).open_folder(Path(path)))
+    os.close(_Walk(trusted_uids(), in_closed_folder=True).open_folder(Path(path)))
 
 
-def check_trusted_file(
-    path: str | os.PathLike[str], *, uids: Collection[int] | None = None
-) -> None:
+def check_trusted_file(path: str | os.PathLike[str]) -> None:
     """Check a file that another program will open by its path.
 
     Nobody who is not trusted can change what the path leads to afterwards. Raises
     UntrustedPathError; OSError where it cannot be read.
     """
-    os.close(_Walk(_rule(uids), in_closed_folder=False).open_file(Path(path)))
+    os.close(_Walk(trusted_uids(), in_closed_folder=False).open_file(Path(path)))
 
 
 def claim_private_folder(folder: Path) -> str:

@@ -112,16 +112,14 @@ class PageCredential(msgspec.Struct, frozen=True):
 
 
 class SignedRequest:
-    """One request of a client, and what it needs to verify the server's answer."""
+    """One GET of a client, and what it needs to verify the server's answer."""
 
-    def __init__(
-        self, credential: PageCredential, path: str, when: float, method: str = "GET"
-    ) -> None:
+    def __init__(self, credential: PageCredential, path: str, when: float) -> None:
         """``when`` is the server's time in Unix seconds, as far as it is known."""
         self._credential = credential
         self._nonce = _text(secrets.token_bytes(NONCE_BYTES))
         self._time = str(int(when * 1000))
-        signed = _request_signature(credential, self._nonce, self._time, method, path)
+        signed = _request_signature(credential, self._nonce, self._time, "GET", path)
         self.authorization = (
             f"{SCHEME} {credential.kind}.{self._nonce}.{self._time}.{_text(signed)}"
         )

@@ -86,7 +86,7 @@ def get(
         if tls is not None:
             handlers.append(urllib.request.HTTPSHandler(context=tls))
         if "Authorization" in (headers or {}):
-            handlers.append(_Stays())  # a redirection would pass it on
+            handlers.append(NoRedirect())  # a redirection would pass it on
         with urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer:
             body = bytes(answer.read(most_bytes + 1))
             # A read of a given size does not distinguish a cut answer from a whole one.
@@ -120,7 +120,7 @@ def exchange(
     if address(url) is None:
         raise UnreachableError(f"{url!r} is no address of a server: http://HOST:PORT is meant")
     deadline = time.monotonic() + seconds
-    handlers: list[urllib.request.BaseHandler] = [_Plain(deadline), _Tls(deadline), _Stays()]
+    handlers: list[urllib.request.BaseHandler] = [_Plain(deadline), _Tls(deadline), NoRedirect()]
     if not proxy or near(url):
         handlers.append(urllib.request.ProxyHandler({}))
     try:
@@ -142,7 +142,7 @@ def exchange(
         raise UnreachableError(f"{url} does not answer: {why}") from None
 
 
-class _Stays(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirection: what was meant for one server is sent to no other."""
 
     def redirect_request(self, *_: Any) -> None:

@@ -147,12 +147,12 @@ class PageFile:
         self._handle = -1
 
 
-def pages(where: Iterable[Path] | None = None) -> tuple[list[PageEntry], list[str]]:
+def pages() -> tuple[list[PageEntry], list[str]]:
     """This user's pages that are served on this machine's loopback now, latest first; and which
     files were not trusted, and why."""
     found: list[PageEntry] = []
     problems: list[str] = []
-    for folder in folders() if where is None else where:
+    for folder in folders():
         try:
             directory = _open_folder(folder)
         except FileNotFoundError:

@@ -95,7 +95,6 @@ def interpreter_state(
     runs: int | None = None,
     seen_held: bool = False,
     frozen: bool = False,
-    stale_after: float = STALE_AFTER,
 ) -> InterpreterState:
     """Judge from the age of the stamp (seconds) and from the companion's scheduler state.
 
@@ -107,7 +106,7 @@ def interpreter_state(
         return "unknown"
     if frozen or state[:1] in _STAMPS_NOT:
         return "unknown"
-    if stamp_age < stale_after:
+    if stamp_age < STALE_AFTER:
         return "runs"
     if companion is None:
         return "unknown"

@@ -105,9 +105,9 @@ class _Sight(msgspec.Struct, frozen=True, kw_only=True):
 class StateReader:
     """Reads the states of ranks at each poll."""
 
-    def __init__(self, proc: Path = Path("/proc"), freezer: Freezer | None = None) -> None:
+    def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = str(proc)
-        self._freezer = Freezer(proc) if freezer is None else freezer
+        self._freezer = Freezer(proc)
         self._memory: dict[Key, _Memory] = {}
 
     def forget(self, alive: set[Key]) -> None:

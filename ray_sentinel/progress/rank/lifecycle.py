@@ -40,9 +40,9 @@ _lives: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
 class Lifecycle:
     """The hooks installed around one writer; keep this object as long as the writer."""
 
-    def __init__(self, writer: ProgressWriter, *, companion: bool = True) -> None:
+    def __init__(self, writer: ProgressWriter) -> None:
         self.writer = writer
-        self.companion = Companion(writer) if companion and writer.attached else None
+        self.companion = Companion(writer) if writer.attached else None
         self._previous_hook = sys.excepthook
         self._hook = self._on_exception
         self._ended = False
@@ -139,10 +139,10 @@ class Lifecycle:
         self.writer.abandon()
 
 
-def watch_over(writer: ProgressWriter, *, companion: bool = True) -> Lifecycle:
+def watch_over(writer: ProgressWriter) -> Lifecycle:
     """Install everything around a writer. Works for one that has no file, and does less then."""
     allow_tracing()
-    life = Lifecycle(writer, companion=companion)
+    life = Lifecycle(writer)
     life.install()
     return life
 

@@ -102,9 +102,8 @@ class PrometheusSource:
         deadline: float = 30.0,
         span: tuple[float, float] | None = None,
         notes: Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._http = PrometheusHttp(url, deadline, headers)
+        self._http = PrometheusHttp(url, deadline)
         self.title = title or self._http.url
         self.notes: list[str] = list(notes)
         self._span = span

@@ -26,12 +26,11 @@ class PrometheusHttp:
     Raises UnreachableError if it does not answer, InputError if what answers is not a Prometheus.
     """
 
-    def __init__(self, url: str, deadline: float, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, url: str, deadline: float) -> None:
         self.url = url.rstrip("/")
         self.deadline = deadline
         self.seconds_waiting = 0.0
         """Time spent until answers arrived: Prometheus's own."""
-        self._headers = {"Accept": "application/json", **(headers or {})}
         self._open = _opener(self.url)
 
     def data(self, path: str, query: Mapping[str, str] | None = None) -> Any:
@@ -56,7 +55,7 @@ class PrometheusHttp:
         url = f"{self.url}{path}"
         if query:
             url += "?" + urllib.parse.urlencode(query)
-        request = urllib.request.Request(url, headers=self._headers)
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})
         problem = ""
         for attempt in range(TRIES):
             if attempt:

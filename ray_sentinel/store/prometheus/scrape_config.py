@@ -191,14 +191,14 @@ def ray_targets_file(hosts: Mapping[str, str]) -> bytes:
     )
 
 
-def pod_monitor(namespace: str = "", port: int = 9400) -> str:
+def pod_monitor(namespace: str = "") -> str:
     """A PodMonitor of the Prometheus operator for clusters that KubeRay created.
 
     The operator turns our series' ``host`` into ``exported_host`` unless told not to.
     """
     endpoints: list[dict[str, Any]] = [
         {
-            "targetPort": port,
+            "targetPort": 9400,
             "path": path,
             "interval": f"{SCRAPE_SECONDS}s",
             "honorLabels": True,

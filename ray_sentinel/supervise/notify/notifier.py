@@ -15,7 +15,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http.client import HTTPException
 from typing import cast, get_args
 
@@ -26,7 +26,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.backoff import Backoff
 from ray_sentinel.config import NotifyConfig
 from ray_sentinel.errors import MissingPartError, UsageError
-from ray_sentinel.http.client import address
+from ray_sentinel.http.client import NoRedirect, address
 from ray_sentinel.masking import MASK, mask, mask_record
 from ray_sentinel.supervise.notify.apprise_sender import NOT_SENT, UNKNOWN, AppriseNotice
 from ray_sentinel.supervise.notify.notices import Notice, Style, body, variables
@@ -50,15 +50,9 @@ _FINAL = frozenset({301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 413})
 """HTTP statuses that another attempt would receive again, so that none is made."""
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Redirects are not followed: the notice would be left behind, and a page to log in at, say,
-    taken for its receipt."""
-
-    def redirect_request(self, *args: object) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_Stay)
+# A redirect is not followed: the notice would be left behind, and a page to log in at, say, taken
+# for its receipt.
+_OPENER = urllib.request.build_opener(NoRedirect)
 
 
 def settings_of(config: NotifyConfig) -> NotifierSettings:
@@ -129,13 +123,12 @@ class Notifier:
         settings: NotifierSettings,
         *,
         delays: Sequence[float] = DELAYS,
-        environ: Mapping[str, str] = os.environ,
         sent: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
         """``sent`` is called, on the sending thread, once all receivers have got a notice. Raises
         UsageError for settings that can never work."""
         self._settings = checked(settings)
-        self._delays, self._environ, self._sent = tuple(delays), environ, sent
+        self._delays, self._sent = tuple(delays), sent
         self._waiting: deque[Notice] = deque()
         self._known: OrderedDict[str, None] = OrderedDict()
         self._change = threading.Condition()
@@ -256,7 +249,7 @@ class Notifier:
             process.python_module("ray_sentinel.supervise.notify.apprise_sender"),
             deadline=APPRISE_SECONDS,
             input=msgspec.json.encode(asked),
-            env=self._environ,
+            env=os.environ,
             max_output=1 << 16,
         )
         if done.ok:
@@ -276,7 +269,7 @@ class Notifier:
             shlex.split(self._settings.command),
             deadline=SECONDS,
             input=msgspec.json.encode(notice),
-            env={**self._environ, **variables(notice)},
+            env={**os.environ, **variables(notice)},
             max_output=1 << 16,
         )
         if not done.ok:
