@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -17,84 +16,56 @@ from ray_sentinel.demo.actor_trial import ActorTrial, ActorTrialOutcome
 from ray_sentinel.demo.cluster import Machines
 from ray_sentinel.demo.plan import MODES
 from ray_sentinel.demo.stage import Stage
+from ray_sentinel.demo.trial_result import FaultResult, measured
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.model.incident import Verdict
-from ray_sentinel.waitgraph.confidence import put_on_culprit
 
 
-class ActorTrialResult(msgspec.Struct, frozen=True, kw_only=True, tag="actors", tag_field="family"):
-    """One trial's result, as it is written."""
+class ActorTrialResult(FaultResult, frozen=True, kw_only=True, tag="actors", tag_field="family"):
+    """The result of a job of actors."""
 
-    fault: str
-    layout: str
     culprit: str
     place: str
-    attach: str
-    seed: int
-    job: str
-    clock: str
     limit: float | None
     expected: list[list[str]]
     """The sets of members that are each a right answer."""
-    expected_kinds: list[str]
     named: list[str]
-    kind: str
-    seconds: float | None
-    in_time: bool
-    exact: bool
-    right_kind: bool
     innocents: list[str]
-    false_alarms: int
     well: str = ""
-    chain: list[dict[str, Any]] = []
-    wrong: str
-    broken: str
-    summary: str = ""
-    confidence: float = 0.0
-    """The confidence (0..1) that the first incident states."""
-    witnesses: dict[str, float] = {}
-    """What each witness puts on the culprit of whom it is least sure."""
+    chain: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
 def actor_result_of(outcome: ActorTrialOutcome) -> ActorTrialResult:
-    """The result of a trial. Early incidents and those of healthy jobs are false alarms."""
-    plan, incidents = outcome.plan, outcome.incidents
-    healthy = plan.clock == "healthy"
-    began = outcome.began or 0.0
-    early = [one for one in incidents if (one["confirmed_at"] or 0.0) < began]
-    first = outcome.incident
-    kind = str(first["kind"]) if first else ""
-    limit, silent_is_right = plan.limit, plan.clock == "slow" and first is None
-    guilty = frozenset().union(*plan.accused)
-    told = (first or {}).get("verdict")
-    verdict = msgspec.convert(told, Verdict) if told else None
+    """The result of a trial."""
+    plan, first = outcome.plan, outcome.incident or {}
+    told = first.get("verdict")
+    fields = measured(
+        outcome,
+        plan.clock,
+        plan.limit,
+        plan.kinds,
+        confirmed=[one["confirmed_at"] or 0.0 for one in outcome.incidents],
+        kind=str(first.get("kind", "")),
+        summary=str(first.get("summary", "")),
+        verdict=msgspec.convert(told, Verdict) if told else None,
+    )
+    if plan.clock == "slow" and not first:
+        fields["right_kind"] = True  # silence is right, too
     return ActorTrialResult(
+        **fields,
         fault=plan.fault,
         layout=plan.layout,
         culprit=plan.culprit,
         place=plan.place,
         attach=plan.attach or "no",
         seed=plan.seed,
-        job=outcome.job,
-        clock=plan.clock,
-        limit=limit,
+        limit=plan.limit,
         expected=[sorted(members) for members in plan.accused],
-        expected_kinds=list(plan.kinds),
         named=list(outcome.named),
-        kind=kind,
-        seconds=outcome.seconds,
-        in_time=limit is None or (outcome.seconds is not None and outcome.seconds <= limit),
         exact=frozenset(outcome.named) in plan.accused,
-        right_kind=not kind if healthy else kind in plan.kinds or silent_is_right,
-        innocents=sorted(set(outcome.named) - guilty),
-        false_alarms=len(incidents) if healthy else len(early),
+        innocents=sorted(set(outcome.named) - frozenset().union(*plan.accused)),
         well=outcome.well,
         chain=list((told or {}).get("chain", [])),
-        wrong=outcome.wrong,
-        broken=outcome.broken,
-        summary=str(first["summary"]) if first else "",
-        confidence=verdict.confidence if verdict else 0.0,
-        witnesses=dict(put_on_culprit(verdict)) if verdict else {},
     )
 
 
@@ -138,14 +109,3 @@ def actor_trial(plan: ActorTrialPlan, machines: Machines) -> ActorTrialOutcome:
             return ActorTrial(plan, machines, Stage(machines.ray), Path(folder)).play()
         except (SentinelError, OSError) as error:
             return ActorTrialOutcome(plan=plan, broken=str(error))
-
-
-def actor_sweep(
-    drawn: Iterable[ActorTrialPlan], machines: Machines, *, seconds: float
-) -> Iterator[ActorTrialOutcome]:
-    """Play plan after plan, one at a time, and begin none after ``seconds``."""
-    end = time.monotonic() + seconds
-    for plan in drawn:
-        if time.monotonic() > end:
-            return
-        yield actor_trial(plan, machines)

@@ -14,6 +14,7 @@ from ray_sentinel.demo.actor_job import ActorJob
 from ray_sentinel.demo.actor_plan import ActorTrialPlan
 from ray_sentinel.demo.cluster import Machines
 from ray_sentinel.demo.stage import Stage
+from ray_sentinel.demo.trial_result import PlayedTrial
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
@@ -36,30 +37,16 @@ WELL = "is well"
 """Part of a verdict which says that a job goes on."""
 
 
-class ActorTrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trial went, and what is wrong with the verdict."""
+class ActorTrialOutcome(PlayedTrial, frozen=True, kw_only=True):
+    """A played job of actors."""
 
     plan: ActorTrialPlan
-    job: str = ""
     incidents: tuple[dict[str, Any], ...] = ()
     """The incidents, in the form of ``incidents --json``."""
     named: tuple[str, ...] = ()
     """All members that any incident accuses; "pid 17" for a process that is not a member."""
-    began: float | None = None
-    """When the trouble began, as Unix time; None if it did not."""
-    seconds: float | None = None
-    """Seconds from the beginning of the trouble to the first incident."""
     well: str = ""
     """A verdict which said that all is well while the job stood still; empty if there was none."""
-    wrong: str = ""
-    """What is wrong with the verdict; empty if it is right."""
-    broken: str = ""
-    """Why the trial itself failed; empty if it did not."""
-
-    @property
-    def right(self) -> bool:
-        """Whether the trial came about, and the verdict is right."""
-        return not self.wrong and not self.broken
 
     @property
     def incident(self) -> dict[str, Any] | None:

@@ -13,11 +13,12 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -25,7 +26,7 @@ from ray_sentinel.demo.actor_suite import (
     ActorTrialResult,
     actor_plans,
     actor_result_of,
-    actor_sweep,
+    actor_trial,
     needs_client,
     needs_dashboard,
 )
@@ -35,54 +36,39 @@ from ray_sentinel.demo.plan import MODES, TrialPlan, draw
 from ray_sentinel.demo.stage import Stage
 from ray_sentinel.demo.story import watched_machines
 from ray_sentinel.demo.trial import TrialOutcome, play
+from ray_sentinel.demo.trial_result import FaultResult, measured
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.waitgraph.confidence import put_on_culprit
+
+Plan = TypeVar("Plan")
+Outcome = TypeVar("Outcome")
 
 
-class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial's result, as it is written."""
+class TrialResult(FaultResult, frozen=True, kw_only=True):
+    """The result of a training."""
 
-    fault: str
-    layout: str
     world: int
-    attach: str
     actors: bool = False
     recorder: bool
-    seed: int
-    job: str
-    clock: str
     expected: list[int]
-    expected_kinds: list[str]
     named: list[int]
-    kind: str
-    """The kind of fault that the first incident states; empty if there is none."""
-    seconds: float | None
-    """Seconds from the beginning of the trouble to the first confirmed incident."""
-    in_time: bool
-    exact: bool
-    """Whether the culprits, and nobody else, were named."""
-    right_kind: bool
     innocents: list[int]
     """Ranks that were named and are no culprits."""
-    false_alarms: int
-    wrong: str
-    broken: str
-    summary: str = ""
-    confidence: float = 0.0
-    """The confidence (0..1) that the first incident states."""
-    witnesses: dict[str, float] = {}
-    """What each witness puts on the culprit of whom it is least sure."""
 
 
 def result_of(outcome: TrialOutcome) -> TrialResult:
-    """The result of a trial. Early incidents and those of healthy jobs are false alarms."""
-    plan, row = outcome.plan, outcome.plan.expected
-    healthy = row.clock == "healthy"
-    early = [i for i in outcome.incidents if (i.confirmed_at or 0.0) < (outcome.began or 0.0)]
-    kind = outcome.incident.kind if outcome.incident else ""
-    limit = LIMITS.get(row.clock)
-    verdict = outcome.incident.verdict if outcome.incident else None
+    """The result of a trial."""
+    plan, row, first = outcome.plan, outcome.plan.expected, outcome.incident
     return TrialResult(
+        **measured(
+            outcome,
+            row.clock,
+            LIMITS.get(row.clock),
+            row.kinds,
+            confirmed=[incident.confirmed_at or 0.0 for incident in outcome.incidents],
+            kind=first.kind if first else "",
+            summary=first.summary if first else "",
+            verdict=first.verdict if first else None,
+        ),
         fault=plan.fault,
         layout=plan.layout,
         world=plan.world,
@@ -90,23 +76,10 @@ def result_of(outcome: TrialOutcome) -> TrialResult:
         actors=plan.actors,
         recorder=plan.recorder,
         seed=plan.seed,
-        job=outcome.job,
-        clock=row.clock,
         expected=plan.ranks,
-        expected_kinds=list(row.kinds),
         named=outcome.named,
-        kind=kind,
-        seconds=outcome.seconds,
-        in_time=limit is None or (outcome.seconds is not None and outcome.seconds <= limit),
         exact=outcome.named == plan.ranks,
-        right_kind=not kind if healthy else kind in row.kinds,
         innocents=sorted(set(outcome.named) - set(plan.ranks)),
-        false_alarms=len(outcome.incidents) if healthy else len(early),
-        wrong=outcome.wrong,
-        broken=outcome.broken,
-        summary=outcome.incident.summary if outcome.incident else "",
-        confidence=verdict.confidence if verdict else 0.0,
-        witnesses=dict(put_on_culprit(verdict)) if verdict else {},
     )
 
 
@@ -130,16 +103,16 @@ def trial(plan: TrialPlan, machines: Machines) -> TrialOutcome:
 
 
 def sweep(
-    drawn: Iterable[TrialPlan], machines: Machines, *, parallel: int, seconds: float
-) -> Iterator[TrialOutcome]:
+    drawn: Iterable[Plan], played: Callable[[Plan], Outcome], *, parallel: int, seconds: float
+) -> Iterator[Outcome]:
     """Play plan after plan, some at a time, until ``seconds`` have gone; in their order."""
     end = time.monotonic() + seconds
 
-    def guarded(plan: TrialPlan) -> TrialOutcome | None:
-        return trial(plan, machines) if time.monotonic() < end else None
+    def guarded(plan: Plan) -> Outcome | None:
+        return played(plan) if time.monotonic() < end else None
 
     with ThreadPoolExecutor(parallel) as pool:
-        pending: list[Any] = []
+        pending: list[Future[Outcome | None]] = []
         for plan in drawn:
             pending.append(pool.submit(guarded, plan))
             if len(pending) >= parallel:
@@ -189,8 +162,8 @@ def _ranks(args: argparse.Namespace, folder: Path) -> Iterator[tuple[bool, Trial
     faults = args.fault or (list(FAULTS) if args.no_healthy else list(ALL))
     drawn = islice(plans(faults, args.seed), args.skip, args.count)
     with watched_machines(folder) as machines:
-        told = sweep(drawn, machines, parallel=args.parallel, seconds=args.seconds)
-        for outcome in told:
+        played = partial(trial, machines=machines)
+        for outcome in sweep(drawn, played, parallel=args.parallel, seconds=args.seconds):
             yield outcome.right, result_of(outcome)
 
 
@@ -198,7 +171,8 @@ def _actors(args: argparse.Namespace, folder: Path) -> Iterator[tuple[bool, Acto
     drawn = list(islice(actor_plans(args.seed, args.only), args.skip, args.count))
     client, dashboard = needs_client(drawn), needs_dashboard(drawn)
     with watched_machines(folder, client=client, dashboard=dashboard) as machines:
-        for outcome in actor_sweep(drawn, machines, seconds=args.seconds):
+        played = partial(actor_trial, machines=machines)
+        for outcome in sweep(drawn, played, parallel=1, seconds=args.seconds):
             yield outcome.right, actor_result_of(outcome)
 
 

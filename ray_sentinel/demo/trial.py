@@ -16,6 +16,7 @@ from ray_sentinel.demo.job import DemoJob
 from ray_sentinel.demo.plan import TrialPlan
 from ray_sentinel.demo.program import write_scripts
 from ray_sentinel.demo.stage import Stage
+from ray_sentinel.demo.trial_result import PlayedTrial
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
 
@@ -34,30 +35,11 @@ PAUSE_SECONDS = 14.0
 """Seconds for which the ranks are stopped before they go on."""
 
 
-class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trial went, and what is wrong with the verdict."""
+class TrialOutcome(PlayedTrial, frozen=True, kw_only=True):
+    """A played training."""
 
     plan: TrialPlan
-    job: str = ""
     incidents: tuple[Incident, ...] = ()
-    began: float | None = None
-    """When the trouble began, as Unix time; None if it did not."""
-    seconds: float | None = None
-    """Seconds from then to the first confirmed incident; None if there is none."""
-    wrong: str = ""
-    """What is wrong with the verdict; empty if it is right."""
-    broken: str = ""
-    """Why the trial itself failed; empty if it did not."""
-
-    @property
-    def right(self) -> bool:
-        """Whether the trial came about, and the verdict is right."""
-        return not self.wrong and not self.broken
-
-    @property
-    def attached(self) -> bool:
-        """Whether the script tells the sentinel anything."""
-        return bool(self.plan.attach)
 
     @property
     def incident(self) -> Incident | None:

@@ -162,7 +162,7 @@ def _quiet(args: argparse.Namespace, plan: TrialPlan, folder: Path) -> TrialOutc
             "right": outcome.right,
             "wrong": outcome.wrong,
             "drawn": plan,
-            "attached": outcome.attached,
+            "attached": bool(outcome.plan.attach),
             "seconds_to_verdict": outcome.seconds,
             "incident": incident_dict(outcome.incident) if outcome.incident else None,
             "folder": str(folder),
