@@ -257,18 +257,15 @@ class Runner:
             self._statuses = self._slots.statuses()
             self._changed_at = now if self._changed_at is None else self._changed_at
         if self._publish_at() <= now:
-            self._publish(now)
+            self._changed_at, self._published = None, now
+            self._statuses = self._slots.statuses()
+            self.families = (*self._slots.families(), *selfmetrics.families(self._statuses))
 
     def _publish_at(self) -> float:
         regular = self._published + PUBLISH_SECONDS
         if self._changed_at is None:
             return regular
         return min(regular, self._changed_at + GATHER_SECONDS)
-
-    def _publish(self, now: float) -> None:
-        self._changed_at, self._published = None, now
-        self._statuses = self._slots.statuses()
-        self.families = (*self._slots.families(), *selfmetrics.families(self._statuses))
 
     def _update_plugins(self, plugins: tuple[Plugin, ...], problem: str) -> None:
         now = self._clock.monotonic()

@@ -44,7 +44,6 @@ TIMES = 9.0
 """As long, at most, for four times the text."""
 FLOOR = 0.1
 """Seconds; what takes less is not looked at."""
-DEEP = b"[" * 100_000
 PROCESS = ProcessId("h", 7)
 
 

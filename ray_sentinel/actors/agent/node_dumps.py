@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, as_completed
 from functools import partial
 from hashlib import blake2b
@@ -49,8 +49,8 @@ _MOST_SEEN = 8192
 
 RecordOf = Callable[[int, int], RecordView | None]
 Source = Callable[[], Iterator[tuple[int, RecorderDump]]]
-"""Reads the recorders of a rank, each with its place (``Dump.place``)."""
-"""A function that reads a rank's recorders, each when it is asked for."""
+"""A function that reads a rank's recorders, each with its place (``Dump.place``), when it is asked
+for."""
 
 
 class NodeDumps:
@@ -72,10 +72,6 @@ class NodeDumps:
         self._reading = threading.Lock()
         self._seen: dict[tuple[ProcessId, Form, int], tuple[bytes, bytes]] = {}
         """Digests of a rank's dump, by its place, as it wrote it, and of a reduced form."""
-
-    def note(self, ranks: Iterable[Rank]) -> None:
-        """Record where the living ranks write their recorders."""
-        self.recorders.note(ranks)
 
     def gather(self, request: DumpRequest) -> Dumps:
         """The requested dumps; each rank without one is named, with the reason."""

@@ -76,7 +76,7 @@ class Evidence:
 
     def sample(self, ranks: Sequence[Rank]) -> Sampled:
         """One round of non-intrusive stacks, parsed and classified."""
-        self.dumps.note(ranks)
+        self.dumps.recorders.note(ranks)
         found = session.sample(ranks, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS)
         by_process = {rank.process: rank for rank in ranks}
         facts = self._pool.map(

@@ -466,11 +466,6 @@ class Executor:
         )
         self.diagnose(incident)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What could not be written, and where."""
-        return self.writer.notes
-
     def close(self) -> None:
         """Write and send what is waiting, within a moment."""
         self.writer.close()

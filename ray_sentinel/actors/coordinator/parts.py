@@ -419,7 +419,7 @@ class CoordinatorParts:
                 *self._pruner.notes,
                 *self._prometheus.notes,
                 *self.engine.notes(),
-                *self._executor.notes,
+                *self._executor.writer.notes,
                 *filter(None, (self._log_problem(), self._phase_file.problem)),
                 *self.history.notes,
                 *self.roster.notes(),

@@ -39,16 +39,6 @@ def trees() -> Path:
 
 
 @pytest.fixture
-def on_tree() -> Callable[[type[Collector], str], Series]:
-    """Run a collector once on the named tree and give its series."""
-
-    def run(kind: type[Collector], name: str) -> Series:
-        return written(kind(context_of(TREES / name)).collect())
-
-    return run
-
-
-@pytest.fixture
 def events_of() -> Callable[[type[Collector], Path], list[Event]]:
     def run(kind: type[Collector], root: Path) -> list[Event]:
         return [item for item in kind(context_of(root)).collect() if isinstance(item, Event)]
