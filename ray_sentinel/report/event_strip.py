@@ -14,7 +14,8 @@ import msgspec
 from ray_sentinel.model.triage import LogLine, Triage
 from ray_sentinel.report.line_plot import PlotMark, PlotTick, clock_ticks, placed_marks
 from ray_sentinel.report.wait_picture import wrapped
-from ray_sentinel.report.words import clock, plain
+from ray_sentinel.report.words import clock
+from ray_sentinel.text import one_line
 
 WIDTH, LEFT, RIGHT = 440, 112, 14
 TOP, BOTTOM, ROW = 34, 24, 24
@@ -91,7 +92,7 @@ def event_strip(answer: Triage) -> EventStrip | None:
     shown = {place: TOP + ROW * (n + 0.5) for n, place in enumerate(places[:MOST_ROWS])}
     return EventStrip(
         rows=tuple(
-            StripRow(y, wrapped(_short_name(place), LABEL_COLUMNS, 1)[0], plain(place, 200))
+            StripRow(y, wrapped(_short_name(place), LABEL_COLUMNS, 1)[0], one_line(place, 200))
             for place, y in shown.items()
         ),
         dots=tuple(
@@ -150,7 +151,7 @@ def _short_name(place: str) -> str:
 
 def _describe(one: _Error) -> str:
     times = f"{one.count} times, first at " if one.count > 1 else ""
-    return f"{times}{clock(one.at)}: {plain(one.text, 200)}"
+    return f"{times}{clock(one.at)}: {one_line(one.text, 200)}"
 
 
 def _moments(answer: Triage) -> Iterator[tuple[float, str]]:

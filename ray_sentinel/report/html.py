@@ -25,8 +25,8 @@ from ray_sentinel.report.rank_logs import LINKED, others_title, sources_of, who_
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.value_strips import value_strips
 from ray_sentinel.report.wait_picture import wait_picture
-from ray_sentinel.report.words import clock, day, moment, percent, plain, since
-from ray_sentinel.text import clean
+from ray_sentinel.report.words import clock, day, moment, percent, since
+from ray_sentinel.text import clean, one_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -117,7 +117,7 @@ def _pages() -> Environment:
     from markupsafe import Markup, escape
 
     def shown(value: Any) -> Any:
-        return plain(value) if type(value) is str else value  # a Markup is escaped already
+        return one_line(value) if type(value) is str else value  # a Markup is escaped already
 
     pages = Environment(
         loader=PackageLoader("ray_sentinel.report"),
@@ -135,7 +135,7 @@ def _pages() -> Environment:
     pages.filters |= {function.__name__: function for function in filters}
     pages.filters |= {
         "linked": _is_linked,
-        "plain": plain,
+        "one_line": one_line,
         "lines": lambda text: Markup(escape(clean(text))),
         "attribute": lambda page: Markup(escape(page)),  # a page as the text of an attribute
         "place": _place,

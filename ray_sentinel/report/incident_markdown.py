@@ -16,7 +16,8 @@ from ray_sentinel.report.markdown_text import Marked, block, cell, code, escaped
 from ray_sentinel.report.rank_logs import LINKED, others_title, sources_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit, stack_name
 from ray_sentinel.report.timeline import timeline
-from ray_sentinel.report.words import cost_of, moment, percent, plain, since
+from ray_sentinel.report.words import cost_of, moment, percent, since
+from ray_sentinel.text import one_line
 from ray_sentinel.waitgraph.chain import step_text
 
 MOST_CHARACTERS = 60_000
@@ -101,7 +102,7 @@ def _omissions(left_out: Sequence[str]) -> list[str]:
     if not left_out:
         return []
     more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
-    named = "; ".join(cell(plain(title, MOST_TITLE)) for title in left_out[:MOST_NAMED])
+    named = "; ".join(cell(one_line(title, MOST_TITLE)) for title in left_out[:MOST_NAMED])
     parts = "1 part is" if len(left_out) == 1 else f"{len(left_out)} parts are"
     return ["", f"{parts} left out here, `report.html` has all: {named}{more}."]
 
@@ -112,11 +113,11 @@ def _size(lines: Iterable[str]) -> int:
 
 
 def _open(section: _Section) -> list[str]:
-    return ["", f"## {cell(plain(section.title, MOST_TEXT))}", "", *section.lines]
+    return ["", f"## {cell(one_line(section.title, MOST_TEXT))}", "", *section.lines]
 
 
 def _folded(section: _Section) -> list[str]:
-    summary = escape(plain(section.title, MOST_TEXT))
+    summary = escape(one_line(section.title, MOST_TEXT))
     return ["", f"<details><summary>{summary}</summary>", "", *section.lines, "", "</details>"]
 
 
@@ -152,7 +153,7 @@ def _bounded(lines: Sequence[str]) -> list[str]:
 
 
 def _text(text: str) -> Marked:
-    return escaped(plain(text, MOST_TEXT))
+    return escaped(one_line(text, MOST_TEXT))
 
 
 def _more(count: int) -> list[str]:
@@ -163,7 +164,7 @@ def _facts(incident: Incident) -> Iterator[str]:
     verdict = incident.verdict
     confidence = f", confidence {percent(verdict.confidence)}" if verdict else ""
     yield f"- **Kind:** {incident.kind} ({incident.severity}{confidence})"
-    yield f"- **Job:** {code(plain(incident.job, MOST_TEXT))}, attempt {incident.attempt}"
+    yield f"- **Job:** {code(one_line(incident.job, MOST_TEXT))}, attempt {incident.attempt}"
     yield f"- **State:** {incident.state}"
     yield f"- **Last progress:** {moment(incident.last_progress)}"
     if incident.confirmed_at is not None:
@@ -179,10 +180,10 @@ def _culprits(verdict: Verdict) -> _Section:
         return _Section("Culprits", ["Nobody is named: the evidence accuses nobody."], weight=3)
     rows = [
         (
-            plain(culprit_name(culprit), MOST_TEXT),
-            plain(culprit.host, MOST_TEXT),
+            one_line(culprit_name(culprit), MOST_TEXT),
+            one_line(culprit.host, MOST_TEXT),
             "-" if culprit.pid is None else str(culprit.pid),
-            plain(culprit.reason, MOST_TEXT),
+            one_line(culprit.reason, MOST_TEXT),
         )
         for culprit in verdict.culprits[:MOST_ROWS]
     ]
@@ -198,7 +199,7 @@ def _evidence(items: Sequence[EvidenceItem]) -> list[str]:
         side = "against" if item.weight > 0 else "for" if item.weight < 0 else "context"
         weight = f" {item.weight:+.1f}" if item.weight else ""
         lines.append(
-            f"- {_text(item.text)} *({cell(plain(item.source, MOST_TEXT))}, {side}{weight})*"
+            f"- {_text(item.text)} *({cell(one_line(item.source, MOST_TEXT))}, {side}{weight})*"
         )
     return [*lines, *_more(len(items))]
 
@@ -220,7 +221,7 @@ def _logs(incident: Incident) -> Iterator[_Section]:
 
 
 def _quote(log: RankLog) -> list[str]:
-    return [*block(plain(line, 300) for line in log.lines), "", _file(log)]
+    return [*block(one_line(line, 300) for line in log.lines), "", _file(log)]
 
 
 def _file(log: RankLog) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from ray_sentinel.model.diagnosis import Plot
-from ray_sentinel.report.words import plain
+from ray_sentinel.text import one_line
 
 Scale = Callable[[float], float]
 
@@ -154,7 +154,7 @@ def placed_marks(
     """The marks in their order, their labels in two rows; a mark whose label fits in neither is
     left out."""
     free = [float(LEFT)] * len(LABEL_ROWS)
-    inside = sorted((at, plain(label, 24)) for at, label in marks if first <= at <= last)
+    inside = sorted((at, one_line(label, 24)) for at, label in marks if first <= at <= last)
     for at, label in inside[:MOST_MARKS]:
         place, wide = x(at), LETTER * len(label)
         end = place + 4 + wide > WIDTH

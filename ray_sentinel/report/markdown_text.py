@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ray_sentinel import regex as re
-from ray_sentinel.report.words import plain
+from ray_sentinel.text import one_line
 
 _ACTIVE = re.compile(
     r"[\\`*\[\]<|~$#]"
@@ -49,7 +49,7 @@ def cell(text: str) -> Marked:
     """``escaped`` for text within a line that has begun, such as a table's."""
     if isinstance(text, Marked):
         return text
-    return Marked(_ACTIVE.sub(_escape, plain(text)))
+    return Marked(_ACTIVE.sub(_escape, one_line(text)))
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -64,7 +64,7 @@ def _escape(match: re.Match[str]) -> str:
 def code(text: str) -> Marked:
     """The text as code, also in a table: there a ``|`` ends a cell even within code, so text with
     one is not set as code."""
-    line = plain(text)
+    line = one_line(text)
     if not line or "|" in line:
         return escaped(line)
     fence = "`" * (_longest_run(line) + 1)

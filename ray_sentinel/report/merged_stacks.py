@@ -13,7 +13,7 @@ import msgspec
 from ray_sentinel.model.incident import Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report.stacks import MOST_FRAMES, of_culprit, stack_name
-from ray_sentinel.report.words import plain
+from ray_sentinel.text import one_line
 
 MOST_COLUMNS = 6
 MOST_NAMES = 6
@@ -98,5 +98,5 @@ def _column(facts: list[StackFact], verdict: Verdict, shared: int) -> StackColum
 
 
 def _frame(text: str) -> StackFrame:
-    function, space, place = plain(text, 300).partition(" (")
+    function, space, place = one_line(text, 300).partition(" (")
     return StackFrame(function, place.removesuffix(")") if space else "")

@@ -10,7 +10,8 @@ import msgspec
 from ray_sentinel.model.diagnosis import Diagnosis, Plot
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.line_plot import LinePlot, line_plot
-from ray_sentinel.report.words import moment, percent, plain
+from ray_sentinel.report.words import moment, percent
+from ray_sentinel.text import one_line
 
 MOST_LINES = 8
 """Most lines of the chain, and of the evidence; further ones are left out."""
@@ -96,11 +97,11 @@ def lines(diagnosis: Diagnosis) -> list[str]:
     """The findings in the series, one sentence a line: the cause, who, the chain, the figures."""
     about = f"{diagnosis.analysis}, confidence {percent(diagnosis.confidence)}"
     if diagnosis.outcome != "found":
-        return [f"They explain nothing here: {plain(diagnosis.root_cause)} ({about})"]
-    found = [f"{plain(diagnosis.root_cause)} ({about})"]
+        return [f"They explain nothing here: {one_line(diagnosis.root_cause)} ({about})"]
+    found = [f"{one_line(diagnosis.root_cause)} ({about})"]
     found += [
-        f"{moment(link.at)}: {link.role}: {plain(link.text)}"
+        f"{moment(link.at)}: {link.role}: {one_line(link.text)}"
         for link in diagnosis.chain[:MOST_LINES]
     ]
-    found += [plain(fact.text) for fact in diagnosis.evidence[:MOST_LINES]]
+    found += [one_line(fact.text) for fact in diagnosis.evidence[:MOST_LINES]]
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ray_sentinel.model.incident import Culprit, Verdict
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.report.words import plain
+from ray_sentinel.text import one_line
 
 MOST_FRAMES = 40
 """Most frames of a stack, the innermost first."""
@@ -24,7 +24,11 @@ def stack_name(fact: StackFact, verdict: Verdict) -> str:
     if fact.rank is not None:
         return f"rank {fact.rank.rank}, {pid}"
     culprit = _named(fact, verdict)
-    return f"{plain(culprit.label)}, {pid}" if culprit else f"{pid} on {plain(fact.process.host)}"
+    return (
+        f"{one_line(culprit.label)}, {pid}"
+        if culprit
+        else f"{pid} on {one_line(fact.process.host)}"
+    )
 
 
 def _named(fact: StackFact, verdict: Verdict) -> Culprit | None:
@@ -38,6 +42,6 @@ def _named(fact: StackFact, verdict: Verdict) -> Culprit | None:
 
 def frames(fact: StackFact) -> list[str]:
     """The informative thread's frames, innermost first, bounded."""
-    inner = [plain(frame, 300) for frame in reversed(fact.signature)]
+    inner = [one_line(frame, 300) for frame in reversed(fact.signature)]
     more = len(inner) - MOST_FRAMES
     return inner[:MOST_FRAMES] + ([f"... {more} outer frames"] if more > 0 else [])

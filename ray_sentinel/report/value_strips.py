@@ -14,7 +14,7 @@ import msgspec
 from ray_sentinel.model.health import GpuState, Health
 from ray_sentinel.model.thresholds import GPU_HOT, GPU_IDLE
 from ray_sentinel.report.line_plot import PlotTick, round_ticks, short
-from ray_sentinel.report.words import plain
+from ray_sentinel.text import one_line
 
 WIDTH, LEFT, RIGHT = 440, 8, 8
 TOP, BARS, BOTTOM = 22, 44, 18
@@ -152,6 +152,6 @@ def _describe(quantity: _Quantity, known: list[tuple[float, str]], middle: float
         return f"{known[0][1]}: {middle:.3g} {quantity.unit}"
     furthest = (min if quantity.below else max)(known, key=lambda pair: pair[0])
     word = "lowest" if quantity.below else "highest"
-    return plain(
+    return one_line(
         f"usually {middle:.3g} {quantity.unit}, {word} {furthest[0]:.3g} ({furthest[1]})", 200
     )

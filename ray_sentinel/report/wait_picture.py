@@ -18,7 +18,8 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.model.incident import Culprit, Incident, Verdict
 from ray_sentinel.model.rank_names import name_ranks
-from ray_sentinel.report.words import plain, since
+from ray_sentinel.report.words import since
+from ray_sentinel.text import one_line
 from ray_sentinel.waitgraph.chain import edge_label, who_and_call
 
 WIDTH = 440
@@ -233,9 +234,9 @@ def _placed(boxes: list[_Pending], gaps: list[float] | list[int]) -> tuple[
 ]:  # fmt: skip
     placed, y = [], 2.0
     for number, box in enumerate(boxes):
-        lines = [part for line in box.lines for part in wrapped(plain(line), TEXT_COLUMNS, 2)]
+        lines = [part for line in box.lines for part in wrapped(one_line(line), TEXT_COLUMNS, 2)]
         height = 2 * PAD + LINE * (1 + len(lines))
-        whole = plain(" · ".join([box.title, *box.lines]), 300)
+        whole = one_line(" · ".join([box.title, *box.lines]), 300)
         title = _cut(box.title, TEXT_COLUMNS - 8)
         placed.append(
             DrawnBox(
@@ -252,7 +253,7 @@ def columns(text: str) -> int:
 
 
 def _cut(text: str, most: int) -> str:
-    return wrapped(plain(text), most, 1)[0] if text else ""
+    return wrapped(one_line(text), most, 1)[0] if text else ""
 
 
 def wrapped(text: str, most: int, lines: int) -> list[str]:

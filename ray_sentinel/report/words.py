@@ -5,9 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from ray_sentinel.model.straggler import StragglerStatus
-from ray_sentinel.text import one_line as plain
-
-__all__ = ["clock", "cost_of", "day", "moment", "percent", "plain", "since"]
 
 MOST_HEAT = 10
 """Number of the last looks at a straggler whose costs are told."""
