@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
+from ray_sentinel.engine.jobs import FORGET_SECONDS, JobKey, JobView
 from ray_sentinel.engine.last_hour.lanes import MOST_TOGETHER, Lanes
 from ray_sentinel.engine.last_hour.pulse import MOST_BYTES, Pulse
 from ray_sentinel.engine.phases import PhaseBook
@@ -172,7 +172,7 @@ class AttemptJoiner(msgspec.Struct):
             newest.adopt(job)
         return [job for job in others if not job.ranks]
 
-    def forget(self, jobs: Mapping[tuple[str, int], JobView]) -> None:
+    def forget(self, jobs: Mapping[JobKey, JobView]) -> None:
         """Drop processes that no job contains any more."""
         if self.found:
             known = {process for job in jobs.values() for process in job.ranks}
@@ -193,7 +193,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     """All nodes and jobs. Only the engine changes it. ``bind`` sets ``config``."""
 
     nodes: dict[str, NodeState] = {}
-    jobs: dict[tuple[str, int], JobView] = {}
+    jobs: dict[JobKey, JobView] = {}
     """Jobs by name and attempt."""
     generations: int = 0
     """The number of the newest generation."""
@@ -205,7 +205,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     scalars: Scalars = msgspec.field(default_factory=Scalars)
     ray: RayJobs = msgspec.field(default_factory=RayJobs)
     deaths: RayDeathBook = msgspec.field(default_factory=RayDeathBook)
-    open_incidents: dict[tuple[str, int], tuple[str, ...]] = {}
+    open_incidents: dict[JobKey, tuple[str, ...]] = {}
     """Ids of published open incidents, by job and attempt."""
 
     def bind(self, config: Config) -> ClusterView:
@@ -241,9 +241,9 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         self.deaths.apply(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
-        homes: dict[ProcessId, set[tuple[str, int]]] = {}
+        homes: dict[ProcessId, set[JobKey]] = {}
         guessed: dict[ProcessId, float] = {}
-        views: dict[tuple[str, int], JobView] = {}
+        views: dict[JobKey, JobView] = {}
         moved = self.attempts.found
         for rank in map(self._placed, snapshot.ranks) if moved else snapshot.ranks:
             key = rank.rank.id.job, rank.rank.id.attempt

@@ -25,6 +25,7 @@ from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.incidents import asking, milestones
 from ray_sentinel.engine.incidents.lifecycle import ROUND_OVERDUE, IncidentLifecycle
 from ray_sentinel.engine.incidents.store import IncidentStore, Key
+from ray_sentinel.engine.jobs import JobKey
 from ray_sentinel.engine.ray.waits import ray_job_of, served_late
 from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
@@ -321,7 +322,7 @@ class Engine:
         job.apply_picture(seen, now, found.notes, event.look.calls)
         self.view.ray.apply_begins(event.look.calls, job, now)
 
-    def _jobs_with_cases(self) -> set[tuple[str, int]]:
+    def _jobs_with_cases(self) -> set[JobKey]:
         return {case.job.key for case in self.store.cases.values()}
 
     def _stacks(self, event: events.StacksTaken, now: float) -> list[AnyAction]:

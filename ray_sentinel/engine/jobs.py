@@ -40,6 +40,10 @@ GAP = 0.5
 """Seconds; shorter pauses of a job without steps are not recorded."""
 
 
+JobKey = tuple[str, int]
+"""Identifies a job: its name and attempt."""
+
+
 class JobExits(msgspec.Struct):
     """How the processes of a job ended, in order, each reported once. Times are Unix seconds on the
     coordinator's clock."""
@@ -166,7 +170,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return self
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> JobKey:
         """Identifies it: job and attempt."""
         return self.job, self.attempt
 
@@ -489,7 +493,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def drop_moved_ranks(
         self,
         node: str,
-        homes: Mapping[ProcessId, Collection[tuple[str, int]]],
+        homes: Mapping[ProcessId, Collection[JobKey]],
         guessed: Mapping[ProcessId, float],
         at: float,
     ) -> bool:

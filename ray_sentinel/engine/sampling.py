@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from ray_sentinel.engine.actions import TakeStacks
 from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.jobs import JobKey, JobView
 from ray_sentinel.engine.ranks import RankView
 
-JobKey = tuple[str, int]
-"""A job's name and attempt."""
 LEAST_QUIET = 1.2
 LOOK_EVERY = 1.2
 HOLDER_EVERY = 0.4

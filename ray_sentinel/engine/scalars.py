@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.jobs import JobKey, JobView
 from ray_sentinel.model.progress import Progress
 from ray_sentinel.model.samples import Floats
 
@@ -18,8 +18,6 @@ LEAST = 12
 SAVING = "checkpoint"
 KEPT_SAVES = 8
 """Number of the last saves of a job that are remembered."""
-
-Key = tuple[str, int]
 
 
 class Track(msgspec.Struct):
@@ -45,14 +43,14 @@ class Track(msgspec.Struct):
 class Scalars(msgspec.Struct):
     """The scalars of all jobs. Only the engine changes it."""
 
-    tracks: dict[tuple[Key, int, str], Track] = {}
+    tracks: dict[tuple[JobKey, int, str], Track] = {}
     """Tracks by job, rank and name. Only the lowest rank of a job that reports a scalar has one: it
     speaks for the others, which nobody reads, and which are thousands."""
-    steps: dict[Key, Track] = {}
-    saves: dict[Key, list[float]] = {}
+    steps: dict[JobKey, Track] = {}
+    saves: dict[JobKey, list[float]] = {}
     """When each job last saved, eight times at most."""
-    saving: set[Key] = set()
-    apart: dict[Key, float] = {}
+    saving: set[JobKey] = set()
+    apart: dict[JobKey, float] = {}
     """When each job was last seen to do anything but train."""
 
     def update(self, jobs: Iterable[JobView], now: float) -> None:
@@ -71,10 +69,10 @@ class Scalars(msgspec.Struct):
                     self._add(job.key, view.rank.id.rank, view.progress, lowest, now)
         self._forget_all_but(known)
 
-    def _lowest(self) -> dict[tuple[Key, str], int]:
+    def _lowest(self) -> dict[tuple[JobKey, str], int]:
         """The lowest rank that has reported each scalar of each job. Tracks of others, which a
         snapshot of an earlier version has, are dropped."""
-        lowest: dict[tuple[Key, str], int] = {}
+        lowest: dict[tuple[JobKey, str], int] = {}
         for job, rank, name in self.tracks:
             lowest[job, name] = min(rank, lowest.get((job, name), rank))
         if len(lowest) < len(self.tracks):
@@ -82,7 +80,7 @@ class Scalars(msgspec.Struct):
             self.tracks = {key: self.tracks[key] for key in kept}
         return lowest
 
-    def _forget_all_but(self, known: set[Key]) -> None:
+    def _forget_all_but(self, known: set[JobKey]) -> None:
         self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}
         self.saving &= known
         for of_jobs in (self.steps, self.saves, self.apart):
@@ -96,10 +94,10 @@ class Scalars(msgspec.Struct):
 
     def _add(
         self,
-        job: Key,
+        job: JobKey,
         rank: int,
         progress: Progress,
-        lowest: dict[tuple[Key, str], int],
+        lowest: dict[tuple[JobKey, str], int],
         now: float,
     ) -> None:
         """Record what the rank reports, where no lower one reports it; updates ``lowest``."""

@@ -19,7 +19,7 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.copying import copier
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained, StacksTaken
 from ray_sentinel.engine.incidents.store import IncidentStore
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.jobs import JobKey, JobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.telemetry.alerting import AlertBook
@@ -45,7 +45,7 @@ class EngineState(msgspec.Struct, kw_only=True):
     store: IncidentStore = msgspec.field(default_factory=IncidentStore)
     alerts: AlertBook = msgspec.field(default_factory=AlertBook)
     stragglers: StragglerWatch = msgspec.field(default_factory=StragglerWatch)
-    sampled: dict[tuple[str, int], float] = {}
+    sampled: dict[JobKey, float] = {}
     """When each job's stacks were last requested without a case."""
     unanswered: dict[Question, AnyAction] = {}
     """Requests that have not been answered yet."""

@@ -14,7 +14,7 @@ from ray_sentinel.config import StragglersConfig
 from ray_sentinel.engine.actions import AskArrivals
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.events import StragglersFound
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.jobs import JobKey, JobView
 from ray_sentinel.model.straggler import StragglerFacts, StragglerStatus
 
 LEAST_RANKS = 3
@@ -33,21 +33,19 @@ CLOCK_SET_SECONDS = 600.0
 """Seconds after a wall clock was set for which recorders, whose times are the wall clock's, are not
 compared: they may reach back that far."""
 
-Key = tuple[str, int]
-
 
 class StragglerWatch(msgspec.Struct, dict=True):
     """Only the engine changes it. ``bind`` sets its settings."""
 
-    next_at: dict[Key, float] = {}
+    next_at: dict[JobKey, float] = {}
     """When each job is next searched."""
-    found: dict[Key, list[tuple[float, StragglerFacts]]] = {}
+    found: dict[JobKey, list[tuple[float, StragglerFacts]]] = {}
 
     def bind(self, settings: StragglersConfig) -> None:
         """Set the settings."""
         self._settings = settings
 
-    def due(self, view: ClusterView, busy: Collection[Key], now: float) -> Iterator[AskArrivals]:
+    def due(self, view: ClusterView, busy: Collection[JobKey], now: float) -> Iterator[AskArrivals]:
         """The searches that are due. ``busy`` are jobs with a case."""
         interval = self._settings.interval_seconds
         for key in (self.next_at.keys() | self.found.keys()) - view.jobs.keys():
@@ -83,7 +81,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
             found.append((now, event.facts))
             del found[:-HEAT]
 
-    def status(self, key: Key, now: float) -> StragglerStatus | None:
+    def status(self, key: JobKey, now: float) -> StragglerStatus | None:
         """The last result, and each rank's lateness over time, for ``status``."""
         found = self.found.get(key)
         if not found:

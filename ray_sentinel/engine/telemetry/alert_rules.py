@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from ray_sentinel.engine.cluster import ClusterView, NodeState
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.jobs import JobKey, JobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.telemetry.gpus import UTILISATION, GpuPlace, gpu_places
 from ray_sentinel.engine.telemetry.series import NodeTelemetry
@@ -78,7 +78,7 @@ class WatchedPart:
         self.nodes = nodes
         self.jobs_of = jobs_of
         self.now = now
-        self._places: dict[tuple[str, int], list[GpuPlace]] = {}
+        self._places: dict[JobKey, list[GpuPlace]] = {}
         self._used: dict[tuple[str, str, float], float | None] = {}
 
     def places(self, job: JobView) -> list[GpuPlace]:
@@ -113,7 +113,7 @@ class NodeAlertRule(AlertRule):
 class GpuSeen(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a rule keeps about one GPU of a job until all have been read."""
 
-    job: tuple[str, int]
+    job: JobKey
     node: str
     gpu: str
     value: float = 0.0

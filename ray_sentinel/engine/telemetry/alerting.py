@@ -16,7 +16,7 @@ import msgspec
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.failures import Failures
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.jobs import JobKey, JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.telemetry.alert_rules import (
@@ -41,8 +41,6 @@ NODES_A_REPORT = 4
 the time in which all nodes report: 3 ms."""
 NODES_A_TICK = 32
 """The same with a tick, which is all that there is while no agent is heard: 25 ms."""
-
-JobKey = tuple[str, int]
 
 
 class AlertRound(msgspec.Struct):
