@@ -16,6 +16,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.actors.coordinator.ray.failed_calls import (
+    INTENDED,
     STORE,
     FailedCalls,
     failed_call,
@@ -58,7 +59,6 @@ _EXIT_DETAIL = re.compile(r"Worker exit detail: (.*)")
 _STATUS = re.compile(r"exit code (\d+)\.")
 _RAISED = re.compile(r"^(raise|assert)\b")
 """Lines of code that raise by themselves, so no Ctrl-C interrupted them."""
-_INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
 _PLANNED = frozenset(
     {"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_PREEMPTED", "AUTOSCALER_DRAIN_IDLE"}
 )
@@ -312,13 +312,13 @@ def _worker_cause(said: str) -> tuple[DeathCause, str]:
     if kind == "USER_ERROR":
         return ("constructor" if "initialization method" in said else "exception"), detail
     # If the worker is in a call, Ray says that the end was intended by its user.
-    if kind in _INTENDED and "its job has" in detail:
+    if kind in INTENDED and "its job has" in detail:
         return "driver-ended", detail
     if "exit_actor() is called" in said or kind == "INTENDED_SYSTEM_EXIT":
         return "finished", detail
     if status := _STATUS.search(detail):
         return "exited", f"exited with status {status[1]}"
-    if kind in _INTENDED:
+    if kind in INTENDED:
         return "exited", detail
     if "SIGTERM" in detail:
         return "signal", "killed by SIGTERM"
@@ -342,7 +342,7 @@ def driver_death(job: Any, worker: Any | None, driver: RayDriver) -> RayDeath | 
     if worker is None:
         return _of_driver(job, driver, "unknown", "")
     kind = enum_name(worker, "exit_type")
-    if kind in _INTENDED:
+    if kind in INTENDED:
         return _of_driver(job, driver, "finished", worker.exit_detail)
     cause: DeathCause = "oom-ray" if kind == "NODE_OUT_OF_MEMORY" else "signal"
     return _of_driver(job, driver, cause, worker.exit_detail)

@@ -63,7 +63,7 @@ _WITH_WORKER = re.compile(r"died with exit_type: (\d{1,9}) with error_message: (
 """What the store says of a call that failed with its worker, where nobody else reported the
 worker's end."""
 _STATUS = re.compile(r"exit code (-?\d{1,9})\.")
-_INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
+INTENDED = frozenset({"INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT"})
 
 
 class FailedCalls:
@@ -232,7 +232,7 @@ def own_end(kind: str, said: str) -> tuple[DeathCause, str] | None:
     status = _STATUS.search(said)
     if kind == "NODE_OUT_OF_MEMORY":
         return "oom-ray", first_line(said)
-    if kind not in ("SYSTEM_ERROR", *_INTENDED) or (kind in _INTENDED and status is None):
+    if kind not in ("SYSTEM_ERROR", *INTENDED) or (kind in INTENDED and status is None):
         return None
     # What follows in the text is why Ray had it leave: it has made as many calls as allowed
     # (``max_calls``).
