@@ -6,7 +6,7 @@ the whole scrape that it comes with; ``/healthz`` says whether collection goes o
 its own.
 
 With ``web_config_file`` all of it, ``/healthz`` and ``/sd`` too, is behind TLS and authentication,
-configured as in Prometheus' own exporters (``serving.web_config``).
+configured as in Prometheus' own exporters (``http.web_config``).
 """
 
 from __future__ import annotations
@@ -20,49 +20,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from ray_sentinel import regex as re
 from ray_sentinel.api import Exporter, Family
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.http.address import check_private, listen
+from ray_sentinel.http.negotiation import accepts_gzip, wants_openmetrics
 from ray_sentinel.http.server import Handler, Request, Response, Server
 from ray_sentinel.model.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Renderer
 
 if TYPE_CHECKING:  # 12 ms, where no password is asked for
     from ray_sentinel.http.web_access import WebAccess
-
-# What a scraper asks for, by its headers (RFC 9110, section 12.5).
-
-
-def wants_openmetrics(accept: str) -> bool:
-    """Whether an Accept header prefers OpenMetrics 1.0 to the text format."""
-    openmetrics, text = 0.0, 0.0
-    for part in accept.split(","):
-        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        values = dict(piece.partition("=")[::2] for piece in parameters)
-        weight = _weight(values.get("q", "1"))
-        if kind == "application/openmetrics-text":
-            if values.get("version", "1.0.0") == "1.0.0":
-                openmetrics = max(openmetrics, weight)
-        elif kind in ("text/plain", "text/*", "*/*"):
-            text = max(text, weight)
-    return openmetrics > 0 and openmetrics >= text
-
-
-def accepts_gzip(header: str) -> bool:
-    """Whether an Accept-Encoding header allows gzip."""
-    for part in header.lower().split(","):
-        coding, *parameters = (piece.strip() for piece in part.split(";"))
-        if coding in ("gzip", "x-gzip"):
-            quality = [piece[2:] for piece in parameters if piece.startswith("q=")]
-            return _weight(quality[0] if quality else "1") > 0
-    return False
-
-
-def _weight(text: str) -> float:
-    return float(text) if re.fullmatch(r"[01](\.\d{0,3})?", text) else 1.0
-
 
 log = logging.getLogger(__name__)
 

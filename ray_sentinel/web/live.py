@@ -28,9 +28,10 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel.http.negotiation import accepts_gzip
 from ray_sentinel.http.server import Request, Response
 from ray_sentinel.web.changes import changes
-from ray_sentinel.web.packing import PACKED_HEADERS, PACKING_LEVEL, accepts_gzip
+from ray_sentinel.web.packing import PACKED_HEADERS, PACKING_LEVEL
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class Live:
             chosen = self._choice(request.query)
         except ValueError as error:
             return Response(body=f"{error}\n".encode(), status=400)
-        packed = accepts_gzip(request)
+        packed = accepts_gzip(request.headers.get("accept-encoding", ""))
         return Response(
             body=b"",
             content_type=EVENT_STREAM,

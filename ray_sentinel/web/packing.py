@@ -6,6 +6,7 @@ import gzip
 
 import msgspec
 
+from ray_sentinel.http.negotiation import accepts_gzip
 from ray_sentinel.http.server import Request, Response
 
 JSON = "application/json"
@@ -25,13 +26,7 @@ def packed(response: Response, request: Request) -> Response:
     """
     if response.content_type != JSON or len(response.body) < LEAST_PACKED:
         return response
-    if not accepts_gzip(request):
+    if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return response
     body = gzip.compress(response.body, PACKING_LEVEL)
     return msgspec.structs.replace(response, body=body, headers=response.headers + PACKED_HEADERS)
-
-
-def accepts_gzip(request: Request) -> bool:
-    """Whether the client accepts gzip."""
-    taken = request.headers.get("accept-encoding", "").replace(" ", "").lower().split(",")
-    return "gzip" in taken

@@ -15,6 +15,7 @@ from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
 from ray_sentinel.evidence.event_files import events, records
 from ray_sentinel.evidence.node import nvidia_smi, ray_status
 from ray_sentinel.http import server
+from ray_sentinel.http.negotiation import accepts_gzip, wants_openmetrics
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.discovery.environment import job_from, launch_variables, rank_from
 from ray_sentinel.progress.discovery.live_environ import find_symbol
@@ -25,7 +26,6 @@ from ray_sentinel.store.event_files.hparams import parse_hparams
 from ray_sentinel.store.history.keys import parse_key
 from ray_sentinel.store.windows import parse_time
 from ray_sentinel.supervise import json_records
-from ray_sentinel_exporters.prometheus import accepts_gzip, wants_openmetrics
 from ray_sentinel_plugins import _files, _pci, _raylets, nvml, rdma
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
 from ray_sentinel_plugins._event_files.follow import parse_name

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ray_sentinel.errors import ConfigError, UnreachableError
 from ray_sentinel.http.address import check_private
+from ray_sentinel.http.negotiation import accepts_gzip, wants_openmetrics
 from ray_sentinel.http.server import BadRequestError, parse
-from ray_sentinel_exporters.prometheus import accepts_gzip, wants_openmetrics
 
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
