@@ -46,7 +46,7 @@ LOCAL_QUIET = 300.0
 WATCHED_ONCE, WATCHED_SHORT, WATCHED_LONG = 60.0, 300.0, 3600.0
 OLD_SECONDS = 86_400.0
 DEPLOYMENT = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}", re.ASCII)
-"""Names of deployments, as ``deployment.new_deployment`` makes them."""
+"""Names of deployments, as ``deploy.new_deployment`` makes them."""
 LOCAL_TYPES = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 _LEASE = "ray_sentinel"
 _MOST_BYTES = 4096

@@ -64,7 +64,7 @@ def attempt(config: Config, address: str) -> tuple[bool, tuple[str, ...]]:
 
 
 def ask_helper(arguments: list[str], address: str, data: bytes = b"") -> dict[str, Any]:
-    """Run ``deploy_helper`` with these arguments, and decode the JSON that it prints last."""
+    """Run ``deployment.helper`` with these arguments, and decode the JSON that it prints last."""
     try:
         ended = process.run(
             [sys.executable, "-m", HELPER, *arguments, "--address", address],
