@@ -158,16 +158,13 @@ class ExitWatch:
     def missing(self, gone: Iterable[Key]) -> None:
         """Processes that are no longer in ``/proc``: those without a pidfd have exited."""
         for key in gone:
-            if key in self._watched and self._watched[key] is None and not self._noted(key):
+            if key in self._watched and self._watched[key] is None and not self.has_ended(key):
                 self._note(key, None)
-
-    def _noted(self, key: Key) -> bool:
-        with self._lock:
-            return any(ended.key == key for ended, _ in self._ended)
 
     def has_ended(self, key: Key) -> bool:
         """Whether the exit was seen and not yet drained."""
-        return self._noted(key)
+        with self._lock:
+            return any(ended.key == key for ended, _ in self._ended)
 
     def drain(self) -> tuple[Ended, ...]:
         """The exits since the last call, in order.
