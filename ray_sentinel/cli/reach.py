@@ -1,4 +1,4 @@
-"""Commands that speak to the coordinator: the common options, and the connection."""
+"""The connection of commands that speak to the coordinator."""
 
 from __future__ import annotations
 
@@ -13,51 +13,6 @@ import msgspec
 from ray_sentinel.errors import UsageError
 
 T = TypeVar("T")
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """``--address`` and ``--json``."""
-    parser.add_argument(
-        "--address",
-        default="",
-        metavar="HOST:PORT",
-        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-
-
-def add_session(parser: argparse.ArgumentParser) -> None:
-    """``--temp-dir`` and ``--address``, for commands that read a Ray session's own logs."""
-    parser.add_argument(
-        "--temp-dir",
-        type=Path,
-        metavar="DIR",
-        help="temp dir of this machine's Ray session (default: RAY_TEMP_DIR, or else /tmp/ray)",
-    )
-    parser.add_argument(
-        "--address",
-        default="",
-        metavar="HOST:PORT",
-        help="address of the Ray cluster, to reach other nodes (default: RAY_ADDRESS, or else the "
-        "session's own cluster)",
-    )
-
-
-def add_url(parser: argparse.ArgumentParser) -> None:
-    """``--url``, for commands that only read."""
-    parser.add_argument(
-        "--url",
-        default="",
-        metavar="LINK",
-        help="ask the coordinator's page at this link instead of Ray, for example through a tunnel",
-    )
-    parser.add_argument(
-        "--token-file",
-        default="",
-        metavar="FILE",
-        help="file with the token for --url, or with the whole link (other users can see a token "
-        "on the command line)",
-    )
 
 
 class Asked(Protocol):

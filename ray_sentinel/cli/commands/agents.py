@@ -12,9 +12,9 @@ import argparse
 import time
 
 from ray_sentinel.actors.messages import AgentInfo
+from ray_sentinel.cli.options import add_common, amount
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.quantities import amount
-from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinator
+from ray_sentinel.cli.reach import CoordinatorConnection, coordinator
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 

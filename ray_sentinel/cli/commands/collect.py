@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.cli.options import add_config
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.config import ENV_PREFIX, load
 from ray_sentinel.errors import ConfigError, UsageError
@@ -126,11 +127,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="host label of the metrics (default: name of the host that is read)",
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="configuration file, in TOML (default: RAY_SENTINEL_CONFIG)",
-    )
+    add_config(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 

@@ -21,6 +21,7 @@ from rich.markdown import Markdown
 from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar
 from ray_sentinel.cli.job_logs import gather
+from ray_sentinel.cli.options import add_program
 from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.cli.terminal import Console
 from ray_sentinel.diagnose.case import JobCase
@@ -61,13 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run to read if the event files hold several; give it once for all jobs, or once for "
         "each job",
     )
-    parser.add_argument(
-        "--prometheus",
-        metavar="PATH",
-        default="",
-        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
-        "`prometheus download`)",
-    )
+    add_program(parser, "--prometheus")
     parser.add_argument(
         "--report",
         metavar="FILE",

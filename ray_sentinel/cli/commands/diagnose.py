@@ -24,8 +24,8 @@ from ray_sentinel import config
 from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar, summary
 from ray_sentinel.cli.job_logs import gather
+from ray_sentinel.cli.options import add_program, amount, port, positive
 from ray_sentinel.cli.output import json_text, print_json, write_report
-from ray_sentinel.cli.quantities import amount, port, positive
 from ray_sentinel.diagnose.case import DiagnoseOptions
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
@@ -122,13 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also write the series that an HTML report draws to FILE, as JSON",
     )
-    parser.add_argument(
-        "--prometheus",
-        metavar="PATH",
-        default="",
-        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
-        "`prometheus download`)",
-    )
+    add_program(parser, "--prometheus")
     parser.add_argument(
         "--port",
         type=port,

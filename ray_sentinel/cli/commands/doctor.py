@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from rich.markup import escape
 
+from ray_sentinel.cli.options import amount, positive
 from ray_sentinel.cli.output import clean, print_json
-from ray_sentinel.cli.quantities import amount, positive
 from ray_sentinel.cli.terminal import Console
 from ray_sentinel.doctor.check import Check, CheckResult, Cluster, ProbeResult
 from ray_sentinel.doctor.collective import Reduced

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
+from ray_sentinel.cli.options import add_common
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.reach import add_common
 
 HELP = "stop watching, and leave nothing behind"
 GROUP = "watch"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import time
 
+from ray_sentinel.cli.options import add_common, amount
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.quantities import amount
-from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinator
+from ray_sentinel.cli.reach import CoordinatorConnection, coordinator
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.cli.options import add_common, add_url
 from ray_sentinel.cli.output import (
     json_text,
     print_error,
@@ -24,7 +25,7 @@ from ray_sentinel.cli.output import (
     text_printer,
     write_report,
 )
-from ray_sentinel.cli.reach import add_common, add_url, asked
+from ray_sentinel.cli.reach import asked
 from ray_sentinel.model.last_hour import LanesReport
 from ray_sentinel.report.trace_events import trace_of
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ray_sentinel.cli.options import add_common
 from ray_sentinel.cli.output import print_json, text_printer, write_report
-from ray_sentinel.cli.reach import add_common
 from ray_sentinel.model.health import Health
 
 HELP = "check the health of a training, its GPUs and its transport"

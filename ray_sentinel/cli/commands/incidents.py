@@ -24,8 +24,9 @@ from datetime import datetime
 from rich.markdown import Markdown
 from rich.table import Table
 
+from ray_sentinel.cli.options import add_common, add_url
 from ray_sentinel.cli.output import clean, console, print_json
-from ray_sentinel.cli.reach import add_common, add_url, asked
+from ray_sentinel.cli.reach import asked
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 
+from ray_sentinel.cli.options import add_common
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.reach import add_common
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence.node.judge import grave_lines
 from ray_sentinel.model.health import NodeView

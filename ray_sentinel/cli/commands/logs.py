@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ray_sentinel.cli.options import add_session, count
 from ray_sentinel.cli.output import clean, console, print_json, print_json_line, text_printer
-from ray_sentinel.cli.quantities import count
-from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:  # 60 ms, which `ray-sentinel --help` need not wait for

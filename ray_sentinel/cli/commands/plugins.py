@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ray_sentinel.cli.options import add_address, add_config, amount
 from ray_sentinel.cli.output import clean, print_json
-from ray_sentinel.cli.quantities import amount
 from ray_sentinel.config import Config, load
 from ray_sentinel.errors import UsageError
 
@@ -58,12 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Put a plugin file on every watched node, and wait for its first run there.",
     )
     pushing.add_argument("file", type=Path, metavar="FILE", help="plugin file to push")
-    pushing.add_argument(
-        "--address",
-        default="",
-        metavar="HOST:PORT",
-        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
-    )
+    add_address(pushing)
     pushing.add_argument(
         "--timeout",
         type=amount,
@@ -73,11 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pushing.add_argument("--json", action="store_true", help="print JSON instead of text")
     for action in (listing, check, folder):
-        action.add_argument(
-            "--config",
-            metavar="FILE",
-            help="configuration file, in TOML (default: RAY_SENTINEL_CONFIG)",
-        )
+        add_config(action)
         action.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 

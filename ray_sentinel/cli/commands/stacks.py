@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel.cli.options import add_common
 from ray_sentinel.cli.output import Printer, print_json, text_printer
-from ray_sentinel.cli.reach import add_common
 from ray_sentinel.evidence.stacks.tree import classes, merge, render
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact

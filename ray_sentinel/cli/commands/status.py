@@ -10,9 +10,9 @@ import time
 
 from rich.live import Live
 
+from ray_sentinel.cli.options import add_common, add_url, positive
 from ray_sentinel.cli.output import console, print_json, print_json_line, text_printer
-from ray_sentinel.cli.quantities import positive
-from ray_sentinel.cli.reach import Asked, add_common, add_url, asked
+from ray_sentinel.cli.reach import Asked, asked
 from ray_sentinel.cli.status_view import status_view
 from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.model.status import Status

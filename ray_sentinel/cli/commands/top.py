@@ -15,8 +15,8 @@ import argparse
 import os
 import sys
 
-from ray_sentinel.cli.quantities import positive
-from ray_sentinel.cli.reach import add_common, add_url, asked
+from ray_sentinel.cli.options import add_common, add_url, positive
+from ray_sentinel.cli.reach import asked
 from ray_sentinel.errors import MissingPartError, UnreachableError, UsageError
 
 HELP = "watch jobs, ranks, nodes and GPUs live on the terminal"

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ray_sentinel.cli.options import add_session
 from ray_sentinel.cli.output import clean, print_json, write_report
-from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UsageError
 
 # A progress bar on stderr, on a terminal only, while many bytes are read.

@@ -12,9 +12,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ray_sentinel.cli.options import add_common, add_config, amount
 from ray_sentinel.cli.output import print_json, text_printer
-from ray_sentinel.cli.quantities import amount
-from ray_sentinel.cli.reach import add_common
 from ray_sentinel.config import Config, absolute, load
 
 HELP = "watch the Ray cluster, every node of it"
@@ -25,12 +24,7 @@ EXAMPLE = "ray-sentinel up --log-dir /shared/job"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
-    parser.add_argument(
-        "--config",
-        default=None,
-        metavar="FILE",
-        help="configuration file, in TOML (default: RAY_SENTINEL_CONFIG)",
-    )
+    add_config(parser)
     parser.add_argument(
         "--job", default="", metavar="NAME", help="name of the job, which names the log folder too"
     )

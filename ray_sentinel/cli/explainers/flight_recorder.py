@@ -19,6 +19,7 @@ import argparse
 from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
+from ray_sentinel.cli.options import add_prefix
 from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
@@ -36,11 +37,7 @@ _HEALTHY = ("waiting-outside", "running")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="folder of dumps, or a dump")
-    parser.add_argument(
-        "--prefix",
-        metavar="PREFIX",
-        help="read only files with this name before the rank (default: any name)",
-    )
+    add_prefix(parser)
     parser.add_argument(
         "--earlier",
         metavar="PATH",

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ray_sentinel.cli.named_paths import exit_code
+from ray_sentinel.cli.options import add_prefix
 from ray_sentinel.cli.output import print_json, text_printer
 from ray_sentinel.cli.rank_table import rank_table
 from ray_sentinel.cli.recorder_files import find
@@ -32,11 +33,7 @@ HELP = "find slow ranks in PyTorch flight-recorder dumps"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="folder of dumps, or a dump")
-    parser.add_argument(
-        "--prefix",
-        metavar="PREFIX",
-        help="read only files with this name before the rank (default: any name)",
-    )
+    add_prefix(parser)
     parser.add_argument(
         "--ranks",
         metavar="FILE",

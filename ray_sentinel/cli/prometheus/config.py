@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from ray_sentinel.cli.options import add_address
 from ray_sentinel.cli.output import print_json
 from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import UnreachableError
@@ -61,12 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with the cluster's token, if Ray asks for one (~/.ray/auth_token)",
     )
-    parser.add_argument(
-        "--address",
-        default="",
-        metavar="HOST:PORT",
-        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
-    )
+    add_address(parser)
     add_scrape_arguments(parser)
 
 

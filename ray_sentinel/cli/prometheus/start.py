@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ray_sentinel.cli.options import add_address, add_program, port
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.prometheus.closing import until_closed
 from ray_sentinel.cli.prometheus.config import (
@@ -18,7 +19,6 @@ from ray_sentinel.cli.prometheus.config import (
     from_cluster,
     scrape_of,
 )
-from ray_sentinel.cli.quantities import port
 from ray_sentinel.errors import MissingPartError, UnreachableError
 
 if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
@@ -42,19 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="an agent's target list, http://HOST:9400/sd (default: from the watched cluster)",
     )
-    parser.add_argument(
-        "--address",
-        default="",
-        metavar="HOST:PORT",
-        help="address of the Ray cluster (default: RAY_ADDRESS, or else the one on this machine)",
-    )
-    parser.add_argument(
-        "--binary",
-        default="",
-        metavar="PATH",
-        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
-        "`prometheus download`)",
-    )
+    add_address(parser)
+    add_program(parser, "--binary")
     parser.add_argument(
         "--download", action="store_true", help="download the program first, if it is missing"
     )

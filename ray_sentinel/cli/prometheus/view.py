@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ray_sentinel.cli.options import add_program, port
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.prometheus.closing import until_closed
-from ray_sentinel.cli.quantities import port
 
 HELP = "open a job's data read-only, until Ctrl-C"
 
@@ -20,13 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", metavar="DIR", help="job's folder, or the data folder of its Prometheus"
     )
-    parser.add_argument(
-        "--binary",
-        default="",
-        metavar="PATH",
-        help="Prometheus program, or its folder (default: the one on PATH, or else the one of "
-        "`prometheus download`)",
-    )
+    add_program(parser, "--binary")
     parser.add_argument(
         "--port",
         type=port,
