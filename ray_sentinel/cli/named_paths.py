@@ -13,7 +13,7 @@ from ray_sentinel.errors import InputError
 
 MAX_FILES = 100_000
 """Most files of one folder; the rest is not looked at, as somebody may name / by mistake."""
-MAX_DEPTH = 6
+MAX_DEPTH = 12
 """Most levels of folders below the one that was named."""
 
 

@@ -2,8 +2,8 @@
 replayed.
 
 Times inside a snapshot are on its agent's clock, and ages (``snapshot.time - moment``) are computed
-on it. Exits and events of nodes are converted with ``NodeState.offset``, so an order across nodes is
-as good as that. Both are steady clocks (``ray_sentinel.clock``): no wall clock that is set moves
+on it. Exits and events of nodes are converted with ``NodeState.offset``, so an order across nodes
+is as good as that. Both are steady clocks (``ray_sentinel.clock``): no wall clock that is set moves
 them.
 """
 
