@@ -37,6 +37,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.clock import Clock
 from ray_sentinel.private_files import FILE_MODE, keep_private
+from ray_sentinel.progress.proc.mounts import kind_of
 
 log = logging.getLogger(__name__)
 
@@ -227,19 +228,7 @@ def _locked(file: int) -> bool | None:
 def on_local_disk(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
     """Whether only this machine's kernel writes there; False if that is unknown."""
     try:
-        here = os.path.realpath(path)
-        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+        table = mounts.read_text("utf-8", "surrogateescape")
     except OSError:
         return False
-    best, kind = -1, ""
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        fields, rest = before.split(" "), after.split(" ")
-        if len(fields) < 5 or not rest:
-            continue
-        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-        inside = here == point or here.startswith(point.rstrip("/") + "/")
-        # Of two mounts on one folder the later covers the earlier.
-        if inside and len(point) >= best:
-            best, kind = len(point), rest[0]
-    return kind in LOCAL_TYPES
+    return kind_of(os.path.realpath(path), table) in LOCAL_TYPES
