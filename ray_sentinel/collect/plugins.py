@@ -27,6 +27,7 @@ from ray_sentinel.collect.protocol import CollectorSource
 from ray_sentinel.config import Config
 from ray_sentinel.errors import InputError
 from ray_sentinel.trusted_path import check_trusted_folder
+from ray_sentinel.whole_file import write_whole
 
 # The collectors that are known here, by name.
 
@@ -132,10 +133,7 @@ class PluginFolders:
         try:
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not copy.exists():
-                part = copy.with_name(copy.name + ".part")
-                part.write_bytes(plugin.data)
-                part.chmod(stat.S_IRWXU)
-                os.replace(part, copy)
+                write_whole(copy, plugin.data, mode=stat.S_IRWXU)
         except OSError as error:
             problem = f"{copy}: cannot be written: {error.strerror}"
             return msgspec.structs.replace(plugin, data=b"", sources=(), problem=problem)

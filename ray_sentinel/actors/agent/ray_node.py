@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from functools import partial
-from pathlib import Path
 from types import FrameType
 
 import msgspec
@@ -36,6 +35,7 @@ from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.private_files import be_private
+from ray_sentinel.progress.rank.own_process import pid_namespace
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def this_node() -> Node:
         address=known.address,
         is_head=known.is_head,
         boot_id=boot_id(),
-        pid_namespace=Path("/proc/self/ns/pid").stat().st_ino,
+        pid_namespace=pid_namespace(),
     )
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
+from pathlib import Path
 
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks import parse
+from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace
 from ray_sentinel.progress.proc.proc_stat import read_stat
@@ -77,20 +79,12 @@ def _task(pid: int, tid: int) -> list[str]:
     stat = read_stat(pid, tid)
     if stat is None:
         return []
-    base = f"/proc/{pid}/task/{tid}/"
-    wchan, call = _read(base + "wchan"), _read(base + "syscall").split(" ")[0]
+    task = Path(f"/proc/{pid}/task/{tid}")
+    wchan, call = kernel_text(task / "wchan"), kernel_text(task / "syscall").split(" ")[0]
     head = f'Thread {tid} ({stat.state}) "{stat.command}"'
     head += f" wchan={wchan}" if wchan not in ("", "0") else ""
     head += f" syscall={call}" if call else ""
-    return ["", head, *("    " + line for line in _read(base + "stack").splitlines())]
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(1 << 16).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""  # not ours to read, or gone: the text says so by leaving it out
+    return ["", head, *("    " + line for line in kernel_text(task / "stack").splitlines())]
 
 
 TRACER = Kernel()

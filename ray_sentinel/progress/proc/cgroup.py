@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from ray_sentinel.kernel_files import kernel_text
+
 FROZEN_IN = frozenset({"__refrigerator", "refrigerator", "do_freezer_trap"})
 """Kernel functions in which frozen tasks wait."""
 _FROZEN = {"freezer": ("freezer.state", "FROZEN"), "": ("cgroup.events", "frozen 1")}
@@ -49,12 +51,12 @@ class ControlGroups:
 
     def __init__(self, controller: str, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
         self._proc, self._root = proc, root
-        self._mounts = parse_mounts(_text(proc / "self/mounts"), controller)
+        self._mounts = parse_mounts(kernel_text(proc / "self/mounts"), controller)
 
     def of(self, pid: int | str) -> Iterator[tuple[str, Path, PurePosixPath]]:
         """The folders of its groups in the controller's hierarchy and in version 2's (under
         ``""``): the mount point, and the process's group below it."""
-        groups = parse_cgroup(_text(self._proc / str(pid) / "cgroup"))
+        groups = parse_cgroup(kernel_text(self._proc / str(pid) / "cgroup"))
         for name, mount in self._mounts.items():
             group = PurePosixPath(groups.get(name, "..").lstrip("/"))
             if ".." not in group.parts:
@@ -79,13 +81,6 @@ class Freezer:
             return True
         for controller, top, group in self._groups.of(pid):
             file, word = _FROZEN[controller]
-            if word in _text(top / group / file).splitlines():
+            if word in kernel_text(top / group / file).splitlines():
                 return True
         return False
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

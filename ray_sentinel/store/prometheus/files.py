@@ -19,6 +19,7 @@ from ray_sentinel.store.prometheus.scrape_config import (
 )
 from ray_sentinel.store.prometheus.tsdb import ULID
 from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_file
+from ray_sentinel.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +164,5 @@ class JobFiles:
         if self._written.get(name) == data and (self.folder / name).exists():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        scratch = self.folder / f".{name}.new"
-        scratch.write_bytes(data)
-        scratch.replace(self.folder / name)
+        write_whole(self.folder / name, data, mode=0o666)
         self._written[name] = data
