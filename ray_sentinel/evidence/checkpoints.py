@@ -17,7 +17,6 @@ numbered shards, and is not smaller than half the usual size.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.checkpoint_layouts import Key, Layout, key_of
 from ray_sentinel.evidence.checkpoint_whole import holds_state, refined, why_incomplete
+from ray_sentinel.evidence.minority import median_of_others
 
 _WRITTEN_LAST = ("latest_checkpointed_iteration.txt", "latest")
 _TRACKERS = (
@@ -177,19 +177,12 @@ def _judge_sizes(made: Sequence[Checkpoint]) -> list[Checkpoint]:
     for item in made:
         of_layout = sizes.get((item.layout, _folder(item.path)), [])
         if item.complete and len(of_layout) > 2:
-            usual = _median_without(of_layout, item.size)
+            usual = median_of_others(of_layout, item.size)
             if item.size * 2 < usual:
                 why = f"{item.size} bytes, where the others have {int(usual)}"
                 item = msgspec.structs.replace(item, complete=False, why=why)
         judged.append(item)
     return judged
-
-
-def _median_without(ordered: Sequence[int], one: int) -> float:
-    """The median of the others; ``one`` is among ``ordered``."""
-    place = bisect.bisect_left(ordered, one)
-    low, high = ((len(ordered) - 2) // 2, (len(ordered) - 1) // 2)
-    return (ordered[low + (low >= place)] + ordered[high + (high >= place)]) / 2
 
 
 def _judge_tracked(made: Sequence[Checkpoint], tracked: Mapping[str, int]) -> list[Checkpoint]:

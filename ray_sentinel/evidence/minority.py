@@ -3,13 +3,15 @@
 If the odd ones were compared one by one with the others (counts, calls, times), they are the
 exception up to a quarter, as in NCCL's RAS. If it is only known that they stand apart, or are a
 step behind, up to a third. Fewer than half have a visible fault of their own (an error, a state);
-half or more suggest a cause that all share. Bounds with another meaning stay where they are.
+half or more suggest a cause that all share. Bounds with another meaning stay where they are. What
+is usual among the equals of one is the median of the others.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 Vote = TypeVar("Vote", bound=Hashable)
@@ -55,3 +57,13 @@ def usual(votes: Iterable[Vote]) -> Vote | None:
         if count > half(counted.total()):
             return value
     return None
+
+
+def median_of_others(ordered: Sequence[float], value: float) -> float:
+    """The median of ascending numbers, two at least, without ``value``, which is one of them."""
+    place, others = bisect_left(ordered, value), len(ordered) - 1
+
+    def other(number: int) -> float:
+        return ordered[number + (number >= place)]
+
+    return (other((others - 1) // 2) + other(others // 2)) / 2

@@ -4,7 +4,6 @@ values."""
 from __future__ import annotations
 
 import abc
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -13,6 +12,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry.alert_rules import GpuAlertRule, GpuSeen, WatchedPart
 from ray_sentinel.engine.telemetry.series import median
+from ray_sentinel.evidence.minority import median_of_others
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.thresholds import (
     GPU_AT_WORK,
@@ -77,16 +77,6 @@ class OutlierRule(GpuAlertRule):
         values = series.within(now, self.thresholds.seconds) if series is not None else []
         side = sum((value < peers) == (gpu.value < peers) for value in values)
         return bool(values) and side >= STEADY * len(values)
-
-
-def median_of_others(ordered: Sequence[float], value: float) -> float:
-    """The median of ascending numbers, two at least, without ``value``, which is one of them."""
-    place, others = bisect_left(ordered, value), len(ordered) - 1
-
-    def other(number: int) -> float:
-        return ordered[number + (number >= place)]
-
-    return (other((others - 1) // 2) + other(others // 2)) / 2
 
 
 class GpuClockOutlier(OutlierRule):

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.engine.rules.gpu_outliers import median_of_others
 from ray_sentinel.engine.telemetry.series import EVERY, TelemetrySeries
+from ray_sentinel.evidence.minority import median_of_others
 from ray_sentinel.model.samples import ABSENT, Floats
 
 START = 1_750_000_000.0
