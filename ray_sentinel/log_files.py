@@ -41,11 +41,13 @@ class LineWriter:
         where: str,
         *,
         waiting_bytes: int = WAITING_BYTES,
+        batch_bytes: int = BATCH_BYTES,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """``where`` is the name by which people know the place."""
         self._retry = retry_seconds
         self._append, self._where, self._most = append, where, waiting_bytes
+        self._batch = batch_bytes
         self._change = threading.Condition()
         self._lines: deque[tuple[str, bytes]] = deque()
         self._bytes = 0
@@ -128,7 +130,7 @@ class LineWriter:
     def _next_batch(self) -> list[tuple[str, bytes]]:
         """The first lines that wait, of one batch."""
         lines: list[tuple[str, bytes]] = []
-        room = BATCH_BYTES
+        room = self._batch
         while self._lines and (not lines or len(self._lines[0][1]) <= room):
             lines.append(self._lines.popleft())
             room -= len(lines[-1][1])
