@@ -208,7 +208,7 @@ def test_people_are_told_and_the_incident_goes_on_while_the_disk_hangs(
     soon(lambda: watch.executor.publish(incident("explained")))
     soon(lambda: watch.executor.publish(incident("resolved")))
     eventually(lambda: watch.notices() == ["confirmed", "explained", "resolved"], "the rest", 8.0)
-    (note,) = eventually(lambda: watch.executor.notes, "it is said", 10.0)
+    (note,) = eventually(lambda: watch.executor.writer.notes, "it is said", 10.0)
     assert "incidents 0007" in note
     assert str(disk.path / "log/incidents") in note
 
@@ -220,7 +220,7 @@ def test_people_are_told_and_the_incident_goes_on_while_the_disk_hangs(
         lambda: json.loads((folder / "incident.json").read_text())["state"] == "resolved",
         "as it is now",
     )
-    eventually(lambda: watch.executor.notes == (), "all is well")
+    eventually(lambda: watch.executor.writer.notes == (), "all is well")
 
 
 def test_files_that_wait_for_a_hung_disk_are_bounded(disk: HangingDisk, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_files_that_wait_for_a_hung_disk_are_bounded(disk: HangingDisk, tmp_path
     ]
     assert sum("is written when it does" in problem for problem in kept) == 5
     assert sum("were dropped" in problem for problem in kept) == 5
-    assert sum("were dropped" in note for note in watch.executor.notes) == 5
+    assert sum("were dropped" in note for note in watch.executor.writer.notes) == 5
     disk.answer()
     eventually(
         lambda: len(list((disk.behind / "log/incidents").glob("*/dump"))) == 5,
@@ -258,7 +258,7 @@ def test_a_bundle_that_a_disk_refused_is_written_when_it_takes_it(
         (done,) = eventually(lambda: watch.done(), "the capture is done", 8.0)
         assert "could not be written" in " ".join(done.problems)
         eventually(lambda: watch.notices() == ["confirmed"], "people are told", 8.0)
-        (note,) = watch.executor.notes
+        (note,) = watch.executor.writer.notes
         assert str(small / "log/incidents") in note
         if wrong == "full":
             (small / "filler").unlink()
@@ -266,7 +266,7 @@ def test_a_bundle_that_a_disk_refused_is_written_when_it_takes_it(
             remount(small, "rw")
         late = eventually(lambda: watch.done()[1:], "it is written late", 8.0)
         eventually(lambda: (Path(late[0].bundle) / "report.md").exists(), "with its report")
-        eventually(lambda: watch.executor.notes == (), "all is well")
+        eventually(lambda: watch.executor.writer.notes == (), "all is well")
         watch.executor.close()
 
 
@@ -291,15 +291,17 @@ def test_files_that_did_not_fit_are_written_when_there_is_room(tmp_path: Path) -
         assert (folder / "a.txt").read_bytes() == b"a" * 1000
         (problem,) = problems
         assert "z/dump could not be written: No space left" in problem
-        (note,) = watch.executor.notes
+        (note,) = watch.executor.writer.notes
         assert note == f"incident 0007: {problem}"
         assert writer.publish(incident()) == folder
-        assert watch.executor.notes == (note,), "its report is written, but not all of its files"
+        assert watch.executor.writer.notes == (note,), (
+            "its report is written, but not all of its files"
+        )
         remount(small, "size=2m")
         late = eventually(lambda: watch.done(), "the rest is written late", 8.0)
         assert late[0].bundle == str(folder)
         assert (folder / "z/dump").read_bytes() == b"z" * 300_000
-        assert watch.executor.notes == ()
+        assert watch.executor.writer.notes == ()
         watch.executor.close()
 
 
