@@ -74,6 +74,7 @@ class BundleWriter:
     ) -> None:
         self._bundles, self._late = bundles, late
         self.seconds, self.retry_seconds = seconds, retry_seconds
+        self.most_bytes = WAITING_BYTES
         self._change = threading.Condition()
         self._tasks: deque[_Task] = deque()
         self._failed: list[_Task] = []
@@ -92,7 +93,7 @@ class BundleWriter:
         they are written later."""
         task = _Task(incident, files, told)
         with self._change:
-            if self._waiting_bytes() + task.size > max(WAITING_BYTES, task.size):
+            if self._waiting_bytes() + task.size > max(self.most_bytes, task.size):
                 why = (
                     f"incident {incident.id}: {len(files)} files ({task.size >> 20} MiB) were "
                     f"dropped: {self._bundles.root} does not take what waits for it"
