@@ -11,6 +11,8 @@ CONTROL = re.compile(
 """Characters that a terminal or a page obeys instead of showing: control characters except tab and
 newline, those that change the direction of writing or end a line, and invisible tags."""
 
+_DIGITS = re.compile(r"[0-9]+")
+
 
 def clean(text: str) -> str:
     """``text`` without control characters, so that a hostile log line cannot drive a terminal.
@@ -24,6 +26,11 @@ def one_line(text: str, limit: int = 2000) -> str:
     """The same on one line of at most ``limit`` characters."""
     flat = clean(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def natural(name: str) -> str:
+    """A sort key that puts node-9 before node-10."""
+    return _DIGITS.sub(lambda digits: digits[0].rjust(12, "0"), name)
 
 
 def port_number(text: str) -> int | None:

@@ -7,9 +7,9 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ray_sentinel import regex as re
 from ray_sentinel.cli.output import print_error
 from ray_sentinel.errors import InputError
+from ray_sentinel.text import natural
 
 MAX_FILES = 100_000
 """Most files of one folder; the rest is not looked at, as somebody may name / by mistake."""
@@ -70,12 +70,6 @@ def files_below(
                 left_out(top, f"only its first {MAX_FILES} files were looked at")
                 return
             yield path
-
-
-def natural(name: str) -> list[tuple[int, int | str]]:
-    """``round10`` after ``round9``."""
-    parts = re.split(r"(\d+)", name)
-    return [(0, int(p)) if p.isdecimal() and p.isascii() else (1, p) for p in parts if p]
 
 
 def exit_code(code: int, failed: Sequence[str]) -> int:

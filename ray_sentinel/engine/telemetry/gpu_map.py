@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 
-from ray_sentinel import regex as re
 from ray_sentinel.engine.telemetry.gpus import POWER, UTILISATION
 from ray_sentinel.engine.telemetry.series import NodeTelemetry, Telemetry, TelemetrySeries
 from ray_sentinel.model.gpus import GpuMap, GpuQuantity, GpuRow
+from ray_sentinel.text import natural
 
 INFO = "hw_gpu_info"
 CLOCK = "hw_gpu_clock_mhz"
@@ -25,7 +25,6 @@ TYPES: dict[GpuQuantity, str] = {"clock": "sclk", "memory-clock": "mclk"}
 """The label ``type`` of a quantity's series, where several share a name."""
 DIGITS: dict[GpuQuantity, int] = {"utilisation": 2, "memory": 2}
 """Digits after the point, where there are any: more than a colour shows."""
-_NUMBER = re.compile(r"[0-9]+")
 
 
 def gpu_map(
@@ -41,12 +40,12 @@ def gpu_map(
             row = _row(telemetry.of(node_id), quantity, now)
         if row.gpus:
             rows.append(row)
-    return GpuMap(quantity=quantity, rows=tuple(sorted(rows, key=lambda row: by_number(row.host))))
+    return GpuMap(quantity=quantity, rows=tuple(sorted(rows, key=lambda row: natural(row.host))))
 
 
 def _row(node: NodeTelemetry, quantity: GpuQuantity, now: float) -> GpuRow:
     found = newest_values(node, quantity)
-    gpus = sorted({*found, *_by_gpu(node, INFO)}, key=by_number)
+    gpus = sorted({*found, *_by_gpu(node, INFO)}, key=natural)
     values: list[float | None] = []
     ages: list[int | None] = []
     for gpu in gpus:
@@ -87,8 +86,3 @@ def _by_gpu(node: NodeTelemetry, name: str, kind: str = "") -> dict[str, Telemet
             if known is None or known.at < series.at:
                 found[gpu] = series
     return found
-
-
-def by_number(name: str) -> str:
-    """A sort key that puts node-9 before node-10."""
-    return _NUMBER.sub(lambda number: number[0].rjust(12, "0"), name)

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from ray_sentinel.engine.telemetry.gpu_map import by_number
 from ray_sentinel.engine.telemetry.series import (
     KEPT_SECONDS,
     NodeTelemetry,
@@ -17,6 +16,7 @@ from ray_sentinel.engine.telemetry.series import (
 )
 from ray_sentinel.model.metrics import Labels
 from ray_sentinel.model.ports import PortError, PortMap, PortRow
+from ray_sentinel.text import natural
 
 STATE = "hw_rdma_port_state"
 RECEIVED, SENT = "hw_rdma_rx_bytes_total", "hw_rdma_tx_bytes_total"
@@ -45,7 +45,7 @@ def port_map(telemetry: Telemetry, now: float, lock: AbstractContextManager[obje
             row = _row(telemetry.of(node_id), now)
         if row.ports:
             rows.append(row)
-    ordered = tuple(sorted(rows, key=lambda row: by_number(row.host)))
+    ordered = tuple(sorted(rows, key=lambda row: natural(row.host)))
     return PortMap(rows=ordered, error_seconds=KEPT_SECONDS)
 
 
@@ -56,7 +56,7 @@ def _row(node: NodeTelemetry, now: float) -> PortRow:
         if math.isfinite(series.last):
             named = dict(labels)
             found[f"{named.get('device', '')}/{named.get('port', '')}".strip("/")] = labels
-    ports = sorted(found, key=by_number)
+    ports = sorted(found, key=natural)
     mine = [found[port] for port in ports]
     received, sent = (node.of_name(name) for name in (RECEIVED, SENT))
     counted = [(node.of_name(name), words) for name, words in ERRORS.items()]
