@@ -13,6 +13,7 @@ from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.playbooks import Playbook, answer_of, named, playbooks
+from ray_sentinel.diagnose.playbooks.collective_hang import STANDING
 from ray_sentinel.diagnose.plotting import plots
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.diagnose.view import View
@@ -163,7 +164,7 @@ def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome
     done = (last is not None and last.done) or logs.summary or logs.ended == "completed"
     done = done and not logs.failed
     # In a job that stands still, healthy parts mean nothing.
-    stopped = [answer for answer in unknown if answer.cause == "stopped"]
+    stopped = [answer for answer in unknown if answer.cause in {"stopped", STANDING}]
     well = any(answer.outcome == "healthy" for answer in answers)
     if stopped and not done:
         return stopped[0].outcome, stopped[0].cause, stopped[0].root_cause

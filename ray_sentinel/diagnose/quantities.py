@@ -59,7 +59,8 @@ _GPU = (
     ),
     _quantity("gpu.power", "GPU power", "W", "gauge",
               ("hw_gpu_power_watts", "DCGM_FI_DEV_POWER_USAGE")),
-    _quantity("gpu.power_limit", "GPU power limit", "W", "gauge", ("hw_gpu_power_limit_watts",)),
+    _quantity("gpu.power_limit", "GPU power limit", "W", "gauge",
+              ("hw_gpu_power_limit_watts", "DCGM_FI_DEV_POWER_MGMT_LIMIT")),
     _quantity("gpu.temp", "GPU temperature", "°C", "gauge",
               ("hw_gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP")),
     _quantity("gpu.memory_temp", "GPU memory temperature", "°C", "gauge",
@@ -107,8 +108,10 @@ _ERRORS = (
     _quantity("err.xid", "Xid errors", "", "counter", ("hw_gpu_xid_errors_total",), "xid"),
     _quantity("err.xid_last", "Xid errors", "", "gauge", ("DCGM_FI_DEV_XID_ERRORS",)),
     _quantity("err.remapped", "remapped memory rows", "", "counter",
-              ("hw_gpu_remapped_rows_total",), "cause"),
-    _quantity("err.nvlink", "NVLink errors", "", "counter", ("hw_gpu_nvlink_errors_total",),
+              ("hw_gpu_remapped_rows_total", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+               "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"), "cause"),
+    _quantity("err.nvlink", "NVLink errors", "", "counter",
+              ("hw_gpu_nvlink_errors_total", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"),
               "link kind"),
     _quantity("err.dmesg_gpu", "GPU errors in the kernel log", "", "counter",
               ("hw_dmesg_gpu_errors_total",)),
@@ -117,8 +120,8 @@ _ERRORS = (
 )  # fmt: skip
 
 
-def _rdma(key: str, title: str, unit: str, kind: Kind, metric: str) -> Quantity:
-    return _quantity(f"rdma.{key}", title, unit, kind, (metric,), "device port")
+def _rdma(key: str, title: str, unit: str, kind: Kind, *metrics: str) -> Quantity:
+    return _quantity(f"rdma.{key}", title, unit, kind, metrics, "device port")
 
 
 _NETWORK = (
@@ -130,10 +133,14 @@ _NETWORK = (
     _rdma("cnp", "RDMA congestion notifications received", "packets", "counter",
           "hw_rdma_rx_cnp_pkts_total"),
     _rdma("port", "RDMA port state", "", "gauge", "hw_rdma_port_state"),
-    _rdma("link_downed", "RDMA link downs", "", "counter", "hw_rdma_link_downed_total"),
-    _rdma("symbol", "RDMA symbol errors", "", "counter", "hw_rdma_symbol_errors_total"),
-    _rdma("tx", "RDMA bytes sent", "B", "counter", "hw_rdma_tx_bytes_total"),
-    _rdma("rx", "RDMA bytes received", "B", "counter", "hw_rdma_rx_bytes_total"),
+    _rdma("link_downed", "RDMA link downs", "", "counter", "hw_rdma_link_downed_total",
+          "node_infiniband_link_downed_total"),
+    _rdma("symbol", "RDMA symbol errors", "", "counter", "hw_rdma_symbol_errors_total",
+          "node_infiniband_symbol_error_total"),
+    _rdma("tx", "RDMA bytes sent", "B", "counter", "hw_rdma_tx_bytes_total",
+          "node_infiniband_port_data_transmitted_bytes_total"),
+    _rdma("rx", "RDMA bytes received", "B", "counter", "hw_rdma_rx_bytes_total",
+          "node_infiniband_port_data_received_bytes_total"),
     _quantity("tcp.retx", "TCP retransmits", "segments", "counter",
               ("hw_tcp_retransmits_total", "node_netstat_Tcp_RetransSegs")),
     _quantity("tcp.resets", "TCP connection resets", "", "counter",
@@ -182,8 +189,10 @@ _HOST = (
               ("hw_mem_writeback_bytes", "node_memory_Writeback_bytes")),
     _quantity("io.full", "I/O pressure (full)", "%", "gauge", ("hw_io_pressure_full_pct",)),
     _quantity("io.some", "I/O pressure (some)", "%", "gauge", ("hw_io_pressure_some_pct",)),
-    _quantity("io.disk_free", "disk space free", "B", "gauge", ("hw_disk_free_bytes",), "mount"),
-    _quantity("io.disk_total", "disk space", "B", "gauge", ("hw_disk_total_bytes",), "mount"),
+    _quantity("io.disk_free", "disk space free", "B", "gauge",
+              ("hw_disk_free_bytes", "node_filesystem_avail_bytes"), "mount mountpoint"),
+    _quantity("io.disk_total", "disk space", "B", "gauge",
+              ("hw_disk_total_bytes", "node_filesystem_size_bytes"), "mount mountpoint"),
     _quantity("host.dstate", "processes in D state", "", "gauge", ("hw_dstate_processes",),
               "wchan"),
     _quantity("host.info", "kernel and driver versions", "", "gauge", ("hw_host_info",)),

@@ -19,16 +19,28 @@ from ray_sentinel.api import Metric, Sample
 from ray_sentinel_plugins._files import Files, counter
 from ray_sentinel_plugins._host.kernel import parse_values
 
-USED = Metric("hw_cgroup_mem_used_bytes", "gauge", "Memory of the agent's cgroup.")
+USED = Metric(
+    "hw_cgroup_mem_used_bytes",
+    "gauge",
+    "Memory of the agent's cgroup, or of the nearest above it that has a limit.",
+)
 LIMIT = Metric("hw_cgroup_mem_limit_bytes", "gauge", "Its limit; absent where there is none.")
 OOM_KILLS = Metric(
     "hw_cgroup_oom_kills_total", "counter", "Processes of the agent's cgroup killed for memory."
 )
 METRICS = (USED, LIMIT, OOM_KILLS)
 
+V1_LIMIT, V2_LIMIT = "memory.limit_in_bytes", "memory.max"
 UNLIMITED = 1 << 62
 """Bytes from which on a limit counts as none: v1 writes "no limit" as the largest multiple of the
 page size below 2^63."""
+
+
+class Cgroup(msgspec.Struct, frozen=True):
+    """A cgroup's folder, and that of the highest one that is seen from here."""
+
+    folder: Path
+    top: Path
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -60,7 +72,7 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
         for folder in _folders(
             files, v1, _mounted(mounts, "cgroup", "memory"), sys / "fs/cgroup/memory", sys
         ):
-            samples = list(_read_v1(files, folder))
+            samples = list(_read_v1(files, _bounded(files, folder, V1_LIMIT)))
             if samples:
                 yield from samples
                 return
@@ -69,17 +81,36 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
         if not files.is_file(fallback / "cgroup.controllers"):
             fallback /= "unified"
         for folder in _folders(files, v2, _mounted(mounts, "cgroup2", ""), fallback, sys):
-            samples = list(_read_v2(files, folder))
+            samples = list(_read_v2(files, _bounded(files, folder, V2_LIMIT)))
             if samples:
                 yield from samples
                 return
+
+
+def _bounded(files: Files, own: Cgroup, limit: str) -> Path:
+    """The cgroup that bounds the agent's memory: its own or the nearest above it that has a limit;
+    its own where none has.
+
+    Slurm limits a job and its steps, and the tasks in them, of which the agent is one, not
+    themselves. What counts against a limit is what all that is below it uses.
+    """
+    if not files.is_folder(own.folder):
+        return own.folder
+    for folder in (own.folder, *own.folder.parents):
+        if folder != own.top and own.top not in folder.parents:
+            break
+        line = files.line(folder / limit)
+        number = counter(line) if line is not None else None
+        if number is not None and number < UNLIMITED:
+            return folder
+    return own.folder
 
 
 def _read_v1(files: Files, folder: Path) -> Iterator[Sample]:
     used = files.count(folder / "memory.usage_in_bytes")
     if used is not None:
         yield USED(used)
-    limit = files.count(folder / "memory.limit_in_bytes")
+    limit = files.count(folder / V1_LIMIT)
     if limit is not None and limit < UNLIMITED:
         yield LIMIT(limit)
     yield from _kills(files, folder / "memory.oom_control")
@@ -89,11 +120,11 @@ def _read_v2(files: Files, folder: Path) -> Iterator[Sample]:
     used = files.count(folder / "memory.current")
     if used is not None:
         yield USED(used)
-    line = files.line(folder / "memory.max")
+    line = files.line(folder / V2_LIMIT)
     if line is not None and line != "max":
         limit = counter(line)
         if limit is None:
-            files.complain(folder / "memory.max", "is neither a number nor max")
+            files.complain(folder / V2_LIMIT, "is neither a number nor max")
         else:
             yield LIMIT(limit)
     yield from _kills(files, folder / "memory.events")
@@ -116,14 +147,16 @@ def _mounted(mounts: list[Mount], kind: str, controller: str) -> list[Mount]:
 
 def _folders(
     files: Files, path: str, mounts: list[Mount], fallback: Path, sys: Path
-) -> Iterator[Path]:
+) -> Iterator[Cgroup]:
     for mount in mounts:
         inside = below(path, mount.root)
         if inside is not None and mount.point.startswith("/sys/"):
-            yield sys / mount.point.removeprefix("/sys/") / inside
+            top = sys / mount.point.removeprefix("/sys/")
+            yield Cgroup(top / inside, top)
     if not mounts and (inside := below(path, "/")) is not None:
         # A tree without mountinfo: a path that is not there lies above the root of the mount.
-        yield fallback / inside if files.is_folder(fallback / inside) else fallback
+        own = fallback / inside if files.is_folder(fallback / inside) else fallback
+        yield Cgroup(own, fallback)
 
 
 def below(path: str, root: str) -> str | None:

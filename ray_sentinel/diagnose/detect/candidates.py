@@ -11,7 +11,16 @@ import numpy as np
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.detect import drift, learning, pace, pressure, rdma, sockets
+from ray_sentinel.diagnose.detect import (
+    clock_reasons,
+    drift,
+    faults,
+    learning,
+    pace,
+    pressure,
+    rdma,
+    sockets,
+)
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.model.diagnosis import CauseLocation
@@ -36,7 +45,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A disturbance that may have slowed the job."""
 
     domain: str
-    """The domain: "network", "thermal", "power", "cpu", "storage", "memory" or "training"."""
+    """The domain: "network", "device", "thermal", "power", "cpu", "storage", "memory" or
+    "training"."""
     cause: str
     text: str
     at: float
@@ -53,6 +63,7 @@ def find(case: JobCase) -> list[Candidate]:
         *_links(case),
         *_congestion(case),
         *_sockets(case),
+        *_worn_links(case),
         *_heat(case),
         *_pressures(case),
         *_routing(case),
@@ -194,6 +205,31 @@ def _influence(case: JobCase, port: rdma.PortTrouble, ports: Sequence[rdma.PortT
     return float(np.median(tempo.relative[alone]) / np.median(tempo.relative[quiet]) - 1.0)
 
 
+def _worn_links(case: JobCase) -> list[Candidate]:
+    """Cards whose links (PCIe, NVLink, XGMI) send again and again what was damaged on the way."""
+    cards: dict[tuple[str, str], list[faults.DeviceErrors]] = {}
+    for fault in case.once(faults.find):
+        if fault.kind in faults.LINKS and fault.severity == "degrading" and fault.gpu:
+            cards.setdefault((fault.host, fault.gpu), []).append(fault)
+    found = []
+    for (host, gpu), errors in cards.items():
+        cells = np.any([fault.cells for fault in errors], axis=0)
+        first = errors[0].anomaly
+        found.append(
+            Candidate(
+                domain="device",
+                cause="degrading-link",
+                text=f"errors on the links of GPU {gpu} of {host}",
+                at=float(case.times[np.flatnonzero(cells)[0]]),
+                cells=cells,
+                culprits=(CauseLocation(host=host, gpu=gpu, reason=first.text),),
+                anomalies=tuple(fault.anomaly for fault in errors),
+                prior=0.9,
+            )
+        )
+    return found
+
+
 def _heat(case: JobCase) -> list[Candidate]:
     shared = _shared_heat(case)
     return [shared] if shared is not None else _cards_heat(case)
@@ -232,30 +268,34 @@ def _cards_heat(case: JobCase) -> list[Candidate]:
     hot += [one for one in case.once(drift.warm) if one.card in slowed]
     guilty = [one for one in hot if one.card in throttled or GPU_NEAR_THROTTLING.crossed(one.peak)]
     if guilty:
-        found.append(_of_gpus("thermal", "thermal", "overheating", guilty, clocks + weak, 0.95))
+        more = clocks + weak
+        found.append(_of_gpus(case, "thermal", "thermal", "overheating", guilty, more, 0.95))
     warm = {one.card for one in hot}
     cold = [one for one in clocks if one.card not in warm]
     if cold:
-        found.append(_of_gpus("power", "clock-drop", "a core clock held down", cold, weak, 0.9))
+        what = "a core clock held down"
+        found.append(_of_gpus(case, "power", "clock-drop", what, cold, weak, 0.9))
     explained = {one.card for one in (*hot, *clocks)}
     capped = [one for one in weak if one.card not in explained]
     # Power that falls on cards of several hosts at once answers to what the model computes.
     if capped and len({one.host for one in capped}) == 1:
-        found.append(_of_gpus("power", "power-drop", "power held down", capped, (), 0.6))
+        found.append(_of_gpus(case, "power", "power-drop", "power held down", capped, (), 0.6))
     return found
 
 
 def _of_gpus(
-    domain: str, cause: str, what: str, guilty: list[drift.Drift],
+    case: JobCase, domain: str, cause: str, what: str, guilty: list[drift.Drift],
     more: tuple[drift.Drift, ...], prior: float,
 ) -> Candidate:  # fmt: skip
     cells = np.any([one.cells for one in guilty], axis=0)
     names = {one.card for one in guilty}
-    follow = [one.anomaly for one in more if one.card in names]
+    why = clock_reasons.of_cards(case, {one.card: one.cells for one in guilty})
+    follow = [one.anomaly for one in more if one.card in names] + list(why.anomalies)
     return Candidate(
         domain=domain,
         cause=cause,
-        text=f"{what} of " + ", ".join(f"GPU {gpu} of {host}" for host, gpu in sorted(names)[:4]),
+        text=f"{what} of {listed([f'GPU {gpu} of {host}' for host, gpu in sorted(names)], 4)}"
+        + (f" ({why.text})" if why.text else ""),
         at=min(one.at for one in guilty),
         cells=cells,
         culprits=tuple(

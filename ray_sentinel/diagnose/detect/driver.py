@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.detect import blocked
 from ray_sentinel.diagnose.series import Bools
-from ray_sentinel.model.thresholds import BLOCKED_PROCESSES
 
 SLOW_SECONDS = 5.0
 SLOW_FACTOR = 4.0
@@ -115,16 +115,11 @@ def _holes(case: JobCase, host: str) -> Anomaly | None:
 
 
 def _dstate(case: JobCase, host: str) -> Anomaly | None:
-    own = case.view.panel("host.dstate").of(host)
-    best: Anomaly | None = None
-    for row, values in zip(own.rows, own.values, strict=True):
-        counts = np.where(np.isnan(values), 0.0, values)
-        rise = float(np.max(counts) - counts[0])
-        tail = float(np.median(counts[-max(3, counts.size // 10) :]))
-        if min(rise, tail) < BLOCKED_PROCESSES.limit or (best is not None and best.size >= rise):
-            continue
-        first = int(np.flatnonzero(counts > counts[0])[0])
-        text = f"{host}: {rise:.0f} processes piled up in D state"
-        text += f" in {row.unit}" if row.unit else ""
-        best = at_row(own, row, "host.dstate", text, first, own.times.size - 1, rise)
-    return best
+    """The largest pile in one function, but for those that wait for something else than a
+    driver."""
+    own = [
+        one
+        for one in case.once(blocked.find)
+        if one.host == host and one.awaited in {"driver", "unknown"}
+    ]
+    return max(own, key=lambda one: one.count).anomaly if own else None

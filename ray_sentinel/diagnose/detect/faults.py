@@ -16,7 +16,7 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
-from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.evidence import xids
 from ray_sentinel.model.thresholds import (
     GPU_CORRECTED_OVER_PEERS,
@@ -55,6 +55,15 @@ DEGRADING = {
     "err.nvlink": "nvlink",
     "err.remapped": "remapped",
 }
+LINKS = frozenset({"link-ce", "pcie-nonfatal", "pcie-ce", "pcie-replay", "nvlink"})
+"""Kinds of errors of a link: what was lost on it is sent again, which takes time."""
+BUSY_SECONDS = 60.0
+"""Seconds over which errors are counted to say when a part had trouble."""
+BUSY_SHARE = 0.1
+"""Share of what it counts at its busiest from which a part has trouble: a single error long before
+is not the beginning."""
+JOIN_SECONDS = 180.0
+"""Seconds between two errors that belong to the same trouble."""
 _LIMITS = {
     "pcie-nonfatal": GPU_PCIE_NONFATAL,
     "pcie-replay": GPU_PCIE_REPLAYS,
@@ -75,6 +84,8 @@ class DeviceErrors(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     gpu: str
     count: float
+    cells: Bools
+    """The cells (T,) in which so many were counted that the part had trouble."""
     anomaly: Anomaly
 
     @property
@@ -149,8 +160,19 @@ def _fault(
         promql=panel.growth_promql(row) if counted else panel.promql(row),
     )
     return DeviceErrors(
-        kind=kind, severity=severity, host=row.host, gpu=row.gpu, count=count, anomaly=anomaly
+        kind=kind,
+        severity=severity,
+        host=row.host,
+        gpu=row.gpu,
+        count=count,
+        cells=_busy(rises, panel.step),
+        anomaly=anomaly,
     )
+
+
+def _busy(rises: Floats, step: float) -> Bools:
+    rates = stats.smoothed(np.nan_to_num(rises), max(1, round(BUSY_SECONDS / step)))
+    return stats.joined(rates >= BUSY_SHARE * rates.max(), max(1, round(JOIN_SECONDS / step)))
 
 
 def _degrading(case: JobCase, key: str, kind: str) -> list[DeviceErrors]:

@@ -144,6 +144,11 @@ def _next_steps(cause: str) -> tuple[str, ...]:
                       "Check that host for CPU contention and slow input."),
         "rank-absent": ("Take stacks of the ranks on the named GPUs: what holds them on the host?",
                         "Check input storage and D-state processes there."),
+        "storage-hang": ("Check the server of the mount and the way to it; "
+                         "`ray-sentinel inspect HOST` lists the processes and mounts.",
+                         "Restart from the last checkpoint once it answers."),
+        "blocked-in-kernel": ("`ray-sentinel inspect HOST` lists the processes and the kernel log.",
+                              "What waits in a driver ends with a reboot of the node only."),
         "step-series-gap": ("Read the TensorBoard event files for the steps in the gap.",),
     }.get(cause, ("Take stacks and flight-recorder dumps of all ranks while it hangs: "
                   "`ray-sentinel dump`, `ray-sentinel explain flight-recorder DIR`.",

@@ -6,7 +6,7 @@ import msgspec
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import JobCase
-from ray_sentinel.diagnose.detect import faults, levels, rdma, series_end, sockets
+from ray_sentinel.diagnose.detect import blocked, faults, levels, rdma, series_end, sockets
 from ray_sentinel.diagnose.detect.levels import StalledGpu
 from ray_sentinel.diagnose.stop import ProgressStop
 
@@ -27,6 +27,8 @@ class HangContext(msgspec.Struct, frozen=True, kw_only=True):
     """The trouble of hosts and cards with TCP, where the collectives run over it."""
     errors: tuple[faults.DeviceErrors, ...]
     off_bus: tuple[series_end.Lost, ...]
+    held: tuple[blocked.BlockedProcesses, ...]
+    """Processes that wait in the kernel since about the stop."""
 
     def share(self, state: str) -> float:
         """The share of the remaining GPUs that are in this state."""
@@ -74,4 +76,7 @@ def hang_context(case: JobCase, stop: ProgressStop) -> HangContext:
             if fault.severity == "fatal" and early - TRIGGER_SECONDS <= fault.at <= late
         ),
         off_bus=tuple(one for one in case.once(series_end.gpus) if early <= one.at <= late),
+        held=tuple(
+            one for one in blocked.during(case, settled, stop.end) if early <= one.anomaly.at <= late
+        ),
     )

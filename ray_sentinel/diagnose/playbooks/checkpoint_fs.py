@@ -14,9 +14,13 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.checkpoints import CheckpointPause
 from ray_sentinel.diagnose.detect import levels
+from ray_sentinel.diagnose.detect.pace import SLOWER
+from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.diagnose.shifts import find_shifts
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, FigureTable, Link, Outcome
 
 NAME = "checkpoint-fs-error"
@@ -30,6 +34,8 @@ be worse."""
 MUCH_WORSE = 2.0
 """How many times the greatest peak of the earlier checkpoints a single measure must exceed where no
 second one is worse."""
+LONGER = 0.5
+"""Share by which saves must take longer than earlier ones."""
 LEAST_WINDOW = 120.0
 """Seconds that a save is given where no earlier one shows how long it takes."""
 _MEASURES = (
@@ -81,13 +87,17 @@ def applies(case: JobCase) -> float:
         return 1.0
     if case.logs.failure == "checkpoint-fs-error":
         return 1.0
+    if case.once(_slower) is not None:
+        return 0.5
     stop = case.once(stops.find)
     return 0.5 if stop is not None and stop.for_good and case.once(_at_save) else 0.0
 
 
 def run(case: JobCase) -> Diagnosis:
-    """The failed checkpoint against the earlier ones."""
-    failed = case.once(failed_checkpoint)
+    """The failed checkpoint against the earlier ones; where none failed, those that take long."""
+    failed, slower = case.once(failed_checkpoint), case.once(_slower)
+    if failed is None and slower is not None:
+        return _slow_saves(case, slower)
     if failed is None:
         text = "No checkpoint is said to have failed, and the job did not stop in one."
         return wording.plain("not-this", "none", text, 0.85)
@@ -111,6 +121,86 @@ def run(case: JobCase) -> Diagnosis:
         tables=(_table(case, changes),),
         weight=0.6 if failed.said else 0.0,
         window=(failed.start, failed.end),
+    )
+
+
+class SlowerSaves(msgspec.Struct, frozen=True, kw_only=True):
+    """Checkpoints that came to hold training up for longer. Times are in seconds."""
+
+    earlier: tuple[CheckpointPause, ...]
+    later: tuple[CheckpointPause, ...]
+    before: float
+    after: float
+    lost: float
+    """The share of the training's time that is lost by it since then."""
+
+
+def _slower(case: JobCase) -> SlowerSaves | None:
+    """Saves that grew longer for good, by so much that training is slow for it."""
+    saves = case.checkpoints
+    lengths = np.array([one.end - one.start for one in saves])
+    starts = np.array([one.start for one in saves])
+    shifts = find_shifts(lengths, starts, least=2 * case.cell, relative=LONGER)
+    risen = [shift for shift in shifts if shift.size > 0]
+    if not risen:
+        return None
+    index = risen[0].index
+    before, after = stats.middle(lengths[:index]), stats.middle(lengths[index:])
+    lost = (after - before) / stats.middle(np.diff(starts[index - 1 :]))
+    if after < (1.0 + LONGER) * before or lost < SLOWER:
+        return None
+    return SlowerSaves(
+        earlier=saves[:index], later=saves[index:], before=before, after=after, lost=lost
+    )
+
+
+def _slow_saves(case: JobCase, slower: SlowerSaves) -> Diagnosis:
+    worst = max(slower.later, key=lambda one: one.end - one.start)
+    shown = Failed(start=worst.start, end=worst.end, step=worst.step, said=False)
+    changes = _changes(case, shown, [(one.start, one.end) for one in slower.earlier])
+    worse = _convincing([one for one in changes if one.anomaly is not None])
+    hosts = sorted({one.host for one in worse})
+    shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
+    first = slower.later[0]
+    said = (
+        f"checkpoints hold training up for {slower.after:.0f} s each, earlier ones for "
+        f"{slower.before:.0f} s"
+    )
+    grown = Anomaly(
+        kind="checkpoint.longer", text=said, at=first.start, until=slower.later[-1].end,
+        uncertainty=case.cell, size=slower.after - slower.before, metric=case.line.metric,
+        promql=case.promql("train.step"),
+    )  # fmt: skip
+    anomalies = sorted((one.anomaly for one in worse if one.anomaly), key=lambda a: a.at)
+    where = f"all {len(hosts)} hosts" if shared else listed(hosts)
+    why = (
+        f"Storage was clearly worse meanwhile on {where} ({anomalies[0].text})."
+        if anomalies
+        else "What is recorded of the hosts' storage does not show why."
+    )
+    return Diagnosis(
+        outcome="found",
+        cause="checkpoint-slow",
+        root_cause=f"Since {wording.moment(first.start)} {said}: {slower.lost:.0%} of the time is "
+        f"lost by it. {why}",
+        confidence=0.75 if anomalies else 0.6,
+        weight=0.55,
+        window=(first.start, slower.later[-1].end),
+        onset=first.start,
+        culprits=()
+        if shared
+        else tuple(
+            CauseLocation(host=host, reason=next(a.text for a in anomalies if a.host == host))
+            for host in hosts
+        ),
+        chain=(*wording.linked(anomalies[:6]), grown.link("symptom" if anomalies else "root")),
+        evidence=(grown.fact(), *(one.fact() for one in anomalies)),
+        tables=(_table(case, changes),),
+        anomalies=(said, *(one.text for one in anomalies)),
+        next_steps=(
+            "Have the storage's own load at that time looked at, and what else writes to it.",
+            "Save less often, or asynchronously, until it is fast again.",
+        ),
     )
 
 

@@ -33,6 +33,10 @@ WEAK = 0.25
 MINORITY = 0.34
 """Largest share of the GPUs or hosts that may be culprits: where more differ, nobody can be singled
 out."""
+MOST_ALIVE = 0.9
+"""Share of the ranks that must be alive for the job to stand still and not to have ended."""
+STANDING = "waiting-outside"
+"""The cause where all ranks are alive and none uses its GPU."""
 STILL_WORKING = 0.9
 """Share of the GPUs that must still draw the power of training for the stop not to be a hang."""
 
@@ -52,7 +56,7 @@ def run(case: JobCase) -> Diagnosis:
         return _not_stopped(case)
     context = hang_context(case, stop)
     for judge in (_completed, _still_working, _killed, _device_fault, _node_death, _network, _tcp,
-                  _straggler, _absent, _computing, _busy_wait, _resting):  # fmt: skip
+                  _straggler, _absent, _computing, _busy_wait, _blocked, _resting):  # fmt: skip
         if (diagnosis := judge(case, context)) is not None:
             return diagnosis
     return answer(case, context, "unknown", "unknown", 0.3,
@@ -211,9 +215,11 @@ def _absent(case: JobCase, context: HangContext) -> Diagnosis | None:
     )
     text = (
         f"The GPUs of {listed(hosts)} never entered the collective in which all others wait "
-        "busily: their ranks are held up on the host side."
+        "busily: their ranks are held up on the host side"
     )
-    return answer(case, context, "found", "rank-absent", 0.75, text, culprits)
+    held = [one.anomaly for one in context.held if one.host in hosts]
+    text += f" ({listed([anomaly.text for anomaly in held], 3)})." if held else "."
+    return answer(case, context, "found", "rank-absent", 0.75, text, culprits, held)
 
 
 def _computing(case: JobCase, context: HangContext) -> Diagnosis | None:
@@ -273,6 +279,35 @@ def _network_seen(case: JobCase, context: HangContext) -> str:
     return "nothing is recorded of its RDMA ports"
 
 
+def _blocked(case: JobCase, context: HangContext) -> Diagnosis | None:
+    """The GPUs rest, and processes wait in the kernel: the ranks are there and cannot go on."""
+    held = context.held
+    if not held or context.share("resting") < 0.5:
+        return None
+    hosts = sorted({one.host for one in held})
+    shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
+    awaited = {one.awaited for one in held}
+    what = next(iter(awaited)) if len(awaited) == 1 else "unknown"
+    who = {"driver": "a device's driver", "unknown": "a mount or a driver"}.get(what, f"the {what}")
+    text = (
+        f"The job stands still and its GPUs rest: on {listed(hosts)} processes wait in the kernel "
+        f"for {who} ({held[0].anomaly.text})."
+    )
+    culprits = () if shared else wording.culprits_of(one.anomaly for one in held)
+    roots = [one.anomaly for one in held]
+    cause = "storage-hang" if what == "storage" else "blocked-in-kernel"
+    return answer(case, context, "found", cause, 0.8, text, culprits, roots)
+
+
+def _ranks_alive(case: JobCase, stop: stops.ProgressStop) -> tuple[int, int]:
+    """How many ranks were alive during most of the stop, and of how many that is known."""
+    panel = case.view.panel("train.alive")
+    inside = (case.times > stop.at) & (case.times <= stop.end)
+    states = np.nan_to_num(panel.values[:, inside])
+    alive = (states > 0.5).mean(axis=1) > 0.5 if inside.any() else np.empty(0)
+    return int(alive.sum()), len(panel.rows) if inside.any() else 0
+
+
 def _resting(case: JobCase, context: HangContext) -> Diagnosis | None:
     if context.share("resting") < 0.5 and context.share("unclear") < 0.5:
         return None
@@ -282,6 +317,14 @@ def _resting(case: JobCase, context: HangContext) -> Diagnosis | None:
             "a busy-wait cannot be told from a job that ended."
         )
         return answer(case, context, "unknown", "stopped", 0.4, text)
+    alive, known = _ranks_alive(case, context.stop)
+    if known and alive >= MOST_ALIVE * known:
+        text = (
+            f"The job stands still: no step ends and its GPUs rest, while {alive} of {known} ranks "
+            "are alive. They wait for something outside of the GPUs (a service, data, storage); "
+            "their stacks show for what: `ray-sentinel stacks`."
+        )
+        return answer(case, context, "unknown", STANDING, 0.6, text)
     text = (
         "Not a collective hang: after the last step the GPUs rest, with no kernel on them. The job "
         "ended, was killed, or all ranks are held up on the host side."

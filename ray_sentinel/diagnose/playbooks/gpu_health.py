@@ -69,6 +69,8 @@ TITLE = "GPU health"
 
 LOW_UTILISATION = 100.0 * GPU_UNDERUSED.limit
 """Per cent, as the quantity has it."""
+OURS = frozenset({"thermal", "power", "device"})
+"""Domains of a slowdown that this playbook answers for."""
 MOST = 0.5
 """Share of the cards that may be too hot for it to be a matter of single cards."""
 
@@ -87,7 +89,7 @@ def run(case: JobCase) -> Diagnosis:
 
 def _judged(case: JobCase) -> Diagnosis:
     fits = case.once(attribution.find)
-    if fits and fits[0].candidate.domain in {"thermal", "power"}:
+    if fits and fits[0].candidate.domain in OURS:
         return _slows(case, fits[0])
     if (room := _hot_room(case)) is not None:
         return room
@@ -122,12 +124,11 @@ def _few_errors(case: JobCase) -> str:
 
 def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
     candidate = fit.candidate
+    title = _SLOW_TITLES.get(candidate.domain, "Thermal throttling or held-down clocks")
+    pulled = " pulled clock and power down and" if candidate.cause == "thermal" else ""
     text = (
-        f"Thermal throttling or held-down clocks: {candidate.text} made every step "
-        f"{fit.effect:.0%} slower, because all GPUs wait for the slowest."
-        if candidate.cause != "thermal"
-        else f"Thermal throttling: {candidate.text} pulled clock and power down and made every "
-        f"step {fit.effect:.0%} slower, because all GPUs wait for the slowest."
+        f"{title}: {candidate.text}{pulled} made every step {fit.effect:.0%} slower, because all "
+        "GPUs wait for the slowest."
     )
     anomalies = sorted(candidate.anomalies, key=lambda anomaly: anomaly.at)
     anomalies.sort(key=lambda anomaly: anomaly.kind != "gpu.hot")
@@ -329,6 +330,7 @@ _DEGRADING = {
     "gpu-ce": "degrading-gpu",
 }
 """Kind of fault → cause; the kinds not listed are faults of links (XGMI, NVLink, PCIe)."""
+_SLOW_TITLES = {"thermal": "Thermal throttling", "device": "A degrading link"}
 _TITLES = {
     "overheating": "Overheating",
     "thermal": "A GPU runs hotter than its load explains",

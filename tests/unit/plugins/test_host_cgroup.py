@@ -127,6 +127,31 @@ def test_no_limit_is_absent(
     assert found.keys() == FOUND.keys() - {"hw_cgroup_mem_limit_bytes"}
 
 
+@pytest.mark.parametrize(
+    ("own", "mount", "limit", "none", "job"),
+    [
+        ("0::/slurmstepd.scope/job_7/step_0/user/task_0\n", "fs/cgroup", "memory.max", "max\n",
+         "slurmstepd.scope/job_7"),
+        ("4:memory:/slurm/uid_1000/job_7/step_0/task_0\n", "fs/cgroup/memory",
+         "memory.limit_in_bytes", "9223372036854771712\n", "slurm/uid_1000/job_7"),
+    ],
+    ids=["v2", "v1"],
+)  # fmt: skip
+def test_the_limit_of_a_cgroup_above_counts_with_what_it_uses(
+    own: str, mount: str, limit: str, none: str, job: str, cgroup_tree: Callable[..., Series],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    of_job = V1 if mount.endswith("memory") else V2
+    for name, text in of_job.items():
+        write(tmp_path / "sys" / mount / job / name, text)
+    write(tmp_path / "sys" / mount / limit, none)
+    used = "memory.current" if of_job is V2 else "memory.usage_in_bytes"
+    kind = ("cgroup2", "rw") if of_job is V2 else ("cgroup", "rw,memory")
+    path = own.strip().rpartition(":")[2].lstrip("/")
+    mounted = [("/", f"/sys/{mount}", *kind)]
+    assert cgroup_tree(own, mounted, f"{mount}/{path}", **{limit: none, used: "7\n"}) == FOUND
+
+
 def test_a_cgroup_outside_the_namespace_is_not_guessed(cgroup_tree: Callable[..., Series]) -> None:
     mounted = [("/", "/sys/fs/cgroup", "cgroup2", "rw")]
     assert cgroup_tree("0::/../other\n", mounted, "fs/cgroup") == {}
