@@ -98,8 +98,17 @@ class SeriesPanel(msgspec.Struct, frozen=True):
         return np.array([_increases(row) for row in self.values]).reshape(self.values.shape)
 
     def rates(self) -> Floats:
-        """For a counter: its rate in 1/s (S, T)."""
-        return self.increases() / self.step
+        """For a counter: its rate in 1/s (S, T); after a hole the mean rate over the hole."""
+        elapsed = np.array([_elapsed(row) for row in self.values]).reshape(self.values.shape)
+        return self.increases() / (elapsed * self.step)
+
+
+def _elapsed(values: Floats) -> Floats:
+    """How many cells lie between each known value of (T,) and the one before it."""
+    known = np.flatnonzero(np.isfinite(values))
+    out = np.full(values.size, np.nan)
+    out[known[1:]] = np.diff(known)
+    return out
 
 
 def _increases(values: Floats) -> Floats:

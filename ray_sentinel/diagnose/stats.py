@@ -154,6 +154,25 @@ def carried(values: Floats, limit: int | None = None) -> Floats:
     return np.where(near, filled, np.nan)
 
 
+def counted(values: Floats, limit: int) -> Floats:
+    """Each hole of a counter filled as if it had grown evenly, at most ``limit`` cells long; (S, T).
+
+    Whole numbers stay whole. One that fell, or was not read again, is taken to have stood still.
+    """
+    before, after = carried(values), carried(values[..., ::-1])[..., ::-1]
+    cells = np.arange(values.shape[-1])
+    known = ~np.isnan(values)
+    left = np.maximum.accumulate(np.where(known, cells, -1), axis=-1)
+    right = values.shape[-1] - 1 - np.maximum.accumulate(
+        np.where(known[..., ::-1], cells, -1), axis=-1
+    )[..., ::-1]  # fmt: skip
+    share = (cells - left) / np.maximum(right - left, 1)
+    even = before + (after - before) * share
+    even = np.where((before % 1 == 0) & (after % 1 == 0), np.floor(even + 1e-9), even)
+    grown = ~known & (right - left <= limit + 1) & (after >= before)
+    return np.where(grown, even, carried(values, limit))
+
+
 def rolling_median(values: Floats, width: int) -> Floats:
     """Median of the ``width`` known values around each cell of (T,); NaN only where none is known.
 

@@ -186,7 +186,8 @@ class View:
             rows.append(self._row(quantity, labels))
             values.append(series * name.scale)
         array = np.array(values, dtype=np.float64).reshape(len(rows), self.times.size)
-        return SeriesPanel(quantity, name.metric, tuple(rows), self.times, _without_holes(array))
+        return SeriesPanel(quantity, name.metric, tuple(rows), self.times,
+                           _without_holes(array, quantity.kind == "counter"))  # fmt: skip
 
     def _row(self, quantity: Quantity, labels: Mapping[str, str]) -> SeriesOwner:
         host, gpu = host_of(labels, self.aliases()), gpu_of(labels)
@@ -247,7 +248,7 @@ def scrape_interval(source: TimeSeries, families: Iterable[str], start: float, e
     return DEFAULT_INTERVAL
 
 
-def _without_holes(values: Floats) -> Floats:
+def _without_holes(values: Floats, counts: bool) -> Floats:
     """The values, with holes filled that come only from a source slower than the axis or from one
     lost scrape."""
     known = ~np.isnan(values)
@@ -256,4 +257,4 @@ def _without_holes(values: Floats) -> Floats:
     if not spacings:
         return values
     usual = int(np.ceil(np.median(np.concatenate(spacings))))
-    return stats.carried(values, max(usual, 1))
+    return (stats.counted if counts else stats.carried)(values, max(usual, 1))

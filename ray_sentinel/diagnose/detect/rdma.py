@@ -102,7 +102,7 @@ def _volume(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPor
     if panel.empty:
         return
     rates = panel.rates()
-    bounds = limits(rates, RDMA_BACKGROUND.limit)
+    bounds = limits(rates, RDMA_BACKGROUND.limit, case.training)
     with np.errstate(invalid="ignore"):
         above = rates > bounds[:, None]
     for row, flags, rate, bound in zip(panel.rows, above, rates, bounds, strict=True):
@@ -112,14 +112,15 @@ def _volume(case: JobCase, panel: SeriesPanel, key: str, title: str, hot: HotPor
             hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
 
-def limits(rates: Floats, least: float) -> Floats:
+def limits(rates: Floats, least: float, training: Bools) -> Floats:
     """(S,) packets per second, ``least`` or more, above which a port or host is troubled.
 
-    Measured against its peers at their busiest or against its own quiet times, whichever is lower:
-    one bad port has quiet peers, a congested fabric had quiet times.
+    Measured against its peers at their busiest or against its own quiet times in the training,
+    whichever is lower: one bad port has quiet peers, a congested fabric had quiet times. Before and
+    after the training nothing is sent, which says nothing of what is usual.
     """
     peers = stats.background(stats.quantile(rates, 0.95, axis=1))
-    own = stats.quantile(rates, 0.25, axis=1)
+    own = stats.quantile(rates[:, training] if training.any() else rates, 0.25, axis=1)
     quiet = np.fmin(np.where(np.isfinite(own), own, 0.0), peers if rates.shape[0] > 1 else np.inf)
     return np.maximum(least, OVER_PEERS * quiet)
 

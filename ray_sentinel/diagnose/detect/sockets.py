@@ -70,7 +70,7 @@ def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) 
     if panel.empty:
         return []
     rates = np.where(case.checkpoint_cells, np.nan, panel.rates())
-    limits = rdma.limits(rates, least)
+    limits = rdma.limits(rates, least, case.training)
     found = []
     for row, rate, limit in zip(panel.rows, rates, limits, strict=True):
         with np.errstate(invalid="ignore"):
