@@ -23,6 +23,11 @@ from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory, 
 
 PASSED_WEIGHT = 0.45
 """Greatest weight of what the job recovered from, if something else is known to have ended it."""
+SLOWING = frozenset({"thermal", "clock-drop", "power-drop", "degrading-link", "congestion",
+                     "cpu-contention", "io-contention", "memory-pressure"})  # fmt: skip
+"""Causes of slow steps that leave every rank alive."""
+LESS = 0.01
+"""By how much an answer weighs less than the one that outranks it."""
 SAID_BONUS = 0.1
 """What is added to the weight of an answer that the log's own words point to."""
 IDLE_PERCENT = 10.0
@@ -125,12 +130,17 @@ def _best(
 
 
 def _without_passed(answers: list[Diagnosis]) -> list[Diagnosis]:
-    """What ended the job outranks what it had recovered from."""
-    if not any(answer.outcome == "found" and answer.ended_job for answer in answers):
+    """What ended the job outranks what it had recovered from, and what only slowed it: slow steps
+    end no job. An end of which nobody is named may have its cause in what slowed it."""
+    ends = [answer for answer in answers if answer.outcome == "found" and answer.ended_job]
+    if not ends:
         return answers
+    named = max((answer.weight for answer in ends if answer.culprits), default=1.0)
     return [
         msgspec.structs.replace(answer, weight=min(answer.weight, PASSED_WEIGHT))
         if answer.passed
+        else msgspec.structs.replace(answer, weight=min(answer.weight, named - LESS))
+        if not answer.ended_job and answer.cause in SLOWING
         else answer
         for answer in answers
     ]
@@ -149,11 +159,21 @@ def _all_clear(case: JobCase, answers: Sequence[Diagnosis]) -> Diagnosis:
         outcome=outcome,
         cause=cause,
         root_cause=text,
-        confidence=max((answer.confidence for answer in answers), default=0.5),
+        confidence=_confidence(outcome, cause, answers),
         window=(line.start, line.end),
         evidence=tuple(fact for answer in answers for fact in answer.evidence[:2]),
         anomalies=tuple(text for answer in answers for text in answer.anomalies),
     )
+
+
+def _confidence(outcome: Outcome, cause: str, answers: Sequence[Diagnosis]) -> float:
+    """How sure the answers are: of what is not known, those that say so."""
+    own = [
+        answer.confidence
+        for answer in answers
+        if outcome == "healthy" or (answer.outcome, answer.cause) == (outcome, cause)
+    ]
+    return max(own, default=0.5)
 
 
 def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome, str, str]:

@@ -155,7 +155,7 @@ def carried(values: Floats, limit: int | None = None) -> Floats:
 
 
 def counted(values: Floats, limit: int) -> Floats:
-    """Each hole of a counter filled as if it had grown evenly, at most ``limit`` cells long; (S, T).
+    """Holes of a counter (S, T), of at most ``limit`` cells, filled as if it had grown evenly.
 
     Whole numbers stay whole. One that fell, or was not read again, is taken to have stood still.
     """

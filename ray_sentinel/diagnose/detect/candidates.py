@@ -214,15 +214,15 @@ def _worn_links(case: JobCase) -> list[Candidate]:
     found = []
     for (host, gpu), errors in cards.items():
         cells = np.any([fault.cells for fault in errors], axis=0)
-        first = errors[0].anomaly
+        counted = [f"{fault.count:,.0f} {fault.title}" for fault in errors]
         found.append(
             Candidate(
                 domain="device",
                 cause="degrading-link",
-                text=f"errors on the links of GPU {gpu} of {host}",
+                text=f"GPU {gpu} of {host}, which counted {listed(counted, 2)},",
                 at=float(case.times[np.flatnonzero(cells)[0]]),
                 cells=cells,
-                culprits=(CauseLocation(host=host, gpu=gpu, reason=first.text),),
+                culprits=(CauseLocation(host=host, gpu=gpu, reason=errors[0].anomaly.text),),
                 anomalies=tuple(fault.anomaly for fault in errors),
                 prior=0.9,
             )

@@ -45,9 +45,7 @@ def of_cards(case: JobCase, cards: Mapping[Card, Bools]) -> ClockReasons:
             if why:
                 first, last = (int(cell) for cell in np.flatnonzero(cells)[[0, -1]])
                 kind, size = f"gpu.{panel.quantity.key[4:]}", stats.middle(values[cells])
-                found.setdefault(why, []).append(
-                    at_row(panel, row, kind, why, first, last, size)
-                )
+                found.setdefault(why, []).append(at_row(panel, row, kind, why, first, last, size))
     return ClockReasons(listed(list(found), 3), tuple(map(_as_one, found.values())))
 
 

@@ -84,6 +84,8 @@ class DeviceErrors(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     gpu: str
     count: float
+    title: str
+    """The errors' name, in the plural."""
     cells: Bools
     """The cells (T,) in which so many were counted that the part had trouble."""
     anomaly: Anomaly
@@ -165,6 +167,7 @@ def _fault(
         host=row.host,
         gpu=row.gpu,
         count=count,
+        title=title,
         cells=_busy(rises, panel.step),
         anomaly=anomaly,
     )

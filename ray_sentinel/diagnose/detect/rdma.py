@@ -34,6 +34,9 @@ _ERRORS = {
 }
 
 
+_DOWN = {"port", "link_downed"}
+"""Kinds of trouble that are of the port itself, or of its cable."""
+
 HotPorts = dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]]
 """Port → kind of trouble → the cells in which the port had it, and what is said of it."""
 
@@ -48,8 +51,8 @@ class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
     """The kinds of trouble: retx, cnp, retry_exceeded, ack_timeout, cqe_err, link_downed and
     port."""
     priority: int
-    """The priority: 1 for retry exhaustion or a port that is down, 2 for retransmits with errors, 3
-    for congestion or few errors."""
+    """The priority: 1 for a port that is down, or retry exhaustion that no such port explains, 2
+    for retransmits with errors, 3 for congestion or few errors."""
     cells: Bools
     """The cells (T,) in which the port was in trouble."""
     anomalies: tuple[Anomaly, ...]
@@ -90,8 +93,25 @@ def _all(case: JobCase) -> tuple[PortTrouble, ...]:
     for key, title in _ERRORS.items():
         _errors(case, case.view.panel(f"rdma.{key}"), key, title, hot)
     _ports(case.view.panel("rdma.port"), hot)
-    troubles = [_trouble(row, kinds) for row, kinds in hot.items()]
+    troubles = _without_echoes(case, [_trouble(row, kinds) for row, kinds in hot.items()])
     return tuple(sorted(troubles, key=lambda one: (one.priority, -one.peak, one.at)))
+
+
+def _without_echoes(case: JobCase, troubles: list[PortTrouble]) -> list[PortTrouble]:
+    """Ports whose own link was well, while another's was down, gave up what they sent to that one:
+    they have the priority of errors, not of a lost link."""
+    down = [trouble for trouble in troubles if _DOWN & set(trouble.kinds)]
+    if not down:
+        return troubles
+    spread = _cells(case, JOIN_SECONDS)
+    lost = np.any([trouble.cells for trouble in down], axis=0)
+    near = np.convolve(lost, np.ones(2 * spread + 1), mode="same") > 0
+    return [
+        msgspec.structs.replace(trouble, priority=2)
+        if trouble.priority == 1 and trouble not in down and near[trouble.cells].all()
+        else trouble
+        for trouble in troubles
+    ]
 
 
 def _key(row: SeriesOwner) -> SeriesOwner:
@@ -191,7 +211,7 @@ def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortT
     cells = np.zeros_like(next(iter(kinds.values()))[0])
     for flags, _ in kinds.values():
         cells = cells | flags
-    if {"retry_exceeded", "port", "link_downed"} & kinds.keys():
+    if (_DOWN | {"retry_exceeded"}) & kinds.keys():
         priority = 1
     elif "retx" in kinds and {"ack_timeout", "cqe_err"} & kinds.keys():
         priority = 2

@@ -77,6 +77,8 @@ def hang_context(case: JobCase, stop: ProgressStop) -> HangContext:
         ),
         off_bus=tuple(one for one in case.once(series_end.gpus) if early <= one.at <= late),
         held=tuple(
-            one for one in blocked.during(case, settled, stop.end) if early <= one.anomaly.at <= late
+            one
+            for one in blocked.during(case, settled, stop.end)
+            if early <= one.anomaly.at <= late
         ),
     )

@@ -36,6 +36,8 @@ MUCH_WORSE = 2.0
 second one is worse."""
 LONGER = 0.5
 """Share by which saves must take longer than earlier ones."""
+ALIKE = 0.5
+"""Share of the worst host's level from which another host's is about the same."""
 LEAST_WINDOW = 120.0
 """Seconds that a save is given where no earlier one shows how long it takes."""
 _MEASURES = (
@@ -137,7 +139,7 @@ class SlowerSaves(msgspec.Struct, frozen=True, kw_only=True):
 
 def _slower(case: JobCase) -> SlowerSaves | None:
     """Saves that grew longer for good, by so much that training is slow for it."""
-    saves = case.checkpoints
+    saves = (*_unseen(case), *case.checkpoints)
     lengths = np.array([one.end - one.start for one in saves])
     starts = np.array([one.start for one in saves])
     shifts = find_shifts(lengths, starts, least=2 * case.cell, relative=LONGER)
@@ -154,12 +156,39 @@ def _slower(case: JobCase) -> SlowerSaves | None:
     )
 
 
+def _alike(changes: list[Change], worse: list[Change]) -> set[str]:
+    """Hosts on which a measure that is worse elsewhere comes to about the same level, whatever it
+    was before: they use the same storage."""
+    tops = {key: max(one.failed for one in worse if one.key == key)
+            for key in {one.key for one in worse}}  # fmt: skip
+    return {one.host for one in changes if one.failed >= ALIKE * tops.get(one.key, np.inf)}
+
+
+def _unseen(case: JobCase) -> list[CheckpointPause]:
+    """Saves before the first that was recognised, by the period of those: they held training up for
+    too short to be seen, which is what is known of them."""
+    line, saves = case.line, case.checkpoints
+    if len(saves) < 2 or line.restarts:
+        return []
+    period = float(np.median(np.diff([one.step for one in saves])))
+    found = []
+    step = saves[0].step - period
+    while period >= 1.0 and step > line.steps[0]:
+        index = int(np.searchsorted(line.steps, step))
+        at, then = float(line.advances[index]), float(line.advances[index + 1])
+        steps = float(line.steps[index + 1] - line.steps[index])
+        length = max(then - at - steps * line.step_seconds, case.cell)
+        found.append(CheckpointPause(at, at + length, step, "period"))
+        step -= period
+    return found[::-1]
+
+
 def _slow_saves(case: JobCase, slower: SlowerSaves) -> Diagnosis:
     worst = max(slower.later, key=lambda one: one.end - one.start)
     shown = Failed(start=worst.start, end=worst.end, step=worst.step, said=False)
-    changes = _changes(case, shown, [(one.start, one.end) for one in slower.earlier])
+    changes = _changes(case, shown, [(one.start, one.end) for one in slower.earlier], "longest")
     worse = _convincing([one for one in changes if one.anomaly is not None])
-    hosts = sorted({one.host for one in worse})
+    hosts = sorted({one.host for one in worse} | _alike(changes, worse))
     shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
     first = slower.later[0]
     said = (
@@ -190,8 +219,8 @@ def _slow_saves(case: JobCase, slower: SlowerSaves) -> Diagnosis:
         culprits=()
         if shared
         else tuple(
-            CauseLocation(host=host, reason=next(a.text for a in anomalies if a.host == host))
-            for host in hosts
+            CauseLocation(host=one.host, reason=one.text)
+            for one in {anomaly.host: anomaly for anomaly in reversed(anomalies)}.values()
         ),
         chain=(*wording.linked(anomalies[:6]), grown.link("symptom" if anomalies else "root")),
         evidence=(grown.fact(), *(one.fact() for one in anomalies)),
@@ -241,7 +270,9 @@ def failed_checkpoint(case: JobCase) -> Failed | None:
     return Failed(start=stop.at, end=end, step=stop.step, said=said)
 
 
-def _changes(case: JobCase, failed: Failed, earlier: list[tuple[float, float]]) -> list[Change]:
+def _changes(
+    case: JobCase, failed: Failed, earlier: list[tuple[float, float]], which: str = "failed"
+) -> list[Change]:
     found = []
     for key, title, unit, least in _MEASURES:
         panel = case.view.panel(key)
@@ -268,8 +299,8 @@ def _changes(case: JobCase, failed: Failed, earlier: list[tuple[float, float]]) 
                 at = float(case.times[cells[0]]) if cells.size else failed.start
                 anomaly = Anomaly(
                     kind=f"checkpoint.{key}",
-                    text=f"{row.host}: {title} up to {_value(now, unit)} at the failed checkpoint, "
-                    f"at most {_value(top, unit)} at earlier ones",
+                    text=f"{row.host}: {title} up to {_value(now, unit)} at the {which} "
+                    f"checkpoint, at most {_value(top, unit)} at earlier ones",
                     at=at, until=failed.end, uncertainty=case.cell, host=row.host, size=now,
                     metric=panel.metric, promql=panel.promql(row),
                 )  # fmt: skip

@@ -194,13 +194,34 @@ def _straggler(case: JobCase, context: HangContext) -> Diagnosis | None:
     working, waiting = context.of("working"), context.of("waiting") + context.of("unclear")
     if not working or len(working) > len(waiting):
         return None
-    hosts = sorted({one.host for one in working})
     culprits = _gpus(working, lambda one: f"still draws {one.power:.0f} W while the others wait")
     text = (
-        f"A straggler: the GPUs of {listed(hosts)} still work while all others wait for them in a "
-        "collective."
+        f"A straggler: all others wait in a collective for {_where(working, context)}, still at "
+        "work."
     )
     return answer(case, context, "found", "straggler", 0.8, text, culprits)
+
+
+def _where(found: list[StalledGpu], context: HangContext) -> str:
+    """The cards, or the hosts all of whose cards they are."""
+    count = {host: sum(one.host == host for one in context.states) for host in
+             {one.host for one in found}}  # fmt: skip
+    hosts = [host for host in sorted(count)
+             if sum(one.host == host for one in found) == count[host]]  # fmt: skip
+    if len(hosts) == len(count):
+        return f"the GPUs of {listed(hosts)}"
+    return listed([f"GPU {one.gpu} of {one.host}" for one in found])
+
+
+def _held_up(case: JobCase, stop: stops.ProgressStop, hosts: list[str]) -> str:
+    """What is known of the ranks there."""
+    panel = case.view.panel("train.alive").pick(lambda row: row.host in hosts)
+    inside = (case.times >= stop.at) & (case.times <= stop.end)
+    ended = [row.unit for row, alive in zip(panel.rows, panel.values[:, inside], strict=True)
+             if alive.size and np.nanmin(np.nan_to_num(alive, nan=1.0)) < 0.5]  # fmt: skip
+    if not ended:
+        return "their ranks are held up on the host side"
+    return f"rank {ended[0]} has ended" if len(ended) == 1 else f"ranks {listed(ended)} have ended"
 
 
 def _absent(case: JobCase, context: HangContext) -> Diagnosis | None:
@@ -210,12 +231,13 @@ def _absent(case: JobCase, context: HangContext) -> Diagnosis | None:
     if len(resting) > MINORITY * (len(resting) + len(waiting)):
         return None
     hosts = sorted({one.host for one in resting})
+    where = _where(resting, context)
     culprits = _gpus(
         resting, lambda one: f"rests ({one.utilisation:.0f} % utilisation) while the others wait"
     )
     text = (
-        f"The GPUs of {listed(hosts)} never entered the collective in which all others wait "
-        "busily: their ranks are held up on the host side"
+        f"{where[0].upper()}{where[1:]} never entered the collective in which all others wait "
+        f"busily: {_held_up(case, context.stop, hosts)}"
     )
     held = [one.anomaly for one in context.held if one.host in hosts]
     text += f" ({listed([anomaly.text for anomaly in held], 3)})." if held else "."
@@ -312,9 +334,13 @@ def _resting(case: JobCase, context: HangContext) -> Diagnosis | None:
     if context.share("resting") < 0.5 and context.share("unclear") < 0.5:
         return None
     if context.share("unclear") >= 0.5:
+        known = [one for one in context.of("unclear") if np.isfinite(one.utilisation)]
         text = (
-            "The job stopped and its GPUs came down to idle power; utilisation is not recorded, so "
-            "a busy-wait cannot be told from a job that ended."
+            "The job stopped while its GPUs show high utilisation; their power is not recorded, so "
+            "a busy-wait in a collective, the likeliest, cannot be told from other work."
+            if len(known) > len(context.states) / 2
+            else "The job stopped and its GPUs came down to idle power; utilisation is not "
+            "recorded, so a busy-wait cannot be told from a job that ended."
         )
         return answer(case, context, "unknown", "stopped", 0.4, text)
     alive, known = _ranks_alive(case, context.stop)

@@ -66,8 +66,8 @@ def run(case: JobCase) -> Diagnosis:
 
 
 def _full(case: JobCase) -> tuple[Anomaly, ...]:
-    """File systems that ran full while the job was watched, in order of time; one that was full from
-    the beginning is nobody's doing."""
+    """File systems that ran full while the job was watched, in order of time; one that was full
+    from the beginning is nobody's doing."""
     free, total = case.view.panel("io.disk_free"), case.view.panel("io.disk_total")
     sizes = {(row.host, row.unit): values
              for row, values in zip(total.rows, total.values, strict=True)}  # fmt: skip
@@ -85,7 +85,9 @@ def _full(case: JobCase) -> tuple[Anomaly, ...]:
             continue
         first, last = int(at[0]), int(at[-1])
         least = float(np.nanmin(values[full]))
-        text = f"{row.unit} of {row.host}: {wording.size(least)} left of {wording.size(whole[first])}"
+        text = (
+            f"{row.unit} of {row.host}: {wording.size(least)} left of {wording.size(whole[first])}"
+        )
         anomaly = at_row(free, row, "host.disk-full", text, first, last, least)
         found.append(anomaly)
     return tuple(sorted(found, key=lambda one: one.at))

@@ -124,7 +124,7 @@ def _few_errors(case: JobCase) -> str:
 
 def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
     candidate = fit.candidate
-    title = _SLOW_TITLES.get(candidate.domain, "Thermal throttling or held-down clocks")
+    title = _SLOW_TITLES[candidate.domain]
     pulled = " pulled clock and power down and" if candidate.cause == "thermal" else ""
     text = (
         f"{title}: {candidate.text}{pulled} made every step {fit.effect:.0%} slower, because all "
@@ -330,7 +330,11 @@ _DEGRADING = {
     "gpu-ce": "degrading-gpu",
 }
 """Kind of fault → cause; the kinds not listed are faults of links (XGMI, NVLink, PCIe)."""
-_SLOW_TITLES = {"thermal": "Thermal throttling", "device": "A degrading link"}
+_SLOW_TITLES = {
+    "thermal": "Thermal throttling",
+    "power": "Clocks or power held down",
+    "device": "A degrading link",
+}
 _TITLES = {
     "overheating": "Overheating",
     "thermal": "A GPU runs hotter than its load explains",

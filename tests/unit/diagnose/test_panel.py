@@ -72,3 +72,8 @@ def test_addresses_become_hosts_where_a_series_carries_both() -> None:
 
 def test_long_lists_are_cut() -> None:
     assert listed([str(number) for number in range(9)], 3) == "0, 1, 2 and 6 more"
+
+
+def test_the_rate_after_a_hole_is_the_mean_over_the_hole() -> None:
+    rates = counter(10, 20, NAN, NAN, 50, 60).rates()[0]
+    assert np.array_equal(rates, (NAN, 1.0, NAN, NAN, 1.0, 1.0), equal_nan=True)

@@ -13,7 +13,8 @@ HOSTS = ("n0", "n1", "n2", "n3")
 
 
 def diagnosed(*, later: float, busy: tuple[str, ...] = ()) -> Diagnosis:
-    """Saves of 20 s, from the eighth on of ``later`` seconds, in which ``busy`` wait for storage."""
+    """Saves of 20 s, from the eighth on of ``later`` seconds, in which ``busy`` wait for
+    storage."""
     clock, ends, saves = 60.0, [], []
     for number in range(1, SAVES * EVERY + 30):
         clock += STEP
@@ -26,6 +27,8 @@ def diagnosed(*, later: float, busy: tuple[str, ...] = ()) -> Diagnosis:
     done = np.searchsorted(ends, times, side="right").astype(float)
     rng, source = np.random.default_rng(3), MemorySource()
     source.add("tb_step", {"host": "n0"}, BEGIN + times, np.where(done > 0, done, np.nan))
+    lengths = STEP * (1 + rng.normal(0, 0.005, times.size))
+    source.add("tb_perf_step_time_seconds", {"host": "n0"}, BEGIN + times, lengths)
     saving = np.any([(times >= a) & (times < b) for a, b in saves], axis=0)
     hard = np.any([(times >= a) & (times < b) for a, b in saves[7:]], axis=0)
     for host in HOSTS:

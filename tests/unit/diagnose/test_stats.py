@@ -85,3 +85,21 @@ def test_background_is_what_the_quieter_peers_do(values: list[float], usual: flo
 def test_a_running_mean_has_the_length_of_its_series(width: int) -> None:
     for size in (0, 1, 2, 4, 9):
         assert stats.smoothed(np.ones(size), width).tolist() == [1.0] * size
+
+
+@pytest.mark.parametrize(
+    ("values", "limit", "filled"),
+    [
+        ((10, NAN, 20), 1, (10, 15, 20)),
+        ((0, NAN, 1), 1, (0, 0, 1)),  # one error is not two halves
+        ((0.5, NAN, 1.5), 1, (0.5, 1.0, 1.5)),
+        ((10, NAN, 3), 1, (10, 10, 3)),  # a reset tells nothing of the time before it
+        ((10, NAN, NAN, 40), 1, (10, 10, NAN, 40)),
+        ((10, NAN, NAN, 40), 2, (10, 20, 30, 40)),
+        ((NAN, 10, NAN), 1, (NAN, 10, 10)),
+    ],
+)
+def test_a_counter_grows_evenly_over_a_hole(
+    values: tuple[float, ...], limit: int, filled: tuple[float, ...]
+) -> None:
+    assert_equal(stats.counted(np.array([values]), limit)[0], filled)

@@ -1,5 +1,5 @@
-"""Series that tell a cause in their own words: errors of a link, reasons of the driver, functions of
-the kernel, room on a file system."""
+"""Series that tell a cause in their own words: errors of a link, reasons of the driver, functions
+of the kernel, room on a file system."""
 
 from __future__ import annotations
 
@@ -212,3 +212,43 @@ def test_ranks_that_live_while_their_gpus_rest_have_not_ended(lives: bool) -> No
     if lives:
         assert answer.outcome == "unknown"
         assert "16 of 16 ranks are alive" in answer.root_cause
+
+
+def port(source: MemorySource, metric: str, host: str, values: Floats) -> None:
+    labels = {"host": host, "device": "mlx5_0", "port": "1"}
+    source.add(metric, labels, TIMES, np.asarray(values, float))
+
+
+def test_ports_that_gave_up_what_they_sent_to_a_dead_one_are_echoes() -> None:
+    source = job(halt=240)
+    after = np.arange(CELLS) >= 241
+    for host in HOSTS:
+        port(source, "hw_rdma_port_state", host, np.where(after & (host == "n1"), 0.0, 1.0))
+        lost = np.where(after & (host != "n1"), 7.0, 0.0)
+        port(source, "hw_rdma_req_tx_retry_excd_err_total", host, lost)
+    answer = found(source)
+    assert answer.cause == "rdma-link"
+    assert [(one.host, one.device) for one in answer.culprits] == [("n1", "mlx5_0")]
+
+
+@pytest.mark.parametrize("lost_scrapes", [False, True])
+def test_notifications_as_many_as_always_are_no_congestion(lost_scrapes: bool) -> None:
+    source = job(halt=240, own=resting(*HOSTS))
+    rng = np.random.default_rng(5)
+    for host in HOSTS:
+        rate = np.where(np.arange(CELLS) < 240, 60.0, 0.0)  # six a second while there is traffic
+        counted = np.cumsum(rng.poisson(rate)).astype(float)
+        if lost_scrapes:
+            counted[rng.random(CELLS) < 0.03] = np.nan
+        port(source, "hw_rdma_rx_cnp_pkts_total", host, counted)
+    assert found(source).cause != "congestion"
+
+
+def test_what_ended_the_job_ranks_above_what_slowed_it() -> None:
+    source = job(1.5, halt=300, own={("hw_gpu_pcie_replay_total", "n2", "1"): replays()})
+    for host in HOSTS:
+        down = (np.arange(CELLS) >= 300) & (host == "n1")
+        port(source, "hw_rdma_port_state", host, np.where(down, 0.0, 1.0))
+    answer = found(source)
+    assert answer.cause == "rdma-link"
+    assert {one.host for one in answer.culprits} == {"n1"}
