@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from ray_sentinel.evidence import stacks  # noqa: E402
 from ray_sentinel.logs.catalogue import load_catalogue  # noqa: E402
 from ray_sentinel.logs.triage import triage_path  # noqa: E402
 from ray_sentinel.model.identity import ProcessId  # noqa: E402
-from ray_sentinel.model.incident import Culprit, Incident  # noqa: E402
+from ray_sentinel.model.incident import Culprit  # noqa: E402
 from ray_sentinel.model.ras import RasFacts  # noqa: E402
 from ray_sentinel.model.recorder import RecorderFacts  # noqa: E402
 from ray_sentinel.waitgraph import ras, recorder  # noqa: E402
@@ -85,9 +86,18 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
         return self.named, self.kind
 
 
+Asked = Callable[[], Said]
+"""A set that is loaded; called, it is judged."""
+
+
 def _of_recorders(
-    corpus: str, name: str, facts: RecorderFacts, truth: Collection[int] | None, kind: str = ""
+    corpus: str,
+    name: str,
+    judge: Callable[[], RecorderFacts],
+    truth: Collection[int] | None,
+    kind: str = "",
 ) -> Said:
+    facts = judge()
     return Said(
         corpus=corpus,
         name=name,
@@ -128,43 +138,42 @@ def _dumps(folder: Path) -> dict[int, bytes]:
     return {int(file.stem.removeprefix("trace_")): file.read_bytes() for file in files}
 
 
-def recorder_real(_: int) -> Iterator[Said]:
+def recorder_real(_: int) -> Iterator[Asked]:
     """Recorders of real jobs that hang or failed, and of simulated ones in which an innocent was
     once named."""
     for folder in sorted((FIXTURES / "flight_recorder").glob("gloo_*")):
         name, given = folder.name, _dumps(folder)
         if name in FALLEN:
-            facts = explain_failed(given, overrun=FALLEN[name], world_size=8)
+            judge = partial(explain_failed, given, overrun=FALLEN[name], world_size=8)
             truth, kind = {WRONG.get(name, 4)}, "collective-mismatch"
-            yield _of_recorders("recorder: real", name, facts, truth, kind)
         else:
+            judge = partial(recorder.explain, given, world_size=len(given))
             truth, kind = REAL_RECORDERS[name]
-            facts = recorder.explain(given, world_size=len(given))
-            yield _of_recorders("recorder: real", name, facts, truth, kind)
+        yield partial(_of_recorders, "recorder: real", name, judge, truth, kind)
     for path in sorted((FIXTURES / "flight_recorder/misled").glob("*.json.gz")):
         case = msgspec.json.decode(gzip.decompress(path.read_bytes()))
         given = {int(rank): msgspec.json.encode(dump) for rank, dump in case["dumps"].items()}
-        facts = recorder.explain(given)
-        yield _of_recorders("recorder: misled", path.name.split(".")[0], facts, case["culprits"])
+        judge, name = partial(recorder.explain, given), path.name.split(".")[0]
+        yield partial(_of_recorders, "recorder: misled", name, judge, case["culprits"])
 
 
-def recorder_made(seeds: int) -> Iterator[Said]:
+def recorder_made(seeds: int) -> Iterator[Asked]:
     """Recorders of simulated jobs: layouts from a list, and drawn at random by another
     generator."""
     for layout in LAYOUTS:
         for fault in FAULTS:
             for seed in range(seeds):
                 case = simulate(layout, fault, 10_000 + seed)
-                facts = recorder.explain(write(case.machine, NCCL))
+                judge = partial(recorder.explain, write(case.machine, NCCL))
                 name = f"{layout}/{fault}/{seed}"
-                yield _of_recorders("recorder: listed", name, facts, case.culprits)
+                yield partial(_of_recorders, "recorder: listed", name, judge, case.culprits)
     for fault in fleet.FAULTS:
         for seed in range(4 * seeds):
             hand = ("2.2", "2.4", "2.9", "2.10")[seed % 4]
             drawn = fleet.make(fault, 1000 + seed)
-            facts = recorder.explain(dumps(drawn.job, HANDS[hand]))
+            judge = partial(recorder.explain, dumps(drawn.job, HANDS[hand]))
             name = f"{fault}/{seed}"
-            yield _of_recorders("recorder: drawn", name, facts, drawn.culprits)
+            yield partial(_of_recorders, "recorder: drawn", name, judge, drawn.culprits)
 
 
 REAL_STACKS = {
@@ -175,17 +184,18 @@ REAL_STACKS = {
 }
 
 
-def stacks_real(_: int) -> Iterator[Said]:
+def stacks_real(_: int) -> Iterator[Asked]:
     """Stacks of real jobs, once and twice; and of single processes, of which none must be named."""
     for job, (pid, kind) in REAL_STACKS.items():
         for folder in sorted((FIXTURES / "stacks" / job).glob("[!g]*")):
             facts = [fact for path in sorted(folder.iterdir()) for fact in _facts(path)]
             for times in (1, 2):
                 name = f"{job}/{folder.name} x{times}"
-                yield _of_stacks("stacks: jobs", name, [facts] * times, [str(pid)], [kind])
+                rounds = [facts] * times
+                yield partial(_of_stacks, "stacks: jobs", name, rounds, [str(pid)], [kind])
     for path in sorted((FIXTURES / "stacks/single").iterdir()):
         if found := _facts(path):
-            yield _of_stacks("stacks: single", path.name, [found], None, None)
+            yield partial(_of_stacks, "stacks: single", path.name, [found], None, None)
 
 
 def _facts(path: Path) -> list[Any]:
@@ -216,7 +226,7 @@ def _of_processes(
     )
 
 
-def ras_made(seeds: int) -> Iterator[Said]:
+def ras_made(seeds: int) -> Iterator[Asked]:
     """RAS answers of simulated jobs, polled once and twice, as text and as JSON."""
     layouts = [(2, 4, "dp"), (4, 8, "dp"), (2, 4, "tp"), (4, 8, "tp"), (1, 8, "dp")]
     styles: dict[str, Callable[[RasJob], str]] = {"json": as_json, "text": as_text}
@@ -237,14 +247,16 @@ def ras_made(seeds: int) -> Iterator[Said]:
                         polls["2"] = render(job).encode()
                     name = f"{fault}/{style}/{seed} x{1 + again}"
                     # One poll alone may rightly name nobody.
-                    yield _of_ras("ras: two polls" if again else "ras: one poll", name, polls,
-                                  sorted(pids), sorted(case.kinds))  # fmt: skip
+                    corpus = "ras: two polls" if again else "ras: one poll"
+                    truth, kinds = sorted(pids), sorted(case.kinds)
+                    yield partial(_of_ras, corpus, name, dict(polls), truth, kinds)
 
 
-def ras_real(_: int) -> Iterator[Said]:
+def ras_real(_: int) -> Iterator[Asked]:
     """RAS answers as they were published."""
     for path in sorted((FIXTURES / "nccl_ras").iterdir()):
-        yield _of_ras("ras: published", path.name, {"1": path.read_bytes()}, None, None)
+        polls = {"1": path.read_bytes()}
+        yield partial(_of_ras, "ras: published", path.name, polls, None, None)
 
 
 def _of_ras(
@@ -255,26 +267,34 @@ def _of_ras(
     return _of_processes(corpus, name, facts, text, truth, kinds)
 
 
-def logs_made(_: int) -> Iterator[Said]:
+def logs_made(_: int) -> Iterator[Asked]:
     """Short logs, and whole ones with decoys and echoes."""
     for _, room, _ in pkgutil.iter_modules(log_cases.__path__):
         if room == "parts":
             continue
         cases = importlib.import_module(f"{log_cases.__name__}.{room}").CASES
         for about, case in cases.items():
-            files = {"job.log": case.files} if isinstance(case.files, str) else case.files
-            with tempfile.TemporaryDirectory() as folder:
-                for name, text in files.items():
-                    path = Path(folder, name)
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(text, encoding="utf-8")
-                yield _of_logs("logs: short", f"{room}: {about}", Path(folder), 0.0, case)
+            yield partial(_of_a_short_log, f"{room}: {about}", case)
     for name, scenario in sorted(SCENARIOS.items()):
-        job, truth = scenario(11)
-        with tempfile.TemporaryDirectory() as folder:
-            root = LOG_LAYOUTS["main"](job, Path(folder, "job"))
-            now = job.now + (5 if truth.extra.get("live") else 10 * 86400)
-            yield _of_logs("logs: whole", name, root, now, truth)
+        yield partial(_of_a_whole_log, name, scenario)
+
+
+def _of_a_short_log(name: str, case: Any) -> Said:
+    files = {"job.log": case.files} if isinstance(case.files, str) else case.files
+    with tempfile.TemporaryDirectory() as folder:
+        for file, text in files.items():
+            path = Path(folder, file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return _of_logs("logs: short", name, Path(folder), 0.0, case)
+
+
+def _of_a_whole_log(name: str, scenario: Any) -> Said:
+    job, truth = scenario(11)
+    with tempfile.TemporaryDirectory() as folder:
+        root = LOG_LAYOUTS["main"](job, Path(folder, "job"))
+        now = job.now + (5 if truth.extra.get("live") else 10 * 86400)
+        return _of_logs("logs: whole", name, root, now, truth)
 
 
 def _of_logs(corpus: str, name: str, root: Path, now: float, true: Any) -> Said:
@@ -351,16 +371,21 @@ RANK_STORIES: dict[str, tuple[Callable[[Sim], object], list[str], str]] = {
 }
 
 
-def stories_of_ranks(_: int) -> Iterator[Said]:
+def stories_of_ranks(_: int) -> Iterator[Asked]:
     """Jobs of ranks, simulated second by second, with and without records of their own."""
     for name, (play, truth, kind) in RANK_STORIES.items():
         for attached in (True, False):
-            sim = Sim(attached=attached)
-            sim.run(30)
-            play(sim)
-            sim.run(120)
             title = f"{name}, {'attached' if attached else 'found'}"
-            yield _of_engine("engine: ranks", title, sim.engine.incidents(), truth, kind)
+            played = partial(_played, play, attached)
+            yield partial(_of_engine, "engine: ranks", title, played, truth, kind)
+
+
+def _played(play: Callable[[Sim], object], attached: bool) -> Engine:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    play(sim)
+    sim.run(120)
+    return sim.engine
 
 
 RAY_STORIES: dict[str, tuple[list[str], str]] = {
@@ -396,14 +421,19 @@ NO_STORIES = ("rollouts", "with_ranks", "after_calls")
 """How the names of those that are no stories begin."""
 
 
-def stories_of_ray(_: int) -> Iterator[Said]:
+def stories_of_ray(_: int) -> Iterator[Asked]:
     """Jobs of actors and drivers."""
     for name, play in vars(ray_stories).items():
         made_here = getattr(play, "__module__", "") == ray_stories.__name__
         if not made_here or isinstance(play, type) or name.startswith(("_", *NO_STORIES)):
             continue
         truth, kind = RAY_STORIES.get(name, (None, ""))
-        yield _of_engine("engine: Ray jobs", name, play().engine.incidents(), truth, kind)
+        yield partial(_of_engine, "engine: Ray jobs", name, partial(_told, play), truth, kind)
+
+
+def _told(play: Callable[[], Any]) -> Engine:
+    engine: Engine = play().engine
+    return engine
 
 
 RECORDED: dict[str, tuple[list[str], str]] = {
@@ -415,21 +445,25 @@ RECORDED: dict[str, tuple[list[str], str]] = {
 }
 
 
-def event_logs(_: int) -> Iterator[Said]:
+def event_logs(_: int) -> Iterator[Asked]:
     """What coordinators wrote, played through the engine again."""
     for name, (truth, kind) in RECORDED.items():
-        place = FIXTURES / "events" / name
-        files = sorted(place.glob("*.jsonl.gz")) or [place.with_name(f"{name}.jsonl.gz")]
-        engine = Engine()
-        for file in files:
-            for event in read_segment(file)[1]:
-                engine.handle(event)
-        yield _of_engine("engine: recorded", name, engine.incidents(), truth, kind)
+        played = partial(_recorded, FIXTURES / "events" / name)
+        yield partial(_of_engine, "engine: recorded", name, played, truth, kind)
+
+
+def _recorded(place: Path) -> Engine:
+    engine = Engine()
+    for file in sorted(place.glob("*.jsonl.gz")) or [place.with_name(f"{place.name}.jsonl.gz")]:
+        for event in read_segment(file)[1]:
+            engine.handle(event)
+    return engine
 
 
 def _of_engine(
-    corpus: str, name: str, told: tuple[Incident, ...], truth: list[str] | None, kind: str
+    corpus: str, name: str, played: Callable[[], Engine], truth: list[str] | None, kind: str
 ) -> Said:
+    told = played().incidents()
     verdicts = [one.verdict for one in told if one.verdict is not None]
     return Said(
         corpus=corpus,
@@ -462,7 +496,7 @@ def _texts(verdict: Any) -> Iterator[str]:
     yield from verdict.waiting
 
 
-CORPORA: dict[str, Callable[[int], Iterator[Said]]] = {
+CORPORA: dict[str, Callable[[int], Iterator[Asked]]] = {
     "recorder-real": recorder_real,
     "recorder-made": recorder_made,
     "stacks": stacks_real,
@@ -537,7 +571,7 @@ def main() -> int:
     for name in args.only:
         started = time.process_time()
         random.seed(0)
-        said += CORPORA[name](args.seeds)
+        said += (judged() for judged in CORPORA[name](args.seeds))
         print(f"{name}: {time.process_time() - started:.1f} s of CPU", file=sys.stderr)
     print("\n".join(table(said)))
     if args.wrong:

@@ -96,6 +96,16 @@ class _Supposition(NamedTuple):
     """The reasons, as sentences."""
 
 
+class StacksCulprit(NamedTuple):
+    """A rank that is named."""
+
+    fact: StackFact
+    told: str
+    """What is said of it, as a predicate."""
+    proof: tuple[str, ...]
+    """By what it is named: the supposition, then what weakens it."""
+
+
 class StacksJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """What the stacks of ranks show."""
 
@@ -104,13 +114,7 @@ class StacksJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """How strong the proof is, from 0 to 1."""
     reasons: tuple[str, ...] = ()
     """The reasons as sentences, in the order of the reasoning."""
-    culprits: tuple[StackFact, ...] = ()
-    kinds: tuple[FaultKind, ...] = ()
-    """The kind of each culprit."""
-    told: tuple[str, ...] = ()
-    """What is said of each culprit, as a predicate."""
-    proofs: tuple[tuple[str, ...], ...] = ()
-    """By what each culprit is named: the supposition, then what weakens it."""
+    culprits: tuple[StacksCulprit, ...] = ()
 
 
 def judge(ranks: Iterable[StackFact], moved: Mapping[ProcessId, Movement]) -> StacksJudgement:
@@ -278,19 +282,19 @@ class _StacksVerdict:
             strength -= _OUTNUMBERED * outnumbered + _MOVING * moving
             weak += [OUTNUMBERED] * outnumbered
         stands = {fact.process: stand for stand in found for fact in stand.ranks}
-        culprits = tuple(fact for fact in self._ranks if fact.process in stands)
-        each = tuple(weight.kind or stands[fact.process].kind for fact in culprits)
+        accused = [(fact, stands[fact.process]) for fact in self._ranks if fact.process in stands]
+        kinds = Counter(weight.kind or stand.kind for _, stand in accused)
         told = {stand.node: _told(stand, supposed, held[stand.node]) for stand in found}
         rest = [stand for stand in away if stand.node not in held and not proof]
         also = f"{_who(*rest)}: elsewhere too, but moved between the looks: not stuck"
         return StacksJudgement(
-            kind=Counter(each).most_common(1)[0][0],
+            kind=kinds.most_common(1)[0][0],
             strength=round(strength, 2),
             reasons=(*supposed.told, *[also] * bool(rest)),
-            culprits=culprits,
-            kinds=each,
-            told=tuple(told[stands[fact.process].node] for fact in culprits),
-            proofs=tuple((_proof(stands[fact.process], supposed), *weak) for fact in culprits),
+            culprits=tuple(
+                StacksCulprit(fact, told[stand.node], (_proof(stand, supposed), *weak))
+                for fact, stand in accused
+            ),
         )
 
     def nobody(self) -> StacksJudgement:
@@ -539,8 +543,8 @@ def explain(rounds: Sequence[Sequence[StackFact]]) -> Explanation:
         kind=judgement.kind,
         confidence=stated(told) if told else judgement.strength,
         testimony=told,
-        culprits=tuple(map(_culprit, judgement.culprits, judgement.told)),
-        processes=tuple(fact.process for fact in judgement.culprits),
+        culprits=tuple(map(_culprit, judgement.culprits)),
+        processes=tuple(one.fact.process for one in judgement.culprits),
         evidence=_evidence(ranks, judgement, helpers),
         waiting=tuple(
             f"{who(item.members)}: {item.label}" for item in found if item.waits_for_others
@@ -557,10 +561,10 @@ def _testimony(judgement: StacksJudgement, moved: Mapping[ProcessId, Movement]) 
     slow = dict.fromkeys(witnesses(STACKS, MOVES), MOVED)
     told = [
         {
-            **dict.fromkeys(witnesses(STACKS, proof), weight),
-            **(slow if moved.get(fact.process) == "moved" else {}),
+            **dict.fromkeys(witnesses(STACKS, one.proof), weight),
+            **(slow if moved.get(one.fact.process) == "moved" else {}),
         }
-        for fact, proof in zip(judgement.culprits, judgement.proofs, strict=True)
+        for one in judgement.culprits
     ]
     return weakest(told) if told else {}
 
@@ -587,12 +591,13 @@ def _is_helper(fact: StackFact) -> bool:
     return bool(fact.helper) or (fact.activity == "idle" and fact.rank is None)
 
 
-def _culprit(fact: StackFact, told: str) -> Culprit:
+def _culprit(one: StacksCulprit) -> Culprit:
+    rank, process = one.fact.rank, one.fact.process
     return Culprit(
-        rank=fact.rank.rank if fact.rank else None,
-        host=fact.process.host,
-        pid=fact.process.pid or None,
-        reason=told,
+        rank=rank.rank if rank else None,
+        host=process.host,
+        pid=process.pid or None,
+        reason=one.told,
     )
 
 
@@ -600,7 +605,7 @@ def _evidence(
     ranks: Iterable[StackFact], judgement: StacksJudgement, helpers: Sequence[StackFact]
 ) -> tuple[EvidenceItem, ...]:
     items = [EvidenceItem(source=STACKS, text=text) for text in judgement.reasons]
-    for fact, told in zip(judgement.culprits, judgement.told, strict=True):
+    for fact, told, _ in judgement.culprits:
         innermost = " < ".join(reversed(fact.signature[-4:]))
         place = f"; its innermost calls: {innermost}" if innermost else ""
         items.append(

@@ -54,9 +54,11 @@ def weigh_alerts(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankV
         views = [view for rank in alert.ranks if (view := by_rank.get(rank)) is not None]
         if weight and views:
             for view in views:
-                scores.add(view.rank.process, SOURCE, text, weight, view.rank.id.rank)
+                number = view.rank.id.rank
+                item = EvidenceItem(source=SOURCE, text=text, rank=number, weight=weight)
+                scores.put(view.rank.process, item)
         else:
-            scores.add(None, SOURCE, text, 0.0, None)
+            scores.note(SOURCE, text)
 
 
 def device_kind(case: Case, rank: int) -> FaultKind | None:

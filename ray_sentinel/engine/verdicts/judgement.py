@@ -10,7 +10,7 @@ import msgspec
 
 from ray_sentinel.engine.incidents.case import Case
 from ray_sentinel.model.fault_kinds import KINDS
-from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import EvidenceItem, FaultKind, Verdict
 from ray_sentinel.model.rank_names import name_ranks, ranges
 from ray_sentinel.model.stacks import StackFact
@@ -30,20 +30,20 @@ class EvidenceScores:
         self._lines: dict[ProcessId | None, list[EvidenceItem]] = {}
 
     def add(
-        self,
-        process: ProcessId | None,
-        source: str,
-        text: str,
-        weight: float,
-        rank: int | None,
-        proof: tuple[str, ...] = (),
+        self, rank: Rank, source: str, said: str, weight: float, proof: tuple[str, ...] = ()
     ) -> None:
-        """Add one line. ``process`` is None for context that concerns no process in particular."""
-        item = EvidenceItem(source=source, text=text, rank=rank, weight=weight, proof=proof)
-        self.put(process, item)
+        """Add what is said of one rank, a predicate."""
+        number = rank.id.rank
+        text = f"rank {number} {said}"
+        item = EvidenceItem(source=source, text=text, rank=number, weight=weight, proof=proof)
+        self.put(rank.process, item)
+
+    def note(self, source: str, text: str) -> None:
+        """Add context, which concerns no process in particular."""
+        self.put(None, EvidenceItem(source=source, text=text))
 
     def put(self, process: ProcessId | None, item: EvidenceItem) -> None:
-        """Add a line that a rule wrote."""
+        """Add a line; ``process`` is None for context."""
         self._lines.setdefault(process, []).append(item)
 
     def score(self, process: ProcessId) -> float:

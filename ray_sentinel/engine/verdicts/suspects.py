@@ -159,10 +159,8 @@ def _from_exits(case: Case, scores: EvidenceScores, now: float) -> None:
         # left with a node that was taken away are waited for, and are not to blame.
         if view.alive or process in case.job.departed or ended is None or ended < since:
             continue
-        ago = f"{now - ended:.0f} s ago"
-        number = view.rank.id.rank
-        text = f"rank {number} left {ago} while {len(case.job.live)} ranks still run"
-        scores.add(view.rank.process, "exit", text, AWAY, number)
+        said = f"left {now - ended:.0f} s ago while {len(case.job.live)} ranks still run"
+        scores.add(view.rank, "exit", said, AWAY)
 
 
 def _somebody_waits(case: Case) -> bool:
@@ -183,9 +181,8 @@ def _from_the_end(case: Case, scores: EvidenceScores) -> None:
     for view in case.job.live:
         fact = case.latest(view.rank.process)
         if fact is not None and not fact.waits_for_others:
-            number = view.rank.id.rank
-            text = f"rank {number} is still there, and {ended} others have ended"
-            scores.add(view.rank.process, "exit", text, AWAY, number)
+            said = f"is still there, and {ended} others have ended"
+            scores.add(view.rank, "exit", said, AWAY)
 
 
 def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
@@ -249,9 +246,9 @@ def _from_a_tool(
     """Weigh what a tool has ``said`` of each rank."""
     for rank, (text, weight, proof) in said.items():
         if (view := by_rank.get(rank)) is not None:
-            scores.add(view.rank.process, source, f"rank {rank} {text}", weight, rank, proof)
+            scores.add(view.rank, source, text, weight, proof)
     if context:
-        scores.add(None, source, "; ".join(context[:2]), 0.0, None)
+        scores.note(source, "; ".join(context[:2]))
 
 
 def _from_stacks(case: Case, scores: EvidenceScores) -> None:
@@ -265,26 +262,23 @@ def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     facts = _without_twins(case, facts)
     waiting = [fact for fact in facts.values() if fact.waits_for_others]
     judgement = judge(facts.values(), {process: case.movement(process) for process in facts})
-    accused = {fact.process for fact in judgement.culprits}
+    accused = {one.fact.process for one in judgement.culprits}
     # To accuse a rank that waits takes more evidence than the place where it stands.
-    if not accused or any(fact.waits_for_others for fact in judgement.culprits):
+    if not accused or any(one.fact.waits_for_others for one in judgement.culprits):
         for reason in judgement.reasons:
-            scores.add(None, STACKS, reason, 0.0, None)
+            scores.note(STACKS, reason)
     weight = stacks_weight(judgement.strength)
-    each = zip(judgement.culprits, judgement.told, judgement.proofs, strict=True)
-    for fact, told, proof in each:
-        number = case.job.ranks[fact.process].rank.id.rank
-        scores.add(fact.process, STACKS, f"rank {number} {told}", weight, number, proof)
+    for fact, told, proof in judgement.culprits:
+        rank = case.job.ranks[fact.process].rank
+        scores.add(rank, STACKS, told, weight, proof)
         if case.movement(fact.process) == "moved":
-            text = f"rank {number} moves: slow"
-            scores.add(fact.process, STACKS, text, MOVED, number, MOVES)
+            scores.add(rank, STACKS, "moves: slow", MOVED, MOVES)
     called = recorder_kinds(case)
     for fact in waiting:
-        number = case.job.ranks[fact.process].rank.id.rank
+        rank = case.job.ranks[fact.process].rank
         # A rank that called another collective than its peers waits too, for them.
-        if fact.process not in accused and called.get(number) != "collective-mismatch":
-            text = f"rank {number} waits: {fact.label}"
-            scores.add(fact.process, STACKS, text, WAITS, number, WAITING)
+        if fact.process not in accused and called.get(rank.id.rank) != "collective-mismatch":
+            scores.add(rank, STACKS, f"waits: {fact.label}", WAITS, WAITING)
     _from_unreadable(case, scores, facts, [fact.process for fact in waiting])
 
 
@@ -314,9 +308,8 @@ def _from_unreadable(
     mute = [view for view in case.job.live if view.rank.process not in facts]
     if not case.rounds or len(mute) != 1 or len(waiters) < len(facts) or not waiters:
         return
-    number = mute[0].rank.id.rank
-    text = f"rank {number} gives no stacks, and every other rank waits"
-    scores.add(mute[0].rank.process, STACKS, text, 2.0, number, ("no stack",))
+    said = "gives no stacks, and every other rank waits"
+    scores.add(mute[0].rank, STACKS, said, 2.0, ("no stack",))
 
 
 def _from_steps(case: Case, scores: EvidenceScores) -> None:
@@ -332,9 +325,8 @@ def _from_steps(case: Case, scores: EvidenceScores) -> None:
     behind = [p for p, step in steps.items() if step < ahead]
     if 0 < len(behind) <= third(len(steps)):
         for process in behind:
-            number = case.job.ranks[process].rank.id.rank
-            text = f"rank {number} has finished step {steps[process]}, most others {ahead}"
-            scores.add(process, "progress", text, 1.0, number)
+            said = f"has finished step {steps[process]}, most others {ahead}"
+            scores.add(case.job.ranks[process].rank, "progress", said, 1.0)
 
 
 def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
