@@ -250,6 +250,49 @@ def test_a_serving_engine_that_has_worked(tmp_path: Path) -> None:
     assert kind_of(tmp_path, works + raised(ROUTE)) == "transport-lost"
 
 
+GAIERROR = "socket.gaierror: [Errno -3] Temporary failure in name resolution"
+REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "client", "then"),
+    [
+        (
+            "storage",
+            GAIERROR,
+            f"{LIBRARY}boto3/s3/inject.py:upload_file",
+            'botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "https://runs.example/step_100"',
+        ),
+        (
+            "hub-unreachable",
+            GAIERROR,
+            f"{LIBRARY}huggingface_hub/file_download.py:get_hf_file_metadata",
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /m",
+        ),
+        (
+            "python-exception",
+            REFUSED,
+            f"{LIBRARY}requests/adapters.py:send",
+            "requests.exceptions.ConnectionError: HTTPConnectionPool(host='10.1.2.9', port=5000): Max retries exceeded with url: /get_reward",
+        ),
+    ],
+    ids=["storage", "hub", "own server"],
+)
+def test_a_socket_error_that_a_client_handled(
+    tmp_path: Path, kind: str, first: str, client: str, then: str
+) -> None:
+    # Only the frames below "During handling" show which client it was; its own error names
+    # the address.
+    inner = raised(first, f"{LIBRARY}urllib3/connection.py:_new_conn").replace(
+        '  File "/ws/train.py", line 7, in main\n    call()\n', ""
+    )
+    chain = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    (tmp_path / "job.log").write_text(inner + chain + raised(then, client), encoding="utf-8")
+    told = triage_path(tmp_path, load_catalogue(), now=0.0)
+    assert told.kind == kind
+    assert told.evidence[0].text == then
+
+
 KERNEL = "[Thu Sep 18 {} 2025] mlx5_core 0000:1a:00.0 ib0: {}\n"
 
 

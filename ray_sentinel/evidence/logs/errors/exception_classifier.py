@@ -47,10 +47,12 @@ class ExceptionClassifier:
         """The exception of the chain that says most, and its signature; ``block`` has at least
         one."""
         fallback: tuple[Raised, SignatureMatch] | None = None
-        for raised in first_cause(block):
-            found = self._at_its_place(raised, self._search(raised, lines))
+        chain = tuple(first_cause(block))
+        for number, raised in enumerate(chain):
+            handled = chain[number + 1 :]
+            found = self._at_its_place(raised, handled, self._search(raised, lines))
             if found is not None and found.signature.role in ("cause", "harmless"):
-                return raised, found
+                return _naming_address(raised, handled, found), found
             if fallback is None:
                 fallback = raised, found or self._by_place(raised)
         assert fallback is not None, "a block without exceptions is not judged"
@@ -89,12 +91,19 @@ class ExceptionClassifier:
         wider = self._catalogue.search(f"{raised.text} {tail}"[:2000], self._kind)
         return wider if wider is not None and wider.signature.role == "cause" else found
 
-    def _at_its_place(self, raised: Raised, found: SignatureMatch | None) -> SignatureMatch | None:
+    def _at_its_place(
+        self, raised: Raised, handled: Sequence[Raised], found: SignatureMatch | None
+    ) -> SignatureMatch | None:
         """``found``, made more precise by where the exception was raised: a failed connection is
         one to the service whose client raised it, and a full or broken disk, or a store out of
-        reach, has cost the checkpoint that was being written to it."""
+        reach, has cost the checkpoint that was being written to it.
+
+        ``handled`` are the exceptions raised while it was handled. Their frames lie below its own
+        on one stack: a socket's error is raised in a library, and handled in the client.
+        """
         if _not_reached(raised, found):
-            service = self._catalogue.search_frames(raised.frames, connections=True)
+            below = (frame for later in reversed(handled) for frame in later.frames)
+            service = self._catalogue.search_frames((*below, *raised.frames), connections=True)
             told = found.signature.kind if found is not None else ""
             # Words of a rendezvous say more than the collective in which it was made.
             together = told == "rendezvous" and service is not None and service.peer_lost
@@ -113,6 +122,15 @@ class ExceptionClassifier:
             return SignatureMatch(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return SignatureMatch(place or self._catalogue.get("python-exception"), {})
+
+
+def _naming_address(raised: Raised, handled: Sequence[Raised], found: SignatureMatch) -> Raised:
+    """The exception to show: of a chain about one failed connection, the last, in which the client
+    names the address."""
+    if not found.signature.connections:
+        return raised
+    named = [later for later in handled if _NOT_REACHED.search(later.text)]
+    return named[-1] if named else raised
 
 
 def _not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
