@@ -11,6 +11,7 @@ from ray_sentinel.evidence.logs.answer import answer
 from ray_sentinel.evidence.logs.case import LineNumber, LogAnalysis, Question
 from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
 from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
+from ray_sentinel.evidence.logs.culprits import behind_timeout
 from ray_sentinel.evidence.logs.errors.catalogue import Catalogue
 from ray_sentinel.evidence.logs.errors.engines import served_to_end, shut_down
 from ray_sentinel.evidence.logs.errors.launchers import ended_by_srun, without_tasks
@@ -184,6 +185,10 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
         case.files, case.training, case.phase, case.question.now, live=case.question.live
     )
     hung = quiet is not None and quiet.before_end
+    if cause is not None:
+        kind = class_of(cause, started)
+        told = behind_timeout(cause, kind, case.fatal, case.files, case.world)
+        cause = told or cause
     if cause is not None and is_trouble(cause):
         return _by_trouble(case, cause, hung)
     if nan is not None:

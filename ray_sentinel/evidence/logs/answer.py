@@ -136,7 +136,7 @@ def _culprits(
     """The culprits; none if the job did what it should."""
     if cause is None or kind in ("soft-success", "completed", "running"):
         return ()
-    return name_culprits(cause, kind, everything, case.files, _world(case.files))
+    return name_culprits(cause, kind, everything, case.files, case.world)
 
 
 def _with_job(case: LogAnalysis, told: Triage) -> Triage:
@@ -178,11 +178,6 @@ def _masked_exception(cause: Hit | None) -> LogException | None:
         return None
     raised = cause.exception
     return msgspec.structs.replace(raised, message=mask(raised.message))
-
-
-def _world(files: Sequence[FileFacts]) -> int | None:
-    sizes = [int(f.facts["world_size"]) for f in files if f.facts.get("world_size", "").isdigit()]
-    return max(sizes, default=None)
 
 
 def _progress(case: LogAnalysis) -> StepProgress:

@@ -64,6 +64,12 @@ class LogAnalysis(msgspec.Struct, kw_only=True):
         """The latest time in any file."""
         return max((f.last_time for f in self.files if f.last_time is not None), default=None)
 
+    @property
+    def world(self) -> int | None:
+        """The number of ranks that a log's header states; None if none does."""
+        sizes = (f.facts.get("world_size", "") for f in self.files)
+        return max((int(size) for size in sizes if size.isdigit()), default=None)
+
     def show(self, hit: Hit, note: str) -> LogLine:
         """``hit`` as a line of the answer."""
         text = mask(hit.text)

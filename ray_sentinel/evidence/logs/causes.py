@@ -169,10 +169,12 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
         return dead.isdigit() and later.origin.pid == int(dead)
     if kind == "preempted" and told in _BY_PREEMPTION:
         return _within(later, winner, ANYTIME, unknown=True)
-    if reports_lost_peer(winner) and _is_concrete(later, kind):
+    if reports_lost_peer(winner) and is_concrete(later, kind):
         return _apart(later, winner) <= (ANYTIME if rank == 0 else _PRINTED_LATE)
-    if reports_lost_peer(later) and _is_concrete(winner, told):
+    if reports_lost_peer(later) and is_concrete(winner, told):
         return False
+    if told == "signal-kill" and kind in _VAGUE:
+        return False  # a crash before it is why the peer went
     if later.signature.role == "symptom" and winner.signature.role == "cause":
         return False
     if rank == old:
@@ -195,8 +197,8 @@ def reports_lost_peer(hit: Hit) -> bool:
     return hit.signature.peer_lost or _PEER_WENT.search(hit.text) is not None
 
 
-def _is_concrete(hit: Hit, kind: str) -> bool:
-    """The line says what happened to the process that it is about; SIGTERM is sent to all
+def is_concrete(hit: Hit, kind: str) -> bool:
+    """Whether the line says what happened to the process that it is about; SIGTERM is sent to all
     others."""
     if kind in _VAGUE or reports_lost_peer(hit):
         return False
@@ -227,6 +229,9 @@ def _is_more_telling(later: Hit, winner: Hit) -> bool:
     before."""
     if winner.signature.role == "symptom" and later.signature.role == "cause":
         return _within(later, winner, _PRINTED_LATE, unknown=True)
+    same_record = later.signature.id == winner.signature.id
+    if same_record and _shows_its_process(later) and not _shows_its_process(winner):
+        return _within(later, winner, _PRINTED_LATE, unknown=True)
     rows = later.exit, winner.exit
     if rows[0] is not None and rows[1] is not None and rows[0].root and not rows[1].root:
         return _within(later, winner, _PRINTED_LATE, unknown=True)
@@ -234,6 +239,13 @@ def _is_more_telling(later: Hit, winner: Hit) -> bool:
     if same_place and later.signature.kind == winner.signature.kind:
         return later.signature.weight > winner.signature.weight + 20
     return False
+
+
+def _shows_its_process(hit: Hit) -> bool:
+    """Whether the line itself shows the process that it accuses; the kernel's first one about a
+    kill shows who asked for memory."""
+    pid = hit.groups.get("pid", "")
+    return hit.signature.accuses == "named" and bool(pid) and pid in hit.text
 
 
 def _within(later: Hit, winner: Hit, seconds: float, *, unknown: bool) -> bool:

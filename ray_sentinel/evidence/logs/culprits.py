@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.causes import ended_by_signal
+from ray_sentinel.evidence.logs.causes import ended_by_signal, is_concrete, is_trouble
 from ray_sentinel.evidence.logs.errors.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.errors.watchdog import RankWork, laggards
 from ray_sentinel.evidence.logs.explained_ends import explained
@@ -45,6 +45,10 @@ _CARD = re.compile(
 )
 _OF_THE_HOST = frozenset({"shm-full"})
 """Signatures of what all processes of a host share: the one that asked first is no culprit."""
+_OF_THE_KERNEL = frozenset({"kernel-oom-kill"})
+"""Signatures of the kernel's records that it killed a process."""
+_AT_ONCE = 10.0
+"""Most seconds between the kernel's record of a kill and a launcher's of that process's end."""
 _ABORTS = frozenset({"heap-corruption"})
 """Signatures of lines after which the process that printed them aborts."""
 _MOST_LOCAL = 64
@@ -74,16 +78,72 @@ def name_culprits(
         origin = _alone(cause, hits)
     if kind == "illegal-memory-access":
         origin = _with_device(origin, cause, hits, processes)
-    if kind == "link-down":
-        origin = _of_card(processes.complete(origin))
     if cause.signature.id in _OF_THE_HOST:
         whole = processes.complete(origin)
         origin = Origin(host=whole.host, ip=whole.ip)
     elif _empty(origin):
         origin = _by_exit(kind, hits, cause)
+    else:
+        origin = _of_the_machine(origin, cause, hits, processes, files)
     if _empty(origin):
         return _lagging(hits, files, processes, world) if kind in _ENDED else ()
     return (_culprit(origin, processes, _reason(cause)),)
+
+
+def behind_timeout(
+    cause: Hit, kind: str, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
+) -> Hit | None:
+    """The error that the awaited rank itself printed, where no date tells that it came before the
+    time-outs of the others; None if the watchdogs name no rank, or it printed none."""
+    if kind not in _WAITING or cause.signature.accuses != "nobody":
+        return None
+    processes = ProcessIndex(files)
+    awaited = {late.rank for late in _lagging(hits, files, processes, world)}
+    own = [
+        hit
+        for hit in hits
+        if hit.time is None
+        and hit.next_time is None
+        and is_trouble(hit)
+        and is_concrete(hit, hit.signature.kind)
+        and _rank(hit.origin.filled(files[hit.file].file.origin), processes) in awaited
+    ]
+    return own[-1] if own else None
+
+
+def _of_the_machine(
+    origin: Origin,
+    cause: Hit,
+    hits: Sequence[Hit],
+    processes: ProcessIndex,
+    files: Sequence[FileFacts],
+) -> Origin:
+    """``origin`` of a record about a machine: of its card, or of a process that it killed."""
+    whole = processes.complete(origin)
+    if cause.signature.kind == "link-down":
+        return _of_card(whole)
+    killed = cause.signature.id in _OF_THE_KERNEL and whole.rank is None
+    return _killed_rank(cause, origin, hits, files) if killed else origin
+
+
+def _killed_rank(
+    cause: Hit, origin: Origin, hits: Sequence[Hit], files: Sequence[FileFacts]
+) -> Origin:
+    """``origin`` of the kernel's record, with the only rank whose launcher saw it end by SIGKILL at
+    that moment: a container has pids, and often a host name, of its own."""
+    machines = {f.file.origin.host for f in files if f.file.kind == "kernel"} - {origin.host}
+    ended = {
+        hit.exit.rank
+        for hit in hits
+        if hit.exit is not None
+        and hit.exit.root
+        and ended_by_signal(hit) == "SIGKILL"
+        and hit.exit.host not in machines
+        and hit.time is not None
+        and cause.time is not None
+        and abs(hit.time - cause.time) <= _AT_ONCE
+    } - {None}
+    return origin.filled(Origin(rank=ended.pop())) if len(ended) == 1 else origin
 
 
 def _with_device(
@@ -190,10 +250,11 @@ def _accused_process(cause: Hit, files: Sequence[FileFacts]) -> Origin:
     if cause.signature.accuses == "self":
         return named.filled(own) if _agree(named, own) else own.filled(named)
     file = files[cause.file].file
-    if file.kind != "kernel" and not cause.text.startswith("kernel: "):
-        return named
-    machine = file.origin.filled(own)
-    return named.filled(Origin(host=machine.host, ip=machine.ip))
+    if file.kind == "kernel" or cause.text.startswith("kernel: "):
+        machine = file.origin.filled(own)
+        return named.filled(Origin(host=machine.host, ip=machine.ip))
+    # A launcher that reports a process's code is not that process, but runs on its node.
+    return named.filled(Origin(host=own.host, ip=own.ip)) if "code" in cause.groups else named
 
 
 def _from_another_line(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:
@@ -274,12 +335,8 @@ def _empty(origin: Origin) -> bool:
 
 def _culprit(origin: Origin, processes: ProcessIndex, reason: str) -> LogCulprit:
     whole = processes.complete(origin)
-    # On one node the local rank is the rank; on several it would accuse another one.
-    local = whole.local_rank if whole.local_rank is not None else processes.device_rank(whole)
-    local = local if processes.one_node else None
-    rank = whole.rank if whole.rank is not None else local
     return LogCulprit(
-        rank=rank,
+        rank=_rank(whole, processes),
         node=whole.host or whole.ip,
         pid=whole.pid,
         ip=whole.ip,
@@ -287,6 +344,17 @@ def _culprit(origin: Origin, processes: ProcessIndex, reason: str) -> LogCulprit
         gpu=whole.gpu,
         reason=mask(reason),
     )
+
+
+def _rank(origin: Origin, processes: ProcessIndex) -> int | None:
+    """The rank of ``origin``. On one node the local rank is the rank; on several it would accuse
+    another one."""
+    local = origin.local_rank
+    if local is None:
+        local = processes.device_rank(origin)
+    if origin.rank is not None or not processes.one_node:
+        return origin.rank
+    return local
 
 
 def _reason(cause: Hit) -> str:

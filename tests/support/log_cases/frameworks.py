@@ -11,6 +11,11 @@ from tests.support.log_cases.parts import (
     watchdog,
 )
 
+_REQUESTS = "".join(
+    f"(ServeReplica:default:LLM pid=9912, ip=10.0.1.8) INFO 2025-06-13 15:20:{second},040 default_LLM 4f8s -- POST /v1/chat/completions 200 812.3ms\n"
+    for second in range(10, 50)
+)
+
 CASES: dict[str, Case] = {
     "ray train worker group error": Case(
         "python-exception",
@@ -254,6 +259,36 @@ torch._inductor.exc.InductorError: CompilationError: at 8:11: error
         STEPS
         + """[rank0]:   File "/w/megatron/training/checkpointing.py", line 400, in save_checkpoint
 [rank0]: OSError: [Errno 122] Disk quota exceeded: '/scratch/ckpt/iter_100'
+""",
+    ),
+    **{
+        f"ray serve {name}": Case(
+            kind,
+            ANYBODY,
+            _REQUESTS
+            + "(ServeController pid=8948) WARNING 2025-06-13 15:20:50,182 controller 8948 -- Health check for Replica(id='9dkq', deployment='LLM', app='default') failed: ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+            + after,
+        )
+        for name, kind, after in (
+            ("replaced a replica", "unknown-death", _REQUESTS.replace("15:20", "15:21")),
+            ("lost its replica", "actor-fail", ""),
+        )
+    },
+    "tpu runtime names a worker": Case(
+        "gpu-lost",
+        {"node": "job-v6e-8-5-15.headless-svc"},
+        MAXTEXT_STEPS
+        + "E0511 18:18:50.796514     915 session_master.cc:505] Session is failing with the following status: Session master detected TPU session error from worker job-v6e-8-5-15.headless-svc:8471. The reporting TPU chip locations are:tpu31:pe4:3,\n"
+        + "E0511 18:18:50.796852     915 tpunetd_client.cc:311] Detected failure SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6c8; Start failure handling\n",
+    ),
+    "ray train may not write its checkpoint": Case(
+        "storage",
+        {"rank": 2},
+        """(TrainController pid=100) [Rank 2 Error Snippet]:
+(TrainController pid=100) Traceback (most recent call last):
+(TrainController pid=100)   File "/app/train.py", line 51, in train_func
+(TrainController pid=100)     ray.train.report(metrics, checkpoint=ckpt)
+(TrainController pid=100) OSError: When initiating multiple part upload for key 'run/checkpoint_3/model.pt' in bucket 'bkt': AWS Error ACCESS_DENIED during CreateMultipartUpload operation: User is not authorized
 """,
     ),
 }

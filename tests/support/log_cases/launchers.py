@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from tests.support.log_cases.parts import (
     ANYBODY,
+    GLOO_CLOSED,
     NOBODY,
     Case,
     bad_batch,
     minutes,
+    rank_log,
     torchrun_table,
     watchdog,
+    watchdog_detail,
 )
 
 
@@ -35,6 +38,14 @@ def _watchdogs() -> str:
         if rank != 11
         for line in lines
     )
+
+
+def _redirected(error: str) -> dict[str, str]:
+    """torchrun's folder of a node on which all but rank 3 wait until the time-out."""
+    said = [watchdog(rank) + watchdog_detail(rank, 120, 121, 119) for rank in range(3)]
+    folder = "run/attempt_0"
+    outputs = {f"{folder}/{rank}/stderr.log": text for rank, text in enumerate([*said, error])}
+    return outputs | {f"{folder}/{rank}/stdout.log": rank_log(rank) for rank in range(4)}
 
 
 CASES: dict[str, Case] = {
@@ -114,4 +125,28 @@ CASES: dict[str, Case] = {
         + "slurmstepd: error: *** JOB 1 ON n00 CANCELLED AT 2025-03-01T10:13:00 ***\n"
         + "srun: error: n00: tasks 0-7: Killed\n",
     ),
+    "DeepSpeed's launcher of one node ends": Case(
+        "signal-kill",
+        {"rank": None, "node": "worker-1"},
+        minutes()
+        + "worker-1: [2025-03-01 10:12:27,879] [INFO] [launch.py:428:sigkill_handler] Killing subprocess 13266\n"
+        + "worker-1: [2025-03-01 10:12:28,885] [ERROR] [launch.py:434:sigkill_handler] ['/usr/bin/python3', '-u', 'main.py', '--local_rank=3'] exits with return code = -9\n"
+        + "pdsh@head: worker-1: ssh exited with exit code 247\n",
+    ),
+    "a crash before the others' start-up fails": Case(
+        "signal-kill",
+        {"rank": 0},
+        "0: Fatal Python error: Segmentation fault\n"
+        + "0: E0909 14:03:50.013000 22579 torch/distributed/elastic/multiprocessing/api.py:833] failed (exitcode: -11) local_rank: 0 (pid: 2128) of binary: /env/bin/python\n"
+        + "1: [E909 14:03:51.000000000 socket.cpp:957] [c10d] The client socket has timed out after 60000ms while trying to connect to (g1002, 29500).\n",
+    ),
+    **{
+        f"an undated {name} of the rank that the others wait for": Case(
+            kind, {"rank": 3}, _redirected(error)
+        )
+        for name, kind, error in (
+            ("error", "python-exception", bad_batch()),
+            ("loss of its peer", "nccl-timeout", f"{GLOO_CLOSED}\n"),
+        )
+    },
 }

@@ -3,7 +3,15 @@
 
 from __future__ import annotations
 
-from tests.support.log_cases.parts import ANYBODY, Case, bad_batch, minutes
+from tests.support.log_cases.parts import (
+    ANYBODY,
+    NOBODY,
+    REMOTE_EXITED,
+    Case,
+    bad_batch,
+    minutes,
+    torchrun_table,
+)
 
 _RESET = "[Sat Mar  1 10:20:58 2025] usb 1-1: reset high-speed USB device number 2\n"
 _OOM = "Out of memory: Killed process 999 ({name}) total-vm:1kB, anon-rss:1kB\n"
@@ -12,6 +20,8 @@ _WEDNESDAY = "[Wed Feb 26 08:11:58 2025] "
 _TIME_LIMIT = (
     "slurmstepd: error: *** JOB 7 ON n09 CANCELLED AT 2025-03-01T10:00:00 DUE TO TIME LIMIT ***\n"
 )
+_SERVED = "INFO 03-01 10:11:50 [loggers.py:116] Engine 000: Avg prompt throughput: 30.0 tokens/s, Avg generation throughput: 120.5 tokens/s, Running: 3 reqs, Waiting: 0 reqs\n"
+_ENGINE_DIED = "ERROR 03-01 10:12:04 [core_client.py:564] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.\n"
 _NIGHT = "".join(minutes(60, hour) for hour in range(10))
 
 
@@ -57,5 +67,49 @@ CASES: dict[str, Case] = {
             minutes() + bad_batch(3),
             "[Sat Mar  1 10:11:50 2025] NVRM: Xid (PCI:0000:0f:00): 79, pid=77, GPU has fallen off the bus.\n",
         ),
+    ),
+    **{
+        f"a killed container of {place}": Case(
+            "oom-host",
+            {"rank": rank, "node": "n09", "pid": 999},
+            {
+                **_with_kernel(
+                    minutes()
+                    + torchrun_table(13, 5, 76, -9, "7")
+                    .replace("2025-05-01_10:10:05", "2025-03-01_10:11:51")
+                    .replace("node7", host),
+                    "[Sat Mar  1 10:11:50 2025] " + _OOM.format(name="python"),
+                ),
+                "n08/dmesg.txt": _RESET,
+            },
+        )
+        for place, host, rank in (("that machine", "pod-1", 13), ("another machine", "n08", None))
+    },
+    "a crash of a serving engine": Case(
+        "signal-kill",
+        {"node": "n09", "pid": 48812},
+        _with_kernel(
+            _SERVED + _ENGINE_DIED,
+            "[Sat Mar  1 10:12:03 2025] VLLM::EngineCor[48812]: segfault at 18 ip 00007f21 sp 00007ffd error 4 in libtorch_python.so[7f21]\n",
+        ),
+    ),
+    "a serving engine that ended for no known reason": Case(
+        "signal-kill", NOBODY, _SERVED + _ENGINE_DIED
+    ),
+    "a pod evicted from a full node": Case(
+        "preempted",
+        {"node": "pt-worker-3"},
+        {
+            "pt-worker-3/describe.txt": "Reason:           Evicted\nMessage:          The node was low on resource: ephemeral-storage. Threshold quantity: 10737418240, available: 8123456Ki.\n",
+            "pt-worker-0/pytorch.log": minutes() + f"{REMOTE_EXITED}\n",
+        },
+    ),
+    "a pod evicted, in the events of its namespace": Case(
+        "preempted",
+        {"node": "pt-worker-3"},
+        {
+            "events.txt": "2025-03-01T10:12:30Z   Warning   Evicted   pod/pt-worker-3   The node was low on resource: memory.\n",
+            "train.log": minutes() + f"{REMOTE_EXITED}\n",
+        },
     ),
 }

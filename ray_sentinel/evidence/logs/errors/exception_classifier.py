@@ -52,7 +52,7 @@ class ExceptionClassifier:
             handled = chain[number + 1 :]
             found = self._at_its_place(raised, handled, self._search(raised, lines))
             if found is not None and found.signature.role in ("cause", "harmless"):
-                return _naming_address(raised, handled, found), found
+                return self._as_client_says(raised, handled, found, lines)
             if fallback is None:
                 fallback = raised, found or self._by_place(raised)
         assert fallback is not None, "a block without exceptions is not judged"
@@ -80,6 +80,24 @@ class ExceptionClassifier:
             for key, value in (rule.search(line.text, line.text.lower()) or {}).items():
                 groups.setdefault(key, value)
         return groups
+
+    def _as_client_says(
+        self,
+        raised: Raised,
+        handled: Sequence[Raised],
+        found: SignatureMatch,
+        lines: Sequence[ScannedLine],
+    ) -> tuple[Raised, SignatureMatch]:
+        """The exception to show and its entry: of a chain about one failed connection, the client's
+        own word on it, or the last that names the address."""
+        if not found.signature.connections:
+            return raised, found
+        for later in handled:
+            own = self._search(later, lines)
+            if own is not None and own.signature.kind == found.signature.kind:
+                return later, own
+        named = [later for later in handled if _NOT_REACHED.search(later.text)]
+        return named[-1] if named else raised, found
 
     def _search(self, raised: Raised, lines: Sequence[ScannedLine]) -> SignatureMatch | None:
         """Search by the exception's own line, else together with the following lines of its
@@ -122,15 +140,6 @@ class ExceptionClassifier:
             return SignatureMatch(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return SignatureMatch(place or self._catalogue.get("python-exception"), {})
-
-
-def _naming_address(raised: Raised, handled: Sequence[Raised], found: SignatureMatch) -> Raised:
-    """The exception to show: of a chain about one failed connection, the last, in which the client
-    names the address."""
-    if not found.signature.connections:
-        return raised
-    named = [later for later in handled if _NOT_REACHED.search(later.text)]
-    return named[-1] if named else raised
 
 
 def _not_reached(raised: Raised, found: SignatureMatch | None) -> bool:

@@ -54,8 +54,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The line says that a peer is gone or no longer answers: an echo of whatever any process says
     of its own failure within a minute before or after."""
     engine: bool = False
-    """The line is a serving engine's message that it waits; lines of its work after it
-    (``engine-works``) show that it got over it."""
+    """The line is a serving engine's message that it waits, or that a replica is replaced; lines of
+    its work after it (``engine-works``) show that it got over it."""
     least: int = 1
     """Least number of such lines in a file; where there are fewer, none counts."""
     event: bool = False
